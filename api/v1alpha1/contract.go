@@ -1,0 +1,101 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Labels and names on which the operator and the serving component agree.
+const (
+	// LabelBackend names the MetricsBackend that owns an object. It is the mark
+	// of ownership: every sweep goes by it, never by a list of known objects.
+	LabelBackend = "metricsbackend.io/backend"
+	// Finalizer keeps a MetricsBackend until its children are gone in order.
+	Finalizer = "metricsbackend.io/ordered-removal"
+	// FieldOwner is the operator's name in server-side apply.
+	FieldOwner = "metrics-backend-operator"
+
+	// SourcesPath is the path below which a serving pod answers a SourceReport
+	// as JSON. It needs the verb get on this non-resource URL.
+	SourcesPath = "/sources"
+
+	// AnnotationMetricsPath on a Node overrides the path of its kubelet's
+	// metrics. The name is metrics-server's, so that annotations keep working.
+	AnnotationMetricsPath = "metrics.k8s.io/resource-metrics-path"
+)
+
+// Keys of the serving Secret, which is mounted as a directory.
+const (
+	// SecretKeyCertificate is the serving certificate, PEM, leaf first.
+	SecretKeyCertificate = "tls.crt"
+	// SecretKeyPrivateKey is its private key, PEM.
+	SecretKeyPrivateKey = "tls.key"
+	// SecretKeyCA is the bundle of authorities to verify the certificate with, PEM.
+	SecretKeyCA = "ca.crt"
+)
+
+// SourceReport is how a serving pod sees its sources, answered at SourcesPath.
+// +kubebuilder:object:generate=false
+type SourceReport struct {
+	// ObservedGeneration is the MetricsBackend's generation whose settings are
+	// in force; 0 while the pod runs on defaults.
+	ObservedGeneration int64 `json:"observedGeneration"`
+	// Kubelets sums up the scrapes of all selected nodes.
+	Kubelets KubeletReport `json:"kubelets"`
+}
+
+// KubeletReport sums up the newest scrape of each selected node.
+// +kubebuilder:object:generate=false
+type KubeletReport struct {
+	// Nodes is the number of nodes that match the selector.
+	Nodes int `json:"nodes"`
+	// Healthy is the number of nodes whose newest scrape succeeded.
+	Healthy int `json:"healthy"`
+	// Pending is the number of nodes that were not asked yet.
+	Pending int `json:"pending"`
+	// NewestSample is the time of the newest node sample; zero when there is none.
+	NewestSample metav1.Time `json:"newestSample,omitzero"`
+	// Failures groups the nodes whose newest scrape failed, most nodes first.
+	Failures []KubeletFailure `json:"failures,omitempty"`
+}
+
+// KubeletFailure is one kind of failure and the nodes that show it.
+// +kubebuilder:object:generate=false
+type KubeletFailure struct {
+	// Reason is one of the ScrapeReason constants.
+	Reason ScrapeReason `json:"reason"`
+	// Count is the number of nodes.
+	Count int `json:"count"`
+	// Nodes holds the first names in order, at most five.
+	Nodes []string `json:"nodes"`
+	// Message is the error of the first of them.
+	Message string `json:"message"`
+}
+
+// ScrapeReason classifies a failed scrape. It is also a metric label's value.
+type ScrapeReason string
+
+const (
+	// ScrapeNoAddress: the node has no address of the wanted types.
+	ScrapeNoAddress ScrapeReason = "NoAddress"
+	// ScrapeConnectionFailed: no connection, or it broke.
+	ScrapeConnectionFailed ScrapeReason = "ConnectionFailed"
+	// ScrapeTimeout: no complete answer within scrape.timeout.
+	ScrapeTimeout ScrapeReason = "Timeout"
+	// ScrapeCertificateUntrusted: not signed by the CA, for another address, or expired.
+	ScrapeCertificateUntrusted ScrapeReason = "CertificateUntrusted"
+	// ScrapeCertificateChanged: not the certificate that was pinned.
+	ScrapeCertificateChanged ScrapeReason = "CertificateChanged"
+	// ScrapeUnauthorized: HTTP 401, the kubelet does not accept serving's token.
+	ScrapeUnauthorized ScrapeReason = "Unauthorized"
+	// ScrapeForbidden: HTTP 403, serving's account lacks nodes/metrics.
+	ScrapeForbidden ScrapeReason = "Forbidden"
+	// ScrapeBadStatus: any other HTTP status than 200.
+	ScrapeBadStatus ScrapeReason = "BadStatus"
+	// ScrapeBodyTooLarge: the body is longer than scrape.maxBodySize.
+	ScrapeBodyTooLarge ScrapeReason = "BodyTooLarge"
+	// ScrapeMalformedBody: nothing usable in the body.
+	ScrapeMalformedBody ScrapeReason = "MalformedBody"
+)

@@ -1,0 +1,79 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Defaults of the fields whose default is not known to the CRD's schema alone.
+// They repeat the kubebuilder:default markers, for a manifest that did not pass
+// through kube-apiserver (serving's --backend-file).
+const (
+	DefaultReplicas          int32 = 2
+	DefaultPort              int32 = 10443
+	DefaultLogVerbosity      int32 = 2
+	DefaultPriorityClassName       = "system-cluster-critical"
+	DefaultScrapeInterval          = 15 * time.Second
+	DefaultScrapeTimeout           = 10 * time.Second
+	DefaultMaxConcurrent     int32 = 64
+	DefaultMaxBodySize             = "16Mi"
+	DefaultMaxAge                  = 90 * time.Second
+	DefaultKubeletPort       int32 = 10250
+)
+
+// DefaultAddressTypes is the order in which a node's addresses are tried.
+func DefaultAddressTypes() []corev1.NodeAddressType {
+	return []corev1.NodeAddressType{
+		corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName,
+		corev1.NodeInternalDNS, corev1.NodeExternalDNS,
+	}
+}
+
+// SetDefaults fills what the CRD's schema would have filled in.
+func SetDefaults(spec *MetricsBackendSpec) {
+	setDefault(&spec.Serving.Replicas, DefaultReplicas)
+	setDefault(&spec.Serving.Port, DefaultPort)
+	setDefault(&spec.Serving.LogVerbosity, DefaultLogVerbosity)
+	if spec.Serving.PriorityClassName == "" {
+		spec.Serving.PriorityClassName = DefaultPriorityClassName
+	}
+	if spec.Serving.ImagePullPolicy == "" {
+		spec.Serving.ImagePullPolicy = corev1.PullIfNotPresent
+	}
+	if spec.Serving.NetworkPolicy == "" {
+		spec.Serving.NetworkPolicy = NetworkPolicyNone
+	}
+	if spec.ResourceMetrics != nil {
+		setResourceMetricsDefaults(spec.ResourceMetrics)
+	}
+}
+
+func setResourceMetricsDefaults(rm *ResourceMetricsSpec) {
+	if len(rm.Versions) == 0 {
+		rm.Versions = []ResourceMetricsVersion{ResourceMetricsV1, ResourceMetricsV1beta1}
+	}
+	setDefault(&rm.Scrape.Interval, metav1.Duration{Duration: DefaultScrapeInterval})
+	setDefault(&rm.Scrape.Timeout, metav1.Duration{Duration: DefaultScrapeTimeout})
+	setDefault(&rm.Scrape.MaxConcurrent, DefaultMaxConcurrent)
+	setDefault(&rm.MaxAge, metav1.Duration{Duration: DefaultMaxAge})
+	if rm.Scrape.MaxBodySize == "" {
+		rm.Scrape.MaxBodySize = DefaultMaxBodySize
+	}
+	if len(rm.Scrape.AddressTypes) == 0 {
+		rm.Scrape.AddressTypes = DefaultAddressTypes()
+	}
+	if rm.KubeletTLS.Mode == "" {
+		rm.KubeletTLS.Mode = KubeletTLSVerify
+	}
+}
+
+func setDefault[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

@@ -1,0 +1,35 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 holds the API types of metricsbackend.io/v1alpha1, their
+// conditions and reasons, and the wire contracts on which the operator and the
+// serving component agree. It imports nothing else of this module.
+//
+// +kubebuilder:object:generate=true
+// +groupName=metricsbackend.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of this package's types.
+const GroupName = "metricsbackend.io"
+
+var (
+	// GroupVersion is the group and version of this package's types.
+	GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
+
+	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+	// AddToScheme registers this package's types with a scheme.
+	AddToScheme = schemeBuilder.AddToScheme
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &MetricsBackend{}, &MetricsBackendList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

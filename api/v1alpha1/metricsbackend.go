@@ -1,0 +1,154 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MetricsBackend gives the cluster its metrics APIs: it deploys an
+// implementation, registers its API versions with kube-apiserver once every pod
+// serves them, and removes them before any pod stops doing so.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=mb,categories=metrics
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the backend is as its spec says"
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the metrics APIs answer"
+// +kubebuilder:printcolumn:name="Versions",type=string,JSONPath=`.status.registeredVersions`,description="API versions that are registered and available"
+// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.serving.summary`,description="Ready serving pods of those desired"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What the backend is doing or waiting for"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40",message="metadata.name must be at most 40 characters: the names of the objects that serve the backend are made from it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be a DNS label (lower case letters, digits and '-'): the name of the Service that serves the backend is made from it"
+type MetricsBackend struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the backend should serve, from which sources, and how it is run.
+	// An empty `resourceMetrics: {}` is a complete production setup.
+	// +required
+	Spec MetricsBackendSpec `json:"spec"`
+
+	// What the operator last observed. Written only when it changes.
+	// +optional
+	Status MetricsBackendStatus `json:"status,omitempty"`
+}
+
+// MetricsBackendList is a list of MetricsBackends.
+//
+// +kubebuilder:object:root=true
+type MetricsBackendList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MetricsBackend `json:"items"`
+}
+
+// MetricsBackendSpec is the desired state of a MetricsBackend.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.resourceMetrics)",message="nothing to serve: set spec.resourceMetrics (an empty object, `resourceMetrics: {}`, is a good start)"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.__namespace__) == has(self.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",message="spec.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
+type MetricsBackendSpec struct {
+	// Namespace that the serving component runs in. It must exist, and the
+	// operator must be allowed to manage it (its --namespaces flag).
+	// Default: the operator's own namespace. Immutable.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// How the serving component is deployed: image, replicas, placement.
+	// Changes here roll its pods, one at a time and never below the wanted
+	// number. Default: two replicas of the image released with the operator.
+	// +optional
+	// +kubebuilder:default={}
+	Serving ServingSpec `json:"serving,omitzero"`
+
+	// Serves metrics.k8s.io: CPU and memory of nodes and pods, from kubelets.
+	// Changes here are taken up by running pods and roll nothing, except that
+	// `versions` governs which APIServices are registered.
+	// +optional
+	ResourceMetrics *ResourceMetricsSpec `json:"resourceMetrics,omitempty"`
+}
+
+// MetricsBackendStatus is the observed state of a MetricsBackend.
+type MetricsBackendStatus struct {
+	// Generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions of the backend. Available: the registered APIs answer real
+	// requests. Ready: everything is as the spec says. Reconciling and Stalled
+	// appear only while true. CertificatesValid, ServingReady,
+	// APIServicesRegistered, StaleAPIServicesRemoved and SourcesHealthy tell one
+	// area each. Reasons are listed in docs/conditions.md.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Each API version that is desired, registered or on its way out.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	APIServices []APIServiceStatus `json:"apiServices,omitempty"`
+
+	// The registered and available versions in one line, for the printer column.
+	// +optional
+	RegisteredVersions string `json:"registeredVersions,omitempty"`
+
+	// The deployed serving component.
+	// +optional
+	Serving *ServingStatus `json:"serving,omitempty"`
+}
+
+// APIServiceState is how far an API version is on its way in or out.
+// +kubebuilder:validation:Enum=Pending;Registered;Available;Retiring
+type APIServiceState string
+
+const (
+	// APIServicePending is desired, but not yet served by every ready pod.
+	APIServicePending APIServiceState = "Pending"
+	// APIServiceRegistered exists, but the aggregator does not report it available yet.
+	APIServiceRegistered APIServiceState = "Registered"
+	// APIServiceAvailable is registered and reported available by the aggregator.
+	APIServiceAvailable APIServiceState = "Available"
+	// APIServiceRetiring is being removed; pods serve it until that is confirmed.
+	APIServiceRetiring APIServiceState = "Retiring"
+)
+
+// APIServiceStatus is the state of one API version.
+type APIServiceStatus struct {
+	// Name of the APIService: VERSION.GROUP.
+	Name string `json:"name"`
+	// How far the version is: Pending, Registered, Available or Retiring.
+	State APIServiceState `json:"state"`
+	// Why it is in that state, when that is not obvious.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ServingStatus is the observed state of the serving Deployment.
+type ServingStatus struct {
+	// Image that the Deployment runs.
+	// +optional
+	Image string `json:"image,omitempty"`
+	// Namespace that the serving component runs in.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Number of pods that are wanted.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// Number of pods that are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+	// READY/WANTED, for the printer column.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}

@@ -1,0 +1,136 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ServingSpec says how the serving component is deployed.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || !self.hostNetwork || !has(self.port) || self.port >= 1024",message="serving.port must be 1024 or higher: serving runs without the privilege to bind lower ports"
+type ServingSpec struct {
+	// Container image of the serving component.
+	// Default: the image released with the operator.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+
+	// When the kubelet pulls the image: Always, IfNotPresent or Never.
+	// Default: IfNotPresent.
+	// +optional
+	// +kubebuilder:default=IfNotPresent
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// Secrets in the serving namespace with which the image is pulled. A Secret
+	// that does not exist stalls the backend. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// Number of serving pods. Every pod reads every kubelet, so more replicas
+	// add availability, not capacity. With two or more, a PodDisruptionBudget
+	// keeps one through node drains. Default: 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// CPU and memory requests and limits of a serving pod.
+	// Default: requests of 50m CPU and 64Mi memory and no limits, which holds
+	// for about 100 nodes; add about 0.1 MiB for each further node of 30 pods.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// Labels of the nodes that serving pods may run on. Default: any Linux node.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Taints that serving pods tolerate. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// Scheduling affinity of serving pods. Replaces the default as a whole.
+	// Default: prefer a node without another serving pod of this backend.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// Priority class of serving pods. Autoscaling stops without them.
+	// Default: system-cluster-critical.
+	// +optional
+	// +kubebuilder:default=system-cluster-critical
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// Runs serving pods in the node's network, for clusters whose control plane
+	// cannot reach the pod network. One pod per node then. Default: false.
+	// +optional
+	HostNetwork bool `json:"hostNetwork,omitempty"`
+
+	// TCP port that serving pods listen on. Choose a free one with hostNetwork.
+	// Default: 10443.
+	// +optional
+	// +kubebuilder:default=10443
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	Port *int32 `json:"port,omitempty"`
+
+	// Verbosity of the serving log: 0 (events an administrator must see) to 10
+	// (every request). Default: 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	LogVerbosity *int32 `json:"logVerbosity,omitempty"`
+
+	// Labels added to the serving Deployment and its pods. Keys below
+	// metricsbackend.io and app.kubernetes.io are the operator's. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('metricsbackend.io/') && !k.startsWith('app.kubernetes.io/'))",message="labels below metricsbackend.io/ and app.kubernetes.io/ are set by the operator: choose another prefix"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations added to the serving pods. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('metricsbackend.io/'))",message="annotations below metricsbackend.io/ are set by the operator: choose another prefix"
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// Restricts who may connect to the serving pods to their API port, and lets
+	// them connect to DNS, kube-apiserver and kubelets only. Default: None.
+	// +optional
+	// +kubebuilder:default=None
+	NetworkPolicy NetworkPolicyMode `json:"networkPolicy,omitempty"`
+
+	// Additional command line flags of the serving component, for flags of the
+	// generic API server such as `--audit-policy-file` or
+	// `--runtime-config=metrics.k8s.io/v1=false`. Flags that the operator sets
+	// itself are refused. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.all(a, a.startsWith('--') && a.contains('='))",message="each of serving.extraArgs must have the form --flag=value"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !(a.split('=')[0] in ['--backend', '--backend-file', '--secure-port', '--cert-dir', '--tls-cert-file', '--tls-private-key-file', '--service-name', '--service-namespace', '--serving-ca-file', '--kubeconfig', '-v', '--v']))",message="this flag is set by the operator: use the field of the MetricsBackend instead"
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+}
+
+// NetworkPolicyMode says whether a NetworkPolicy guards the serving pods.
+// +kubebuilder:validation:Enum=None;Restricted
+type NetworkPolicyMode string
+
+const (
+	// NetworkPolicyNone creates no NetworkPolicy.
+	NetworkPolicyNone NetworkPolicyMode = "None"
+	// NetworkPolicyRestricted admits traffic to the API port only, and from the
+	// pods to DNS, kube-apiserver and kubelet ports only.
+	NetworkPolicyRestricted NetworkPolicyMode = "Restricted"
+)

@@ -1,0 +1,257 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package point
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Store holds the tables of a serving process.
+type Store struct {
+	Nodes, Pods *Table
+}
+
+// NewStore returns an empty store whose points are served until they are older
+// than maxAge.
+func NewStore(c clock.PassiveClock, maxAge time.Duration) *Store {
+	s := &Store{Nodes: newTable(c), Pods: newTable(c)}
+	s.SetMaxAge(maxAge)
+	return s
+}
+
+// SetMaxAge changes the age from which points are no longer served.
+func (s *Store) SetMaxAge(d time.Duration) {
+	s.Nodes.maxAge.Store(int64(d))
+	s.Pods.maxAge.Store(int64(d))
+}
+
+// Table holds the newest point of each key and the key's metadata.
+type Table struct {
+	clock  clock.PassiveClock
+	maxAge atomic.Int64
+
+	// mu guards the maps and every entry's writes; never held while encoding,
+	// and never by readers of a namespace's index that is up to date.
+	mu         sync.RWMutex
+	namespaces map[string]*namespace
+	// order holds the namespaces' names sorted; nil after a namespace came or went.
+	order atomic.Pointer[[]string]
+}
+
+// namespace holds the entries of one namespace, or all nodes.
+type namespace struct {
+	entries map[string]*entry
+	// index holds the entries sorted by name; nil after one came or went.
+	index atomic.Pointer[[]*entry]
+}
+
+// entry joins what two sources tell: metadata from kube-apiserver, points from
+// kubelets. Either may come first; only both together make an object.
+type entry struct {
+	key Key
+	// meta, point and barrier are written and read under Table.mu.
+	meta  *Meta
+	point *Point
+	// barrier is the start of the newest container seen under an earlier UID.
+	// A pod that was recreated under its name has containers that started later.
+	barrier time.Time
+	// retired is when the barrier was set; it falls a maxAge later.
+	retired time.Time
+	object  atomic.Pointer[Object]
+}
+
+func newTable(c clock.PassiveClock) *Table {
+	return &Table{clock: c, namespaces: map[string]*namespace{}}
+}
+
+// SetMeta records the metadata of a key, and joins it with the key's point.
+func (t *Table) SetMeta(key Key, meta *Meta) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.ensure(key)
+	if e.meta != nil && e.meta.UID != meta.UID {
+		e.retire(t.clock.Now())
+	}
+	e.meta = meta
+	e.join()
+}
+
+// DeleteMeta records that the key's object is gone from kube-apiserver. Its
+// point is dropped: points without metadata are never served.
+func (t *Table) DeleteMeta(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.lookup(key)
+	if e == nil {
+		return
+	}
+	e.retire(t.clock.Now())
+	e.meta = nil
+	e.join()
+}
+
+// retire drops the point of an earlier incarnation and bars its late reports.
+func (e *entry) retire(now time.Time) {
+	if e.point == nil {
+		return
+	}
+	if e.point.Started.After(e.barrier) {
+		e.barrier = e.point.Started
+	}
+	e.retired = now
+	e.point = nil
+}
+
+// join publishes the entry's current pair of metadata and point.
+func (e *entry) join() {
+	if e.meta == nil || e.point == nil {
+		e.object.Store(nil)
+		return
+	}
+	if o := e.object.Load(); o != nil && o.Meta == e.meta && o.Point == e.point {
+		return
+	}
+	e.object.Store(&Object{Key: e.key, Meta: e.meta, Point: e.point})
+}
+
+// Update is a point on its way into a table.
+type Update struct {
+	Key   Key
+	Point *Point
+}
+
+// Publish takes in the points of one scrape and returns how many of them were
+// news. A point is news unless one of these holds:
+//   - the newest sample is the one already known, or older (a frozen kubelet);
+//   - another node reported the key with a container that started later, or at
+//     the same time (a pod that moved: the node it left may go on reporting it);
+//   - its containers started no later than those of an earlier UID.
+func (t *Table) Publish(updates []Update) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	published := 0
+	for _, u := range updates {
+		e := t.ensure(u.Key)
+		if !e.accepts(u.Point, t.horizon()) {
+			continue
+		}
+		e.point = u.Point
+		e.join()
+		published++
+	}
+	return published
+}
+
+func (e *entry) accepts(p *Point, horizon time.Time) bool {
+	if !e.barrier.IsZero() && !p.Started.After(e.barrier) {
+		return false
+	}
+	if e.point == nil {
+		return true
+	}
+	if e.point.Node != p.Node && !e.point.Time.Before(horizon) {
+		return p.Started.After(e.point.Started)
+	}
+	return p.Newest.UnixMilli() > e.point.Newest.UnixMilli()
+}
+
+// horizon is the time before which points are no longer served.
+func (t *Table) horizon() time.Time {
+	return t.clock.Now().Add(-time.Duration(t.maxAge.Load()))
+}
+
+// Get returns the object of a key, or nil when there is none young enough.
+func (t *Table) Get(key Key) *Object {
+	t.mu.RLock()
+	e := t.lookup(key)
+	t.mu.RUnlock()
+	if e == nil {
+		return nil
+	}
+	o := e.object.Load()
+	if o == nil || o.Point.Time.Before(t.horizon()) {
+		return nil
+	}
+	return o
+}
+
+// Known says whether kube-apiserver has an object of that key.
+func (t *Table) Known(key Key) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e := t.lookup(key)
+	return e != nil && e.meta != nil
+}
+
+// List yields the objects that are young enough, ordered by key, beginning
+// after the key `after` (the zero Key: from the start), of one namespace or,
+// where namespace is empty, of all. It sees each object as it is when reached.
+func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		horizon := t.horizon()
+		names := []string{namespace}
+		if namespace == "" {
+			names = t.sortedNamespaces()
+		}
+		for _, ns := range names {
+			if ns < after.Namespace {
+				continue
+			}
+			entries := t.sortedEntries(ns)
+			if ns == after.Namespace && after != (Key{}) {
+				i, found := slices.BinarySearchFunc(entries, after, func(e *entry, k Key) int { return e.key.Compare(k) })
+				if found {
+					i++
+				}
+				entries = entries[i:]
+			}
+			for _, e := range entries {
+				o := e.object.Load()
+				if o == nil || o.Point.Time.Before(horizon) {
+					continue
+				}
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Sweep forgets points that are too old to be served, and keys of which neither
+// metadata nor a point is left. It returns the number of points still held.
+func (t *Table) Sweep() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	horizon, held := t.horizon(), 0
+	for name, ns := range t.namespaces {
+		for key, e := range ns.entries {
+			if e.point != nil && e.point.Time.Before(horizon) {
+				e.point = nil
+				e.join()
+			}
+			// A kubelet may go on reporting a pod for a while after its removal:
+			// until then the entry stays, so that late reports are recognised.
+			if e.point == nil && e.meta == nil && e.retired.Before(horizon) {
+				delete(ns.entries, key)
+				ns.index.Store(nil)
+				continue
+			}
+			if e.point != nil {
+				held++
+			}
+		}
+		if len(ns.entries) == 0 {
+			delete(t.namespaces, name)
+			t.order.Store(nil)
+		}
+	}
+	return held
+}
