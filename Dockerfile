@@ -1,0 +1,31 @@
+# syntax=docker/dockerfile:1
+# Two images from one file, each a single static binary on an empty base:
+#   docker build --target operator -t metrics-backend/operator:dev .
+#   docker build --target serving  -t metrics-backend/serving:dev  .
+# Multi-architecture builds: docker-bake.hcl.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+ARG TARGETOS=linux
+ARG TARGETARCH=amd64
+ARG VERSION=dev
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY api ./api
+COPY cmd ./cmd
+COPY controllers ./controllers
+COPY serving ./serving
+COPY hack/ldflags.sh ./hack/ldflags.sh
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -ldflags "$(VERSION=$VERSION sh hack/ldflags.sh)" -o /out/ ./cmd/operator ./cmd/serving
+
+# The user is numeric so that the kubelet can check runAsNonRoot.
+FROM scratch AS operator
+COPY --from=build /out/operator /operator
+USER 65532:65532
+ENTRYPOINT ["/operator"]
+
+FROM scratch AS serving
+COPY --from=build /out/serving /serving
+USER 65532:65532
+ENTRYPOINT ["/serving"]

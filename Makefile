@@ -1,0 +1,118 @@
+# metrics-backend-operator. `make` alone explains the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VERSION ?= dev
+# Images' name without their last part; set it to your registry's for a release.
+PREFIX ?= metrics-backend
+OPERATOR_IMAGE := $(PREFIX)/operator:$(VERSION)
+SERVING_IMAGE := $(PREFIX)/serving:$(VERSION)
+
+CLUSTER := go -C test/cluster run .
+LDFLAGS = $$(VERSION=$(VERSION) sh hack/ldflags.sh)
+GO_BUILD = CGO_ENABLED=0 go build -ldflags "$(LDFLAGS)"
+# Folder of kube-apiserver, etcd and kubectl for integration tests (built on first use).
+ASSETS = $$($(CLUSTER) binaries kube-apiserver etcd kubectl)
+# The kubectl of the current PATH, else the test cluster's.
+KUBECTL ?= $(shell command -v kubectl 2>/dev/null || echo '$$($(CLUSTER) binaries kubectl)/kubectl')
+
+##@ Start here
+
+.PHONY: help
+help: ## Explain the targets.
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*## / {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## A real cluster on this machine with metrics on both API versions and an HPA that scales (root; minutes when cold).
+	@hack/demo.sh
+
+.PHONY: demo-down
+demo-down: ## Remove the demo's cluster and everything that it left on this machine.
+	@$(CLUSTER) down
+
+.PHONY: test
+test: ## Everything: unit, integration (real kube-apiserver, etcd) and end to end (real cluster; root).
+	@hack/test.sh unit integration e2e
+
+##@ Parts of the tests
+
+.PHONY: test-unit
+test-unit: ## Unit tests with the race detector, vet, and a check for drift in generated files.
+	@hack/test.sh unit
+
+.PHONY: test-integration
+test-integration: ## Against a real kube-apiserver and etcd.
+	@hack/test.sh integration
+
+.PHONY: test-e2e
+test-e2e: ## End to end on the real cluster of test/cluster (root).
+	@hack/test.sh e2e
+
+.PHONY: fuzz
+fuzz: ## Fuzz each parser for FUZZTIME (default 30s).
+	@hack/fuzz.sh
+
+.PHONY: bench
+bench: ## Benchmarks of the data path, with allocations.
+	go test -run '^$$' -bench . -benchmem ./serving/...
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml (built from its Go module on first use; minutes).
+	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+
+##@ Build
+
+.PHONY: build
+build: ## Static binaries of the operator and of serving into bin/.
+	@mkdir -p bin
+	$(GO_BUILD) -o bin/ ./cmd/operator ./cmd/serving
+
+.PHONY: generate
+generate: ## CRDs, deepcopy and OpenAPI from the Go types.
+	@hack/generate.sh
+
+.PHONY: images
+images: build ## Images as archives in bin/images/, without a container engine.
+	@mkdir -p bin/images
+	@$(CLUSTER) image --tag $(OPERATOR_IMAGE) --binary $(CURDIR)/bin/operator=/operator --out $(CURDIR)/bin/images/operator.tar
+	@$(CLUSTER) image --tag $(SERVING_IMAGE) --binary $(CURDIR)/bin/serving=/serving --out $(CURDIR)/bin/images/serving.tar
+
+.PHONY: docker
+docker: ## The same images with a container engine, from the Dockerfile.
+	docker build --build-arg VERSION=$(VERSION) --target operator -t $(OPERATOR_IMAGE) .
+	docker build --build-arg VERSION=$(VERSION) --target serving -t $(SERVING_IMAGE) .
+
+.PHONY: dist
+dist: ## dist/install.yaml for VERSION and PREFIX, and the recipe for multi-architecture images.
+	@VERSION=$(VERSION) PREFIX=$(PREFIX) KUBECTL="$(KUBECTL)" hack/dist.sh
+
+##@ Cluster
+
+.PHONY: cluster-up
+cluster-up: ## A real Kubernetes 1.37 cluster on this machine (root).
+	@$(CLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: demo-down ## The same as demo-down.
+
+.PHONY: cluster-status
+cluster-status: ## What runs of the cluster, and whether it is healthy.
+	@$(CLUSTER) status
+
+.PHONY: load
+load: images ## Bring the images into the current cluster (test/cluster, kind, minikube).
+	@$(CLUSTER) load $(CURDIR)/bin/images/operator.tar $(CURDIR)/bin/images/serving.tar
+
+.PHONY: deploy
+deploy: ## Install CRDs and operator into the current kubeconfig's cluster.
+	@VERSION=$(VERSION) PREFIX=$(PREFIX) KUBECTL="$(KUBECTL)" hack/deploy.sh
+
+.PHONY: undeploy
+undeploy: ## Remove every MetricsBackend in order, then operator and CRDs.
+	@KUBECTL="$(KUBECTL)" hack/undeploy.sh

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# render.sh KUBECTL: prints config/default with the images of PREFIX and VERSION.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+prefix=${PREFIX:-metrics-backend} version=${VERSION:-dev}
+"${1:-kubectl}" kustomize config/default |
+	sed -e "s|metrics-backend/operator:dev|$prefix/operator:$version|g" \
+		-e "s|metrics-backend/serving:dev|$prefix/serving:$version|g"

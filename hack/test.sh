@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# test.sh PART...: runs the parts unit, integration and e2e, in this order of
+# cost, and says how long each took.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. hack/steps.sh
+
+cluster() { go -C test/cluster run . "$@"; }
+
+# Generated files must be what the types generate: compare with a fresh run.
+drift() {
+	local before after
+	before=$(generated_sums)
+	hack/generate.sh
+	after=$(generated_sums)
+	if [ "$before" != "$after" ]; then
+		echo "generated files were out of date: run make generate and commit the result" >&2
+		diff <(echo "$before") <(echo "$after") >&2 || true
+		return 1
+	fi
+}
+
+generated_sums() {
+	find api config/crd serving -name 'zz_generated*' -o -path 'config/crd/bases/*' | sort | xargs sha256sum
+}
+
+unit() {
+	title "Unit tests"
+	step "go vet" go vet -tags integration,e2e ./...
+	step "generated files are current" drift
+	step "gofmt" sh -c 'test -z "$(gofmt -l $(git ls-files "*.go") | tee /dev/stderr)"'
+	# The race detector needs a C compiler.
+	if ! command -v gcc >/dev/null && [ "$(id -u)" -eq 0 ]; then
+		step "install gcc for the race detector" sh -c 'apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev'
+	fi
+	go test -race ./...
+	(cd test/cluster && go vet ./... && go test ./...)
+}
+
+integration() {
+	title "Integration tests: a real kube-apiserver and etcd"
+	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
+	export KUBEBUILDER_ASSETS
+	go test -count=1 -tags integration -timeout 20m ./test/integration/...
+}
+
+e2e() {
+	title "End to end: a real cluster"
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "the end-to-end tests start a kubelet and containers, which needs root: run make test-unit test-integration without" >&2
+		return 1
+	fi
+	cluster up
+	PATH=$(cluster binaries kubectl):$PATH
+	KUBECONFIG=$(cluster kubeconfig)
+	export PATH KUBECONFIG
+	step "build and load the images" make load
+	go test -count=1 -tags e2e -timeout 40m -v ./test/e2e/...
+	# On a build machine nothing may stay behind; a developer keeps the cluster.
+	if [ "${CI:-}" = true ]; then
+		cluster down
+	fi
+}
+
+for part in "$@"; do
+	began=$SECONDS
+	"$part"
+	printf '  [%s] %s: all passed (%ds)\n' "$(clock)" "$part" $((SECONDS - began))
+done
