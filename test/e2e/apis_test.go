@@ -1,0 +1,182 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+)
+
+// Both APIServices are available, verified with a CA, and say so explicitly.
+func TestAPIServicesAreVerified(t *testing.T) {
+	requireBackend(t)
+	for _, version := range []string{"v1", "v1beta1"} {
+		service, err := getAPIService(t.Context(), version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(service.Spec.CABundle) {
+			t.Errorf("%s: caBundle holds no certificate", service.Name)
+		}
+		if service.Spec.InsecureSkipTLSVerify {
+			t.Errorf("%s: insecureSkipTLSVerify is true", service.Name)
+		}
+		available := slices.ContainsFunc(service.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool {
+			return c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue
+		})
+		if !available {
+			t.Errorf("%s: not Available: %+v", service.Name, service.Status.Conditions)
+		}
+	}
+}
+
+// kubectl top of 1.37 asks v1; a node and pods with figures come back.
+func TestKubectlTop(t *testing.T) {
+	requireBackend(t)
+	nodes := kubectl(t, "top", "nodes", "--no-headers", "-v=6")
+	if !strings.Contains(nodes, "/apis/metrics.k8s.io/v1/nodes") {
+		t.Errorf("kubectl top did not ask v1:\n%s", nodes)
+	}
+	figures := regexp.MustCompile(`(?m)^\S+\s+[1-9]\d*m\s+\d+%\s+[1-9]\d*Mi\s+\d+%`)
+	if !figures.MatchString(nodes) {
+		t.Errorf("kubectl top nodes shows no figures:\n%s", nodes)
+	}
+	eventually(t, time.Minute, "kubectl top pods shows the serving pods", func(context.Context) error {
+		pods, err := run("kubectl", "top", "pods", "-A", "--no-headers", "--containers")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, pods)
+		}
+		if !regexp.MustCompile(namespace + `\s+\S+\s+serving\s+\d+m\s+[1-9]\d*Mi`).MatchString(pods) {
+			return fmt.Errorf("no serving pod in:\n%s", pods)
+		}
+		return nil
+	})
+}
+
+// Typed clients of both versions see the same samples at once.
+func TestBothVersionsAtOnce(t *testing.T) {
+	requireBackend(t)
+	client, err := metricsclient.NewForConfig(suite.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "one sample seen through both versions", func(ctx context.Context) error {
+		v1, err := client.MetricsV1().NodeMetricses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		v1beta1, err := client.MetricsV1beta1().NodeMetricses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(v1.Items) == 0 || len(v1.Items) != len(v1beta1.Items) {
+			return fmt.Errorf("%d nodes in v1, %d in v1beta1", len(v1.Items), len(v1beta1.Items))
+		}
+		a, b := v1.Items[0], v1beta1.Items[0]
+		if a.ResourceVersion == "" || a.ResourceVersion != b.ResourceVersion {
+			// Two replicas, or a scrape in between.
+			return fmt.Errorf("resourceVersion %q in v1, %q in v1beta1", a.ResourceVersion, b.ResourceVersion)
+		}
+		if !a.Usage.Cpu().Equal(*b.Usage.Cpu()) || !a.Usage.Memory().Equal(*b.Usage.Memory()) {
+			t.Fatalf("the same sample differs: %v in v1, %v in v1beta1", a.Usage, b.Usage)
+		}
+		if age := time.Since(a.Timestamp.Time); age > 90*time.Second {
+			t.Errorf("sample is %s old", age)
+		}
+		return nil
+	})
+}
+
+// kubectl's generic commands work too: Table, selectors, paging, explain.
+func TestKubectlGet(t *testing.T) {
+	requireBackend(t)
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"table of nodes":     {[]string{"get", "nodes.metrics.k8s.io"}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
+		"table of pods":      {[]string{"get", "pods.v1beta1.metrics.k8s.io", "-n", namespace}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
+		"label selector":     {[]string{"get", "pods.metrics.k8s.io", "-A", "-l", "app=no-such-app"}, `No resources found`},
+		"paging":             {[]string{"get", "pods.metrics.k8s.io", "-A", "--chunk-size=1", "-o", "name"}, `podmetrics|pod.metrics|pods.metrics`},
+		"explain":            {[]string{"explain", "metricsbackend.spec.resourceMetrics.scrape.interval"}, `Default: 15s`},
+		"printer columns":    {[]string{"get", "mb"}, `(?m)^NAME\s+READY\s+AVAILABLE\s+VERSIONS\s+REPLICAS\s+AGE`},
+		"unknown pod":        {[]string{"get", "--raw", "/apis/metrics.k8s.io/v1/namespaces/default/pods/no-such-pod", "--ignore-not-found"}, ``},
+		"api-resources":      {[]string{"api-resources", "--api-group=metrics.k8s.io"}, `(?m)^pods\s+metrics.k8s.io/v1\s+true\s+PodMetrics`},
+		"field selector":     {[]string{"get", "nodes.metrics.k8s.io", "--field-selector=metadata.name=no-such-node"}, `No resources found`},
+		"openapi of metrics": {[]string{"explain", "pods.metrics.k8s.io.containers"}, `(?i)containers`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if name == "unknown pod" {
+				out, err := run("kubectl", tc.args[:3]...)
+				if err == nil || !strings.Contains(out, "NotFound") {
+					t.Errorf("want NotFound, got %v: %s", err, out)
+				}
+				return
+			}
+			if out := kubectl(t, tc.args...); !regexp.MustCompile(tc.want).MatchString(out) {
+				t.Errorf("kubectl %s: want %s in\n%s", strings.Join(tc.args, " "), tc.want, out)
+			}
+		})
+	}
+}
+
+// The roles view and edit may read pod metrics, and nobody else may.
+func TestReaderRoles(t *testing.T) {
+	requireBackend(t)
+	const user = "e2e-reader"
+	as := func(path string) error {
+		out, err := run("kubectl", "get", "--raw", path, "--as="+user)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	path := "/apis/metrics.k8s.io/v1/namespaces/" + namespace + "/pods"
+	if err := as(path); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+		t.Errorf("a user without a role: want Forbidden, got %v", err)
+	}
+	kubectl(t, "create", "rolebinding", user, "-n", namespace, "--clusterrole=view", "--user="+user)
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "rolebinding", user, "-n", namespace, "--ignore-not-found") })
+	// The aggregated role and serving's cache of answers take some seconds.
+	eventually(t, time.Minute, "a user with the role view may read pod metrics", func(context.Context) error { return as(path) })
+}
+
+// The objects' labels are the pods' labels, and static content is complete.
+func TestPodMetricsCarryLabels(t *testing.T) {
+	requireBackend(t)
+	eventually(t, time.Minute, "serving pods have metrics with their labels", func(context.Context) error {
+		out, err := run("kubectl", "get", "--raw", "/apis/metrics.k8s.io/v1/namespaces/"+namespace+"/pods?labelSelector=metricsbackend.io/backend="+backendName)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		var list metricsv1.PodMetricsList
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			return err
+		}
+		if len(list.Items) != 2 {
+			return fmt.Errorf("%d pods, want 2", len(list.Items))
+		}
+		for _, pod := range list.Items {
+			if pod.Labels["metricsbackend.io/backend"] != backendName || len(pod.Containers) != 1 || pod.Window.Duration <= 0 {
+				return fmt.Errorf("incomplete: %+v", pod)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,49 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The real HPA controller, which knows only v1beta1, scales a Deployment that
+// burns CPU, while kubectl top reads v1.
+func TestHorizontalPodAutoscaler(t *testing.T) {
+	requireBackend(t)
+	kubectl(t, "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait")
+	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
+
+	eventually(t, 3*time.Minute, "the HPA is ScalingActive and has scaled up", func(ctx context.Context) error {
+		hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers("default").Get(ctx, "burn", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range hpa.Status.Conditions {
+			if c.Type == autoscalingv2.ScalingActive && c.Status != corev1.ConditionTrue {
+				return fmt.Errorf("ScalingActive=%s, %s: %s", c.Status, c.Reason, c.Message)
+			}
+		}
+		if hpa.Status.CurrentReplicas < 2 {
+			return fmt.Errorf("%d replicas, metrics %+v", hpa.Status.CurrentReplicas, hpa.Status.CurrentMetrics)
+		}
+		return nil
+	})
+	eventually(t, time.Minute, "kubectl top shows what the HPA saw", func(context.Context) error {
+		out, err := run("kubectl", "top", "pods", "-n", "default", "-l", "app=burn", "--no-headers")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,116 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// A version that leaves the spec leaves discovery, while clients of the other
+// version go on without a failure; it comes back when the spec names it again.
+func TestVersionDroppedAndAdded(t *testing.T) {
+	requireBackend(t)
+	load := startTraffic(t, "/apis/metrics.k8s.io/v1beta1/nodes")
+	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
+	})
+	backend := waitReady(t)
+	if _, err := getAPIService(t.Context(), "v1"); !apierrors.IsNotFound(err) {
+		t.Errorf("APIService v1 should be gone, got %v", err)
+	}
+	if out := kubectl(t, "get", "--raw", "/apis/metrics.k8s.io"); strings.Contains(out, "metrics.k8s.io/v1\"") {
+		t.Errorf("v1 is still in discovery: %s", out)
+	}
+	if got := backend.Status.RegisteredVersions; got != "v1beta1" {
+		t.Errorf("registeredVersions = %q", got)
+	}
+	// kubectl falls back to v1beta1 (KEP-5207).
+	kubectl(t, "top", "nodes")
+
+	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = nil })
+	backend = waitReady(t)
+	if got := backend.Status.RegisteredVersions; got != "v1, v1beta1" {
+		t.Errorf("registeredVersions = %q", got)
+	}
+	asked, failures := load.result()
+	t.Logf("%d requests while v1 went and came, %d failed", asked, len(failures))
+	for _, f := range failures {
+		t.Error(f)
+	}
+}
+
+// A Secret that does not exist stalls the backend with a message that names it,
+// nothing that works is touched, and the Secret's arrival ends it.
+func TestMissingSecretStalls(t *testing.T) {
+	requireBackend(t)
+	const secret = "e2e-pull-secret"
+	load := startTraffic(t, trafficPaths...)
+	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}}
+	})
+	stalled := waitCondition(t, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretMissing)
+	if !strings.Contains(stalled.Message, secret) {
+		t.Errorf("the message does not name the Secret: %s", stalled.Message)
+	}
+	kubectl(t, "create", "secret", "docker-registry", secret, "-n", namespace,
+		"--docker-server=registry.example.com", "--docker-username=u", "--docker-password=p")
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "secret", secret, "-n", namespace, "--ignore-not-found") })
+	waitReady(t)
+	_, failures := load.result()
+	for _, f := range failures {
+		t.Error(f)
+	}
+}
+
+// Validation refuses what cannot work, and says what to do.
+func TestValidationMessages(t *testing.T) {
+	cases := map[string]struct {
+		manifest, want string
+	}{
+		"unknown version": {`{"resourceMetrics":{"versions":["v2"]}}`, `supported values: "v1", "v1beta1"`},
+		"nothing to do":   {`{}`, "nothing to serve: set spec.resourceMetrics"},
+		"short maxAge":    {`{"resourceMetrics":{"maxAge":"10s","scrape":{"interval":"30s","timeout":"5s"}}}`, "maxAge must not be shorter than scrape.interval"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			manifest := fmt.Sprintf(`{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","metadata":{"name":"refused"},"spec":%s}`, tc.manifest)
+			out, err := run("bash", "-c", `echo "$0" | kubectl create --dry-run=server -f -`, manifest)
+			if err == nil || !strings.Contains(out, tc.want) {
+				t.Errorf("want a refusal with %q, got %v: %s", tc.want, err, out)
+			}
+		})
+	}
+}
+
+// Deleting the MetricsBackend removes everything, APIServices first, and
+// namespaces can be deleted while it happens.
+func TestDeletion(t *testing.T) {
+	requireBackend(t)
+	kubectl(t, "create", "namespace", "e2e-canary")
+	kubectl(t, "delete", "metricsbackend", backendName, "--timeout=120s")
+	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+
+	selector := v1alpha1.LabelBackend + "=" + backendName
+	kinds := "deployments,services,serviceaccounts,secrets,configmaps,poddisruptionbudgets,networkpolicies,roles,rolebindings,clusterroles,clusterrolebindings,apiservices"
+	eventually(t, time.Minute, "nothing of the backend is left", func(context.Context) error {
+		out, err := run("kubectl", "get", kinds, "-A", "-l", selector, "-o", "name")
+		if err != nil || strings.TrimSpace(out) != "" {
+			return fmt.Errorf("%v, left: %s", err, out)
+		}
+		return nil
+	})
+	requireBackend(t)
+}

@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// trafficPaths are asked by clients of both versions.
+var trafficPaths = []string{
+	"/apis/metrics.k8s.io/v1/nodes",
+	"/apis/metrics.k8s.io/v1/pods",
+	"/apis/metrics.k8s.io/v1beta1/nodes",
+	"/apis/metrics.k8s.io/v1beta1/namespaces/" + namespace + "/pods",
+}
+
+// traffic is a steady load of real requests through kube-apiserver.
+type traffic struct {
+	stop     func()
+	mu       sync.Mutex
+	answered int
+	failures []string
+}
+
+// startTraffic asks each path ten times a second, without retries, on
+// connections of its own, until result is called or the test ends.
+func startTraffic(t *testing.T, paths ...string) *traffic {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	tr := &traffic{stop: sync.OnceFunc(func() { cancel(); done.Wait() })}
+	for _, path := range paths {
+		config := rest.CopyConfig(suite.config)
+		config.QPS = -1
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done.Go(func() { tr.ask(ctx, client.RESTClient(), path) })
+	}
+	t.Cleanup(tr.stop)
+	return tr
+}
+
+func (tr *traffic) ask(ctx context.Context, client rest.Interface, path string) {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		began := time.Now()
+		err := client.Get().AbsPath(path).MaxRetries(0).Timeout(10 * time.Second).Do(ctx).Error()
+		if ctx.Err() != nil {
+			return
+		}
+		tr.mu.Lock()
+		tr.answered++
+		if err != nil {
+			tr.failures = append(tr.failures, fmt.Sprintf("%s %s (%s): %v",
+				began.Format("15:04:05.000"), path, time.Since(began).Round(time.Millisecond), err))
+		}
+		tr.mu.Unlock()
+	}
+}
+
+// result stops the load and returns how many requests were answered or failed,
+// and each failure.
+func (tr *traffic) result() (int, []string) {
+	tr.stop()
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.answered, slices.Clone(tr.failures)
+}
