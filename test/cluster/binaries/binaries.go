@@ -1,0 +1,100 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package binaries builds Kubernetes and etcd from the tool directives of this module's go.mod, into a
+// folder of the user's cache that a clean clone with the same go.mod shares.
+package binaries
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// KubernetesVersion is the version that the binaries say they are: the one in go.mod.
+const KubernetesVersion = "v1.37.1"
+
+// modulePath is this module's, to be sure that the go command builds from its go.mod.
+const modulePath = "github.com/metricsbackend/metrics-backend-operator/test/cluster"
+
+// tool is one binary.
+type tool struct {
+	name string
+	// pkg is its main package, one of go.mod's tools.
+	pkg string
+	// cold is what the first build takes on two cores, in the order of the list: a later one finds
+	// most packages compiled.
+	cold string
+}
+
+var tools = []tool{
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "6 minutes"},
+	{"etcd", "go.etcd.io/etcd/server/v3", "1 minute"},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "1 minute"},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "5 minutes"},
+	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "1 minute"},
+	{"kubelet", "k8s.io/kubernetes/cmd/kubelet", "2 minutes"},
+	{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", "1 minute"},
+}
+
+// Names lists the binaries in the order of their build.
+func Names() []string {
+	names := make([]string, 0, len(tools))
+	for _, t := range tools {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// selectTools returns the tools with these names, all where none is given.
+func selectTools(names []string) ([]tool, error) {
+	if len(names) == 0 {
+		return tools, nil
+	}
+	var selected []tool
+	for _, name := range names {
+		i := slices.IndexFunc(tools, func(t tool) bool { return t.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no binary is called %q; there are %s", name, strings.Join(Names(), ", "))
+		}
+		selected = append(selected, tools[i])
+	}
+	return selected, nil
+}
+
+// linkerFlags give the version; without them every component would call itself v0.0.0-master.
+func linkerFlags() string {
+	parts := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
+	flags := []string{"-s", "-w"}
+	for _, set := range [][2]string{
+		{"gitVersion", KubernetesVersion}, {"gitMajor", parts[0]}, {"gitMinor", parts[1]},
+	} {
+		flags = append(flags, "-X", "k8s.io/component-base/version."+set[0]+"="+set[1])
+	}
+	return strings.Join(flags, " ")
+}
+
+// folder is where the binaries of this go.mod and go.sum are kept: by their hash, and by the compiler.
+func folder(module string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache directory: %w; set XDG_CACHE_HOME", err)
+	}
+	hash := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", fmt.Errorf("reading the module's versions: %w", err)
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+	}
+	fmt.Fprintln(hash, linkerFlags(), runtime.Version())
+	key := hex.EncodeToString(hash.Sum(nil))[:12]
+	return filepath.Join(cache, "metrics-backend-operator",
+		fmt.Sprintf("kubernetes-%s-%s-%s", KubernetesVersion, runtime.GOARCH, key)), nil
+}

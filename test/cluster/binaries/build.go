@@ -1,0 +1,154 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binaries
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/progress"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
+)
+
+// Build makes the named binaries, all where no name is given, unless they are there. It returns their folder.
+func Build(ctx context.Context, report *progress.Reporter, names ...string) (string, error) {
+	selected, err := selectTools(names)
+	if err != nil {
+		return "", err
+	}
+	module, err := Module(ctx)
+	if err != nil {
+		return "", err
+	}
+	target, err := folder(module)
+	if err != nil {
+		return "", err
+	}
+	if len(missing(target, selected)) == 0 {
+		return target, nil
+	}
+	// Two cold builds at once would compile everything twice: the second waits and finds it done.
+	unlock, err := state.LockFile(ctx, target+".lock", func() {
+		report.Say("binaries", "another run builds them; waiting")
+	})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return "", fmt.Errorf("creating the folder of the binaries: %w", err)
+	}
+	for _, t := range missing(target, selected) {
+		if err := build(ctx, report, module, target, t); err != nil {
+			return "", err
+		}
+	}
+	return target, nil
+}
+
+func missing(folder string, wanted []tool) []tool {
+	var absent []tool
+	for _, t := range wanted {
+		if info, err := os.Stat(filepath.Join(folder, t.name)); err != nil || !info.Mode().IsRegular() {
+			absent = append(absent, t)
+		}
+	}
+	return absent
+}
+
+// Module returns the folder of this module, found by the go command from the working directory.
+func Module(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking the go command for the module: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if path != modulePath {
+		return "", fmt.Errorf("the binaries are built from the module %s, but the working directory is in %s; run `go -C test/cluster run . COMMAND`", modulePath, path)
+	}
+	return dir, nil
+}
+
+func build(ctx context.Context, report *progress.Reporter, module, target string, t tool) error {
+	started := time.Now()
+	report.Say("binary "+t.name, "building from source (a first build takes about %s on 2 cores)", t.cold)
+	// Next to its place, so that the rename is atomic; a killed build leaves no half binary under the name.
+	partial := filepath.Join(target, "."+t.name+".partial")
+	err := Go(ctx, module, func(packages int, last string) {
+		report.Tick("binary "+t.name, "%s, %d packages compiled, last %s", progress.Clock(time.Since(started)), packages, last)
+	}, report.Interval(), "build", "-v", "-ldflags", linkerFlags(), "-o", partial, t.pkg)
+	if err != nil {
+		return fmt.Errorf("building %s: %w", t.name, err)
+	}
+	if err := os.Rename(partial, filepath.Join(target, t.name)); err != nil {
+		return fmt.Errorf("building %s: %w", t.name, err)
+	}
+	report.Say("binary "+t.name, "built in %s", progress.Clock(time.Since(started)))
+	return nil
+}
+
+// Go runs the go command without cgo in the module, and calls tick each interval with the number of
+// packages that it has compiled (with the argument -v) and the last one's name.
+func Go(ctx context.Context, module string, tick func(packages int, last string), interval time.Duration, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = module
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("running go %s: %w", args[0], err)
+	}
+	var (
+		packages atomic.Int64
+		last     atomic.Value
+		output   []string
+		read     = make(chan struct{})
+	)
+	last.Store("none")
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			line := lines.Text()
+			// -v prints one import path a line; anything else is an error to show.
+			if line != "" && !strings.ContainsAny(line, " :") {
+				packages.Add(1)
+				last.Store(line)
+				continue
+			}
+			output = append(output, line)
+		}
+	}()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			tick(int(packages.Load()), last.Load().(string))
+			continue
+		case <-read:
+		}
+		break
+	}
+	if err := cmd.Wait(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return errors.Join(err, errors.New(strings.Join(output[max(0, len(output)-20):], "\n")))
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/cgroups"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/components"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/leftovers"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/mounts"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/network"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/process"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
+)
+
+const (
+	// componentGrace is short of a component's own: what it would still write goes with the store.
+	componentGrace = 10 * time.Second
+	// podGrace is for containers, whose work goes with the cluster too.
+	podGrace = 2 * time.Second
+)
+
+// Down ends the cluster and removes what it left, in whatever state it is. Each step is tried even if one
+// before it failed; the state directory goes only when all succeeded, so that down can be repeated.
+func (c Cluster) Down(ctx context.Context) error {
+	if err := privileged("down"); err != nil {
+		return err
+	}
+	if !c.Dir.Owned() {
+		c.Report.Say("cluster", "there is none in %s; nothing to do", c.Dir)
+		return nil
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	settings, err := c.Dir.Settings()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// What was before is not known then, and stays as it is.
+		c.Report.Say("settings", "%v", brief(err))
+	}
+	outside, failed := leftovers.Find(c.Dir)
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"components", c.stopComponents},
+		{"pods", c.stopPods},
+		{"mounts", func(context.Context) error { return mounts.Remove(string(c.Dir)) }},
+		{"network", func(ctx context.Context) error { return removeNetwork(ctx, settings) }},
+		{"kernel settings", func(context.Context) error { return network.RestoreSysctls(settings.Sysctls) }},
+		{"control groups", removeGroups},
+		{"files elsewhere", func(context.Context) error { return leftovers.Remove(outside) }},
+	} {
+		began := time.Now()
+		if err := step.do(ctx); err != nil {
+			failed = errors.Join(failed, err)
+			c.Report.Say(step.name, "failed: %v", brief(err))
+			continue
+		}
+		c.Report.Say(step.name, "removed in %.1f s", time.Since(began).Seconds())
+	}
+	if failed != nil {
+		return fmt.Errorf("%w\n(the state is still in %s; run down again)", failed, c.Dir)
+	}
+	if err := c.Dir.Remove(); err != nil {
+		return err
+	}
+	c.Report.Say("cluster", "down, nothing left")
+	return nil
+}
+
+// stopComponents ends what is recorded, in order. An unreadable record is no reason to leave the others.
+func (c Cluster) stopComponents(ctx context.Context) error {
+	records, failed := process.Records(c.Dir)
+	byName := map[string]process.Record{}
+	for _, record := range records {
+		byName[record.Name] = record
+	}
+	for _, name := range components.StopOrder {
+		record, known := byName[name]
+		if !known {
+			continue
+		}
+		if err := process.Stop(ctx, componentGrace, record.Identity); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("stopping %s: %w", name, err))
+			continue
+		}
+		failed = errors.Join(failed, process.Forget(c.Dir, name))
+	}
+	return failed
+}
+
+// stopPods ends every process of a container, the shims above them, and whatever else carries our mark.
+// containerd has ended before, or it would make each of these deaths its business.
+func (c Cluster) stopPods(ctx context.Context) error {
+	hierarchies, err := cgroups.Hierarchies()
+	if err != nil {
+		return err
+	}
+	inPods, err := cgroups.Processes(hierarchies)
+	if err != nil {
+		return err
+	}
+	if err := process.Stop(ctx, podGrace, inPods...); err != nil {
+		return fmt.Errorf("ending the pods: %w", err)
+	}
+	shims, err := process.Shims(components.Socket(c.Dir))
+	if err != nil {
+		return err
+	}
+	marked, err := process.Marked(c.Dir)
+	if err != nil {
+		return err
+	}
+	var rest []process.Identity
+	for _, found := range append(shims, marked...) {
+		rest = append(rest, found.Identity)
+	}
+	if err := process.Kill(ctx, rest...); err != nil {
+		return fmt.Errorf("ending the shims of containers: %w", err)
+	}
+	// One that was born while the others were being ended.
+	if inPods, err = cgroups.Processes(hierarchies); err != nil {
+		return err
+	}
+	return process.Kill(ctx, inPods...)
+}
+
+func removeNetwork(ctx context.Context, settings state.Settings) error {
+	failed := network.RemoveBridge()
+	// Without settings nothing was started that makes tables.
+	if !settings.Created.IsZero() {
+		failed = errors.Join(failed, network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
+	}
+	return failed
+}
+
+func removeGroups(ctx context.Context) error {
+	hierarchies, err := cgroups.Hierarchies()
+	if err != nil {
+		return err
+	}
+	return cgroups.Remove(ctx, hierarchies)
+}

@@ -1,0 +1,227 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/binaries"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/cgroups"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/components"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/network"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/packages"
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
+)
+
+// readyTimeout is how long a node may take from its kubelet's health to Ready.
+const readyTimeout = 2 * time.Minute
+
+// Up brings the cluster up. On one that is healthy it changes nothing; on one that is partly down it starts
+// what is missing. certificate may be empty: as it is, or signed by the cluster for a new one.
+func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) error {
+	if err := privileged("up"); err != nil {
+		return err
+	}
+	if err := c.install(ctx); err != nil {
+		return err
+	}
+	folder, err := binaries.Build(ctx, c.Report)
+	if err != nil {
+		return err
+	}
+	c.Report.Say("binaries", "Kubernetes %s and etcd in %s", binaries.KubernetesVersion, folder)
+	if err := c.Dir.Create(); err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	err = c.bringUp(ctx, folder, certificate)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w\n(the logs are in %s; run up again to repair, or down and up to begin anew)", err, c.Dir.Path("logs"))
+	}
+	return err
+}
+
+func (c Cluster) install(ctx context.Context) error {
+	absent := packages.Missing()
+	if len(absent) == 0 {
+		c.Report.Say("packages", "all there")
+		return nil
+	}
+	c.Report.Say("packages", "installing %s", strings.Join(absent, ", "))
+	if err := packages.Install(ctx, absent); err != nil {
+		return err
+	}
+	c.Report.Say("packages", "installed")
+	return nil
+}
+
+func (c Cluster) bringUp(ctx context.Context, folder string, certificate state.KubeletCertificate) error {
+	settings, err := c.settings(func() (state.Settings, error) { return before(ctx) })
+	if err != nil {
+		return err
+	}
+	settings.Binaries = folder
+	if certificate != "" {
+		settings.KubeletCertificate = certificate
+	}
+	if err := c.Dir.Save(settings); err != nil {
+		return err
+	}
+	config := c.configOf(settings)
+	changed, err := c.prepare(config)
+	if err != nil {
+		return err
+	}
+	all, err := components.All(config)
+	if err != nil {
+		return err
+	}
+	if err := c.strays(ctx, all); err != nil {
+		return err
+	}
+	started, err := c.startAll(ctx, all, &settings)
+	if err != nil {
+		return err
+	}
+	if err := c.awaitNode(ctx, config); err != nil {
+		return err
+	}
+	if !changed && !started {
+		c.Report.Say("cluster", "was up and healthy; nothing to do")
+	} else {
+		c.Report.Say("cluster", "up")
+	}
+	c.Report.Say("use it", "export KUBECONFIG=%s PATH=%s:$PATH", c.Dir.Kubeconfig(), filepath.Clean(folder))
+	return nil
+}
+
+// before notes what "down" will put back.
+func before(ctx context.Context) (state.Settings, error) {
+	sysctls, err := network.ReadSysctls()
+	if err != nil {
+		return state.Settings{}, err
+	}
+	tables, err := network.Tables(ctx)
+	if err != nil {
+		return state.Settings{}, err
+	}
+	return state.Settings{
+		Created:            time.Now().UTC().Truncate(time.Second),
+		KubeletCertificate: state.SignedByCluster,
+		Sysctls:            sysctls,
+		Tables:             tables,
+	}, nil
+}
+
+// prepare makes what the components stand on.
+func (c Cluster) prepare(config components.Config) (changed bool, err error) {
+	made, err := components.EnsureCertificates(config)
+	if err != nil {
+		return false, err
+	}
+	if len(made) > 0 {
+		c.Report.Say("certificates", "%d made", len(made))
+	}
+	kubeconfig, err := components.AdminKubeconfig(config)
+	if err != nil {
+		return false, err
+	}
+	if err := state.WriteFile(c.Dir.Kubeconfig(), kubeconfig, 0o600); err != nil {
+		return false, err
+	}
+	bridge, err := network.EnsureBridge()
+	if err != nil {
+		return false, err
+	}
+	if err := network.Forward(); err != nil {
+		return false, err
+	}
+	if bridge {
+		c.Report.Say("network", "bridge %s with %s", network.Bridge, network.NodeIP)
+	}
+	hierarchies, err := cgroups.Hierarchies()
+	if err != nil {
+		return false, err
+	}
+	if err := cgroups.Create(hierarchies); err != nil {
+		return false, err
+	}
+	return len(made) > 0 || bridge, nil
+}
+
+// startAll starts the components: the store, then the API, then what uses it; containerd and the images at
+// the same time.
+func (c Cluster) startAll(ctx context.Context, all []components.Component, settings *state.Settings) (bool, error) {
+	var started atomic.Bool
+	ensure := func(ctx context.Context, names ...string) error {
+		for _, name := range names {
+			component, err := components.Named(all, name)
+			if err != nil {
+				return err
+			}
+			did, err := c.ensure(ctx, component)
+			if err != nil {
+				return err
+			}
+			if did {
+				started.Store(true)
+			}
+		}
+		return nil
+	}
+	first, firstContext := errgroup.WithContext(ctx)
+	first.Go(func() error { return ensure(firstContext, components.Etcd, components.APIServer) })
+	first.Go(func() error {
+		if err := ensure(firstContext, components.Containerd); err != nil {
+			return err
+		}
+		did, err := c.ownImages(firstContext, settings)
+		if did {
+			started.Store(true)
+		}
+		return err
+	})
+	if err := first.Wait(); err != nil {
+		return false, err
+	}
+	second, secondContext := errgroup.WithContext(ctx)
+	for _, name := range []string{components.ControllerManager, components.Scheduler, components.Kubelet, components.Proxy} {
+		second.Go(func() error { return ensure(secondContext, name) })
+	}
+	return started.Load(), second.Wait()
+}
+
+func (c Cluster) awaitNode(ctx context.Context, config components.Config) error {
+	waiting, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		err := components.NodeReady(waiting, config)
+		if err == nil {
+			c.Report.Say("node", "%s is Ready", components.NodeName)
+			return nil
+		}
+		select {
+		case <-waiting.Done():
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return fmt.Errorf("waiting %s for the node %s: %w; see %s", readyTimeout, components.NodeName,
+				err, c.Dir.Log(components.Kubelet))
+		case <-ticker.C:
+		}
+	}
+}

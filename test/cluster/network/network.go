@@ -1,0 +1,147 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package network is the cluster's one bridge, the pods' CNI configuration, and what the kernel's settings
+// and packet filter have to be put back to afterwards.
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+)
+
+const (
+	// Bridge is the interface of the node and its pods.
+	Bridge = "cni0"
+	// NodeIP is the node's address, on the bridge; kube-apiserver and kubelet listen only there.
+	NodeIP = "10.244.0.1"
+	// PodSubnet holds the node and the pods.
+	PodSubnet = "10.244.0.0/24"
+	// ServiceSubnet holds the Services, and APIServerIP is the first of them.
+	ServiceSubnet = "10.96.0.0/16"
+	// APIServerIP is the Service "kubernetes" in the namespace default.
+	APIServerIP = "10.96.0.1"
+	// CNIName is the network's name in CNI's records.
+	CNIName = "metrics-backend-cluster"
+)
+
+// alias marks the bridge as ours: flannel and others call theirs cni0 too.
+const alias = "metrics-backend-cluster"
+
+// hardware is fixed, or the bridge would take its lowest port's address and change it as pods come and go.
+var hardware = net.HardwareAddr{0x02, 0x6d, 0x62, 0x6f, 0x00, 0x01}
+
+// ErrForeignBridge says that another network uses the name.
+var ErrForeignBridge = errors.New("the network interface " + Bridge + " exists and is not of this cluster (flannel, k3s or another tool made it); remove it first")
+
+// EnsureBridge makes the bridge with the node's address. made is false where it was there.
+func EnsureBridge() (made bool, err error) {
+	link, err := find()
+	if err != nil {
+		return false, err
+	}
+	if link == nil {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name, attributes.HardwareAddr = Bridge, hardware
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+			return false, fmt.Errorf("adding the bridge %s: %w", Bridge, err)
+		}
+		made = true
+		if link, err = netlink.LinkByName(Bridge); err != nil {
+			return false, fmt.Errorf("finding the bridge %s: %w", Bridge, err)
+		}
+		if err := netlink.LinkSetAlias(link, alias); err != nil {
+			return false, fmt.Errorf("marking the bridge %s: %w", Bridge, err)
+		}
+	}
+	_, subnet, err := net.ParseCIDR(PodSubnet)
+	if err != nil {
+		return false, err
+	}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(NodeIP), Mask: subnet.Mask}}
+	if err := netlink.AddrReplace(link, address); err != nil {
+		return false, fmt.Errorf("giving %s the address %s: %w", Bridge, NodeIP, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return false, fmt.Errorf("setting %s up: %w", Bridge, err)
+	}
+	return made, nil
+}
+
+// RemoveBridge removes the bridge and what pods left on it.
+func RemoveBridge() error {
+	link, err := find()
+	if errors.Is(err, ErrForeignBridge) || (err == nil && link == nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("listing network interfaces: %w", err)
+	}
+	for _, port := range links {
+		if port.Attrs().MasterIndex != link.Attrs().Index {
+			continue
+		}
+		// A pod's network namespace that has just ended takes its end with it at any moment.
+		if err := netlink.LinkDel(port); err != nil && !gone(port) {
+			return fmt.Errorf("removing the pod interface %s: %w", port.Attrs().Name, err)
+		}
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("removing the bridge %s: %w", Bridge, err)
+	}
+	return nil
+}
+
+func gone(link netlink.Link) bool {
+	_, err := netlink.LinkByIndex(link.Attrs().Index)
+	var notFound netlink.LinkNotFoundError
+	return errors.As(err, &notFound)
+}
+
+// find returns our bridge, nil where there is none, and ErrForeignBridge for another's.
+func find() (netlink.Link, error) {
+	link, err := netlink.LinkByName(Bridge)
+	var notFound netlink.LinkNotFoundError
+	if errors.As(err, &notFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the bridge %s: %w", Bridge, err)
+	}
+	// One without an alias but with our hardware address is ours: the run was killed before it was marked.
+	if link.Attrs().Alias != alias && link.Attrs().HardwareAddr.String() != hardware.String() {
+		return nil, ErrForeignBridge
+	}
+	return link, nil
+}
+
+// CNIConfig is the pods' network: an interface on the bridge and an address, recorded below folder.
+func CNIConfig(folder string) ([]byte, error) {
+	content, err := json.MarshalIndent(map[string]any{
+		"cniVersion": "0.4.0",
+		"name":       CNIName,
+		"plugins": []any{map[string]any{
+			"type":        "bridge",
+			"bridge":      Bridge,
+			"hairpinMode": true,
+			"ipam": map[string]any{
+				"type":    "host-local",
+				"dataDir": folder,
+				"ranges":  [][]any{{map[string]any{"subnet": PodSubnet, "gateway": NodeIP}}},
+				"routes":  []any{map[string]any{"dst": "0.0.0.0/0"}},
+			},
+		}},
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the CNI configuration: %w", err)
+	}
+	return append(content, '\n'), nil
+}
