@@ -1,0 +1,78 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resourcemetrics serves metrics.k8s.io, v1 and v1beta1, from the
+// newest data points: NodeMetrics as `nodes` and PodMetrics as `pods`.
+//
+// A request walks through it like this: storage (get, list) picks data points,
+// object and list wrap them without building API objects, and the negotiated
+// encoder asks the wrapper first. JSON and protobuf are written from fragments
+// that each data point keeps (fragment_json.go, fragment_protobuf.go); whatever
+// else is asked for (YAML, CBOR, pretty JSON, Table) is built from API objects.
+package resourcemetrics
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/metrics/pkg/apis/metrics"
+	metricsinstall "k8s.io/metrics/pkg/apis/metrics/install"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+var (
+	// Scheme knows the types of metrics.k8s.io and what every API server needs.
+	Scheme = newScheme()
+	// Codecs encodes Scheme's types as JSON, YAML and protobuf, which is what a
+	// generic API server's own Serializer may hold. The API group also speaks CBOR.
+	Codecs = serializer.NewCodecFactory(Scheme)
+
+	// codecs serve the group. CBOR is negotiated whether or not the process has
+	// CBORServingAndStorage on: that gate is about storage and apply, too.
+	codecs = serializer.NewCodecFactory(Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(),
+		serializer.WithStreamingCollectionEncodingToProtobuf(),
+		serializer.WithSerializer(cbor.NewSerializerInfo))
+)
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	Install(scheme)
+	return scheme
+}
+
+// Install adds metrics.k8s.io and the meta types of requests and errors to a scheme.
+func Install(scheme *runtime.Scheme) {
+	metricsinstall.Install(scheme)
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+}
+
+// GroupVersions returns every version that is compiled in, the preferred one first.
+func GroupVersions() []schema.GroupVersion {
+	return Scheme.PrioritizedVersionsForGroup(metrics.GroupName)
+}
+
+// NewAPIGroup returns metrics.k8s.io in those versions that are enabled, the
+// preferred one first. Where none is, PrioritizedVersions is empty and there is
+// nothing to install.
+func NewAPIGroup(store *point.Store, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
+	info := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, Scheme, runtime.NewParameterCodec(Scheme), codecs)
+	info.NegotiatedSerializer = codecs
+	info.PrioritizedVersions = nil
+	for _, version := range GroupVersions() {
+		if !enabled(version) {
+			continue
+		}
+		info.PrioritizedVersions = append(info.PrioritizedVersions, version)
+		info.VersionedResourcesStorageMap[version.Version] = map[string]rest.Storage{
+			nodes.resource: &storage{kind: nodes, table: store.Nodes},
+			pods.resource:  &storage{kind: pods, table: store.Pods},
+		}
+	}
+	return info
+}

@@ -1,0 +1,112 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/metrics/pkg/apis/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// kind is what nodes and pods differ in. API objects are of the internal
+// version: the codec converts them where it was asked to.
+type kind struct {
+	name               string
+	resource, singular string
+	namespaced         bool
+
+	newObject func() runtime.Object
+	newList   func() runtime.Object
+	// build makes the API object of a data point, for the caller to own.
+	build func(*point.Object) runtime.Object
+	// buildList does so for a list; its items are never nil.
+	buildList func(metav1.ListMeta, []object) runtime.Object
+}
+
+var nodes = &kind{
+	name:     "NodeMetrics",
+	resource: "nodes",
+	singular: "node",
+
+	newObject: func() runtime.Object { return &metrics.NodeMetrics{} },
+	newList:   func() runtime.Object { return &metrics.NodeMetricsList{} },
+	build: func(o *point.Object) runtime.Object {
+		node := nodeMetrics(o)
+		return &node
+	},
+	buildList: func(meta metav1.ListMeta, items []object) runtime.Object {
+		list := &metrics.NodeMetricsList{ListMeta: meta, Items: make([]metrics.NodeMetrics, len(items))}
+		for i := range items {
+			list.Items[i] = nodeMetrics(items[i].point)
+		}
+		return list
+	},
+}
+
+var pods = &kind{
+	name:       "PodMetrics",
+	resource:   "pods",
+	singular:   "pod",
+	namespaced: true,
+
+	newObject: func() runtime.Object { return &metrics.PodMetrics{} },
+	newList:   func() runtime.Object { return &metrics.PodMetricsList{} },
+	build: func(o *point.Object) runtime.Object {
+		pod := podMetrics(o)
+		return &pod
+	},
+	buildList: func(meta metav1.ListMeta, items []object) runtime.Object {
+		list := &metrics.PodMetricsList{ListMeta: meta, Items: make([]metrics.PodMetrics, len(items))}
+		for i := range items {
+			list.Items[i] = podMetrics(items[i].point)
+		}
+		return list
+	},
+}
+
+func nodeMetrics(o *point.Object) metrics.NodeMetrics {
+	node := metrics.NodeMetrics{
+		ObjectMeta: objectMeta(o),
+		Timestamp:  metav1.Time{Time: o.Point.Time},
+		Window:     metav1.Duration{Duration: o.Point.Window},
+		Usage:      corev1.ResourceList{},
+	}
+	if len(o.Point.Usages) > 0 {
+		node.Usage = resourceList(o.Point.Usages[0])
+	}
+	return node
+}
+
+func podMetrics(o *point.Object) metrics.PodMetrics {
+	pod := metrics.PodMetrics{
+		ObjectMeta: objectMeta(o),
+		Timestamp:  metav1.Time{Time: o.Point.Time},
+		Window:     metav1.Duration{Duration: o.Point.Window},
+		Containers: make([]metrics.ContainerMetrics, len(o.Point.Usages)),
+	}
+	for i, u := range o.Point.Usages {
+		pod.Containers[i] = metrics.ContainerMetrics{Name: u.Name, Usage: resourceList(u)}
+	}
+	return pod
+}
+
+// objectMeta is the metadata of a NodeMetrics or PodMetrics. Its
+// creationTimestamp is the sample's time, since that is when this data point
+// came to be: with the time of the request, as metrics-server has it, no two
+// answers would have the same bytes. The caller owns
+// the result, labels included.
+func objectMeta(o *point.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:              o.Name,
+		Namespace:         o.Namespace,
+		ResourceVersion:   o.Point.ResourceVersion(),
+		CreationTimestamp: metav1.Time{Time: o.Point.Time},
+		Labels:            maps.Clone(o.Meta.Labels),
+	}
+}

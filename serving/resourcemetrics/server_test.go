@@ -1,0 +1,123 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	restclient "k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// t0 is the time of the tests' clock, with a fraction that no answer shows.
+var t0 = time.Date(2026, 8, 30, 12, 0, 0, 250_000_000, time.UTC)
+
+const maxAge = 90 * time.Second
+
+// newStore returns an empty store at t0.
+func newStore() *point.Store {
+	return point.NewStore(clocktesting.NewFakePassiveClock(t0), maxAge)
+}
+
+// enableAll is a --runtime-config that takes nothing out.
+func enableAll(schema.GroupVersion) bool { return true }
+
+// serve runs a real generic API server over the store.
+func serve(t testing.TB, store *point.Store, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
+	t.Helper()
+	config := genericapiserver.NewConfig(Codecs)
+	config.ExternalAddress = "metrics.test:443"
+	config.LoopbackClientConfig = &restclient.Config{}
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	namer := openapinamer.NewDefinitionNamer(Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, namer)
+	for _, f := range mutate {
+		f(config)
+	}
+	server, err := config.Complete(nil).New("resource-metrics", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatalf("making the API server: %v", err)
+	}
+	group := NewAPIGroup(store, enabled)
+	if err := server.InstallAPIGroup(&group); err != nil {
+		t.Fatalf("installing the API group: %v", err)
+	}
+	server.PrepareRun()
+	s := httptest.NewServer(server.Handler)
+	t.Cleanup(func() {
+		s.Close()
+		server.Destroy()
+	})
+	return s
+}
+
+// answer is what came back over HTTP.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// get sends a request, with an Accept header where accept is not empty.
+func get(t testing.TB, server *httptest.Server, path, accept string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accept != "" {
+		request.Header.Set("Accept", accept)
+	}
+	// Without it Go's transport would ask for gzip and hide that it did.
+	request.Header.Set("Accept-Encoding", "identity")
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{code: response.StatusCode, header: response.Header, body: body}
+}
+
+// sample is a point of one usage per argument, taken at t0 and an offset.
+func sample(offset time.Duration, usages ...point.Usage) *point.Point {
+	at := t0.Add(offset)
+	return &point.Point{
+		Time:    at,
+		Window:  15012 * time.Millisecond,
+		Newest:  at,
+		Started: t0.Add(-time.Hour),
+		Node:    "node-a",
+		Usages:  usages,
+	}
+}
+
+// put makes an object known and gives it a point; a nil point leaves it without.
+func put(table *point.Table, namespace, name string, labels map[string]string, p *point.Point) {
+	key := point.Key{Namespace: namespace, Name: name}
+	table.SetMeta(key, &point.Meta{UID: types.UID(fmt.Sprintf("uid-%s-%s", namespace, name)), Labels: labels})
+	if p != nil {
+		table.Publish([]point.Update{{Key: key, Point: p}})
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/metrics/pkg/apis/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// storage answers get and list of one resource, in every version, from a table
+// of newest points.
+type storage struct {
+	kind  *kind
+	table *point.Table
+}
+
+var (
+	_ rest.Storage              = &storage{}
+	_ rest.Scoper               = &storage{}
+	_ rest.KindProvider         = &storage{}
+	_ rest.SingularNameProvider = &storage{}
+	_ rest.Getter               = &storage{}
+	_ rest.Lister               = &storage{}
+	_ rest.TableConvertor       = &storage{}
+)
+
+func (s *storage) New() runtime.Object     { return s.kind.newObject() }
+func (s *storage) NewList() runtime.Object { return s.kind.newList() }
+func (s *storage) Kind() string            { return s.kind.name }
+func (s *storage) GetSingularName() string { return s.kind.singular }
+func (s *storage) NamespaceScoped() bool   { return s.kind.namespaced }
+func (s *storage) Destroy()                {} // the store outlives the API server
+
+// Get returns the newest point of one node or pod.
+func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	key := point.Key{Namespace: request.NamespaceValue(ctx), Name: name}
+	if o := s.table.Get(key); o != nil {
+		return &object{kind: s.kind, point: o}, nil
+	}
+	return nil, s.notFound(key)
+}
+
+// notFound tells an object that does not exist from one without metrics yet.
+// The texts are those that metrics-server's clients know.
+func (s *storage) notFound(key point.Key) error {
+	if !s.table.Known(key) {
+		return apierrors.NewNotFound(corev1.Resource(s.kind.resource), key.Name)
+	}
+	name := key.Name
+	if s.kind.namespaced {
+		name = key.Namespace + "/" + key.Name
+	}
+	return apierrors.NewNotFound(metrics.Resource(s.kind.singular+"metrics"), name)
+}
+
+// List returns the newest points that the options select, ordered by namespace
+// and name. A resourceVersion and its match rule in the options are ignored
+// whatever they say: there is no state but the newest.
+func (s *storage) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	selected := s.selection(request.NamespaceValue(ctx), options)
+	page, err := newPage(s.kind, selected.namespace, options)
+	if err != nil {
+		return nil, err
+	}
+	for o := range selected.objects(s.table, page.after) {
+		if !page.add(o) {
+			break
+		}
+	}
+	return page.list(), nil
+}

@@ -1,0 +1,60 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ConvertToTable renders what `kubectl get` prints. Each row's object is light
+// where the caller is going to keep no more of it than its metadata.
+func (s *storage) ConvertToTable(_ context.Context, obj, tableOptions runtime.Object) (*metav1.Table, error) {
+	options, _ := tableOptions.(*metav1.TableOptions)
+	if options == nil {
+		options = &metav1.TableOptions{}
+	}
+	table := &metav1.Table{}
+	if !options.NoHeaders {
+		table.ColumnDefinitions = columns
+	}
+	switch obj := obj.(type) {
+	case *object:
+		table.ResourceVersion = obj.point.Point.ResourceVersion()
+		table.Rows = []metav1.TableRow{row(obj, options.IncludeObject)}
+	case *list:
+		table.ListMeta = obj.meta()
+		table.Rows = make([]metav1.TableRow, len(obj.Items))
+		for i := range obj.Items {
+			table.Rows[i] = row(&obj.Items[i], options.IncludeObject)
+		}
+	default:
+		return nil, fmt.Errorf("converting to a Table: %T is neither %s nor a list of them", obj, s.kind.name)
+	}
+	return table, nil
+}
+
+// columns are those that metrics-server prints.
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name", Description: "Name of the node or pod."},
+	{Name: "cpu", Type: "string", Format: "quantity", Description: "CPU used, in cores, averaged over the window; the sum of a pod's containers."},
+	{Name: "memory", Type: "string", Format: "quantity", Description: "Working set in bytes; the sum of a pod's containers."},
+	{Name: "Window", Type: "string", Format: "duration", Description: "Time over which CPU was averaged."},
+}
+
+func row(o *object, include metav1.IncludeObjectPolicy) metav1.TableRow {
+	sum := total(o.point.Point.Usages)
+	cpu, memory := cpuQuantity(sum.CPU), bytesQuantity(sum.Memory)
+	r := metav1.TableRow{
+		Cells:  []any{o.point.Name, cpu.String(), memory.String(), o.point.Point.Window.String()},
+		Object: runtime.RawExtension{Object: o},
+	}
+	if include == metav1.IncludeObject {
+		r.Object.Object = o.GetObject()
+	}
+	return r
+}
