@@ -1,0 +1,188 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// authenticationConfigMap in kube-system is where kube-apiserver publishes
+	// how its requests to aggregated servers are recognised.
+	authenticationConfigMap = "extension-apiserver-authentication"
+	// primeTimeout bounds the read of that ConfigMap before the port opens.
+	primeTimeout = 5 * time.Second
+)
+
+// delegatedAuthentication authenticates requests as kube-apiserver would.
+//
+// The stock DelegatingAuthenticationOptions.ApplyTo fails while kube-apiserver
+// cannot be reached, so the process would exit, and its container end in a
+// growing restart backoff that outlasts the outage. Here the port opens at once
+// and every request is refused until the configuration was read: the health
+// endpoints answer, and readiness says what it is waiting for.
+type delegatedAuthentication struct {
+	// lookup says that the configuration is read from the cluster.
+	lookup  bool
+	headers *authenticatorfactory.RequestHeaderConfig
+}
+
+// applyAuthentication fills in config.Authentication and the client CAs.
+func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegatedAuthentication, error) {
+	a := o.Authentication
+	restConfig, err := restConfigFrom(a.RemoteKubeConfigFile, "--authentication-kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	restConfig.QPS, restConfig.Burst = 200, 400
+	client, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("make a client from --authentication-kubeconfig: %w", err)
+	}
+	clientCA, err := o.clientCA(client)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := o.requestHeaders(client)
+	if err != nil {
+		return nil, err
+	}
+	authenticator, definitions, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		// Kubelets probe without credentials. Nothing else is anonymous: a
+		// missing credential is a mistake that 401 explains better than 403.
+		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths()},
+		CacheTTL:                           a.CacheTTL,
+		WebhookRetryBackoff:                a.WebhookRetryBackoff,
+		TokenAccessReviewTimeout:           a.TokenRequestTimeout,
+		TokenAccessReviewClient:            client.AuthenticationV1(),
+		ClientCertificateCAContentProvider: clientCA,
+		RequestHeaderConfig:                headers,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("set up delegated authentication: %w", err)
+	}
+
+	if clientCA != nil {
+		if err := config.Authentication.ApplyClientCert(clientCA, config.SecureServing); err != nil {
+			return nil, fmt.Errorf("ask clients for certificates of the client CA: %w", err)
+		}
+	}
+	if headers != nil {
+		if err := config.Authentication.ApplyClientCert(headers.CAContentProvider, config.SecureServing); err != nil {
+			return nil, fmt.Errorf("ask clients for certificates of the request header CA: %w", err)
+		}
+	}
+	config.Authentication.Authenticator = authenticator
+	config.Authentication.RequestHeaderConfig = headers
+	if config.OpenAPIConfig != nil {
+		config.OpenAPIConfig.SecurityDefinitions = definitions
+	}
+	return &delegatedAuthentication{
+		lookup:  a.RequestHeader.ClientCAFile == "" && !a.SkipInClusterLookup && !a.TolerateInClusterLookupFailure,
+		headers: headers,
+	}, nil
+}
+
+// clientCA verifies client certificates of users; nil when there is none.
+func (o *Options) clientCA(client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	a := o.Authentication
+	switch {
+	case a.ClientCert != (genericoptions.ClientCertAuthenticationOptions{}):
+		ca, err := a.ClientCert.GetClientCAContentProvider()
+		if err != nil {
+			return nil, fmt.Errorf("read --client-ca-file: %w", err)
+		}
+		return ca, nil
+	case a.SkipInClusterLookup:
+		return nil, nil
+	}
+	return dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, "client-ca-file", client)
+}
+
+// requestHeaders recognises requests that kube-apiserver proxies for a user;
+// nil when --authentication-skip-lookup says so.
+func (o *Options) requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	a := o.Authentication
+	switch {
+	case a.RequestHeader.ClientCAFile != "":
+		headers, err := a.RequestHeader.ToAuthenticationRequestHeaderConfig()
+		if err != nil {
+			return nil, fmt.Errorf("read --requestheader-client-ca-file: %w", err)
+		}
+		return headers, nil
+	case a.SkipInClusterLookup:
+		return nil, nil
+	}
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, "requestheader-client-ca-file", client)
+	if err != nil {
+		return nil, fmt.Errorf("follow ConfigMap kube-system/%s: %w", authenticationConfigMap, err)
+	}
+	dynamic := requestHeaderController{&genericoptions.DynamicRequestHeaderController{
+		ConfigMapCAController: ca,
+		RequestHeaderAuthRequestController: headerrequest.NewRequestHeaderAuthRequestController(
+			authenticationConfigMap, metav1.NamespaceSystem, client,
+			"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+			"requestheader-extra-headers-prefix", "requestheader-allowed-names"),
+	}}
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   dynamic,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(dynamic.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(dynamic.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(dynamic.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(dynamic.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(dynamic.AllowedClientNames),
+	}, nil
+}
+
+// requestHeaderController bounds the read that precedes the opening of the port.
+type requestHeaderController struct {
+	*genericoptions.DynamicRequestHeaderController
+}
+
+// RunOnce implements dynamiccertificates.ControllerRunner.
+func (c requestHeaderController) RunOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, primeTimeout)
+	defer cancel()
+	if err := c.DynamicRequestHeaderController.RunOnce(ctx); err != nil {
+		klog.FromContext(ctx).Info("Cannot read how kube-apiserver's requests are recognised; all requests are refused until it answers",
+			"configMap", klog.KRef(metav1.NamespaceSystem, authenticationConfigMap), "err", err)
+	}
+	return nil
+}
+
+// Name implements gate.
+func (*delegatedAuthentication) Name() string { return "authentication-config" }
+
+// Check implements gate.
+func (d *delegatedAuthentication) Check(context.Context) error {
+	if !d.lookup {
+		return nil
+	}
+	if _, ok := d.headers.CAContentProvider.VerifyOptions(); !ok || len(d.headers.UsernameHeaders.Value()) == 0 {
+		return errors.New("waiting for ConfigMap kube-system/" + authenticationConfigMap + ", or for its keys requestheader-*: " +
+			"kube-apiserver must be reachable and have its --requestheader-* flags set, " +
+			"and this account needs the Role extension-apiserver-authentication-reader in kube-system")
+	}
+	return nil
+}
+
+// healthPaths are the paths that answer without credentials.
+func healthPaths() []apiserver.AnonymousAuthCondition {
+	return []apiserver.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}}
+}

@@ -1,0 +1,113 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/tracing"
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+)
+
+// apiTitle is the title of the OpenAPI documents.
+const apiTitle = "Kubernetes metrics API"
+
+// genericConfig makes the configuration of the generic API server: no etcd, no
+// admission, no priority and fairness. It opens the port, so that a port which
+// is taken is an error at once, but does not serve yet.
+func (o *Options) genericConfig() (*genericapiserver.Config, *delegatedAuthentication, error) {
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", o.serviceNames(), []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, nil, fmt.Errorf("make a self-signed serving certificate: %w", err)
+	}
+	if err := o.Run.DefaultAdvertiseAddress(o.SecureServing.SecureServingOptions); err != nil {
+		// It only fills in addresses in discovery, which no client uses.
+		klog.Background().V(2).Info("No address to advertise", "err", err)
+	}
+
+	config := genericapiserver.NewConfig(resourcemetrics.Codecs)
+	if err := o.Run.ApplyTo(config); err != nil {
+		return nil, nil, fmt.Errorf("apply generic flags: %w", err)
+	}
+	config.EffectiveVersion = effectiveVersion{config.EffectiveVersion}
+	setOpenAPI(config)
+	if err := o.SecureServing.ApplyToConfig(config); err != nil {
+		return nil, nil, fmt.Errorf("listen on --secure-port %d: %w", o.SecureServing.BindPort, err)
+	}
+	authentication, err := o.applyAuthentication(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := o.Authorization.ApplyTo(&config.Authorization); err != nil {
+		return nil, nil, fmt.Errorf("set up delegated authorization: %w", err)
+	}
+	if err := o.Audit.ApplyTo(config); err != nil {
+		return nil, nil, fmt.Errorf("set up auditing: %w", err)
+	}
+	if err := o.Features.ApplyTo(config, nil, nil); err != nil {
+		return nil, nil, fmt.Errorf("apply feature flags: %w", err)
+	}
+	shuttingDown := config.ShutdownInitiatedNotify()
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
+	}
+	return config, authentication, nil
+}
+
+// serviceNames are the names by which the Service is verified.
+func (o *Options) serviceNames() []string {
+	if o.ServiceName == "" {
+		return nil
+	}
+	return []string{o.ServiceName + "." + o.ServiceNamespace + ".svc"}
+}
+
+func setOpenAPI(config *genericapiserver.Config) {
+	namer := openapinamer.NewDefinitionNamer(resourcemetrics.Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(resourcemetrics.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = apiTitle, version()
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(resourcemetrics.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = apiTitle, version()
+}
+
+// clientConfig is how kube-apiserver is asked for nodes, pods and settings.
+func (o *Options) clientConfig(config *genericapiserver.Config) (*rest.Config, error) {
+	client, err := restConfigFrom(o.CoreAPI.CoreAPIKubeconfigPath, "--kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	client.UserAgent = rest.DefaultKubernetesUserAgent()
+	client.Wrap(tracing.WrapperFor(config.TracerProvider))
+	return client, nil
+}
+
+// kubeletCA returns the authorities of kubelets: --kubelet-ca-file, or those of
+// kube-apiserver, which sign the kubelets' certificates in most clusters.
+func (o *Options) kubeletCA(client *rest.Config) ([]byte, error) {
+	switch {
+	case o.KubeletCAFile != "":
+		ca, err := os.ReadFile(o.KubeletCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read --kubelet-ca-file: %w", err)
+		}
+		return ca, nil
+	case len(client.CAData) > 0:
+		return client.CAData, nil
+	case client.CAFile != "":
+		ca, err := os.ReadFile(client.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities of kube-apiserver: %w", err)
+		}
+		return ca, nil
+	}
+	// Verification goes by the system's authorities then.
+	return nil, nil
+}

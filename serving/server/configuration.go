@@ -1,0 +1,81 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+)
+
+// kubeletSettings takes new settings of the scrapes.
+type kubeletSettings interface {
+	Apply(kubelet.Settings) error
+}
+
+// pointAge takes the age from which points are no longer served.
+type pointAge interface {
+	SetMaxAge(time.Duration)
+}
+
+// configuration is what is in force of the MetricsBackend. What cannot be used
+// changes nothing: the last good settings stay.
+type configuration struct {
+	source kubeletSettings
+	store  pointAge
+
+	mu         sync.Mutex
+	generation int64
+	lastError  string
+}
+
+// apply puts a MetricsBackend's settings into force. origin says where the
+// object was read, for the log.
+func (c *configuration) apply(ctx context.Context, origin string, backend *v1alpha1.MetricsBackend) {
+	logger := klog.FromContext(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.put(&backend.Spec); err != nil {
+		reloads.WithLabelValues(resultError).Inc()
+		reloadSuccessful.Set(0)
+		if err.Error() != c.lastError {
+			logger.Error(err, "Cannot use the MetricsBackend; the settings before it stay in force",
+				"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
+			c.lastError = err.Error()
+		}
+		return
+	}
+	reloads.WithLabelValues(resultSuccess).Inc()
+	reloadSuccessful.Set(1)
+	c.lastError = ""
+	c.generation = backend.Generation
+	logger.Info("The MetricsBackend's settings are in force",
+		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
+}
+
+func (c *configuration) put(spec *v1alpha1.MetricsBackendSpec) error {
+	s, err := settingsFrom(spec)
+	if err != nil {
+		return err
+	}
+	if err := c.source.Apply(s.kubelet); err != nil {
+		return fmt.Errorf("change how kubelets are asked: %w", err)
+	}
+	c.store.SetMaxAge(s.maxAge)
+	return nil
+}
+
+// observedGeneration is that of the MetricsBackend whose settings are in force;
+// 0 while these are the defaults.
+func (c *configuration) observedGeneration() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.generation
+}

@@ -1,0 +1,227 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+)
+
+// Server is the serving component: sources, store and API in one process.
+type Server struct {
+	generic *genericapiserver.GenericAPIServer
+	// background runs from before the port opens until after it has closed, so
+	// that answers stay fresh while the server drains.
+	background []func(context.Context)
+}
+
+// New puts the parts together. It opens the port and reads --backend-file, but
+// asks nothing of kube-apiserver, which may be away.
+func New(ctx context.Context, o *Options, c clock.WithTicker) (*Server, error) {
+	registerMetrics()
+	config, authentication, err := o.genericConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := o.clientConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	defaults, err := defaultSettings()
+	if err != nil {
+		return nil, fmt.Errorf("make default settings: %w", err)
+	}
+	store := point.NewStore(c, defaults.maxAge)
+	source, err := o.newSource(client, store, c, defaults.kubelet)
+	if err != nil {
+		return nil, err
+	}
+	settings := &configuration{source: source, store: store}
+	follow, err := o.follow(ctx, client, c, settings)
+	if err != nil {
+		return nil, err
+	}
+	feeds, err := newFeeds(client, store, source)
+	if err != nil {
+		return nil, err
+	}
+	gates := []gate{authentication, feeds, &ratesGate{source: source, clock: c, timeout: o.RatesTimeout}}
+	versions, err := o.newVersionsGate(client)
+	if err != nil {
+		return nil, err
+	}
+	if versions != nil {
+		gates = append(gates, versions)
+	}
+	first := newFirstReadiness(c, gates...)
+
+	config.AddReadyzChecks(first.checks()...)
+	config.AddHealthChecks(healthz.NamedCheck("kubelet-source", func(*http.Request) error { return source.Alive(c.Now()) }))
+	generic, err := config.Complete(nil).New("serving", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("make the generic API server: %w", err)
+	}
+	if err := o.install(generic, store); err != nil {
+		return nil, err
+	}
+	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, settings))
+
+	s := &Server{generic: generic, background: []func(context.Context){
+		source.Run,
+		first.run,
+		func(ctx context.Context) { sweep(ctx, c, store) },
+	}}
+	if follow != nil {
+		s.background = append(s.background, follow)
+	}
+	for _, f := range feeds {
+		s.background = append(s.background, f.informer.RunWithContext)
+	}
+	return s, nil
+}
+
+// Run serves until the context ends, and then answers what is under way.
+func (s *Server) Run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, run := range s.background {
+		running.Go(func() { run(background) })
+	}
+	err := s.generic.PrepareRun().RunWithContext(ctx)
+	stop()
+	running.Wait()
+	return err
+}
+
+// newSource makes the scrapes of kubelets.
+func (o *Options) newSource(client *rest.Config, store *point.Store, c clock.WithTicker, defaults kubelet.Settings) (*kubelet.Source, error) {
+	ca, err := o.kubeletCA(client)
+	if err != nil {
+		return nil, err
+	}
+	source, err := kubelet.NewSource(kubelet.Options{
+		Store:      store,
+		Clock:      c,
+		Rand:       rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // Spreads load; keeps no secret.
+		RestConfig: client,
+		DefaultCA:  ca,
+	}, defaults)
+	if err != nil {
+		return nil, fmt.Errorf("set up the scrapes of kubelets: %w", err)
+	}
+	return source, nil
+}
+
+// follow returns what keeps the settings up to date, or nil when nothing is to
+// be followed and the defaults stay.
+func (o *Options) follow(ctx context.Context, client *rest.Config, c clock.WithTicker, settings *configuration) (func(context.Context), error) {
+	switch {
+	case o.BackendFile != "":
+		file := &backendFile{path: o.BackendFile, clock: c, apply: func(ctx context.Context, backend *v1alpha1.MetricsBackend) {
+			settings.apply(ctx, "file", backend)
+		}}
+		backend, err := file.load()
+		if err != nil {
+			return nil, err
+		}
+		settings.apply(ctx, "file", backend)
+		return file.run, nil
+	case o.Backend != "":
+		follower, err := newBackendFollower(client, o.Backend, func(ctx context.Context, backend *v1alpha1.MetricsBackend) {
+			settings.apply(ctx, "cluster", backend)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return follower.run, nil
+	}
+	klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
+	return nil, nil
+}
+
+// newFeeds makes the informers of nodes and pods.
+func newFeeds(client *rest.Config, store *point.Store, source *kubelet.Source) (syncGate, error) {
+	typed, err := kubernetes.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of nodes: %w", err)
+	}
+	partial, err := metadata.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of pod metadata: %w", err)
+	}
+	nodes, err := newNodeFeed(typed, store.Nodes, source)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := newPodFeed(partial, store.Pods)
+	if err != nil {
+		return nil, err
+	}
+	return syncGate{nodes, pods}, nil
+}
+
+// newVersionsGate returns nil where no Service is in front of this process.
+func (o *Options) newVersionsGate(client *rest.Config) (gate, error) {
+	if o.ServiceName == "" {
+		return nil, nil
+	}
+	served, err := o.enabledVersions()
+	if err != nil {
+		return nil, err
+	}
+	selector, err := backendSelector(o.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("select APIServices by --backend %q: %w", o.Backend, err)
+	}
+	aggregator, err := apiregistration.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of APIServices: %w", err)
+	}
+	typed, err := kubernetes.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of EndpointSlices: %w", err)
+	}
+	service := types.NamespacedName{Namespace: o.ServiceNamespace, Name: o.ServiceName}
+	return &versionsGate{
+		served:        served,
+		registrations: &serviceRegistrations{client: aggregator, service: service, selector: selector},
+		peers: &servicePeers{
+			client: typed.DiscoveryV1(), service: service, self: o.PodIP, config: client, caFile: o.ServingCAFile,
+		},
+	}, nil
+}
+
+// install adds the API groups in the versions that are enabled.
+func (o *Options) install(generic *genericapiserver.GenericAPIServer, store *point.Store) error {
+	enabled, err := o.enabledVersions()
+	if err != nil {
+		return err
+	}
+	group := resourcemetrics.NewAPIGroup(store, enabled.Has)
+	if len(group.PrioritizedVersions) == 0 {
+		return nil
+	}
+	if err := generic.InstallAPIGroup(&group); err != nil {
+		return fmt.Errorf("install metrics.k8s.io: %w", err)
+	}
+	return nil
+}

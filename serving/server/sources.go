@@ -1,0 +1,43 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// reporter sums up the scrapes.
+type reporter interface {
+	Report() v1alpha1.KubeletReport
+}
+
+// sourcesHandler answers a SourceReport. Authorization has happened before, in
+// the server's chain: the verb get on the path.
+func sourcesHandler(source reporter, config *configuration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET is possible here", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := json.Marshal(v1alpha1.SourceReport{
+			ObservedGeneration: config.observedGeneration(),
+			Kubelets:           source.Report(),
+		})
+		if err != nil {
+			http.Error(w, "encode the report: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if _, err := w.Write(append(body, '\n')); err != nil {
+			klog.FromContext(r.Context()).V(4).Info("A client left before its report of sources was written", "err", err)
+		}
+	})
+}
