@@ -191,11 +191,15 @@ func (f *Fleet) Nodes() []*Node { return f.nodes }
 // Node by name, nil if the fleet has no such node.
 func (f *Fleet) Node(name string) *Node { return f.byName[name] }
 
-// Home is the node that the pod is on now, nil if there is no such pod.
-func (f *Fleet) Home(pod types.NamespacedName) *Node {
+// Pod of that name and the node it is on now, nil if there is none.
+func (f *Fleet) Pod(key types.NamespacedName) (*Pod, *Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.homes[pod]
+	n, pod, err := f.find(key)
+	if err != nil {
+		return nil, nil
+	}
+	return pod, n
 }
 
 // Namespaces that the fleet's pods live in.
