@@ -77,6 +77,8 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--kubelet-client-certificate=" + s.Certificate(apiServerToKubelet),
 		"--kubelet-client-key=" + s.Key(apiServerToKubelet),
+		// Without it every watch, and there are always some, holds up the end for a minute.
+		"--shutdown-send-retry-after=true",
 		// The node's name resolves nowhere.
 		"--kubelet-preferred-address-types=InternalIP",
 	}
@@ -89,8 +91,8 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		Args:      args,
 		Addresses: []string{network.NodeIP + ":6443"},
 		Probe:     clients.healthy(Server + "/readyz"),
-		// It drains requests before it gives the port back.
-		Grace: 60 * time.Second,
+		// It drains requests before it gives the port back, at most for their timeout.
+		Grace: 70 * time.Second,
 	}, nil
 }
 
@@ -121,6 +123,7 @@ func controllerManager(c Config, clients *clients) (Component, error) {
 			"--cluster-signing-key-file=" + s.Key(clusterCA),
 			// There is one: an election would only make every restart wait for a lease to end.
 			"--leader-elect=false",
+			"--flex-volume-plugin-dir=" + c.Dir.Path("kubelet", "volume-plugins"),
 			// Autoscaling at the pace of a demonstration: the defaults are 15 s, 5 min, 30 s and 5 min.
 			"--horizontal-pod-autoscaler-sync-period=5s",
 			"--horizontal-pod-autoscaler-cpu-initialization-period=10s",
@@ -128,8 +131,9 @@ func controllerManager(c Config, clients *clients) (Component, error) {
 			"--horizontal-pod-autoscaler-downscale-stabilization=30s",
 		},
 		Addresses: []string{"127.0.0.1:10257"},
-		Probe:     clients.healthy("https://127.0.0.1:10257/healthz"),
-		Grace:     20 * time.Second,
+		// It says that it is well before its controllers run, and gives up if the API goes away in between.
+		Probe: clients.reports("https://127.0.0.1:10257/healthz", "horizontal-pod-autoscaler-controller"),
+		Grace: 20 * time.Second,
 	}, nil
 }
 
@@ -156,7 +160,7 @@ func scheduler(c Config, clients *clients) (Component, error) {
 			"--leader-elect=false",
 		},
 		Addresses: []string{"127.0.0.1:10259"},
-		Probe:     clients.healthy("https://127.0.0.1:10259/healthz"),
+		Probe:     clients.healthy("https://127.0.0.1:10259/readyz"),
 		Grace:     20 * time.Second,
 	}, nil
 }

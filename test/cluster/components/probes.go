@@ -4,6 +4,7 @@
 package components
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -75,6 +76,20 @@ func (c *clients) healthy(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := c.get(ctx, url)
 		return err
+	}
+}
+
+// reports asks for a verbose health page and looks for one of its checks.
+func (c *clients) reports(url, check string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		body, err := c.get(ctx, url+"?verbose")
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(body, []byte("[+]"+check+" ok")) {
+			return fmt.Errorf("GET %s: %s is not running yet", url, check)
+		}
+		return nil
 	}
 }
 

@@ -24,7 +24,7 @@ func Find(dir state.Dir) ([]string, error) { return find("/", dir) }
 // find has the root as an argument for tests.
 func find(root string, dir state.Dir) ([]string, error) {
 	var found []string
-	for _, look := range []func(string, state.Dir) ([]string, error){shimSockets, cniResults, logLinks} {
+	for _, look := range []func(string, state.Dir) ([]string, error){shimSockets, cniResults, logLinks, pluginSocket} {
 		more, err := look(root, dir)
 		if err != nil {
 			return nil, fmt.Errorf("looking for files outside of the state directory: %w", err)
@@ -44,7 +44,10 @@ func remove(root string, paths []string) error {
 			failed = errors.Join(failed, fmt.Errorf("removing what the cluster left: %w", err))
 		}
 	}
-	for _, folder := range []string{"run/containerd/s", "run/containerd", "var/lib/cni/results", "var/lib/cni", "var/log/containers"} {
+	for _, folder := range []string{
+		"run/containerd/s", "run/containerd", "run/mount", "var/lib/cni/results", "var/lib/cni", "var/log/containers",
+		"var/lib/kubelet/device-plugins", "var/lib/kubelet",
+	} {
 		// It fails where something else is in it, and then it shall stay.
 		_ = os.Remove(filepath.Join(root, folder))
 	}
@@ -124,4 +127,17 @@ func logLinks(root string, dir state.Dir) ([]string, error) {
 		}
 	}
 	return links, nil
+}
+
+// pluginSocket is where the kubelet waits for device plugins, whatever its root directory is. There can be
+// no other kubelet at the same time: its port is taken.
+func pluginSocket(root string, dir state.Dir) ([]string, error) {
+	if _, err := os.Stat(dir.Path("kubelet")); err != nil {
+		return nil, nil
+	}
+	socket := filepath.Join(root, "var/lib/kubelet/device-plugins/kubelet.sock")
+	if _, err := os.Lstat(socket); err != nil {
+		return nil, nil
+	}
+	return []string{socket}, nil
 }

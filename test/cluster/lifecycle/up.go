@@ -200,7 +200,8 @@ func (c Cluster) startAll(ctx context.Context, all []components.Component, setti
 	for _, name := range []string{components.ControllerManager, components.Scheduler, components.Kubelet, components.Proxy} {
 		second.Go(func() error { return ensure(secondContext, name) })
 	}
-	return started.Load(), second.Wait()
+	err := second.Wait()
+	return started.Load(), err
 }
 
 func (c Cluster) awaitNode(ctx context.Context, config components.Config) error {

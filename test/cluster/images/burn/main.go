@@ -44,19 +44,20 @@ func run(millicores int, memory string) error {
 	defer stop()
 	held := hold(int(quantity.Value()))
 	shares := split(millicores)
-	// A container without a CPU limit sees the node's cores, one with a limit fewer; each worker needs its own thread to be measured.
+	// With a CPU limit the runtime would use as many threads as the limit has cores: fewer than workers.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), len(shares)+1))
 	var workers sync.WaitGroup
 	for _, share := range shares {
-		workers.Go(func() { burn(ctx, share) })
+		workers.Go(func() { burn(ctx, share, len(shares)) })
 	}
+	fmt.Printf("using %dm of CPU and holding %s of memory\n", millicores, quantity.String())
 	<-ctx.Done()
 	workers.Wait()
 	runtime.KeepAlive(held)
 	return nil
 }
 
-// split gives each thread at most one core, in equal parts of a core, 0 to 1.
+// split gives each worker at most one core, in equal parts of a core, 0 to 1.
 func split(millicores int) []float64 {
 	count := (millicores + 999) / 1000
 	shares := make([]float64, count)
@@ -75,14 +76,15 @@ func hold(size int) []byte {
 	return held
 }
 
-// burn works until its thread has used its share of the time, and rests for what is left of the period.
-// What it could not use, because others had the CPU, is made up for, up to two periods, and beyond that forgotten.
-func burn(ctx context.Context, share float64) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// burn works until the process has used this worker's share of the time, one of several equal ones, and
+// rests for what is left of the period. What it could not use, because others had the CPU, is made up for,
+// up to two periods, and beyond that forgotten. The time is the whole process's: the runtime's own threads
+// would otherwise add a hundredth of a core.
+func burn(ctx context.Context, share float64, workers int) {
+	cpuTime := func() time.Duration { return processTime() / time.Duration(workers) }
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
-	last, used := time.Now(), threadTime()
+	last, used := time.Now(), cpuTime()
 	var (
 		owed time.Duration
 		work uint64 = 1
@@ -97,10 +99,10 @@ func burn(ctx context.Context, share float64) {
 			owed = min(owed+time.Duration(share*float64(now.Sub(last))), 2*period)
 			last = now
 		}
-		for until := used + owed; threadTime() < until && ctx.Err() == nil; {
+		for until := used + owed; cpuTime() < until && ctx.Err() == nil; {
 			work = spin(work)
 		}
-		now := threadTime()
+		now := cpuTime()
 		owed -= now - used
 		used = now
 	}
@@ -116,10 +118,10 @@ func spin(x uint64) uint64 {
 	return x
 }
 
-// threadTime is the CPU time of this thread.
-func threadTime() time.Duration {
+// processTime is the CPU time of all threads together.
+func processTime() time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
 		return 0
 	}
 	return time.Duration(t.Nano())
