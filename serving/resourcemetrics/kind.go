@@ -27,6 +27,8 @@ type kind struct {
 	build func(*point.Object) runtime.Object
 	// buildList does so for a list; its items are never nil.
 	buildList func(metav1.ListMeta, []object) runtime.Object
+	// fragments encode a data point as an item of a list, by point.Encoding.
+	fragments [2]func(*point.Object) ([]byte, error)
 }
 
 var nodes = &kind{
@@ -46,6 +48,10 @@ var nodes = &kind{
 			list.Items[i] = nodeMetrics(items[i].point)
 		}
 		return list
+	},
+	fragments: [2]func(*point.Object) ([]byte, error){
+		point.EncodingJSON:     nodeJSON,
+		point.EncodingProtobuf: nodeProtobuf,
 	},
 }
 
@@ -67,6 +73,10 @@ var pods = &kind{
 			list.Items[i] = podMetrics(items[i].point)
 		}
 		return list
+	},
+	fragments: [2]func(*point.Object) ([]byte, error){
+		point.EncodingJSON:     podJSON,
+		point.EncodingProtobuf: podProtobuf,
 	},
 }
 

@@ -4,8 +4,6 @@
 package resourcemetrics
 
 import (
-	"io"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,11 +44,6 @@ func (o *object) GetObject() runtime.Object {
 	return o.kind.build(o.point)
 }
 
-// CacheEncode writes the object as the encoder of that identifier would.
-func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return encode(o.GetObject(), w)
-}
-
 // list is a NodeMetricsList or PodMetricsList on its way to a client. It looks
 // like a list to package meta, which goes by the field Items.
 type list struct {
@@ -82,9 +75,4 @@ func (l *list) meta() metav1.ListMeta {
 // GetObject builds the API object, in the internal version.
 func (l *list) GetObject() runtime.Object {
 	return l.kind.buildList(l.meta(), l.Items)
-}
-
-// CacheEncode writes the list as the encoder of that identifier would.
-func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return encode(l.GetObject(), w)
 }

@@ -6,6 +6,7 @@ package resourcemetrics
 import (
 	"math"
 	"math/big"
+	"strconv"
 
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
@@ -67,4 +68,30 @@ func addSaturated(a, b uint64) uint64 {
 		return sum
 	}
 	return math.MaxUint64
+}
+
+// appendCPU appends the canonical form of a number of nanocores, which is what
+// the API writes for it: the largest suffix that leaves an integer.
+func appendCPU(b []byte, nanocores uint64) []byte {
+	return appendCanonical(b, nanocores, 1000, "n", "u", "m", "", "k", "M", "G")
+}
+
+// appendBytes appends the canonical form of a number of bytes. Below 1024 the API
+// writes it with a decimal suffix.
+func appendBytes(b []byte, bytes uint64) []byte {
+	if bytes < 1024 {
+		return appendCanonical(b, bytes, 1000, "", "k")
+	}
+	return appendCanonical(b, bytes, 1024, "", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+}
+
+func appendCanonical(b []byte, value, base uint64, suffixes ...string) []byte {
+	if value == 0 {
+		return append(b, '0')
+	}
+	i := 0
+	for ; value%base == 0; i++ {
+		value /= base
+	}
+	return append(strconv.AppendUint(b, value, 10), suffixes[i]...)
 }
