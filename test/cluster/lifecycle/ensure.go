@@ -21,8 +21,9 @@ const (
 	// startTimeout is for a machine that compiles at the same time.
 	startTimeout = 3 * time.Minute
 	// patience is how long a running component may be unhealthy before it is restarted.
-	patience = 15 * time.Second
-	interval = 100 * time.Millisecond
+	patience    = 15 * time.Second
+	portTimeout = 5 * time.Second
+	interval    = 100 * time.Millisecond
 )
 
 // ensure brings a component to health: left alone if it is, restarted if it is not or is configured otherwise.
@@ -53,7 +54,7 @@ func (c Cluster) ensure(ctx context.Context, component components.Component) (st
 
 // start starts a component that does not run, and waits until it is healthy.
 func (c Cluster) start(ctx context.Context, component components.Component) error {
-	if err := component.Free(); err != nil {
+	if err := free(ctx, component); err != nil {
 		return err
 	}
 	if err := component.Write(); err != nil {
@@ -72,6 +73,25 @@ func (c Cluster) start(ctx context.Context, component components.Component) erro
 	}
 	c.Report.Say(component.Name, "healthy after %.1f s, pid %d", time.Since(began).Seconds(), running.PID)
 	return nil
+}
+
+// free waits a little for the component's ports: the kernel closes those of a killed process on its own time.
+func free(ctx context.Context, component components.Component) error {
+	waiting, cancel := context.WithTimeout(ctx, portTimeout)
+	defer cancel()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		err := component.Free()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-waiting.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
 }
 
 var errEnded = errors.New("the process has ended")

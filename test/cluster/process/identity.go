@@ -27,9 +27,14 @@ type Identity struct {
 
 // stat is what we read of /proc/PID/stat.
 type stat struct {
-	state byte
-	start uint64
+	state   byte
+	threads int
+	start   uint64
 }
+
+// ended: a zombie with more than one thread is one whose first thread has ended and whose others still
+// hold its files and ports.
+func (s stat) ended() bool { return s.state == 'X' || s.state == 'Z' && s.threads <= 1 }
 
 // parseStat reads the fields after the command name. The name is in parentheses and may itself hold
 // spaces and parentheses, so the last one counts.
@@ -39,7 +44,7 @@ func parseStat(content []byte) (stat, error) {
 		return stat{}, fmt.Errorf("no command name in %q", content)
 	}
 	fields := strings.Fields(string(content[end+1:]))
-	// fields[0] is field 3 of proc(5); the start time is field 22.
+	// fields[0] is field 3 of proc(5); the threads are field 20, the start time is field 22.
 	if len(fields) < 20 || len(fields[0]) != 1 {
 		return stat{}, fmt.Errorf("too few fields in %q", content)
 	}
@@ -47,7 +52,11 @@ func parseStat(content []byte) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("start time in %q: %w", content, err)
 	}
-	return stat{state: fields[0][0], start: start}, nil
+	threads, err := strconv.Atoi(fields[17])
+	if err != nil {
+		return stat{}, fmt.Errorf("number of threads in %q: %w", content, err)
+	}
+	return stat{state: fields[0][0], threads: threads, start: start}, nil
 }
 
 func readStat(pid int) (stat, error) {
@@ -89,7 +98,7 @@ func (id Identity) Alive() bool {
 		return false
 	}
 	s, err := readStat(id.PID)
-	return err == nil && s.start == id.Start && s.state != 'Z' && s.state != 'X'
+	return err == nil && s.start == id.Start && !s.ended()
 }
 
 // Signal sends a signal to this very process; none where it is gone. The handle is taken before the
