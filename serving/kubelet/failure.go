@@ -1,0 +1,120 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// failure is a scrape that yielded nothing. Its text says what was wrong and
+// what the user can do; the node and the address are added where it is reported.
+type failure struct {
+	reason v1alpha1.ScrapeReason
+	err    error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func failf(reason v1alpha1.ScrapeReason, format string, args ...any) *failure {
+	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// errTimeout is the cause of a context that was ended by the scrape's timeout.
+var errTimeout = errors.New("scrape timeout")
+
+const selfSigned = "kubelets of kubeadm and kind sign their own certificates by default: " +
+	"set serverTLSBootstrap: true in the kubelet's configuration and approve its certificate signing requests, " +
+	"or give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, " +
+	"or choose kubeletTLS.mode: PinOnFirstUse"
+
+// classify says what an error of a request or of reading its body means.
+func classify(ctx context.Context, timeout time.Duration, limit int64, err error) *failure {
+	var (
+		pin      *pinError
+		host     x509.HostnameError
+		unknown  x509.UnknownAuthorityError
+		invalid  x509.CertificateInvalidError
+		verify   *tls.CertificateVerificationError
+		notTLS   tls.RecordHeaderError
+		connects *connectError
+	)
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return failf(v1alpha1.ScrapeTimeout, "no complete answer within %s: "+
+			"check that the kubelet runs and that nothing, such as a firewall or a network policy, drops packets to its port: %w", timeout, err)
+	case errors.Is(err, errBodyTooLarge):
+		return failf(v1alpha1.ScrapeBodyTooLarge, "the answer is larger than %d bytes: "+
+			"set spec.resourceMetrics.scrape.maxBodySize if the node really has so many containers: %w", limit, err)
+	case errors.As(err, &pin):
+		return failf(v1alpha1.ScrapeCertificateChanged, "the certificate is not the one that was pinned at the first contact: "+
+			"if the kubelet's certificate was renewed, restart the serving pods or replace the Node object; otherwise find out who answers at this address: %w", err)
+	case errors.As(err, &host):
+		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is for another address: "+
+			"choose a type of address that is in it with spec.resourceMetrics.scrape.addressTypes, or issue it for this one: %w", err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate has expired or is not valid yet: "+
+			"renew the kubelet's serving certificate, or check the clocks: %w", err)
+	case errors.As(err, &unknown):
+		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not signed by the authority in use; %s: %w", selfSigned, err)
+	case errors.As(err, &verify):
+		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not valid: renew the kubelet's serving certificate: %w", err)
+	case errors.As(err, &notTLS):
+		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak TLS: check the port: %w", err)
+	case errors.As(err, &connects):
+		return failf(v1alpha1.ScrapeConnectionFailed, "no connection: check that the kubelet runs and that its port can be reached from the serving pods: %w", err)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return failf(v1alpha1.ScrapeConnectionFailed, "the connection broke before the answer was complete: %w", err)
+	}
+	return failf(v1alpha1.ScrapeConnectionFailed, "the connection broke: check the kubelet's log: %w", err)
+}
+
+// classifyStatus returns nil for the one status that is good.
+func classifyStatus(r *http.Response) *failure {
+	switch code := r.StatusCode; {
+	case code == http.StatusOK:
+		return nil
+	case code == http.StatusUnauthorized:
+		return failf(v1alpha1.ScrapeUnauthorized, "HTTP 401: the kubelet does not accept the serving component's token: "+
+			"set authentication.webhook.enabled: true in the kubelet's configuration")
+	case code == http.StatusForbidden:
+		return failf(v1alpha1.ScrapeForbidden, "HTTP 403: the serving component's account may not get nodes/metrics: "+
+			"check its ClusterRoleBinding, and that authorization.mode of the kubelet is Webhook")
+	case code >= 300 && code < 400:
+		return failf(v1alpha1.ScrapeBadStatus, "HTTP %d: redirects are not followed, as they would show the token to someone else: "+
+			"set the node's annotation %s to the final path", code, v1alpha1.AnnotationMetricsPath)
+	case code == http.StatusNotFound:
+		return failf(v1alpha1.ScrapeBadStatus, "HTTP 404: there are no resource metrics at this path: "+
+			"set the node's annotation %s to the right one, or leave the node out with spec.resourceMetrics.scrape.nodeSelector", v1alpha1.AnnotationMetricsPath)
+	default:
+		return failf(v1alpha1.ScrapeBadStatus, "HTTP %d instead of 200: check the kubelet's log", code)
+	}
+}
+
+// classifyBody returns nil for a body with at least one sample.
+func classifyBody(t *tally) *failure {
+	switch {
+	case t.kubeletFailed:
+		// It comes without any containers, which must not pass for a node
+		// without any.
+		return failf(v1alpha1.ScrapeMalformedBody, "the kubelet says resource_scrape_error: it could not read the figures of its containers: check the kubelet's log")
+	case t.samples > 0:
+		return nil
+	case t.ahead > 0:
+		return failf(v1alpha1.ScrapeMalformedBody, "all samples are in the future, by up to %s: check the node's clock (skipped samples: %s)", t.ahead.Round(time.Second), t)
+	case t.reasons() == 0:
+		return failf(v1alpha1.ScrapeMalformedBody, "the body has no resource metrics: check that a kubelet answers at this address and path")
+	default:
+		return failf(v1alpha1.ScrapeMalformedBody, "the body has no usable sample (skipped: %s; the first: %q): check that a kubelet answers at this address and path", t, t.example)
+	}
+}

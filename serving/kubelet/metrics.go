@@ -1,0 +1,115 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"k8s.io/component-base/metrics"
+)
+
+const (
+	metricsNamespace = "metrics_backend"
+	metricsSubsystem = "kubelet"
+)
+
+// None of these has a label with a node's name: thousands of series would follow
+// each node that comes and goes. Report names nodes.
+var (
+	scrapeDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "scrape_duration_seconds",
+		Help:           "Time in seconds from the beginning of a scrape of one kubelet until its points were stored, or until it failed.",
+		Buckets:        []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+		StabilityLevel: metrics.ALPHA,
+	})
+	scrapesTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "scrapes_total",
+		Help:           "Number of scrapes of kubelets that ended, by result: Success, or the reason of the failure as in the status of the MetricsBackend.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+	skippedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "skipped_samples_total",
+		Help:           "Number of samples in kubelets' answers that were not used, by reason.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"reason"})
+	scrapesInFlight = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "scrapes_in_flight",
+		Help:           "Number of scrapes under way.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	scheduleDelay = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "schedule_delay_seconds",
+		Help:           "Time in seconds by which a scrape began later than it was due. It grows when scrape.maxConcurrent is too small.",
+		Buckets:        []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30},
+		StabilityLevel: metrics.ALPHA,
+	})
+	sampleAge = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "node_sample_age_seconds",
+		Help:           "Age in seconds of a node's newest sample when a scrape read it, by the clocks of the node and of this process.",
+		Buckets:        []float64{0.25, 0.5, 1, 2.5, 5, 7.5, 10, 15, 20, 30, 60, 120},
+		StabilityLevel: metrics.ALPHA,
+	})
+	nodesByState = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes",
+		Help:           "Number of selected nodes by the state of their newest scrape: healthy, failing, or pending before the first.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"state"})
+	nodesFollowed = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes_followed",
+		Help:           "Number of selected nodes that are scraped just after their kubelet renews its samples.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	storePoints = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "store_points",
+		Help:           "Number of data points that are held, by type: node or pod.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"type"})
+)
+
+// RegisterMetrics registers the source's metrics, for example with
+// legacyregistry.MustRegister. Without it they cost nothing and count nothing.
+func RegisterMetrics(register func(...metrics.Registerable)) {
+	register(scrapeDuration, scrapesTotal, skippedTotal, scrapesInFlight, scheduleDelay,
+		sampleAge, nodesByState, nodesFollowed, storePoints)
+}
+
+// count adds an outcome to the metrics.
+func (o *outcome) count() {
+	scrapeDuration.Observe(o.answered.Sub(o.asked).Seconds())
+	result := "Success"
+	if o.failure != nil {
+		result = string(o.failure.reason)
+	}
+	scrapesTotal.WithLabelValues(result).Inc()
+	for reason, n := range o.tally.skipped {
+		if n > 0 {
+			skippedTotal.WithLabelValues(skipReason(reason).String()).Add(float64(n))
+		}
+	}
+	if o.nodeSample {
+		sampleAge.Observe(max(0, o.asked.Sub(o.sample).Seconds()))
+	}
+}
+
+// gauge sets the gauges of nodes.
+func (s *Source) gauge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var healthy, failing, pending, followed float64
+	for _, t := range s.targets {
+		switch {
+		case !t.asked:
+			pending++
+		case t.failed != "":
+			failing++
+		default:
+			healthy++
+		}
+		if t.rhythm.follows(s.settings.Interval) {
+			followed++
+		}
+	}
+	nodesByState.WithLabelValues("healthy").Set(healthy)
+	nodesByState.WithLabelValues("failing").Set(failing)
+	nodesByState.WithLabelValues("pending").Set(pending)
+	nodesFollowed.Set(followed)
+}
