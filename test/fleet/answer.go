@@ -31,7 +31,7 @@ func (f *Fleet) serve(w http.ResponseWriter, r *http.Request) {
 		f.wait(r, fault, fault.Duration.Duration)
 	}
 	if r.Context().Err() != nil {
-		return // the client has left, or the fleet stops
+		panic(http.ErrAbortHandler) // the client has left, or the fleet stops: not an empty 200
 	}
 	if status, message := f.refusal(r, fault.Kind); status != 0 {
 		c.refused.Add(1)

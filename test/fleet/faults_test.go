@@ -1,0 +1,409 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// refused by the client's check of the certificate, as E.
+func refusedAs[E error](t *testing.T, a answer) {
+	t.Helper()
+	var want E
+	if !errors.As(a.err, &want) {
+		t.Errorf("got status %d, error %v, want an error of type %T", a.status, a.err, want)
+	}
+}
+
+func hasStatus(want int) func(*testing.T, *Node, answer) {
+	return func(t *testing.T, _ *Node, a answer) {
+		if a.err != nil || a.status != want {
+			t.Errorf("got status %d, error %v, want %d", a.status, a.err, want)
+		}
+	}
+}
+
+// distorted checks what became of each series, against the healthy body.
+func distorted(check func(t *testing.T, name string, healthy, got *dto.Metric)) func(*testing.T, *Node, answer) {
+	return func(t *testing.T, n *Node, a answer) {
+		if a.err != nil || a.status != http.StatusOK {
+			t.Fatalf("got status %d, error %v", a.status, a.err)
+		}
+		before, after := parse(t, n.AppendBody(nil, epoch)), parse(t, a.body)
+		if diff := cmp.Diff(names(before), names(after)); diff != "" {
+			t.Fatalf("families (-healthy +got):\n%s", diff)
+		}
+		for _, name := range names(before) {
+			if name == "resource_scrape_error" || strings.Contains(name, "start_time") || strings.Contains(name, "swap") {
+				continue
+			}
+			if len(before[name].Metric) != len(after[name].Metric) {
+				t.Fatalf("%s has %d series, want %d", name, len(after[name].Metric), len(before[name].Metric))
+			}
+			for i, m := range after[name].Metric {
+				check(t, name, before[name].Metric[i], m)
+			}
+		}
+	}
+}
+
+func shifted(by time.Duration) func(*testing.T, *Node, answer) {
+	return distorted(func(t *testing.T, name string, healthy, got *dto.Metric) {
+		if got := time.Duration(got.GetTimestampMs()-healthy.GetTimestampMs()) * time.Millisecond; got != by {
+			t.Errorf("%s is shifted by %v, want %v", name, got, by)
+		}
+	})
+}
+
+func TestFaultsAsAClientSeesThem(t *testing.T) {
+	second := metav1.Duration{Duration: time.Second}
+	tests := map[string]struct {
+		fault Fault
+		check func(*testing.T, *Node, answer)
+	}{
+		"reset": {Fault{Kind: Reset}, func(t *testing.T, _ *Node, a answer) {
+			if !errors.Is(a.err, syscall.ECONNRESET) && !errors.Is(a.err, io.EOF) && !errors.Is(a.err, io.ErrUnexpectedEOF) {
+				t.Errorf("got status %d, error %v, want a reset", a.status, a.err)
+			}
+		}},
+		"aborted": {Fault{Kind: Aborted}, func(t *testing.T, n *Node, a answer) {
+			healthy := n.AppendBody(nil, epoch)
+			if a.status != http.StatusOK || a.err == nil || !bytes.HasPrefix(healthy, a.body) || len(a.body) >= len(healthy) {
+				t.Errorf("got status %d, %d bytes of %d, error %v", a.status, len(a.body), len(healthy), a.err)
+			}
+		}},
+		"truncated": {Fault{Kind: Truncated}, func(t *testing.T, n *Node, a answer) {
+			healthy := n.AppendBody(nil, epoch)
+			if a.status != http.StatusOK || a.err != nil {
+				t.Fatalf("got status %d, error %v", a.status, a.err)
+			}
+			if !bytes.HasPrefix(healthy, a.body) || len(a.body) >= len(healthy) || a.body[len(a.body)-1] == '\n' {
+				t.Errorf("got %d bytes of %d, ending in %q", len(a.body), len(healthy), a.body[len(a.body)-20:])
+			}
+		}},
+		"garbage": {Fault{Kind: Garbage}, func(t *testing.T, _ *Node, a answer) {
+			if a.err != nil || a.status != http.StatusOK || len(a.body) != 64<<10 || utf8.Valid(a.body) {
+				t.Errorf("got status %d, %d bytes, error %v", a.status, len(a.body), a.err)
+			}
+		}},
+		"huge": {Fault{Kind: Huge, Bytes: 3 << 20}, func(t *testing.T, n *Node, a answer) {
+			if a.err != nil || len(a.body) < 3<<20 || !bytes.HasPrefix(a.body, n.AppendBody(nil, epoch)) {
+				t.Errorf("got %d bytes, error %v", len(a.body), a.err)
+			}
+		}},
+		"dribble": {Fault{Kind: Dribble, Duration: metav1.Duration{Duration: 16}}, func(t *testing.T, n *Node, a answer) {
+			if a.err != nil || !bytes.Equal(a.body, n.AppendBody(nil, epoch)) {
+				t.Errorf("got status %d, %d bytes, error %v", a.status, len(a.body), a.err)
+			}
+		}},
+		"wrong CA": {Fault{Kind: WrongCA}, func(t *testing.T, _ *Node, a answer) {
+			refusedAs[x509.UnknownAuthorityError](t, a)
+		}},
+		"wrong name": {Fault{Kind: WrongName}, func(t *testing.T, _ *Node, a answer) {
+			refusedAs[x509.HostnameError](t, a)
+		}},
+		"changed certificate": {Fault{Kind: ChangedCertificate}, hasStatus(http.StatusOK)},
+		"unauthorized":        {Fault{Kind: Unauthorized}, hasStatus(http.StatusUnauthorized)},
+		"forbidden":           {Fault{Kind: Forbidden}, hasStatus(http.StatusForbidden)},
+		"internal error":      {Fault{Kind: InternalError}, hasStatus(http.StatusInternalServerError)},
+		"NaN": {Fault{Kind: NaN}, distorted(func(t *testing.T, name string, _, got *dto.Metric) {
+			if !math.IsNaN(value(got)) {
+				t.Errorf("%s is %v", name, value(got))
+			}
+		})},
+		"negative": {Fault{Kind: Negative}, distorted(func(t *testing.T, name string, healthy, got *dto.Metric) {
+			if value(got) != -value(healthy) {
+				t.Errorf("%s is %v, want %v", name, value(got), -value(healthy))
+			}
+		})},
+		"enormous": {Fault{Kind: Enormous}, distorted(func(t *testing.T, name string, _, got *dto.Metric) {
+			if value(got) != 1e300 {
+				t.Errorf("%s is %v", name, value(got))
+			}
+		})},
+		"old":                     {Fault{Kind: Old}, shifted(-time.Hour)},
+		"a second old":            {Fault{Kind: Old, Duration: second}, shifted(-time.Second)},
+		"future":                  {Fault{Kind: Future}, shifted(time.Hour)},
+		"a second in the future ": {Fault{Kind: Future, Duration: second}, shifted(time.Second)},
+		"three containers NaN": {Fault{Kind: NaN, Containers: 3}, func(t *testing.T, _ *Node, a answer) {
+			bad := 0
+			for line := range strings.Lines(string(a.body)) {
+				if strings.Contains(line, " NaN ") {
+					bad++
+					if !strings.HasPrefix(line, "container_") {
+						t.Errorf("not of a container: %s", line)
+					}
+				}
+			}
+			if bad != 3*3 {
+				t.Errorf("%d series are NaN, want CPU, memory and swap of three containers", bad)
+			}
+		}},
+		"more containers than there are": {Fault{Kind: Negative, Containers: 999}, hasStatus(http.StatusOK)},
+		"duplicate": {Fault{Kind: Duplicate}, func(t *testing.T, n *Node, a answer) {
+			healthy := parse(t, n.AppendBody(nil, epoch))
+			for name, count := range map[string]int{"container_cpu_usage_seconds_total{": 20, "pod_memory_working_set_bytes{": 10, "node_cpu_usage_seconds_total ": 1} {
+				if got := bytes.Count(a.body, []byte("\n"+name)); got != 2*count {
+					t.Errorf("%d series of %s, want each of %d twice", got, name, count)
+				}
+			}
+			// The registry of a real kubelet sorts equals together; the parser refuses none.
+			for i, m := range healthy["node_cpu_usage_seconds_total"].Metric {
+				if got := value(parse(t, a.body)["node_cpu_usage_seconds_total"].Metric[2*i+1]); got != 2*value(m) {
+					t.Errorf("the duplicate is %v, want %v", got, 2*value(m))
+				}
+			}
+		}},
+		"no labels": {Fault{Kind: NoLabels}, func(t *testing.T, _ *Node, a answer) {
+			if bytes.Contains(a.body, []byte("{")) {
+				t.Error("the body has labels")
+			}
+			if got := bytes.Count(a.body, []byte("\ncontainer_cpu_usage_seconds_total ")); got != 20 {
+				t.Errorf("%d series without labels, want 20", got)
+			}
+		}},
+	}
+	for _, kind := range Kinds() {
+		elsewhere := []Kind{Slow, Hanging, Frozen} // they need a hand on the clock
+		tested := slices.Contains(elsewhere, kind)
+		for _, test := range tests {
+			tested = tested || test.fault.Kind == kind
+		}
+		if !tested {
+			t.Errorf("fault %s is not tested", kind)
+		}
+	}
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		for name, test := range tests {
+			t.Run(name+", "+protocol, func(t *testing.T) {
+				f, clock := newFleet(t, Options{Nodes: 2, PodsPerNode: 10})
+				start(t, f)
+				if test.fault.Kind == Dribble {
+					f.clock = stepping{clock}
+				}
+				c := newClient(t, f, http2)
+				sick, well := f.Nodes()[0], f.Nodes()[1]
+				for _, n := range f.Nodes() { // connections that a fault has to reach
+					if a := c.scrape(t.Context(), n); a.err != nil || a.status != http.StatusOK {
+						t.Fatalf("healthy %s: %d, %v", n.Name, a.status, a.err)
+					}
+				}
+				if err := f.SetFault(test.fault, sick.Name); err != nil {
+					t.Fatal(err)
+				}
+				scrape := c.scrape
+				if test.fault.Kind.onConnection() {
+					scrape = c.scrapeAnew
+				}
+				test.check(t, sick, scrape(t.Context(), sick))
+				healthy := answer{status: http.StatusOK, body: well.AppendBody(nil, epoch)}
+				if diff := cmp.Diff(healthy, c.scrape(t.Context(), well), cmpopts.IgnoreFields(answer{}, "serial"), cmp.AllowUnexported(answer{})); diff != "" {
+					t.Errorf("the other node (-want +got):\n%s", diff)
+				}
+				if err := f.SetFault(Fault{}, sick.Name); err != nil {
+					t.Fatal(err)
+				}
+				if a := scrape(t.Context(), sick); a.err != nil || !bytes.Equal(a.body, sick.AppendBody(nil, epoch)) {
+					t.Errorf("after healing: status %d, %d bytes, error %v", a.status, len(a.body), a.err)
+				}
+			})
+		}
+	}
+}
+
+func TestSlowAnswersAfterItsTime(t *testing.T) {
+	f, clock := newFleet(t, Options{PodsPerNode: 1})
+	start(t, f)
+	c := newClient(t, f, true)
+	if err := f.SetFault(Fault{Kind: Slow}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan answer, 1)
+	go func() { answers <- c.scrape(context.Background(), f.Nodes()[0]) }()
+	until(t, "the kubelet waits", clock.HasWaiters)
+	clock.Step(4999 * time.Millisecond)
+	if !clock.HasWaiters() {
+		t.Error("the kubelet waits less than 5 s")
+	}
+	clock.Step(time.Millisecond)
+	if a := <-answers; a.err != nil || !bytes.Equal(a.body, f.Nodes()[0].AppendBody(nil, epoch.Add(5*time.Second))) {
+		t.Errorf("status %d, error %v, or samples of another time", a.status, a.err)
+	}
+}
+
+func TestHangingUntilTheClientLeavesOrTheFaultIsOver(t *testing.T) {
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(protocol, func(t *testing.T) {
+			f, _ := newFleet(t, Options{PodsPerNode: 1})
+			start(t, f)
+			c := newClient(t, f, http2)
+			if err := f.SetFault(Fault{Kind: Hanging}); err != nil {
+				t.Fatal(err)
+			}
+			answers := make(chan answer, 1)
+			ctx, leave := context.WithCancel(t.Context())
+			go func() { answers <- c.scrape(ctx, f.Nodes()[0]) }()
+			until(t, "a request in flight", func() bool { return f.Stats().InFlight == 1 })
+			leave()
+			if a := <-answers; !errors.Is(a.err, context.Canceled) {
+				t.Errorf("status %d, error %v", a.status, a.err)
+			}
+			until(t, "the kubelet notices", func() bool { return f.Stats().InFlight == 0 })
+
+			go func() { answers <- c.scrape(t.Context(), f.Nodes()[0]) }()
+			until(t, "a request in flight", func() bool { return f.Stats().InFlight == 1 })
+			if err := f.SetFault(Fault{}); err != nil {
+				t.Fatal(err)
+			}
+			if a := <-answers; a.err != nil || a.status != http.StatusOK {
+				t.Errorf("after healing: status %d, error %v", a.status, a.err)
+			}
+		})
+	}
+}
+
+func TestFrozenRepeatsItself(t *testing.T) {
+	f, clock := newFleet(t, Options{PodsPerNode: 3})
+	start(t, f)
+	c, n := newClient(t, f, true), f.Nodes()[0]
+	if err := f.SetFault(Fault{Kind: Frozen}); err != nil {
+		t.Fatal(err)
+	}
+	before := n.AppendBody(nil, epoch)
+	clock.Step(time.Hour)
+	if _, err := f.Churn(Churn{Restart: 2, Replace: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.scrape(t.Context(), n); !bytes.Equal(a.body, before) {
+		t.Errorf("after an hour: %v, %s", a.err, cmp.Diff(string(before), string(a.body)))
+	}
+	if err := f.SetFault(Fault{}); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.scrape(t.Context(), n); !bytes.Equal(a.body, n.AppendBody(nil, clock.Now())) {
+		t.Errorf("after healing the samples are not of now: %v", a.err)
+	}
+}
+
+func TestChangedCertificateIsAnotherEachTime(t *testing.T) {
+	f, _ := newFleet(t, Options{PodsPerNode: 1})
+	start(t, f)
+	c := newClient(t, f, true)
+	seen := func() string {
+		t.Helper()
+		a := c.scrapeAnew(t.Context(), f.Nodes()[0])
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		return a.serial
+	}
+	set := func(fault Fault) {
+		t.Helper()
+		if err := f.SetFault(fault); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := seen()
+	set(Fault{Kind: ChangedCertificate})
+	second, again := seen(), seen()
+	set(Fault{Kind: ChangedCertificate})
+	third := seen()
+	set(Fault{})
+	if second == first || third == first || third == second || again != second {
+		t.Errorf("certificates %s, %s, %s, %s", first, second, again, third)
+	}
+	if healed := seen(); healed != first {
+		t.Errorf("after healing %s, want the first one, %s", healed, first)
+	}
+}
+
+// The client stops to read long before the end, and the kubelet goes on for others.
+func TestHugeIsAbandoned(t *testing.T) {
+	f, _ := newFleet(t, Options{PodsPerNode: 1})
+	start(t, f)
+	c := newClient(t, f, true)
+	if err := f.SetFault(Fault{Kind: Huge}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Nodes()[0].Fault().Bytes; got != 2<<30 {
+		t.Errorf("a huge body has %d bytes", got)
+	}
+	response, err := c.get(t.Context(), f.Nodes()[0], defaultMetricsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, response.Body, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	until(t, "the kubelet notices", func() bool { return f.Stats().InFlight == 0 })
+	if f.Stats().Answered != 0 {
+		t.Error("an abandoned answer counts as a whole one")
+	}
+}
+
+func TestSetFaultChecks(t *testing.T) {
+	f, _ := newFleet(t, Options{Nodes: 2, PodsPerNode: 1})
+	for name, test := range map[string]struct {
+		fault Fault
+		nodes []string
+		want  string
+	}{
+		"an unknown kind":     {Fault{Kind: "sloth"}, nil, `unknown fault "sloth": known are aborted, changed-certificate,`},
+		"an unknown node":     {Fault{Kind: Slow}, []string{"fleet-node-0000", "who"}, `no node "who"`},
+		"a negative duration": {Fault{Kind: Slow, Duration: metav1.Duration{Duration: -1}}, nil, "must not be negative"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := f.SetFault(test.fault, test.nodes...)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one that contains %q", err, test.want)
+			}
+			for _, n := range f.Nodes() {
+				if n.Fault() != (Fault{}) {
+					t.Errorf("%s has fault %v all the same", n.Name, n.Fault())
+				}
+			}
+		})
+	}
+}
+
+func TestSharesNest(t *testing.T) {
+	f, _ := newFleet(t, Options{Nodes: 100, PodsPerNode: -1})
+	for share, want := range map[float64]int{0: 1, 0.001: 1, 0.1: 10, 0.255: 26, 1: 100} {
+		if got := len(f.Share(share)); got != want {
+			t.Errorf("a share of %v is %d nodes, want %d", share, got, want)
+		}
+	}
+	if diff := cmp.Diff(f.Share(0.1), f.Share(0.5)[:10]); diff != "" {
+		t.Errorf("a tenth is not in the half:\n%s", diff)
+	}
+}
+
+// stepping is a clock on which every timer is due at once.
+type stepping struct{ *clocktesting.FakeClock }
+
+func (s stepping) NewTimer(d time.Duration) clock.Timer {
+	timer := s.FakeClock.NewTimer(d)
+	go s.FakeClock.Step(d)
+	return timer
+}
