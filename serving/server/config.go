@@ -40,7 +40,7 @@ func (o *Options) genericConfig() (*genericapiserver.Config, *delegatedAuthentic
 	config.EffectiveVersion = effectiveVersion{config.EffectiveVersion}
 	setOpenAPI(config)
 	if err := o.SecureServing.ApplyToConfig(config); err != nil {
-		return nil, nil, fmt.Errorf("listen on --secure-port %d: %w", o.SecureServing.BindPort, err)
+		return nil, nil, fmt.Errorf("open --secure-port with the certificates for it: %w", err)
 	}
 	authentication, err := o.applyAuthentication(config)
 	if err != nil {

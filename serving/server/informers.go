@@ -61,7 +61,11 @@ func newFeed(resource string, informer cache.SharedIndexInformer, transform cach
 // newNodeFeed carries nodes to the store and to the scrapes.
 func newNodeFeed(client kubernetes.Interface, table metaTable, scraped nodeSet) (*feed, error) {
 	informer := coreinformers.NewNodeInformer(client, 0, cache.Indexers{})
-	return newFeed("nodes", informer, trimNode(informer.GetIndexer()), cache.ResourceEventHandlerFuncs{
+	return newFeed("nodes", informer, trimNode(informer.GetIndexer()), nodeEvents(table, scraped))
+}
+
+func nodeEvents(table metaTable, scraped nodeSet) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if node, ok := obj.(*corev1.Node); ok {
 				table.SetMeta(keyOf(node), metaOf(node))
@@ -87,14 +91,18 @@ func newNodeFeed(client kubernetes.Interface, table metaTable, scraped nodeSet) 
 				scraped.DeleteNode(key.Name)
 			}
 		},
-	})
+	}
 }
 
 // newPodFeed carries the metadata of pods to the store.
 func newPodFeed(client metadata.Interface, table metaTable) (*feed, error) {
 	informer := metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("pods"),
 		metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) { o.FieldSelector = runningPods }).Informer()
-	return newFeed("pods", informer, trimPod(informer.GetIndexer()), cache.ResourceEventHandlerFuncs{
+	return newFeed("pods", informer, trimPod(informer.GetIndexer()), podEvents(table))
+}
+
+func podEvents(table metaTable) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod, ok := obj.(*metav1.PartialObjectMetadata); ok {
 				table.SetMeta(keyOf(pod), metaOf(pod))
@@ -112,7 +120,7 @@ func newPodFeed(client metadata.Interface, table metaTable) (*feed, error) {
 				table.DeleteMeta(key)
 			}
 		},
-	})
+	}
 }
 
 // trimNode keeps of a node what the store and the scrapes need.

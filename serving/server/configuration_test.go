@@ -1,0 +1,92 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+)
+
+// recordedSettings is what the fakes of a configuration were told.
+type recordedSettings struct {
+	Intervals []time.Duration
+	Ages      []time.Duration
+}
+
+type fakeTargets struct {
+	recordedSettings
+	err error
+}
+
+func (f *fakeTargets) Apply(s kubelet.Settings) error {
+	if f.err != nil {
+		return f.err
+	}
+	f.Intervals = append(f.Intervals, s.Interval)
+	return nil
+}
+
+func (f *fakeTargets) SetMaxAge(d time.Duration) { f.Ages = append(f.Ages, d) }
+
+func backendWith(generation int64, rm *v1alpha1.ResourceMetricsSpec) *v1alpha1.MetricsBackend {
+	return &v1alpha1.MetricsBackend{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster", Generation: generation},
+		Spec:       v1alpha1.MetricsBackendSpec{ResourceMetrics: rm},
+	}
+}
+
+func TestConfigurationKeepsTheLastGoodSettings(t *testing.T) {
+	fast := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}}
+	bad := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "much"}}
+	tests := map[string]struct {
+		applied        []*v1alpha1.MetricsBackend
+		err            error
+		want           recordedSettings
+		wantGeneration int64
+	}{
+		"nothing read": {},
+		"one": {
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, fast)},
+			want:           recordedSettings{Intervals: []time.Duration{10 * time.Second}, Ages: []time.Duration{90 * time.Second}},
+			wantGeneration: 1,
+		},
+		"a bad one after a good one changes nothing": {
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, fast), backendWith(2, bad), backendWith(3, bad)},
+			want:           recordedSettings{Intervals: []time.Duration{10 * time.Second}, Ages: []time.Duration{90 * time.Second}},
+			wantGeneration: 1,
+		},
+		"a good one after a bad one": {
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, bad), backendWith(2, fast)},
+			want:           recordedSettings{Intervals: []time.Duration{10 * time.Second}, Ages: []time.Duration{90 * time.Second}},
+			wantGeneration: 2,
+		},
+		"the source refuses: the store keeps its age, too": {
+			applied: []*v1alpha1.MetricsBackend{backendWith(1, fast)},
+			err:     errors.New("refused"),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			targets := &fakeTargets{err: tc.err}
+			c := &configuration{source: targets, store: targets}
+			for _, backend := range tc.applied {
+				c.apply(t.Context(), "test", backend)
+			}
+			if diff := cmp.Diff(tc.want, targets.recordedSettings); diff != "" {
+				t.Errorf("settings in force (-want +got):\n%s", diff)
+			}
+			if got := c.observedGeneration(); got != tc.wantGeneration {
+				t.Errorf("observed generation %d, want %d", got, tc.wantGeneration)
+			}
+		})
+	}
+}

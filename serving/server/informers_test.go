@@ -1,0 +1,219 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+func testNode(change func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "a", UID: "1", ResourceVersion: "5", Labels: map[string]string{"zone": "x"},
+			Annotations:   map[string]string{v1alpha1.AnnotationMetricsPath: "/m", "other": "long"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+		},
+		Spec: corev1.NodeSpec{PodCIDR: "10.0.0.0/24"},
+		Status: corev1.NodeStatus{
+			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
+			Images:          []corev1.ContainerImage{{Names: []string{"big"}}},
+		},
+	}
+	if change != nil {
+		change(node)
+	}
+	return node
+}
+
+func TestTrimNode(t *testing.T) {
+	got, err := trimNode(cache.NewStore(cache.MetaNamespaceKeyFunc))(testNode(nil))
+	if err != nil {
+		t.Fatalf("trim: %v", err)
+	}
+	want := testNode(func(n *corev1.Node) {
+		n.ManagedFields, n.Spec, n.Status.Images = nil, corev1.NodeSpec{}, nil
+		delete(n.Annotations, "other")
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("trimmed node (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrimPodSharesLabels(t *testing.T) {
+	known := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	trim := trimPod(known)
+	pod := func(version string, labels map[string]string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "a", UID: "1", ResourceVersion: version, Labels: labels, Annotations: map[string]string{"long": "text"},
+				OwnerReferences: []metav1.OwnerReference{{Name: "rs"}},
+			},
+		}
+	}
+	first := trimmed(t, trim, pod("1", map[string]string{"app": "x"}))
+	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "a", UID: "1", ResourceVersion: "1", Labels: map[string]string{"app": "x"},
+	}}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("trimmed pod (-want +got):\n%s", diff)
+	}
+	if err := known.Add(first); err != nil {
+		t.Fatal(err)
+	}
+	same := trimmed(t, trim, pod("2", map[string]string{"app": "x"}))
+	if !sameMap(same.Labels, first.Labels) {
+		t.Error("labels that did not change are held twice")
+	}
+	if other := trimmed(t, trim, pod("3", map[string]string{"app": "y"})); sameMap(other.Labels, first.Labels) {
+		t.Error("labels that changed are those of before")
+	}
+}
+
+func trimmed(t *testing.T, trim cache.TransformFunc, pod *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	t.Helper()
+	obj, err := trim(pod)
+	if err != nil {
+		t.Fatalf("trim: %v", err)
+	}
+	return obj.(*metav1.PartialObjectMetadata)
+}
+
+func sameMap(a, b map[string]string) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// recorder is a table and a node set that notes what it is told.
+type recorder struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (r *recorder) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) SetMeta(k point.Key, m *point.Meta) {
+	r.note("set %s/%s uid=%s labels=%v", k.Namespace, k.Name, m.UID, slices.Sorted(maps.Keys(m.Labels)))
+}
+func (r *recorder) DeleteMeta(k point.Key)  { r.note("delete %s/%s", k.Namespace, k.Name) }
+func (r *recorder) SetNode(n *kubelet.Node) { r.note("node %s", n.Name) }
+func (r *recorder) DeleteNode(name string)  { r.note("no node %s", name) }
+
+// TestNodeEvents drives the handler as an informer does, with trimmed objects.
+func TestNodeEvents(t *testing.T) {
+	tests := map[string]struct {
+		drive func(cache.ResourceEventHandler)
+		want  []string
+	}{
+		"added": {
+			drive: func(h cache.ResourceEventHandler) { h.OnAdd(testNode(nil), true) },
+			want:  []string{"set /a uid=1 labels=[zone]", "node a"},
+		},
+		"a heartbeat is no news": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.ResourceVersion = "6" }))
+			},
+		},
+		"another address": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.2" }))
+			},
+			want: []string{"node a"},
+		},
+		"another path": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.Annotations = nil }))
+			},
+			want: []string{"node a"},
+		},
+		"other labels": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.Labels = map[string]string{"pool": "y"} }))
+			},
+			want: []string{"set /a uid=1 labels=[pool]", "node a"},
+		},
+		"replaced under its name": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.UID = "2" }))
+			},
+			want: []string{"set /a uid=2 labels=[zone]", "node a"},
+		},
+		"deleted": {
+			drive: func(h cache.ResourceEventHandler) { h.OnDelete(testNode(nil)) },
+			want:  []string{"delete /a", "no node a"},
+		},
+		"deleted unseen": {
+			drive: func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: "a"}) },
+			want:  []string{"delete /a", "no node a"},
+		},
+		"foreign objects": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnAdd("x", false)
+				h.OnUpdate("x", testNode(nil))
+				h.OnDelete("x")
+				h.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b/c"})
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &recorder{}
+			tc.drive(nodeEvents(r, r))
+			if diff := cmp.Diff(tc.want, r.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodEvents(t *testing.T) {
+	pod := func(uid types.UID, label string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: uid, Labels: map[string]string{label: ""}}}
+	}
+	tests := map[string]struct {
+		drive func(cache.ResourceEventHandler)
+		want  []string
+	}{
+		"added":           {drive: func(h cache.ResourceEventHandler) { h.OnAdd(pod("1", "a"), false) }, want: []string{"set ns/p uid=1 labels=[a]"}},
+		"nothing changed": {drive: func(h cache.ResourceEventHandler) { h.OnUpdate(pod("1", "a"), pod("1", "a")) }},
+		"labels":          {drive: func(h cache.ResourceEventHandler) { h.OnUpdate(pod("1", "a"), pod("1", "b")) }, want: []string{"set ns/p uid=1 labels=[b]"}},
+		"recreated":       {drive: func(h cache.ResourceEventHandler) { h.OnUpdate(pod("1", "a"), pod("2", "a")) }, want: []string{"set ns/p uid=2 labels=[a]"}},
+		"deleted":         {drive: func(h cache.ResourceEventHandler) { h.OnDelete(pod("1", "a")) }, want: []string{"delete ns/p"}},
+		"deleted unseen": {
+			drive: func(h cache.ResourceEventHandler) {
+				h.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p", Obj: pod("1", "a")})
+			},
+			want: []string{"delete ns/p"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &recorder{}
+			tc.drive(podEvents(r))
+			if diff := cmp.Diff(tc.want, r.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+)
+
+// comparedByText compares selectors by what they say.
+var comparedByText = cmp.Options{
+	cmp.AllowUnexported(settings{}),
+	cmp.Transformer("selector", func(s labels.Selector) string { return s.String() }),
+}
+
+func defaultedSettings(change func(*settings)) settings {
+	s := settings{
+		maxAge: 90 * time.Second,
+		kubelet: kubelet.Settings{
+			Interval:      15 * time.Second,
+			Timeout:       10 * time.Second,
+			MaxConcurrent: 64,
+			MaxBodySize:   16 << 20,
+			AddressTypes: []corev1.NodeAddressType{
+				corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS,
+			},
+			NodeSelector: labels.Everything(),
+			TLS:          v1alpha1.KubeletTLSVerify,
+		},
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+func TestSettingsFrom(t *testing.T) {
+	bundle, _, err := certutil.GenerateSelfSignedCertKey("kubelet", nil, nil)
+	if err != nil {
+		t.Fatalf("generate a certificate: %v", err)
+	}
+	tests := map[string]struct {
+		spec *v1alpha1.ResourceMetricsSpec
+		want settings
+		// wantErr lists what the error must mention.
+		wantErr []string
+	}{
+		"no resource metrics: defaults": {want: defaultedSettings(nil)},
+		"empty: defaults":               {spec: &v1alpha1.ResourceMetricsSpec{}, want: defaultedSettings(nil)},
+		"everything set": {
+			spec: &v1alpha1.ResourceMetricsSpec{
+				MaxAge: duration(2 * time.Minute),
+				Scrape: v1alpha1.ScrapeSpec{
+					Interval:      duration(30 * time.Second),
+					Timeout:       duration(5 * time.Second),
+					MaxConcurrent: ptr.To[int32](8),
+					MaxBodySize:   "512Ki",
+					AddressTypes:  []corev1.NodeAddressType{corev1.NodeHostName},
+					Port:          ptr.To[int32](4194),
+					NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"type": "real"}},
+				},
+				KubeletTLS: v1alpha1.KubeletTLSSpec{CABundle: bundle},
+			},
+			want: defaultedSettings(func(s *settings) {
+				s.maxAge = 2 * time.Minute
+				s.kubelet.Interval, s.kubelet.Timeout = 30*time.Second, 5*time.Second
+				s.kubelet.MaxConcurrent, s.kubelet.MaxBodySize, s.kubelet.Port = 8, 512<<10, 4194
+				s.kubelet.AddressTypes = []corev1.NodeAddressType{corev1.NodeHostName}
+				s.kubelet.NodeSelector = labels.SelectorFromSet(labels.Set{"type": "real"})
+				s.kubelet.CABundle = bundle
+			}),
+		},
+		"pinning": {
+			spec: &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSPinOnFirstUse}},
+			want: defaultedSettings(func(s *settings) { s.kubelet.TLS = v1alpha1.KubeletTLSPinOnFirstUse }),
+		},
+		"an empty selector selects all nodes": {
+			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{}}},
+			want: defaultedSettings(nil),
+		},
+		"a body size that is no quantity": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "16 megabytes"}},
+			wantErr: []string{"spec.resourceMetrics.scrape.maxBodySize", "16 megabytes"},
+		},
+		"a negative body size": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "-1"}},
+			wantErr: []string{"maxBodySize", "must be positive"},
+		},
+		"a selector with an unknown operator": {
+			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "type", Operator: "Is", Values: []string{"real"}}},
+			}}},
+			wantErr: []string{"spec.resourceMetrics.scrape.nodeSelector", "Is"},
+		},
+		"a selector with a bad label": {
+			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"no spaces": "x"},
+			}}},
+			wantErr: []string{"nodeSelector"},
+		},
+		"all wrong at once: each field is named": {
+			spec: &v1alpha1.ResourceMetricsSpec{
+				MaxAge: duration(time.Second),
+				Scrape: v1alpha1.ScrapeSpec{
+					Interval: duration(time.Hour), Timeout: duration(time.Millisecond),
+					MaxConcurrent: ptr.To[int32](0), Port: ptr.To[int32](70000),
+				},
+				KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: "Trust"},
+			},
+			wantErr: []string{"maxAge", "scrape.interval", "scrape.timeout", "scrape.maxConcurrent", "scrape.port", "kubeletTLS.mode"},
+		},
+		"timeout longer than interval": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(5 * time.Second)}},
+			wantErr: []string{"scrape.timeout", "must not be longer than scrape.interval"},
+		},
+		"maxAge shorter than interval": {
+			spec:    &v1alpha1.ResourceMetricsSpec{MaxAge: duration(20 * time.Second), Scrape: v1alpha1.ScrapeSpec{Interval: duration(time.Minute)}},
+			wantErr: []string{"maxAge", "must not be shorter than scrape.interval"},
+		},
+		"a bundle without certificates": {
+			spec:    &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{CABundle: []byte("not PEM")}},
+			wantErr: []string{"kubeletTLS.caBundle", "PEM"},
+		},
+		"a bundle where nothing is verified": {
+			spec:    &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSSkip, CABundle: bundle}},
+			wantErr: []string{"kubeletTLS.caBundle", "Verify only"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			given := &v1alpha1.MetricsBackendSpec{ResourceMetrics: tc.spec}
+			before := given.DeepCopy()
+			got, err := settingsFrom(given)
+			if diff := cmp.Diff(before, given); diff != "" {
+				t.Errorf("the spec was changed (-before +after):\n%s", diff)
+			}
+			if len(tc.wantErr) > 0 {
+				if err == nil {
+					t.Fatalf("no error, want one that mentions %q", tc.wantErr)
+				}
+				for _, part := range tc.wantErr {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("error %q does not mention %q", err, part)
+					}
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("settingsFrom: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, got, comparedByText); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+var (
+	metricsV1      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
+	metricsV1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	customV1beta2  = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+)
+
+type fakeRegistrations struct {
+	versions []schema.GroupVersion
+	err      error
+}
+
+func (f fakeRegistrations) Registered(context.Context) ([]schema.GroupVersion, error) {
+	return f.versions, f.err
+}
+
+// fakePeers maps an address to what it serves; nil stands for one that does not answer.
+type fakePeers map[string][]schema.GroupVersion
+
+func (f fakePeers) Ready(context.Context) ([]string, error) {
+	if f == nil {
+		return nil, errors.New("EndpointSlices are forbidden")
+	}
+	return slices.Sorted(maps.Keys(f)), nil
+}
+
+func (f fakePeers) Serves(_ context.Context, address string, version schema.GroupVersion) (bool, error) {
+	if f[address] == nil {
+		return false, errors.New("connection refused")
+	}
+	return slices.Contains(f[address], version), nil
+}
+
+func TestVersionsGate(t *testing.T) {
+	old := []schema.GroupVersion{metricsV1beta1}
+	both := []schema.GroupVersion{metricsV1, metricsV1beta1}
+	tests := map[string]struct {
+		registered fakeRegistrations
+		peers      fakePeers
+		// wantErr lists what the reason must mention; empty for open.
+		wantErr []string
+	}{
+		"nothing is registered":            {peers: fakePeers{"10.0.0.1:10443": both}},
+		"all that is registered is served": {registered: fakeRegistrations{versions: old}, peers: fakePeers{"10.0.0.1:10443": both}},
+		"peers are not asked needlessly":   {registered: fakeRegistrations{versions: old}},
+		"a ready peer serves what this pod does not": {
+			registered: fakeRegistrations{versions: both}, peers: fakePeers{"10.0.0.1:10443": old, "10.0.0.2:10443": both},
+			wantErr: []string{"metrics.k8s.io/v1 is registered", "10.0.0.2:10443", "APIService v1.metrics.k8s.io"},
+		},
+		"no ready peer serves it either": {registered: fakeRegistrations{versions: both}, peers: fakePeers{"10.0.0.1:10443": old}},
+		"there is no ready peer":         {registered: fakeRegistrations{versions: both}, peers: fakePeers{}},
+		"a peer does not answer": {
+			registered: fakeRegistrations{versions: both}, peers: fakePeers{"10.0.0.1:10443": nil},
+			wantErr: []string{"10.0.0.1:10443", "connection refused"},
+		},
+		"one of several missing versions is served": {
+			registered: fakeRegistrations{versions: []schema.GroupVersion{metricsV1, customV1beta2}},
+			peers:      fakePeers{"10.0.0.1:10443": {customV1beta2}},
+			wantErr:    []string{"custom.metrics.k8s.io/v1beta2"},
+		},
+		"registrations cannot be read": {
+			registered: fakeRegistrations{err: errors.New("forbidden")}, peers: fakePeers{},
+			wantErr: []string{"forbidden"},
+		},
+		"peers cannot be read": {
+			registered: fakeRegistrations{versions: both}, wantErr: []string{"EndpointSlices are forbidden"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := &versionsGate{registrations: tc.registered, peers: tc.peers, served: sets.New(old...)}
+			err := g.Check(t.Context())
+			if len(tc.wantErr) == 0 {
+				if err != nil {
+					t.Fatalf("closed: %v", err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("open")
+			}
+			for _, part := range tc.wantErr {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("reason %q does not mention %q", err, part)
+				}
+			}
+		})
+	}
+}
