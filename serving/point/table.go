@@ -62,7 +62,10 @@ type entry struct {
 	// barrier is the start of the newest container seen under an earlier UID.
 	// A pod that was recreated under its name has containers that started later.
 	barrier time.Time
-	// retired is when the barrier was set; it falls a maxAge later.
+	// retired is when the barrier was set; it falls a maxAge later. A kubelet
+	// does not report a pod for that long after its end, while some pods do come
+	// back with containers that are no younger: a mirror pod that was deleted,
+	// or a pod on a node whose clock is behind.
 	retired time.Time
 	object  atomic.Pointer[Object]
 }
@@ -77,7 +80,7 @@ func (t *Table) SetMeta(key Key, meta *Meta) {
 	defer t.mu.Unlock()
 	e := t.ensure(key)
 	if e.meta != nil && e.meta.UID != meta.UID {
-		e.retire(t.clock.Now())
+		e.retire(t.clock.Now(), t.horizon())
 	}
 	e.meta = meta
 	e.join()
@@ -92,17 +95,17 @@ func (t *Table) DeleteMeta(key Key) {
 	if e == nil {
 		return
 	}
-	e.retire(t.clock.Now())
+	e.retire(t.clock.Now(), t.horizon())
 	e.meta = nil
 	e.join()
 }
 
 // retire drops the point of an earlier incarnation and bars its late reports.
-func (e *entry) retire(now time.Time) {
+func (e *entry) retire(now, horizon time.Time) {
 	if e.point == nil {
 		return
 	}
-	if e.point.Started.After(e.barrier) {
+	if e.retired.Before(horizon) || e.point.Started.After(e.barrier) {
 		e.barrier = e.point.Started
 	}
 	e.retired = now
@@ -132,14 +135,15 @@ type Update struct {
 //   - the newest sample is the one already known, or older (a frozen kubelet);
 //   - another node reported the key with a container that started later, or at
 //     the same time (a pod that moved: the node it left may go on reporting it);
-//   - its containers started no later than those of an earlier UID.
+//   - its containers started no later than those of an earlier UID, which was
+//     replaced less than a maxAge ago.
 func (t *Table) Publish(updates []Update) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	published := 0
+	published, horizon := 0, t.horizon()
 	for _, u := range updates {
 		e := t.ensure(u.Key)
-		if !e.accepts(u.Point, t.horizon()) {
+		if !e.accepts(u.Point, horizon) {
 			continue
 		}
 		e.point = u.Point
@@ -150,7 +154,7 @@ func (t *Table) Publish(updates []Update) int {
 }
 
 func (e *entry) accepts(p *Point, horizon time.Time) bool {
-	if !e.barrier.IsZero() && !p.Started.After(e.barrier) {
+	if !e.retired.Before(horizon) && !e.barrier.IsZero() && !p.Started.After(e.barrier) {
 		return false
 	}
 	if e.point == nil {
@@ -223,35 +227,4 @@ func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
 			}
 		}
 	}
-}
-
-// Sweep forgets points that are too old to be served, and keys of which neither
-// metadata nor a point is left. It returns the number of points still held.
-func (t *Table) Sweep() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	horizon, held := t.horizon(), 0
-	for name, ns := range t.namespaces {
-		for key, e := range ns.entries {
-			if e.point != nil && e.point.Time.Before(horizon) {
-				e.point = nil
-				e.join()
-			}
-			// A kubelet may go on reporting a pod for a while after its removal:
-			// until then the entry stays, so that late reports are recognised.
-			if e.point == nil && e.meta == nil && e.retired.Before(horizon) {
-				delete(ns.entries, key)
-				ns.index.Store(nil)
-				continue
-			}
-			if e.point != nil {
-				held++
-			}
-		}
-		if len(ns.entries) == 0 {
-			delete(t.namespaces, name)
-			t.order.Store(nil)
-		}
-	}
-	return held
 }
