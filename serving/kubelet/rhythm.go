@@ -50,8 +50,9 @@ type rhythm struct {
 	// trust grows with each sample that came on the beat, and falls with each
 	// that did not.
 	trust int
-	// low and high are the bracket of the delay.
-	low, high time.Duration
+	// low and high are the bracket of the delay. low may be an assumption; floor,
+	// the same or less, is what was seen.
+	low, high, floor time.Duration
 	// early counts the tries in a row that came too early.
 	early int
 }
@@ -91,7 +92,7 @@ func (r *rhythm) measure(step time.Duration) {
 
 // learn starts the bracket anew from one age.
 func (r *rhythm) learn(age time.Duration) {
-	r.low, r.high, r.early = age-r.period, age, 0
+	r.low, r.high, r.floor, r.early = age-r.period, age, age-r.period, 0
 	if r.low < 0 && synced < r.high {
 		r.low, r.high = 0, synced
 	}
@@ -108,18 +109,24 @@ func (r *rhythm) narrow(age time.Duration) {
 		return
 	}
 	low, high := max(r.low-bracketDrift, age-r.period), min(r.high, age)
-	switch {
-	case low < high:
-		if age < r.period {
-			r.early = 0
-		}
+	r.floor = max(r.floor-bracketDrift, age-r.period)
+	switch gain := r.high - age; {
 	case age-r.period >= r.high:
 		// It was not there although it had been at this delay before. The
 		// steps double, to get far when a clock was changed.
 		high = low + bracketSettled<<min(r.early, 4)
 		r.early++
-	default:
+	case low >= high:
+		// It was there earlier than it was thought to be possible.
 		low = high - bracketSettled
+		r.floor = min(r.floor, low)
+	case gain > bracketSettled/2 && r.high-r.low < 2*bracketWide:
+		// A try in the middle of a narrow bracket was late enough: the delay may
+		// be far below it, so the next tries go further.
+		low = max(low-2*gain, r.floor)
+		fallthrough
+	case age < r.period:
+		r.early = 0
 	}
 	r.low, r.high = low, high
 }
