@@ -1,0 +1,16 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command operator reconciles MetricsBackends.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+)
+
+func main() {
+	os.Exit(cli.Run(newCommand()))
+}

@@ -1,0 +1,141 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
+)
+
+const (
+	// namespaceEnv holds the operator's namespace, set through the downward API.
+	namespaceEnv = "POD_NAMESPACE"
+	// servingImageEnv is the default of --serving-image: it lets kustomize and
+	// release tools set the image in one well-known place.
+	servingImageEnv = "SERVING_IMAGE"
+
+	// gracefulShutdown bounds how long the process goes on after SIGTERM; its pod
+	// has a longer grace period.
+	gracefulShutdown = 25 * time.Second
+)
+
+type options struct {
+	kubeconfig    string
+	kubeAPIQPS    float32
+	kubeAPIBurst  int
+	namespaces    []string
+	servingImage  string
+	metricsAddr   string
+	metricsSecure bool
+	metricsCerts  string
+	healthAddr    string
+	leaderElect   bool
+	logging       *logsapi.LoggingConfiguration
+
+	// namespace is the operator's own.
+	namespace string
+}
+
+func newOptions() *options {
+	logging := logsapi.NewLoggingConfiguration()
+	logging.Format = logsapi.JSONLogFormat
+	return &options{
+		kubeAPIQPS:    50,
+		kubeAPIBurst:  100,
+		servingImage:  os.Getenv(servingImageEnv),
+		metricsAddr:   ":8443",
+		metricsSecure: true,
+		healthAddr:    ":8081",
+		leaderElect:   true,
+		logging:       logging,
+		namespace:     os.Getenv(namespaceEnv),
+	}
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "File with the address of, and credentials for, kube-apiserver. Default: the pod's own.")
+	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", o.kubeAPIQPS, "Requests a second to kube-apiserver, sustained.")
+	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", o.kubeAPIBurst, "Requests to kube-apiserver at once.")
+	fs.StringSliceVar(&o.namespaces, "namespaces", nil, ""+
+		"Namespaces that serving components may run in, comma-separated; the operator needs its Role in each (config/rbac). "+
+		"Default: the operator's own.")
+	fs.StringVar(&o.servingImage, "serving-image", o.servingImage, ""+
+		"Image of the serving component where a MetricsBackend names none. Default: the environment variable "+servingImageEnv+".")
+	fs.StringVar(&o.metricsAddr, "metrics-bind-address", o.metricsAddr, "Address of /metrics; 0 turns it off.")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", o.metricsSecure, ""+
+		"Serve /metrics over TLS, to clients that kube-apiserver authenticates and authorizes to get /metrics.")
+	fs.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for /metrics. Default: a self-signed certificate.")
+	fs.StringVar(&o.healthAddr, "health-probe-bind-address", o.healthAddr, "Address of /healthz and /readyz.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "Work only while holding the Lease, so that one of several operators does.")
+	logsapi.AddFlags(o.logging, fs)
+}
+
+// complete fills in what flags left open and says what is wrong.
+func (o *options) complete() error {
+	if o.namespace == "" {
+		return fmt.Errorf("the environment variable %s is not set: it names the operator's own namespace (downward API: metadata.namespace)", namespaceEnv)
+	}
+	if len(o.namespaces) == 0 {
+		o.namespaces = []string{o.namespace}
+	}
+	for _, namespace := range o.namespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			return fmt.Errorf("--namespaces: %q is not a namespace: %s", namespace, strings.Join(problems, ", "))
+		}
+	}
+	slices.Sort(o.namespaces)
+	o.namespaces = slices.Compact(o.namespaces)
+	if o.servingImage == "" {
+		return errors.New("--serving-image (or the environment variable " + servingImageEnv + ") must name the image of the serving component")
+	}
+	return nil
+}
+
+func (o *options) restConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = o.kubeAPIQPS, o.kubeAPIBurst
+	return config, nil
+}
+
+func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
+	metrics := metricsserver.Options{BindAddress: o.metricsAddr, CertDir: o.metricsCerts}
+	if o.metricsSecure {
+		metrics.SecureServing = true
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return ctrl.Options{
+		Scheme:                 scheme,
+		Cache:                  metricsbackend.CacheOptions(o.namespaces),
+		Metrics:                metrics,
+		HealthProbeBindAddress: o.healthAddr,
+		// No profiling endpoint: it would tell about memory, tokens included.
+		PprofBindAddress:        "0",
+		LeaderElection:          o.leaderElect,
+		LeaderElectionID:        "metrics-backend-operator.metricsbackend.io",
+		LeaderElectionNamespace: o.namespace,
+		// The process ends right after its manager, so a successor need not wait.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(gracefulShutdown),
+	}
+}

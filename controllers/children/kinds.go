@@ -1,0 +1,80 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package children applies, finds and removes the objects that belong to a
+// MetricsBackend. What belongs to it says its label metricsbackend.io/backend,
+// and nothing else: not a name, not an ownerReference, and no list of objects
+// that this binary happens to know.
+package children
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Kind is a kind of child.
+type Kind struct {
+	schema.GroupVersionKind
+	// ClusterScoped objects are in no namespace.
+	ClusterScoped bool
+	// OutsideNamespace objects are in kube-system too.
+	OutsideNamespace bool
+}
+
+// Removable returns the kinds of all children but APIServices, in the order of
+// their removal: what keeps pods alive goes before them, what they need after.
+func Removable() []Kind {
+	return []Kind{
+		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")},
+		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")},
+		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment")},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service")},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")},
+		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), OutsideNamespace: true},
+		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("Role")},
+		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ClusterScoped: true},
+		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), ClusterScoped: true},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount")},
+	}
+}
+
+// Prototype returns an empty object of kind to watch and to read into. It is
+// typed where a phase reads more than metadata, so that each kind has exactly
+// one informer.
+func Prototype(kind schema.GroupVersionKind) client.Object {
+	switch kind {
+	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+		return &appsv1.Deployment{}
+	case corev1.SchemeGroupVersion.WithKind("Secret"):
+		return &corev1.Secret{}
+	case apiregistrationv1.SchemeGroupVersion.WithKind("APIService"):
+		return &apiregistrationv1.APIService{}
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}
+
+// prototypeList is Prototype for lists.
+func prototypeList(kind schema.GroupVersionKind) client.ObjectList {
+	switch kind {
+	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+		return &appsv1.DeploymentList{}
+	case corev1.SchemeGroupVersion.WithKind("Secret"):
+		return &corev1.SecretList{}
+	}
+	return metadataList(kind)
+}
+
+func metadataList(kind schema.GroupVersionKind) client.ObjectList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return list
+}

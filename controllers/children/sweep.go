@@ -1,0 +1,130 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package children
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// Sweep removes every labelled object of the backend in namespace, in kube-system
+// and in no namespace that is not among keep. APIServices are left alone: they
+// have an order of their own.
+func (a *Applier) Sweep(ctx context.Context, backend, namespace string, keep []manifests.Object) error {
+	wanted := map[objectID]bool{}
+	for _, object := range keep {
+		id, err := identify(object)
+		if err != nil {
+			return err
+		}
+		wanted[id] = true
+	}
+	for _, kind := range Removable() {
+		found, err := list(ctx, a.client, kind, prototypeList, backend, namespace)
+		if err != nil {
+			return err
+		}
+		for _, object := range found {
+			id := objectID{kind.GroupVersionKind, client.ObjectKeyFromObject(object)}
+			if wanted[id] {
+				continue
+			}
+			if err := a.remove(ctx, id, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RemoveAll removes every labelled object of the backend, kind by kind, and
+// returns those that it found: none of them is left once the answer is empty.
+// Without a namespace only what is outside of it is removed. It reads around the
+// cache, which may not know yet what was made a moment ago.
+func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string) ([]string, error) {
+	var names []string
+	for _, kind := range Removable() {
+		found, err := list(ctx, a.live, kind, metadataList, backend, namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range found {
+			id := objectID{kind.GroupVersionKind, client.ObjectKeyFromObject(object)}
+			names = append(names, fmt.Sprintf("%s %s", kind.Kind, Path(id.ObjectKey)))
+			if err := a.remove(ctx, id, object); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return names, nil
+}
+
+func list(ctx context.Context, reader client.Reader, kind Kind, prototype func(schema.GroupVersionKind) client.ObjectList,
+	backend, namespace string,
+) ([]client.Object, error) {
+	var namespaces []string
+	switch {
+	case kind.ClusterScoped:
+		namespaces = []string{metav1.NamespaceAll}
+	case namespace != "":
+		namespaces = []string{namespace}
+	}
+	if kind.OutsideNamespace && namespace != metav1.NamespaceSystem {
+		namespaces = append(namespaces, metav1.NamespaceSystem)
+	}
+	var found []client.Object
+	for _, ns := range namespaces {
+		objects := prototype(kind.GroupVersionKind)
+		if err := reader.List(ctx, objects, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelBackend: backend}); err != nil {
+			return nil, fmt.Errorf("list each %s of the MetricsBackend: %w", kind.Kind, err)
+		}
+		err := meta.EachListItem(objects, func(item runtime.Object) error {
+			object, ok := item.(client.Object)
+			if !ok {
+				return fmt.Errorf("%T in a list is no object", item)
+			}
+			found = append(found, object)
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read each %s of the MetricsBackend: %w", kind.Kind, err)
+		}
+	}
+	return found, nil
+}
+
+// remove deletes exactly what was read: not another object of that name, and not
+// one that changed hands since.
+func (a *Applier) remove(ctx context.Context, id objectID, object client.Object) error {
+	a.forget(id)
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	err := a.client.Delete(ctx, metadataOf(id), client.Preconditions{
+		UID: ptr.To(object.GetUID()), ResourceVersion: ptr.To(object.GetResourceVersion()),
+	}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s %s: %w", id.Kind, Path(id.ObjectKey), err)
+	}
+	return nil
+}
+
+func metadataOf(id objectID) client.Object {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(id.GroupVersionKind)
+	object.SetNamespace(id.Namespace)
+	object.SetName(id.Name)
+	return object
+}

@@ -1,0 +1,68 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// ResourceMetricsGroup is the API group of node and pod metrics.
+	ResourceMetricsGroup = "metrics.k8s.io"
+
+	// groupPriorityMinimum is low on purpose: "pods" and "nodes" without a group
+	// must go on meaning the core ones.
+	groupPriorityMinimum int32 = 100
+	// versionPriorityStep leaves room between two versions.
+	versionPriorityStep int32 = 100
+)
+
+// knownVersions lists what this binary can register, best version first.
+var knownVersions = map[string][]string{
+	ResourceMetricsGroup: {string(v1alpha1.ResourceMetricsV1), string(v1alpha1.ResourceMetricsV1beta1)},
+}
+
+// KnownVersions returns all that this binary can register, best version first.
+// It is no list of what may exist: a newer operator may have registered others.
+func KnownVersions() []schema.GroupVersion {
+	var known []schema.GroupVersion
+	for _, version := range knownVersions[ResourceMetricsGroup] {
+		known = append(known, schema.GroupVersion{Group: ResourceMetricsGroup, Version: version})
+	}
+	return known
+}
+
+// APIServiceName is the name that kube-apiserver demands: VERSION.GROUP.
+func APIServiceName(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
+
+// APIService registers a version with kube-apiserver's aggregator, verified with
+// caBundle (PEM).
+func APIService(s Serving, gv schema.GroupVersion, caBundle []byte) *apiregistrationv1ac.APIServiceApplyConfiguration {
+	return apiregistrationv1ac.APIService(APIServiceName(gv)).
+		WithLabels(s.Labels()).
+		WithSpec(apiregistrationv1ac.APIServiceSpec().
+			WithGroup(gv.Group).
+			WithVersion(gv.Version).
+			WithGroupPriorityMinimum(groupPriorityMinimum).
+			WithVersionPriority(versionPriority(gv)).
+			WithCABundle(caBundle...).
+			// Explicit, because an APIService that was made with true (the stock
+			// manifest of metrics-server is) refuses a caBundle until it is false.
+			WithInsecureSkipTLSVerify(false).
+			WithService(apiregistrationv1ac.ServiceReference().
+				WithNamespace(s.Namespace).
+				WithName(s.Name()).
+				WithPort(ServicePort)))
+}
+
+// versionPriority puts the best version first in discovery.
+func versionPriority(gv schema.GroupVersion) int32 {
+	versions := knownVersions[gv.Group]
+	return versionPriorityStep * int32(len(versions)-slices.Index(versions, gv.Version))
+}

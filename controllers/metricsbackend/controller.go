@@ -1,0 +1,205 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metricsbackend reconciles MetricsBackends. controller.go runs the
+// phases in order; each phase has a file of its own.
+//
+// The invariant: no API version is in discovery that any ready pod does not
+// serve, at no instant, in either direction. So a version is retired before
+// anything else changes, and registered after everything else is done.
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// PodAsker asks single serving pods.
+type PodAsker interface {
+	Ask(ctx context.Context, pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error)
+}
+
+// Aggregator asks kube-apiservers about aggregated APIs.
+type Aggregator interface {
+	Discovered(ctx context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error)
+	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
+}
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client writes, and reads labelled objects from a cache.
+	Client client.Client
+	// Live reads around the cache.
+	Live client.Reader
+	// Events records transitions.
+	Events events.EventRecorder
+	// Pods asks serving pods.
+	Pods PodAsker
+	// Aggregator asks kube-apiservers.
+	Aggregator Aggregator
+	// Clock tells the time.
+	Clock clock.PassiveClock
+
+	// Namespace is the operator's own, and the default of spec.namespace.
+	Namespace string
+	// Namespaces are those that serving may run in.
+	Namespaces []string
+	// ServingImage is the default of spec.serving.image.
+	ServingImage string
+}
+
+// Reconciler brings a MetricsBackend to its desired state.
+type Reconciler struct {
+	Options
+	applier *children.Applier
+	issuer  *servingcert.Issuer
+	tokens  *podapi.Tokens
+	memory  *memory
+}
+
+// New returns a Reconciler. It keeps nothing that it could not lose.
+func New(o Options) *Reconciler {
+	return &Reconciler{
+		Options: o,
+		applier: children.NewApplier(o.Client, o.Live),
+		issuer:  servingcert.NewIssuer(o.Clock),
+		tokens:  podapi.NewTokens(o.Client, o.Clock),
+		memory:  newMemory(),
+	}
+}
+
+// phase is one step towards the desired state. Phases that act change children;
+// they are left out once a phase before them found a reason to stop. The others
+// only look, so that the status tells the truth also about a backend that is
+// stalled. (retire acts, too, but a stalled backend must let go of versions.)
+type phase struct {
+	name string
+	acts bool
+	run  func(*Reconciler, context.Context, *scope) error
+}
+
+var phases = []phase{
+	{name: "validate", run: (*Reconciler).validate},
+	{name: "observe", run: (*Reconciler).observe},
+	{name: "retire", run: (*Reconciler).retire},
+	{name: "ownership", acts: true, run: (*Reconciler).checkOwnership},
+	{name: "certificates", run: (*Reconciler).certificates},
+	{name: "deploy", acts: true, run: (*Reconciler).deploy},
+	{name: "rollout", run: (*Reconciler).rollout},
+	{name: "probe", run: (*Reconciler).probe},
+	{name: "register", run: (*Reconciler).register},
+	{name: "verify", run: (*Reconciler).verify},
+	{name: "sources", run: (*Reconciler).sources},
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
+	backend := &v1alpha1.MetricsBackend{}
+	// Around the cache: what a phase may do depends on what the status says was
+	// begun before, and this process wrote it a moment ago.
+	if err := r.Live.Get(ctx, req.NamespacedName, backend); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("get MetricsBackend: %w", err)
+	}
+	s := r.newScope(backend)
+	defer func() {
+		err = r.finish(ctx, s, err)
+		if result = s.result(); err != nil {
+			result = ctrl.Result{}
+		}
+	}()
+
+	if !backend.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.remove(ctx, s)
+	}
+	if s.firstSight() {
+		// Until there is a condition, kstatus takes the object for finished.
+		s.introduce()
+		return ctrl.Result{}, r.addFinalizer(ctx, s)
+	}
+	return ctrl.Result{}, r.runPhases(ctx, s)
+}
+
+func (r *Reconciler) runPhases(ctx context.Context, s *scope) error {
+	var errs []error
+	for _, p := range phases {
+		if p.acts && s.blocked {
+			continue
+		}
+		if err := p.run(r, ctx, s); err != nil {
+			s.blocked = true
+			if !s.explain(err) {
+				errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// finish writes the status, if it changed, and tells of transitions.
+func (r *Reconciler) finish(ctx context.Context, s *scope, failed error) error {
+	if s.gone {
+		r.forget(s.backend.Name)
+		return failed
+	}
+	failures := r.memory.count(s.backend.Name, failed)
+	if failed != nil && failures < failuresToReport {
+		// Most failures are gone at the next try. A condition that went to and
+		// fro with each of them would tell nothing.
+		return failed
+	}
+	if !s.introduced {
+		s.summarize(failed)
+	}
+	if err := r.writeStatus(ctx, s); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).V(2).Info("The MetricsBackend changed meanwhile, starting over", "err", err)
+			s.again()
+			return failed
+		}
+		return errors.Join(failed, err)
+	}
+	r.recordTransitions(s)
+	r.recordMetrics(s)
+	return failed
+}
+
+func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
+	base := s.backend.DeepCopy()
+	if !controllerutil.AddFinalizer(s.backend, v1alpha1.Finalizer) {
+		return nil
+	}
+	status := s.backend.Status
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return fmt.Errorf("add the finalizer: %w", err)
+	}
+	s.backend.Status = status
+	return nil
+}
+
+// forget drops everything that is remembered of a MetricsBackend that is gone.
+func (r *Reconciler) forget(name string) {
+	r.memory.forget(name)
+	forgetMetrics(name)
+}

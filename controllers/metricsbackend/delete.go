@@ -1,0 +1,168 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// remove takes a backend apart in order: its versions leave discovery, confirmed,
+// while pods still serve them; then everything else; the finalizer last.
+func (r *Reconciler) remove(ctx context.Context, s *scope) error {
+	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
+		s.gone = true
+		return nil
+	}
+	held, err := r.removeVersions(ctx, s)
+	if err != nil {
+		return s.deletionFailed(err)
+	}
+	if held != "" {
+		s.markDeleting(held)
+		return nil
+	}
+	left, err := r.removeChildren(ctx, s)
+	if err != nil {
+		return s.deletionFailed(err)
+	}
+	if len(left) > 0 {
+		s.markDeleting("removing " + left[0] + others(len(left)-1, "object"))
+		return nil
+	}
+	base := s.backend.DeepCopy()
+	controllerutil.RemoveFinalizer(s.backend, v1alpha1.Finalizer)
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer: %w", err)
+	}
+	klog.FromContext(ctx).Info("Removed everything of the MetricsBackend")
+	s.gone = true
+	return nil
+}
+
+// removeVersions deletes every APIService of the backend, and returns what keeps
+// one of them in discovery. It asks for all that may have been registered: an
+// APIService that was deleted just before a restart is in no list any more.
+func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, error) {
+	if err := r.observe(ctx, s); err != nil {
+		return "", err
+	}
+	for _, name := range s.registeredNames() {
+		s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name}
+	}
+	for _, known := range s.before.APIServices {
+		if known.State != v1alpha1.APIServicePending {
+			s.apiServices[known.Name] = v1alpha1.APIServiceStatus{Name: known.Name}
+		}
+	}
+	for name := range s.apiServices {
+		s.apiServices[name] = v1alpha1.APIServiceStatus{
+			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
+		}
+	}
+	var gone []schema.GroupVersion
+	for _, service := range s.sortedAPIServices() {
+		gv, ok := versionOf(service.Name)
+		if !ok {
+			continue
+		}
+		holder, err := r.deleteAPIService(ctx, s.backend.Name, service.Name)
+		if err != nil {
+			return "", err
+		}
+		switch holder {
+		case us:
+			return "APIService " + service.Name + " still exists: something holds it with a finalizer", nil
+		case nobody:
+			gone = append(gone, gv)
+		case someoneElse:
+			delete(s.apiServices, service.Name)
+		}
+	}
+	if len(gone) == 0 {
+		return "", nil
+	}
+	lingers, err := r.lingers(ctx, s.backend.Name, gone)
+	if err != nil || lingers == "" {
+		return "", err
+	}
+	var versions []string
+	for _, gv := range gone {
+		versions = append(versions, apiServiceName(gv))
+	}
+	return strings.Join(versions, ", ") + ": " + lingers, nil
+}
+
+// removeChildren removes everything but APIServices, and returns what it found.
+// A namespace that is being deleted, or gone, sees to its own objects, and the
+// operator may have no rights there any more.
+func (r *Reconciler) removeChildren(ctx context.Context, s *scope) ([]string, error) {
+	namespace := s.serving.Namespace
+	live := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Live.Get(ctx, client.ObjectKey{Name: namespace}, live)
+	switch {
+	case apierrors.IsNotFound(err):
+		namespace = ""
+	case err != nil:
+		return nil, fmt.Errorf("get namespace %s: %w", namespace, err)
+	case live.DeletionTimestamp != nil, !slices.Contains(r.Namespaces, namespace):
+		namespace = ""
+	}
+	return r.applier.RemoveAll(ctx, s.backend.Name, namespace)
+}
+
+func (s *scope) markDeleting(message string) {
+	meta.RemoveStatusCondition(&s.backend.Status.Conditions, v1alpha1.ConditionStalled)
+	s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the MetricsBackend is being deleted")
+	s.mark(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
+	s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonDeleting, message)
+	s.backend.Status.RegisteredVersions = ""
+	s.requeueWithin(min(max(s.now.Sub(s.backend.DeletionTimestamp.Time)/8, progressMin), progressMax))
+}
+
+// deletionFailed shows what holds up the deletion, and retries.
+func (s *scope) deletionFailed(err error) error {
+	s.markDeleting("retrying: " + stableMessage(err))
+	return err
+}
+
+// RetireAll deletes every APIService of every backend at once, without the order
+// that a single backend keeps: for an operator that ends because its namespace,
+// and all serving pods with it, are being deleted. An APIService that outlives its
+// pods blocks the deletion of every namespace in the cluster.
+func (r *Reconciler) RetireAll(ctx context.Context) error {
+	var list v1alpha1.MetricsBackendList
+	if err := r.Live.List(ctx, &list); err != nil {
+		return fmt.Errorf("list MetricsBackends: %w", err)
+	}
+	for i := range list.Items {
+		s := r.newScope(&list.Items[i])
+		if s.serving.Namespace != r.Namespace {
+			continue
+		}
+		if err := r.observe(ctx, s); err != nil {
+			return err
+		}
+		for _, name := range s.registeredNames() {
+			if _, err := r.deleteAPIService(ctx, s.backend.Name, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// deploy applies every object that serving pods need, the Deployment last, and
+// removes what the spec no longer asks for.
+func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
+	objects := manifests.All(s.serving)
+	for _, object := range objects {
+		generation, err := r.applier.Apply(ctx, s.backend.Name, object)
+		if err != nil {
+			return err
+		}
+		// The Deployment is the last one.
+		s.applied = generation
+	}
+	keep := append(objects,
+		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil))
+	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, keep)
+}

@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"sync"
+	"time"
+)
+
+// failuresToReport is the number of failed attempts in a row after which the
+// conditions speak of it.
+const failuresToReport = 3
+
+// memory holds what may be lost at a restart: it only shortens waits or spares
+// the status some writes.
+type memory struct {
+	mu       sync.Mutex
+	failures map[string]int
+	gone     map[string]map[string]time.Time
+	failing  map[string]time.Time
+}
+
+func newMemory() *memory {
+	return &memory{
+		failures: map[string]int{},
+		gone:     map[string]map[string]time.Time{},
+		failing:  map[string]time.Time{},
+	}
+}
+
+// count returns how many attempts in a row have failed, this one included.
+func (m *memory) count(backend string, failed error) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if failed == nil {
+		delete(m.failures, backend)
+		return 0
+	}
+	m.failures[backend]++
+	return m.failures[backend]
+}
+
+// goneSince returns when an APIService was first seen to be gone.
+func (m *memory) goneSince(backend, apiService string, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone[backend] == nil {
+		m.gone[backend] = map[string]time.Time{}
+	}
+	if since, ok := m.gone[backend][apiService]; ok {
+		return since
+	}
+	m.gone[backend][apiService] = now
+	return now
+}
+
+// confirmed forgets goneSince.
+func (m *memory) confirmed(backend, apiService string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.gone[backend], apiService)
+}
+
+// failingSince returns when sources were first seen to fail, and forgets it once
+// they do not.
+func (m *memory) failingSince(backend string, failing bool, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !failing {
+		delete(m.failing, backend)
+		return now
+	}
+	if since, ok := m.failing[backend]; ok {
+		return since
+	}
+	m.failing[backend] = now
+	return now
+}
+
+func (m *memory) forget(backend string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.failures, backend)
+	delete(m.gone, backend)
+	delete(m.failing, backend)
+}

@@ -1,0 +1,57 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var (
+	conditionGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "metrics_backend_condition",
+		Help: "Whether a condition of a MetricsBackend has the status (1) or not (0).",
+	}, []string{"backend", "type", "status"})
+	certificateGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "metrics_backend_certificate_expiration_timestamp_seconds",
+		Help: "When the serving certificate expires, in seconds since 1970.",
+	}, []string{"backend"})
+)
+
+func init() {
+	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge)
+}
+
+// recordMetrics shows the conditions as written. One that is absent, such as
+// Stalled, shows no series at all.
+func (r *Reconciler) recordMetrics(s *scope) {
+	name := s.backend.Name
+	present := map[string]metav1.ConditionStatus{}
+	for _, c := range s.backend.Status.Conditions {
+		present[c.Type] = c.Status
+	}
+	for _, c := range s.before.Conditions {
+		if _, ok := present[c.Type]; !ok {
+			conditionGauge.DeletePartialMatch(prometheus.Labels{"backend": name, "type": c.Type})
+		}
+	}
+	for kind, is := range present {
+		for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+			value := 0.0
+			if status == is {
+				value = 1
+			}
+			conditionGauge.WithLabelValues(name, kind, string(status)).Set(value)
+		}
+	}
+	if !s.certificateNotAfter.IsZero() {
+		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
+	}
+}
+
+func forgetMetrics(backend string) {
+	conditionGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
+	certificateGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
+}

@@ -1,0 +1,160 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+)
+
+// probe asks each pod by itself what it serves: the aggregator's own check passes
+// when one of five tries does, and behind a Service no pod can be told from
+// another. Pods that are not ready are asked too, since a pod of an older image
+// stays unready as long as a version is registered that it does not serve.
+func (r *Reconciler) probe(ctx context.Context, s *scope) error {
+	if len(s.pods) == 0 || len(s.caBundle) == 0 {
+		return nil
+	}
+	account := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.ProberName()}
+	token, err := r.tokens.Token(ctx, account)
+	if err != nil {
+		if s.blocked && client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		return err
+	}
+	versions := s.versionsToAsk()
+	var asked sync.WaitGroup
+	for i := range s.pods {
+		p := &s.pods[i]
+		if p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		asked.Go(func() {
+			p.answer, p.err = r.Pods.Ask(ctx, podapi.Pod{
+				Address:    net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(portOf(p.Pod)))),
+				ServerName: s.serving.ServerName(),
+				CABundle:   s.caBundle,
+				Token:      token,
+			}, versions)
+		})
+	}
+	asked.Wait()
+	for _, p := range s.pods {
+		if p.ready && p.err != nil {
+			// The account may have been replaced, and the token with it.
+			r.tokens.Forget(account)
+		}
+	}
+	s.judgeAnswers()
+	return nil
+}
+
+// versionsToAsk are all that are desired or registered.
+func (s *scope) versionsToAsk() []schema.GroupVersion {
+	versions := slices.Clone(s.desired)
+	for _, name := range s.registeredNames() {
+		if gv, ok := versionOf(name); ok && !slices.Contains(versions, gv) {
+			versions = append(versions, gv)
+		}
+	}
+	return versions
+}
+
+// portOf is the port that the pod itself listens on, which differs from the
+// spec's while a change of it is rolled out.
+func portOf(p *corev1.Pod) int32 {
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.Name == manifests.PortName {
+				return port.ContainerPort
+			}
+		}
+	}
+	return v1alpha1.DefaultPort
+}
+
+// judgeAnswers adds to ServingReady what pods said, and lets go of registered
+// versions that a pod does not serve: a ready one, which answers requests now,
+// or one of the current revision, which waits to.
+func (s *scope) judgeAnswers() {
+	for _, name := range s.registeredNames() {
+		gv, ok := versionOf(name)
+		if !ok || s.apiServices[name].State == v1alpha1.APIServiceRetiring {
+			continue
+		}
+		for _, p := range s.pods {
+			if (p.ready || p.current) && p.answer != nil && !p.answer.Serves[gv] {
+				s.setState(gv, v1alpha1.APIServiceRetiring,
+					fmt.Sprintf("pod %s, image %s, does not serve it", p.Name, imageOf(p.Pod)))
+				s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
+					fmt.Sprintf("%s: to be removed from discovery, since pod %s does not serve it", name, p.Name))
+				s.again()
+				break
+			}
+		}
+	}
+	for _, p := range s.readyPods() {
+		if p.err != nil {
+			s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed,
+				fmt.Sprintf("the operator cannot ask pod %s/%s at %s what it serves: %v (a NetworkPolicy must let the operator's pod connect)",
+					p.Namespace, p.Name, p.Status.PodIP, p.err))
+			return
+		}
+	}
+	if !s.rolledOut {
+		return
+	}
+	for _, gv := range s.desired {
+		if lacking := s.lacking(gv); len(lacking) > 0 {
+			s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed,
+				fmt.Sprintf("%s is not served by %s: use an image that serves it, or take it out of the spec",
+					apiServiceName(gv), strings.Join(lacking, ", ")))
+			return
+		}
+	}
+}
+
+// lacking names the ready pods that said they do not serve the version.
+func (s *scope) lacking(gv schema.GroupVersion) []string {
+	var names []string
+	for _, p := range s.readyPods() {
+		if p.answer != nil && !p.answer.Serves[gv] {
+			names = append(names, fmt.Sprintf("pod %s (image %s)", p.Name, imageOf(p.Pod)))
+		}
+	}
+	return names
+}
+
+// servedByAll tells whether there is a ready pod and every one said that it
+// serves the version.
+func (s *scope) servedByAll(gv schema.GroupVersion) bool {
+	ready := s.readyPods()
+	return len(ready) > 0 && !slices.ContainsFunc(ready, func(p pod) bool {
+		return p.answer == nil || !p.answer.Serves[gv]
+	})
+}
+
+func imageOf(p *corev1.Pod) string {
+	for _, c := range p.Spec.Containers {
+		if c.Name == manifests.ContainerName {
+			return c.Image
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,185 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// soak is how long a version stays served after its APIService is gone when not
+// every kube-apiserver can be asked whether it left discovery. The aggregated
+// document follows an APIService through two workers, each of which may wait
+// 10 s for one backend that does not answer, and is refreshed each minute.
+const soak = 90 * time.Second
+
+// retire takes versions out of discovery: those that are registered by us and
+// not desired, whether this binary knows them or not, and those of which a phase
+// said so before. The intent is persisted before the first deletion, so that a
+// restart goes on where this process ended.
+func (r *Reconciler) retire(ctx context.Context, s *scope) error {
+	intents := s.intents()
+	for _, intent := range intents {
+		// Never lost from the status before it is confirmed, whatever fails here.
+		s.apiServices[intent.Name] = intent
+	}
+	if !s.observed {
+		return nil
+	}
+	fresh := false
+	for _, name := range s.registeredNames() {
+		gv, ok := versionOf(name)
+		if !ok || s.wants(name) || s.persisted(name) == v1alpha1.APIServiceRetiring {
+			continue
+		}
+		fresh = true
+		s.setState(gv, v1alpha1.APIServiceRetiring, "no longer desired")
+	}
+	if fresh {
+		s.markRetiring("to be removed from discovery")
+		s.again()
+		return errWait
+	}
+
+	var gone []schema.GroupVersion
+	for _, intent := range intents {
+		gv, _ := versionOf(intent.Name)
+		owner, err := r.deleteAPIService(ctx, s.backend.Name, intent.Name)
+		if err != nil {
+			return err
+		}
+		switch owner {
+		case nobody:
+			delete(s.registered, intent.Name)
+			gone = append(gone, gv)
+		case us:
+			s.markRetiring("still exists: something holds it with a finalizer")
+			return errWait
+		case someoneElse:
+			// Whoever took it over answers for it now.
+			delete(s.registered, intent.Name)
+			delete(s.apiServices, intent.Name)
+		}
+	}
+	if len(gone) > 0 {
+		lingers, err := r.lingers(ctx, s.backend.Name, gone)
+		if err != nil {
+			return err
+		}
+		if lingers != "" {
+			s.markRetiring(lingers)
+			return errWait
+		}
+		for _, gv := range gone {
+			delete(s.apiServices, apiServiceName(gv))
+			r.memory.confirmed(s.backend.Name, apiServiceName(gv))
+		}
+	}
+	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+		"only desired versions are in discovery")
+	return nil
+}
+
+// intents are the versions that were marked as retiring in the persisted status.
+// They are finished even if the spec names the version again meanwhile: it is
+// registered anew afterwards, by the same rules as always.
+func (s *scope) intents() []v1alpha1.APIServiceStatus {
+	return slices.DeleteFunc(slices.Clone(s.before.APIServices), func(known v1alpha1.APIServiceStatus) bool {
+		_, ok := versionOf(known.Name)
+		return !ok || known.State != v1alpha1.APIServiceRetiring
+	})
+}
+
+func (s *scope) markRetiring(state string) {
+	var names []string
+	for name, version := range s.apiServices {
+		if version.State == v1alpha1.APIServiceRetiring {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
+		fmt.Sprintf("%s: %s; nothing else changes until this is done", strings.Join(names, ", "), state))
+}
+
+// owner is whose an APIService is.
+type owner int
+
+const (
+	nobody owner = iota
+	us
+	someoneElse
+)
+
+// deleteAPIService deletes the APIService if it is ours, and returns whose one
+// of this name is then, by a live read.
+func (r *Reconciler) deleteAPIService(ctx context.Context, backend, name string) (owner, error) {
+	for deleted := false; ; deleted = true {
+		var service apiregistrationv1.APIService
+		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nobody, nil
+		case err != nil:
+			return us, fmt.Errorf("get APIService %s: %w", name, err)
+		case service.Labels[v1alpha1.LabelBackend] != backend:
+			return someoneElse, nil
+		case deleted || service.DeletionTimestamp != nil:
+			return us, nil
+		}
+		klog.FromContext(ctx).Info("Deleting APIService", "apiService", name)
+		err = r.Client.Delete(ctx, &service, client.Preconditions{UID: ptr.To(service.UID), ResourceVersion: ptr.To(service.ResourceVersion)})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return us, fmt.Errorf("delete APIService %s: %w", name, err)
+		}
+	}
+}
+
+// lingers tells where one of the versions, whose APIServices are gone, still is
+// in discovery; empty when they are nowhere.
+func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.GroupVersion) (string, error) {
+	presence, err := r.Aggregator.Discovered(ctx, gone)
+	var reason string
+	if err != nil {
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "soak", soak, "err", err)
+		reason = "no longer registered; the kube-apiservers' own addresses cannot be read"
+	} else {
+		for _, gv := range gone {
+			if addresses := presence.Listed[gv]; len(addresses) > 0 {
+				return fmt.Sprintf("no longer registered, but %s is still in discovery of kube-apiserver %s",
+					gv.Version, strings.Join(addresses, ", ")), nil
+			}
+		}
+		if len(presence.Unreachable) == 0 {
+			return "", nil
+		}
+		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
+	}
+	now := r.Clock.Now()
+	for _, gv := range gone {
+		if now.Sub(r.memory.goneSince(backend, apiServiceName(gv), now)) < soak {
+			return fmt.Sprintf("%s, so this waits %s", reason, soak), nil
+		}
+	}
+	return "", nil
+}
+
+// versionOf reads the version from an APIService's name, VERSION.GROUP.
+func versionOf(name string) (schema.GroupVersion, bool) {
+	version, group, ok := strings.Cut(name, ".")
+	return schema.GroupVersion{Group: group, Version: version}, ok
+}

@@ -1,0 +1,226 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+)
+
+// scope is what the phases of one reconciliation hand to each other.
+type scope struct {
+	// backend is a copy of the cache's; its status is written once, at the end.
+	backend *v1alpha1.MetricsBackend
+	// before is the status as it was read: what is in it was persisted.
+	before v1alpha1.MetricsBackendStatus
+	spec   v1alpha1.MetricsBackendSpec
+	now    time.Time
+
+	serving manifests.Serving
+	// desired are the versions that should be registered, best first.
+	desired []schema.GroupVersion
+	// apiServices is the state of each version, for the status.
+	apiServices map[string]v1alpha1.APIServiceStatus
+
+	// unmanaged: the operator may not look into the serving namespace.
+	unmanaged bool
+	// observed: registered is known.
+	observed bool
+	// registered are the live APIServices with our label, by name.
+	registered map[string]*apiregistrationv1.APIService
+	// caBundle is what clients verify serving pods with; nil before the first.
+	caBundle            []byte
+	certificateNotAfter time.Time
+	// applied is the generation of the Deployment that was applied.
+	applied    int64
+	deployment *appsv1.Deployment
+	// rolledOut: every pod is of the current revision and available.
+	rolledOut bool
+	pods      []pod
+
+	// blocked: a phase found a reason to change nothing more.
+	blocked bool
+	stalled *stalledError
+	// requeueAfter overrides when to look again; 0 leaves it to the conditions.
+	requeueAfter time.Duration
+	// introduced: there is no more to say yet than that work begins.
+	introduced bool
+	// gone: the finalizer is removed, there is no status to write.
+	gone bool
+}
+
+// pod is a serving pod and what it answered.
+type pod struct {
+	*corev1.Pod
+	// current: it is of the Deployment's newest revision.
+	current bool
+	ready   bool
+	// answer is nil when the pod was not asked or failed to answer.
+	answer *podapi.Answer
+	err    error
+}
+
+// stalledError stops work until something outside changes.
+type stalledError struct{ reason, message string }
+
+// Error implements error.
+func (e *stalledError) Error() string { return e.message }
+
+func stall(reason, format string, args ...any) error {
+	return &stalledError{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// errWait stops work for now: the phase has set a condition that tells why.
+var errWait = errors.New("waiting")
+
+func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
+	backend := cached.DeepCopy()
+	spec := *backend.Spec.DeepCopy()
+	v1alpha1.SetDefaults(&spec)
+	if spec.Namespace == "" {
+		spec.Namespace = r.Namespace
+	}
+	image := spec.Serving.Image
+	if image == "" {
+		image = r.ServingImage
+	}
+	s := &scope{
+		backend:     backend,
+		before:      *backend.Status.DeepCopy(),
+		spec:        spec,
+		now:         r.Clock.Now(),
+		apiServices: map[string]v1alpha1.APIServiceStatus{},
+		registered:  map[string]*apiregistrationv1.APIService{},
+		serving: manifests.Serving{
+			Backend:     backend.Name,
+			Namespace:   spec.Namespace,
+			Image:       image,
+			KubeletPort: v1alpha1.DefaultKubeletPort,
+			Spec:        spec.Serving,
+		},
+	}
+	if spec.ResourceMetrics != nil && spec.ResourceMetrics.Scrape.Port != nil {
+		s.serving.KubeletPort = *spec.ResourceMetrics.Scrape.Port
+	}
+	s.desired = desiredVersions(spec)
+	return s
+}
+
+// desiredVersions are those that a spec names, best version first whatever the
+// order in the spec.
+func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
+	var desired []schema.GroupVersion
+	if spec.ResourceMetrics == nil {
+		return nil
+	}
+	for _, known := range manifests.KnownVersions() {
+		if slices.Contains(spec.ResourceMetrics.Versions, v1alpha1.ResourceMetricsVersion(known.Version)) {
+			desired = append(desired, known)
+		}
+	}
+	return desired
+}
+
+// explain turns an error into what the user should know and do. It returns false
+// for errors that are retried without a word.
+func (s *scope) explain(err error) bool {
+	var stalled *stalledError
+	var notOwned *children.NotOwnedError
+	switch {
+	case errors.Is(err, errWait):
+	case errors.As(err, &stalled):
+		s.stall(stalled)
+	case errors.As(err, &notOwned):
+		s.stall(&stalledError{v1alpha1.ReasonNotOwned, notOwned.Error()})
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		s.stall(&stalledError{v1alpha1.ReasonNamespaceTerminating, terminating(s.serving.Namespace)})
+	case apierrors.IsForbidden(err):
+		s.stall(&stalledError{v1alpha1.ReasonForbidden, "the operator lacks a permission, see config/rbac: " + err.Error()})
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		s.stall(&stalledError{v1alpha1.ReasonInvalid, "kube-apiserver refuses an object made from the spec, correct the spec: " + err.Error()})
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *scope) stall(e *stalledError) {
+	if s.stalled == nil {
+		s.stalled = e
+	}
+}
+
+// mark sets a condition that speaks of the current generation.
+func (s *scope) mark(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: shorten(message),
+		ObservedGeneration: s.backend.Generation,
+		LastTransitionTime: metav1.NewTime(s.now),
+	})
+}
+
+// condition returns a condition, an empty one when it was never set.
+func (s *scope) condition(kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(s.backend.Status.Conditions, kind), metav1.Condition{})
+}
+
+// setState records how far a version is.
+func (s *scope) setState(gv schema.GroupVersion, state v1alpha1.APIServiceState, message string) {
+	name := manifests.APIServiceName(gv)
+	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: shorten(message)}
+}
+
+// persisted is the state of a version in the status that was read.
+func (s *scope) persisted(name string) v1alpha1.APIServiceState {
+	for _, known := range s.before.APIServices {
+		if known.Name == name {
+			return known.State
+		}
+	}
+	return ""
+}
+
+// registeredNames are the names of our APIServices, in order.
+func (s *scope) registeredNames() []string { return slices.Sorted(maps.Keys(s.registered)) }
+
+func (s *scope) readyPods() []pod {
+	return slices.DeleteFunc(slices.Clone(s.pods), func(p pod) bool { return !p.ready })
+}
+
+func (s *scope) wants(name string) bool {
+	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return manifests.APIServiceName(gv) == name })
+}
+
+// again asks for another look at once, after a breath for whoever is in the way.
+func (s *scope) again() { s.requeueAfter = 20 * time.Millisecond }
+
+func (s *scope) result() ctrl.Result { return ctrl.Result{RequeueAfter: s.requeueAfter} }
+
+// maxMessage bounds messages that hold foreign text.
+const maxMessage = 1024
+
+func shorten(message string) string {
+	if runes := []rune(message); len(runes) > maxMessage {
+		return string(runes[:maxMessage-1]) + "…"
+	}
+	return message
+}

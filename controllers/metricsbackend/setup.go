@@ -1,0 +1,177 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+)
+
+// Name is the controller's name in logs, metrics and events.
+const Name = "metricsbackend"
+
+const (
+	// retryMin and retryMax bound the wait after a failed attempt.
+	retryMin = 200 * time.Millisecond
+	retryMax = 30 * time.Second
+)
+
+var (
+	replicaSetKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
+	apiServiceKind = apiregistrationv1.SchemeGroupVersion.WithKind("APIService")
+)
+
+// CacheOptions keep in memory what belongs to a MetricsBackend, by label and in
+// the namespaces that the operator manages, and nothing else of the cluster.
+func CacheOptions(namespaces []string) cache.Options {
+	owned := labels.NewSelector()
+	if requirement, err := labels.NewRequirement(v1alpha1.LabelBackend, selection.Exists, nil); err == nil {
+		owned = owned.Add(*requirement)
+	}
+	managed := map[string]cache.Config{}
+	for _, namespace := range namespaces {
+		managed[namespace] = cache.Config{}
+	}
+	withSystem := map[string]cache.Config{metav1.NamespaceSystem: {}}
+	for namespace := range managed {
+		withSystem[namespace] = cache.Config{}
+	}
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                      {Label: owned, Namespaces: managed},
+		children.Prototype(replicaSetKind): {Label: owned, Namespaces: managed},
+		children.Prototype(apiServiceKind): {Label: owned},
+		children.Prototype(namespaceKind):  {},
+		&v1alpha1.MetricsBackend{}:         {},
+	}
+	for _, kind := range children.Removable() {
+		options := cache.ByObject{Label: owned}
+		switch {
+		case kind.OutsideNamespace:
+			options.Namespaces = withSystem
+		case !kind.ClusterScoped:
+			options.Namespaces = managed
+		}
+		byObject[children.Prototype(kind.GroupVersionKind)] = options
+	}
+	return cache.Options{
+		ByObject:         byObject,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		// A kind that nothing watches is a mistake here, not a reason to watch it
+		// in the whole cluster.
+		ReaderFailOnMissingInformer: true,
+	}
+}
+
+// SetupWithManager starts the controller with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(Name).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax),
+		}).
+		// Our own status writes are no news.
+		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// A conflict ends when the other backend changes or goes.
+		Watches(&v1alpha1.MetricsBackend{}, handler.EnqueueRequestsFromMapFunc(r.otherBackends),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(children.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
+			builder.WithPredicates(namespaceLifecycle())).
+		Watches(&corev1.Pod{}, ownedHandler()).
+		Watches(children.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
+		// APIServices have no generation, and their condition is what we wait for.
+		Watches(children.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
+	for _, kind := range children.Removable() {
+		b = b.Watches(children.Prototype(kind.GroupVersionKind), ownedHandler())
+	}
+	return b.Complete(r)
+}
+
+// ownedHandler maps an object to the backend that its label names.
+func ownedHandler() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return requestsFor(object.GetLabels()[v1alpha1.LabelBackend])
+	})
+}
+
+// apiServiceRequests: an APIService that one backend lets go may be what another
+// waits for.
+func (r *Reconciler) apiServiceRequests(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := requestsFor(object.GetLabels()[v1alpha1.LabelBackend])
+	return append(requests, r.otherBackends(ctx, object)...)
+}
+
+// otherBackends returns all backends; the queue drops duplicates.
+func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.backendsWhere(ctx, func(*v1alpha1.MetricsBackend) bool { return true })
+}
+
+// backendsIn returns the backends whose serving namespace it is.
+func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
+		name := backend.Spec.Namespace
+		if name == "" {
+			name = r.Namespace
+		}
+		return name == namespace.GetName()
+	})
+}
+
+func (r *Reconciler) backendsWhere(ctx context.Context, match func(*v1alpha1.MetricsBackend) bool) []reconcile.Request {
+	var list v1alpha1.MetricsBackendList
+	if err := r.Client.List(ctx, &list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list MetricsBackends to look at after an event")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if match(&list.Items[i]) {
+			requests = append(requests, requestsFor(list.Items[i].Name)...)
+		}
+	}
+	return requests
+}
+
+func requestsFor(backend string) []reconcile.Request {
+	if backend == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: backend}}}
+}
+
+// createdOrDeleted lets through that an object comes or goes.
+func createdOrDeleted() predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
+// namespaceLifecycle lets through that a namespace comes, ends or goes: the
+// metadata of all of the cluster's namespaces is watched.
+func namespaceLifecycle() predicate.Funcs {
+	p := createdOrDeleted()
+	p.UpdateFunc = func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}
+	return p
+}

@@ -1,0 +1,176 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+const (
+	// resync is how often a backend that is ready is verified again.
+	resync = time.Minute
+	// stalledResync is for what no watch tells of, such as a Secret that arrives.
+	stalledResync = 15 * time.Second
+	// progressMin and progressMax bound how often work in progress is looked at.
+	progressMin = time.Second
+	progressMax = 15 * time.Second
+)
+
+// areas are the conditions that together make Ready, in the order of work.
+// SourcesHealthy is not among them: a node that is down does not make the
+// backend unready, and when no node answers Available says so.
+var areas = []string{
+	v1alpha1.ConditionStaleAPIServicesRemoved,
+	v1alpha1.ConditionCertificatesValid,
+	v1alpha1.ConditionServingReady,
+	v1alpha1.ConditionAPIServicesRegistered,
+	v1alpha1.ConditionAvailable,
+}
+
+// firstSight tells whether the backend still lacks its finalizer or conditions.
+func (s *scope) firstSight() bool {
+	return !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) || s.condition(v1alpha1.ConditionReady).Type == ""
+}
+
+// introduce sets the conditions of a backend that is seen for the first time.
+func (s *scope) introduce() {
+	s.introduced = true
+	s.again()
+	if s.condition(v1alpha1.ConditionReady).Type != "" {
+		return
+	}
+	s.backend.Status.ObservedGeneration = s.backend.Generation
+	s.markUnreported()
+	s.working(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "starting")
+}
+
+// markUnreported sets the conditions of which nothing is known yet.
+func (s *scope) markUnreported() {
+	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy) {
+		if s.condition(kind).Type == "" {
+			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotYetReported, "not looked at yet")
+		}
+	}
+}
+
+// summarize sets what follows from the areas: Ready, Reconciling and Stalled, so
+// that kstatus reads the object rightly at each moment.
+func (s *scope) summarize(failed error) {
+	status := &s.backend.Status
+	status.ObservedGeneration = s.backend.Generation
+	s.markUnreported()
+	if s.observed {
+		status.APIServices = s.sortedAPIServices()
+	}
+	switch {
+	case s.backend.DeletionTimestamp != nil:
+		return
+	case s.stalled != nil:
+		s.mark(v1alpha1.ConditionReady, metav1.ConditionFalse, s.stalled.reason, s.stalled.message)
+		s.mark(v1alpha1.ConditionStalled, metav1.ConditionTrue, s.stalled.reason, s.stalled.message)
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
+		s.requeueWithin(stalledResync)
+		return
+	}
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
+	if failed != nil {
+		s.working(metav1.ConditionUnknown, v1alpha1.ReasonAPICallFailed, "retrying: "+stableMessage(failed))
+		return
+	}
+	for _, kind := range areas {
+		if area := s.condition(kind); area.Status != metav1.ConditionTrue {
+			s.working(readyWhile(area), area.Reason, kind+": "+area.Message)
+			s.requeueWithin(s.progressDelay())
+			return
+		}
+	}
+	s.mark(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the backend is as its spec says")
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
+	s.requeueWithin(resync)
+	if s.condition(v1alpha1.ConditionSourcesHealthy).Status != metav1.ConditionTrue {
+		s.requeueWithin(progressMax)
+	}
+}
+
+// working marks work in progress. GitOps tools take Ready=False for a failure
+// and Unknown for progress.
+func (s *scope) working(ready metav1.ConditionStatus, reason, message string) {
+	s.mark(v1alpha1.ConditionReady, ready, reason, message)
+	s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)
+}
+
+// readyWhile is Ready's status while an area is not True: False for what does
+// not work, Unknown for what is only not done yet.
+func readyWhile(area metav1.Condition) metav1.ConditionStatus {
+	switch area.Reason {
+	case v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed, v1alpha1.ReasonProbeFailed,
+		v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed,
+		v1alpha1.ReasonNoFreshSample:
+		return metav1.ConditionFalse
+	}
+	return metav1.ConditionUnknown
+}
+
+// progressDelay grows with the time that the work has taken: a rollout of a
+// minute is seen at once, one that hangs costs little.
+func (s *scope) progressDelay() time.Duration {
+	since := s.condition(v1alpha1.ConditionReconciling).LastTransitionTime.Time
+	return min(max(s.now.Sub(since)/8, progressMin), progressMax)
+}
+
+func (s *scope) requeueWithin(d time.Duration) {
+	if s.requeueAfter == 0 || d < s.requeueAfter {
+		s.requeueAfter = d
+	}
+}
+
+func (s *scope) sortedAPIServices() []v1alpha1.APIServiceStatus {
+	order := map[string]int{}
+	for i, gv := range manifests.KnownVersions() {
+		order[manifests.APIServiceName(gv)] = i - len(manifests.KnownVersions())
+	}
+	return slices.SortedFunc(maps.Values(s.apiServices), func(a, b v1alpha1.APIServiceStatus) int {
+		return cmp.Or(cmp.Compare(order[a.Name], order[b.Name]), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// availableVersions are the versions that are registered and available.
+func (s *scope) availableVersions() []string {
+	var versions []string
+	for _, service := range s.sortedAPIServices() {
+		if gv, ok := versionOf(service.Name); ok && service.State == v1alpha1.APIServiceAvailable {
+			versions = append(versions, gv.Version)
+		}
+	}
+	return versions
+}
+
+// writeStatus persists the status if it changed, and only on top of what was
+// read: whoever changed the object meanwhile is heard first.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	if equality.Semantic.DeepEqual(s.before, s.backend.Status) {
+		return nil
+	}
+	base := s.backend.DeepCopy()
+	base.Status = s.before
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, s.backend.DeepCopy(), patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return fmt.Errorf("write the status of MetricsBackend %s: %w", s.backend.Name, err)
+	}
+	return nil
+}

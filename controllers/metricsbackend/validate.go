@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// validate checks what the CRD's schema cannot: that the spec fits the cluster.
+func (r *Reconciler) validate(ctx context.Context, s *scope) error {
+	// A conflict is looked for in any case: it takes versions out of s.desired.
+	conflict := r.validateConflict(ctx, s)
+	if err := r.validateNamespace(ctx, s); err != nil {
+		return err
+	}
+	if conflict != nil {
+		return conflict
+	}
+	return r.validateSecrets(ctx, s)
+}
+
+func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
+	name := s.serving.Namespace
+	if !slices.Contains(r.Namespaces, name) {
+		s.unmanaged = true
+		return stall(v1alpha1.ReasonNamespaceNotManaged,
+			"the operator does not manage namespace %q, only %s: add it to the operator's --namespaces and grant its Role there "+
+				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
+			name, strings.Join(r.Namespaces, ", "))
+	}
+	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		// No pod can serve: a registered version would only break discovery.
+		s.desired = nil
+		return stall(v1alpha1.ReasonNamespaceMissing,
+			"namespace %q does not exist: create it (kubectl create namespace %s)", name, name)
+	case err != nil:
+		return fmt.Errorf("get namespace %s: %w", name, err)
+	case namespace.DeletionTimestamp != nil:
+		// A registered version without pods would block the deletion of every
+		// namespace, of this one too.
+		s.desired = nil
+		return stall(v1alpha1.ReasonNamespaceTerminating, "%s", terminating(name))
+	}
+	return nil
+}
+
+func terminating(namespace string) string {
+	return fmt.Sprintf("namespace %q is being deleted: delete this MetricsBackend too, or create the namespace again once it is gone", namespace)
+}
+
+// validateSecrets looks for what the kubelet would only complain about in a
+// pod's events, while the rollout waits.
+func (r *Reconciler) validateSecrets(ctx context.Context, s *scope) error {
+	for _, reference := range s.spec.Serving.ImagePullSecrets {
+		key := client.ObjectKey{Namespace: s.serving.Namespace, Name: reference.Name}
+		err := r.Live.Get(ctx, key, metadata(corev1.SchemeGroupVersion.WithKind("Secret")))
+		switch {
+		case apierrors.IsNotFound(err):
+			return stall(v1alpha1.ReasonSecretMissing,
+				"Secret %s of spec.serving.imagePullSecrets does not exist: create it, or take it out of the spec", key)
+		case err != nil:
+			return fmt.Errorf("get Secret %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	return object
+}

@@ -1,0 +1,111 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// verify asks for metrics as any client would, through kube-apiserver, and with
+// each version. An APIService's own condition is no proof: it is not renewed when
+// the APIService changes, and passes when one try of five does.
+func (r *Reconciler) verify(ctx context.Context, s *scope) error {
+	if !s.observed {
+		return nil
+	}
+	var broken []defect
+	var available []string
+	for _, gv := range s.desired {
+		live := s.registered[apiServiceName(gv)]
+		if live == nil {
+			broken = append(broken, defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"})
+			continue
+		}
+		retiring := s.apiServices[live.Name].State == v1alpha1.APIServiceRetiring
+		d := r.defectOf(ctx, s, gv, live)
+		switch {
+		case d != nil && !retiring:
+			broken = append(broken, *d)
+			s.setState(gv, stateOf(live), d.message)
+		case retiring:
+			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
+		default:
+			available = append(available, gv.Version)
+			s.setState(gv, v1alpha1.APIServiceAvailable, "")
+		}
+	}
+	s.backend.Status.RegisteredVersions = strings.Join(s.availableVersions(), ", ")
+	switch {
+	case len(s.desired) == 0:
+		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
+			"no version can be registered: see Ready for the reason")
+	case len(broken) > 0:
+		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, broken[0].reason, describe(broken))
+	default:
+		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+			strings.Join(available, " and ")+" answer with fresh samples through kube-apiserver")
+	}
+	return nil
+}
+
+// defect is what keeps a version from being available.
+type defect struct {
+	gv              schema.GroupVersion
+	reason, message string
+}
+
+func describe(defects []defect) string {
+	var parts []string
+	for _, d := range defects {
+		parts = append(parts, apiServiceName(d.gv)+" "+d.message)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) *defect {
+	if ok, reason := aggregated(live); !ok {
+		// Not the aggregator's message: it names addresses and ports of the moment.
+		return &defect{gv, v1alpha1.ReasonAggregatorUnavailable,
+			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s; "+
+				"can kube-apiserver reach the pods at port %d?", reason, live.Name, *s.spec.Serving.Port)}
+	}
+	maxAge := s.spec.ResourceMetrics.MaxAge.Duration
+	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Info("A request through kube-apiserver failed", "apiService", live.Name, "err", err)
+		return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableMessage(err)}
+	case !fresh:
+		return &defect{gv, v1alpha1.ReasonNoFreshSample,
+			fmt.Sprintf("answers, but no node has a sample younger than %s: see SourcesHealthy", maxAge)}
+	}
+	return nil
+}
+
+// aggregated tells whether the aggregator reports the APIService available, and
+// its reason when it does not.
+func aggregated(service *apiregistrationv1.APIService) (bool, string) {
+	for _, c := range service.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			return c.Status == apiregistrationv1.ConditionTrue, c.Reason
+		}
+	}
+	return false, "not checked yet"
+}
+
+func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {
+	if ok, _ := aggregated(service); ok {
+		return v1alpha1.APIServiceAvailable
+	}
+	return v1alpha1.APIServiceRegistered
+}

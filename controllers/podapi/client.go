@@ -1,0 +1,173 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podapi asks single serving pods what they serve and how their sources
+// are, at the pod's own address: a Service would answer for any of them.
+package podapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// requestTimeout bounds one request, connection included.
+	requestTimeout = 5 * time.Second
+	// maxBody bounds an answer: a pod that was taken over must not fill the
+	// operator's memory.
+	maxBody = 1 << 20
+)
+
+// Dial opens a connection to a pod.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Pod is how one serving pod is reached and verified.
+type Pod struct {
+	// Address is the pod's IP and port.
+	Address string
+	// ServerName is the name that its certificate must be for.
+	ServerName string
+	// CABundle is PEM: the authorities that may have signed it.
+	CABundle []byte
+	// Token is sent as bearer token.
+	Token string
+}
+
+// Answer is what a pod said.
+type Answer struct {
+	// Serves holds each version that was asked for.
+	Serves map[schema.GroupVersion]bool
+	// Sources is nil when the pod has no such report.
+	Sources *v1alpha1.SourceReport
+}
+
+// Client asks pods. It keeps no connections.
+type Client struct {
+	dial Dial
+}
+
+// NewClient returns a Client that connects with dial, or directly when it is nil.
+func NewClient(dial Dial) *Client {
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	return &Client{dial: dial}
+}
+
+// Ask asks a pod for each of the versions, and for its sources.
+func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pod.CABundle) {
+		return nil, errors.New("no authority to verify the pod with")
+	}
+	transport := &http.Transport{
+		DialContext:     c.dial,
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: pod.ServerName, MinVersion: tls.VersionTLS12},
+		// A pod's address is in no proxy's reach.
+		Proxy: nil,
+	}
+	defer transport.CloseIdleConnections()
+	request := &session{http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: refuseRedirect}, pod: pod}
+
+	answer := &Answer{Serves: map[schema.GroupVersion]bool{}}
+	for _, version := range versions {
+		serves, err := request.serves(ctx, version)
+		if err != nil {
+			return nil, err
+		}
+		answer.Serves[version] = serves
+	}
+	var err error
+	answer.Sources, err = request.sources(ctx)
+	return answer, err
+}
+
+// refuseRedirect keeps the token on this connection.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+type session struct {
+	http *http.Client
+	pod  Pod
+}
+
+// serves tells whether discovery of the version lists any resource.
+func (s *session) serves(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	var resources metav1.APIResourceList
+	found, err := s.get(ctx, "/apis/"+version.String(), &resources)
+	return found && resources.GroupVersion == version.String() && len(resources.APIResources) > 0, err
+}
+
+func (s *session) sources(ctx context.Context) (*v1alpha1.SourceReport, error) {
+	var report v1alpha1.SourceReport
+	found, err := s.get(ctx, v1alpha1.SourcesPath, &report)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &report, nil
+}
+
+// get reads JSON from path; false when there is no such path.
+func (s *session) get(ctx context.Context, path string, into any) (bool, error) {
+	target := url.URL{Scheme: "https", Host: s.pod.Address, Path: path}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return false, fmt.Errorf("ask %s: %w", path, err)
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Authorization", "Bearer "+s.pod.Token)
+	response, err := s.http.Do(request)
+	if err != nil {
+		return false, fmt.Errorf("ask %s: %w", path, stable(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return false, nil
+	default:
+		return false, fmt.Errorf("ask %s: answered %s", path, response.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	if err != nil {
+		return false, fmt.Errorf("read the answer to %s: %w", path, stable(err))
+	}
+	if len(body) > maxBody {
+		return false, fmt.Errorf("read the answer to %s: longer than %d bytes", path, maxBody)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return false, fmt.Errorf("read the answer to %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// stable takes out of an error what differs between two equal failures, since it
+// ends in a condition: the URL, which says nothing new, and the local port.
+func stable(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("no answer within %s", requestTimeout)
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
+	var address *url.Error
+	if errors.As(err, &address) {
+		return address.Err
+	}
+	return err
+}
