@@ -37,22 +37,24 @@ type backendFile struct {
 	failure string
 }
 
-// load reads the file for the first time. At the start, a manifest that cannot
-// be used is an error: whoever wrote the command line is there to read it.
-func (f *backendFile) load() (*v1alpha1.MetricsBackend, error) {
+// load reads the file for the first time and returns its settings. At the start,
+// a manifest that cannot be used is an error: whoever wrote the command line is
+// there to read it.
+func (f *backendFile) load() (settings, error) {
 	content, err := os.ReadFile(f.path)
 	if err != nil {
-		return nil, fmt.Errorf("read --backend-file: %w", err)
+		return settings{}, fmt.Errorf("read --backend-file: %w", err)
 	}
 	backend, err := decodeBackend(content)
 	if err != nil {
-		return nil, fmt.Errorf("read --backend-file %s: %w", f.path, err)
+		return settings{}, fmt.Errorf("read --backend-file %s: %w", f.path, err)
 	}
-	if _, err := settingsFrom(&backend.Spec); err != nil {
-		return nil, fmt.Errorf("--backend-file %s: %w", f.path, err)
+	s, err := settingsFrom(&backend.Spec)
+	if err != nil {
+		return settings{}, fmt.Errorf("--backend-file %s: %w", f.path, err)
 	}
 	f.content = content
-	return backend, nil
+	return s, nil
 }
 
 // run applies each change of the file until the context ends.

@@ -47,7 +47,7 @@ func NewCommand() (*cobra.Command, error) {
 			if err := o.Validate(); err != nil {
 				return err
 			}
-			s, err := New(ctx, o, clock.RealClock{})
+			s, err := New(o, clock.RealClock{})
 			if err != nil {
 				return err
 			}
@@ -59,6 +59,7 @@ func NewCommand() (*cobra.Command, error) {
 	for _, set := range sets.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
+	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	cliflag.SetUsageAndHelpFunc(cmd, sets, 0)
 	return cmd, nil
 }

@@ -12,7 +12,6 @@ import (
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
@@ -79,13 +78,12 @@ func setOpenAPI(config *genericapiserver.Config) {
 }
 
 // clientConfig is how kube-apiserver is asked for nodes, pods and settings.
-func (o *Options) clientConfig(config *genericapiserver.Config) (*rest.Config, error) {
+func (o *Options) clientConfig() (*rest.Config, error) {
 	client, err := restConfigFrom(o.CoreAPI.CoreAPIKubeconfigPath, "--kubeconfig")
 	if err != nil {
 		return nil, err
 	}
 	client.UserAgent = rest.DefaultKubernetesUserAgent()
-	client.Wrap(tracing.WrapperFor(config.TracerProvider))
 	return client, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	baseversion "k8s.io/component-base/version"
 )
 
@@ -34,6 +35,9 @@ var componentGlobals = sync.OnceValues(func() (basecompatibility.ComponentGlobal
 	version := basecompatibility.NewEffectiveVersionFromString(kube, kube, "")
 	if err := registry.Register(basecompatibility.DefaultKubeComponent, version, utilfeature.DefaultMutableFeatureGate); err != nil {
 		return nil, fmt.Errorf("register feature gates at Kubernetes %s: %w", kube, err)
+	}
+	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
+		return nil, fmt.Errorf("add the feature gates of logging: %w", err)
 	}
 	for gate, value := range gateDefaults {
 		if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(gate, value); err != nil {

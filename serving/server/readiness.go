@@ -87,6 +87,7 @@ func (r *firstReadiness) try(ctx context.Context) bool {
 		}
 	}
 	r.passed.Store(true)
+	readiness.Set(1)
 	return true
 }
 

@@ -36,27 +36,34 @@ type Server struct {
 
 // New puts the parts together. It opens the port and reads --backend-file, but
 // asks nothing of kube-apiserver, which may be away.
-func New(ctx context.Context, o *Options, c clock.WithTicker) (*Server, error) {
+func New(o *Options, c clock.WithTicker) (*Server, error) {
 	registerMetrics()
+	client, err := o.clientConfig()
+	if err != nil {
+		return nil, err
+	}
 	config, authentication, err := o.genericConfig()
 	if err != nil {
 		return nil, err
 	}
-	client, err := o.clientConfig(config)
+	var file *backendFile
+	var initial settings
+	if o.BackendFile != "" {
+		file = &backendFile{path: o.BackendFile, clock: c}
+		initial, err = file.load()
+	} else {
+		initial, err = settingsFrom(&v1alpha1.MetricsBackendSpec{})
+	}
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := defaultSettings()
-	if err != nil {
-		return nil, fmt.Errorf("make default settings: %w", err)
-	}
-	store := point.NewStore(c, defaults.maxAge)
-	source, err := o.newSource(client, store, c, defaults.kubelet)
+	store := point.NewStore(c, initial.maxAge)
+	source, err := o.newSource(client, store, c, initial.kubelet)
 	if err != nil {
 		return nil, err
 	}
-	settings := &configuration{source: source, store: store}
-	follow, err := o.follow(ctx, client, c, settings)
+	inForce := &configuration{source: source, store: store}
+	follow, err := o.follow(client, file, inForce)
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +90,9 @@ func New(ctx context.Context, o *Options, c clock.WithTicker) (*Server, error) {
 	if err := o.install(generic, store); err != nil {
 		return nil, err
 	}
-	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, settings))
+	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
 
-	s := &Server{generic: generic, background: []func(context.Context){
-		source.Run,
-		first.run,
-		func(ctx context.Context) { sweep(ctx, c, store) },
-	}}
-	if follow != nil {
-		s.background = append(s.background, follow)
-	}
+	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow}}
 	for _, f := range feeds {
 		s.background = append(s.background, f.informer.RunWithContext)
 	}
@@ -113,7 +113,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // newSource makes the scrapes of kubelets.
-func (o *Options) newSource(client *rest.Config, store *point.Store, c clock.WithTicker, defaults kubelet.Settings) (*kubelet.Source, error) {
+func (o *Options) newSource(client *rest.Config, store *point.Store, c clock.WithTicker, initial kubelet.Settings) (*kubelet.Source, error) {
 	ca, err := o.kubeletCA(client)
 	if err != nil {
 		return nil, err
@@ -124,38 +124,32 @@ func (o *Options) newSource(client *rest.Config, store *point.Store, c clock.Wit
 		Rand:       rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // Spreads load; keeps no secret.
 		RestConfig: client,
 		DefaultCA:  ca,
-	}, defaults)
+	}, initial)
 	if err != nil {
-		return nil, fmt.Errorf("set up the scrapes of kubelets: %w", err)
+		return nil, fmt.Errorf("set up the scrapes of kubelets (--kubelet-ca-file names other authorities): %w", err)
 	}
 	return source, nil
 }
 
-// follow returns what keeps the settings up to date, or nil when nothing is to
-// be followed and the defaults stay.
-func (o *Options) follow(ctx context.Context, client *rest.Config, c clock.WithTicker, settings *configuration) (func(context.Context), error) {
+// follow returns what keeps the settings up to date: it follows the file, or
+// --backend in the cluster, or, with neither, nothing.
+func (o *Options) follow(client *rest.Config, file *backendFile, inForce *configuration) (func(context.Context), error) {
 	switch {
-	case o.BackendFile != "":
-		file := &backendFile{path: o.BackendFile, clock: c, apply: func(ctx context.Context, backend *v1alpha1.MetricsBackend) {
-			settings.apply(ctx, "file", backend)
-		}}
-		backend, err := file.load()
-		if err != nil {
-			return nil, err
-		}
-		settings.apply(ctx, "file", backend)
+	case file != nil:
+		file.apply = func(ctx context.Context, backend *v1alpha1.MetricsBackend) { inForce.apply(ctx, "file", backend) }
 		return file.run, nil
 	case o.Backend != "":
 		follower, err := newBackendFollower(client, o.Backend, func(ctx context.Context, backend *v1alpha1.MetricsBackend) {
-			settings.apply(ctx, "cluster", backend)
+			inForce.apply(ctx, "cluster", backend)
 		})
 		if err != nil {
 			return nil, err
 		}
 		return follower.run, nil
 	}
-	klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
-	return nil, nil
+	return func(ctx context.Context) {
+		klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
+	}, nil
 }
 
 // newFeeds makes the informers of nodes and pods.

@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 )
 
@@ -32,8 +33,12 @@ func unreachableKubeconfig(t *testing.T) string {
 	if err := listener.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
+	ca, _, err := certutil.GenerateSelfSignedCertKey("ca", nil, nil)
+	if err != nil {
+		t.Fatalf("generate a certificate: %v", err)
+	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + address, InsecureSkipTLSVerify: true}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + address, CertificateAuthorityData: ca}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "t"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
@@ -61,7 +66,7 @@ func startAlone(t *testing.T, args ...string) (url string, stop context.CancelFu
 		t.Fatalf("validate: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := New(ctx, o, clock.RealClock{})
+	s, err := New(o, clock.RealClock{})
 	if err != nil {
 		cancel()
 		t.Fatalf("new server: %v", err)
@@ -172,7 +177,7 @@ func TestNewFails(t *testing.T) {
 				defer listener.Close()
 				o.SecureServing.Listener = listener
 			}
-			_, err := New(t.Context(), o, clock.RealClock{})
+			_, err := New(o, clock.RealClock{})
 			if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
 				t.Errorf("error %v, want one that mentions %q", err, tc.wantErr)
 			}

@@ -23,12 +23,8 @@ type settings struct {
 	maxAge time.Duration
 }
 
-// defaultSettings are in force until a MetricsBackend was read.
-func defaultSettings() (settings, error) {
-	return settingsFrom(&v1alpha1.MetricsBackendSpec{})
-}
-
-// settingsFrom reads a spec, filling in defaults. It checks what the CRD's
+// settingsFrom reads a spec, filling in defaults; an empty spec gives those that
+// are in force until a MetricsBackend was read. It checks what the CRD's
 // schema checks, since a manifest on disk did not pass through it. The error
 // names every field that cannot be used.
 func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
