@@ -1,0 +1,73 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// checkLedger checks what holds after any body.
+func checkLedger(t *testing.T, l *ledger) {
+	t.Helper()
+	count := 0
+	for key, p := range l.pods {
+		if p.key != key || !validName([]byte(key.Namespace)) || !validName([]byte(key.Name)) || len(p.containers) == 0 {
+			t.Errorf("pod %+v under %+v", p, key)
+		}
+		for i, c := range p.containers {
+			count++
+			if !validName([]byte(c.name)) || i > 0 && p.containers[i-1].name >= c.name {
+				t.Errorf("container %q of %v after another one", c.name, key)
+			}
+			if c.body != l.body {
+				t.Errorf("container %q of %v is not in the newest body", c.name, key)
+			}
+			if c.cpu < 0 || c.cpu > maxCPU || math.IsNaN(c.cpu) {
+				t.Errorf("container %q of %v used %v s", c.name, key, c.cpu)
+			}
+		}
+	}
+	if count != l.containers || len(chain(l)) != count {
+		t.Errorf("%d containers, %d counted, %d in order", count, l.containers, len(chain(l)))
+	}
+}
+
+// checkPoint checks what holds of any point.
+func checkPoint(t *testing.T, p *point.Point, at float64) {
+	t.Helper()
+	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time.After(p.Newest) || p.Newest.After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 {
+		t.Errorf("point %+v at %v", p, sec(at))
+	}
+	if !slices.IsSortedFunc(p.Usages, func(a, b point.Usage) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Errorf("usages out of order: %+v", p.Usages)
+	}
+	for _, u := range p.Usages {
+		if u.CPU > maxCores*1e9 || u.Memory == 0 || u.Memory > maxBytes || u.Swap > maxBytes {
+			t.Errorf("usage %+v", u)
+		}
+	}
+}
+
+// checkAgainst checks that what the ledger holds is among the samples that the
+// reference found. A series may be there several times with different values of
+// labels that do not count; then the first in the body wins, and the reference
+// tells them in the same order.
+func checkAgainst(t *testing.T, l *ledger, want []series, body string) {
+	t.Helper()
+	byName := map[string]series{}
+	for _, s := range want {
+		byName[s.Family+s.Labels] = s
+	}
+	for _, s := range found(l) {
+		if w, ok := byName[s.Family+s.Labels]; ok && w.Value != s.Value {
+			t.Errorf("%+v, the reference has %+v\nbody:\n%q", s, w, body)
+		}
+	}
+}

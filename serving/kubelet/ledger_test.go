@@ -1,0 +1,208 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// names returns namespace/pod/container of all that the ledger holds.
+func names(l *ledger) []string {
+	var all []string
+	for key, p := range l.pods {
+		for _, c := range p.containers {
+			all = append(all, key.Namespace+"/"+key.Name+"/"+c.name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// chain returns the containers in the order in which they are expected next.
+func chain(l *ledger) []string {
+	var order []string
+	for c := l.first; c != nil; c = c.next {
+		order = append(order, c.name)
+	}
+	return order
+}
+
+// families writes a body in which each family has the containers in that order.
+func families(value int, containers ...string) string {
+	var b strings.Builder
+	for _, family := range []string{"container_cpu_usage_seconds_total", "container_memory_working_set_bytes"} {
+		for _, c := range containers {
+			fmt.Fprintf(&b, "%s{container=%q,namespace=\"ns\",pod=\"p-%s\"} %d\n", family, c, c, value)
+		}
+	}
+	return b.String()
+}
+
+func TestLedgerFollowsBodies(t *testing.T) {
+	var l ledger
+	for i, order := range [][]string{
+		{"a", "b", "c"},
+		{"a", "b", "c"},
+		{"a", "x", "b", "c"}, // one more
+		{"a", "b", "c"},      // one less
+		{"c", "b", "a"},      // another order
+		{"z"},                // all others gone
+		{},
+		{"a", "b"},
+	} {
+		if _, err := readText(&l, strings.NewReader(families(i+1, order...))); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(order, append([]string{}, chain(&l)...)); diff != "" {
+			t.Errorf("body %d: expected order (-want +got):\n%s", i, diff)
+		}
+		want := map[string]read{}
+		var wantNames []string
+		for _, c := range order {
+			name := "ns/p-" + c + "/" + c
+			want[name] = read{CPU: fmt.Sprintf("%d@0", i+1), Memory: fmt.Sprint(i + 1)}
+			wantNames = append(wantNames, name)
+		}
+		slices.Sort(wantNames)
+		if diff := cmp.Diff(want, readings(&l)); diff != "" {
+			t.Errorf("body %d: read (-want +got):\n%s", i, diff)
+		}
+		if diff := cmp.Diff(wantNames, names(&l)); diff != "" {
+			t.Errorf("body %d: held (-want +got):\n%s", i, diff)
+		}
+		if l.containers != len(order) {
+			t.Errorf("body %d: %d containers counted, want %d", i, l.containers, len(order))
+		}
+	}
+}
+
+// TestLedgerOrderDoesNotMatter reads the same containers in random orders, also
+// one for each family, with other spellings of the labels.
+func TestLedgerOrderDoesNotMatter(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var l ledger
+	for round := range 50 {
+		want := map[string]read{}
+		var lines []string
+		for i := range r.IntN(20) {
+			pod, name := fmt.Sprintf("p%d", i%7), fmt.Sprintf("c%d", i)
+			want["ns/"+pod+"/"+name] = read{CPU: fmt.Sprintf("%d@0", round*100+i), Memory: fmt.Sprint(i)}
+			labels := []string{fmt.Sprintf("container=%q", name), fmt.Sprintf("pod=%q", pod), `namespace="ns"`}
+			for family, value := range map[string]int{"container_cpu_usage_seconds_total": round*100 + i, "container_memory_working_set_bytes": i} {
+				r.Shuffle(len(labels), func(i, j int) { labels[i], labels[j] = labels[j], labels[i] })
+				lines = append(lines, fmt.Sprintf("%s{%s} %d\n", family, strings.Join(labels, ","), value))
+			}
+		}
+		r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+		got, err := readText(&l, strings.NewReader(strings.Join(lines, "")))
+		if err != nil || got.reasons() != 0 {
+			t.Fatalf("round %d: %v, skipped %s", round, err, &got)
+		}
+		if diff := cmp.Diff(want, readings(&l)); diff != "" {
+			t.Fatalf("round %d: read (-want +got):\n%s", round, diff)
+		}
+	}
+}
+
+func TestLedgerAbort(t *testing.T) {
+	var l ledger
+	scrapeText(t, &l, answers(says("a", 100, 0), says("b", 100, 0)).text(), 0, false)
+	// A body that breaks off leaves nothing, though it had a new container, and
+	// another order, and lacked one.
+	scrapeText(t, &l, answers(says("x", 7, 15), says("a", 999, 15)).text(), 15, true)
+	if diff := cmp.Diff([]string{"ns/p/a", "ns/p/b"}, names(&l)); diff != "" {
+		t.Errorf("held after a broken body (-want +got):\n%s", diff)
+	}
+	_, pods, _ := scrapeText(t, &l, answers(says("a", 130, 30), says("b", 115, 30)).text(), 30, false)
+	if len(pods) != 1 {
+		t.Fatalf("%d points, want 1", len(pods))
+	}
+	want := &published{Time: 30, Window: 30, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 500000000n 1000B")}
+	if diff := cmp.Diff(want, short(pods[0].Point)); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+}
+
+func TestLedgerBounds(t *testing.T) {
+	t.Run("containers of a pod", func(t *testing.T) {
+		var b strings.Builder
+		for i := range maxPodContainers + 5 {
+			fmt.Fprintf(&b, "container_cpu_usage_seconds_total{container=\"c%d\",namespace=\"ns\",pod=\"p\"} 1\n", i)
+		}
+		var l ledger
+		got, err := readText(&l, strings.NewReader(b.String()))
+		if err != nil || l.containers != maxPodContainers || got.skipped[skipTooMany] != 5 {
+			t.Errorf("held %d, skipped %s, %v", l.containers, &got, err)
+		}
+		_, pods, _ := scrapeText(t, &l, b.String(), 0, false)
+		if len(pods) != 0 {
+			t.Error("a pod that was not read as a whole was published")
+		}
+	})
+	t.Run("containers of a node", func(t *testing.T) {
+		var b strings.Builder
+		for i := range maxContainers + 5 {
+			fmt.Fprintf(&b, "node_cpu_usage_seconds_total 1\ncontainer_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p%d\"} 1\n", i)
+		}
+		var l ledger
+		w := new(workspace)
+		l.begin()
+		p := parser{ledger: &l, now: now}
+		if err := readBody(strings.NewReader(b.String()), 1<<30, w, &p); err != nil {
+			t.Fatal(err)
+		}
+		if l.containers != maxContainers || p.tally.skipped[skipTooMany] != 5 {
+			t.Errorf("held %d, skipped %s", l.containers, &p.tally)
+		}
+		l.abort()
+		if l.containers != 0 || len(l.pods) != 0 {
+			t.Errorf("held %d containers of %d pods after a broken body, want none", l.containers, len(l.pods))
+		}
+	})
+}
+
+// TestPointsOfManyPods checks that points that share an allocation do not share
+// anything else.
+func TestPointsOfManyPods(t *testing.T) {
+	body := func(at float64) answer {
+		a := answer{pods: map[string][]reported{}}
+		for i := range 20 {
+			for j := range i%3 + 1 {
+				c := says(fmt.Sprintf("c%d", j), 100+at*float64(i+1), at)
+				a.pods[fmt.Sprintf("p%d", i)] = append(a.pods[fmt.Sprintf("p%d", i)], c)
+			}
+		}
+		return a
+	}
+	var l ledger
+	scrapeText(t, &l, body(0).text(), 0, false)
+	_, pods, _ := scrapeText(t, &l, body(10).text(), 10, false)
+	points := map[string]*point.Point{}
+	for _, u := range pods {
+		points[u.Key.Name] = u.Point
+	}
+	if got := slices.Sorted(maps.Keys(points)); len(got) != 20 {
+		t.Fatalf("points of %v, want 20", got)
+	}
+	for i := range 20 {
+		p := points[fmt.Sprintf("p%d", i)]
+		if len(p.Usages) != i%3+1 || cap(p.Usages) != len(p.Usages) {
+			t.Errorf("p%d: %d usages, room for %d, want %d", i, len(p.Usages), cap(p.Usages), i%3+1)
+		}
+		for j, u := range p.Usages {
+			if want := uint64(i+1) * 1e9; u.CPU != want || u.Name != fmt.Sprintf("c%d", j) {
+				t.Errorf("p%d: %+v, want %d nanocores", i, u, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,382 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// now is when the bodies of these tests are read.
+const now int64 = 1_750_000_000_000
+
+// read is what a ledger holds of one container after a body: the series that
+// the body had.
+type read struct {
+	CPU, Memory, Swap, Start string
+}
+
+// readings returns what the newest body had, by namespace/pod/container; the
+// node is "node".
+func readings(l *ledger) map[string]read {
+	all := map[string]read{}
+	add := func(name string, c *container) {
+		if c.body != l.body || c.got == 0 {
+			return
+		}
+		var r read
+		if c.got&gotCPU != 0 {
+			r.CPU = fmt.Sprintf("%v@%d", c.cpu, c.cpuTime-now)
+		}
+		if c.got&gotMemory != 0 {
+			r.Memory = fmt.Sprint(c.memory)
+		}
+		if c.got&gotSwap != 0 {
+			r.Swap = fmt.Sprint(c.swap)
+		}
+		if c.got&gotStart != 0 {
+			r.Start = fmt.Sprint(c.start - now)
+		}
+		all[name] = r
+	}
+	add("node", &l.node)
+	for key, p := range l.pods {
+		for _, c := range p.containers {
+			add(key.Namespace+"/"+key.Name+"/"+c.name, c)
+		}
+	}
+	return all
+}
+
+// readText reads a body into the ledger as a scrape does, without settling it.
+func readText(l *ledger, r io.Reader) (tally, error) {
+	w := new(workspace)
+	l.begin()
+	p := parser{ledger: l, now: now}
+	if err := readBody(r, 1<<20, w, &p); err != nil {
+		l.abort()
+		return p.tally, err
+	}
+	l.commit()
+	return p.tally, nil
+}
+
+func skips(t *tally) map[string]int {
+	counts := map[string]int{}
+	for reason, n := range t.skipped {
+		if n > 0 {
+			counts[skipReason(reason).String()] = n
+		}
+	}
+	return counts
+}
+
+func TestParse(t *testing.T) {
+	const labels = `{container="c",namespace="n",pod="p"}`
+	one := func(r read) map[string]read { return map[string]read{"n/p/c": r} }
+	node := func(r read) map[string]read { return map[string]read{"node": r} }
+	tests := map[string]struct {
+		body  string
+		want  map[string]read
+		skips map[string]int
+	}{
+		"a kubelet's body": {
+			body: `# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the container in core-seconds
+# TYPE container_cpu_usage_seconds_total counter
+container_cpu_usage_seconds_total{container="a",namespace="n",pod="p"} 4.710169 1749999995000
+container_cpu_usage_seconds_total{container="b",namespace="n",pod="p"} 1.23456789e+06 1749999996000
+# HELP container_memory_working_set_bytes [STABLE] Current working set of the container in bytes
+# TYPE container_memory_working_set_bytes gauge
+container_memory_working_set_bytes{container="a",namespace="n",pod="p"} 1.1890688e+07 1749999995000
+container_memory_working_set_bytes{container="b",namespace="n",pod="p"} 4096 1749999996000
+# HELP container_start_time_seconds [STABLE] Start time of the container since unix epoch in seconds
+# TYPE container_start_time_seconds gauge
+container_start_time_seconds{container="a",namespace="n",pod="p"} 1.7499990001239e+09
+container_start_time_seconds{container="b",namespace="n",pod="p"} 1.749999e+09
+# HELP container_swap_limit_bytes [ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems
+# TYPE container_swap_limit_bytes gauge
+container_swap_limit_bytes{container="a",namespace="n",pod="p"} 0 1749999995000
+# HELP container_swap_usage_bytes [ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems
+# TYPE container_swap_usage_bytes gauge
+container_swap_usage_bytes{container="a",namespace="n",pod="p"} 8192 1749999995000
+# HELP node_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the node in core-seconds
+# TYPE node_cpu_usage_seconds_total counter
+node_cpu_usage_seconds_total 357.35491 1749999999000
+# HELP node_memory_working_set_bytes [STABLE] Current working set of the node in bytes
+# TYPE node_memory_working_set_bytes gauge
+node_memory_working_set_bytes 1.616273408e+09 1749999999000
+# HELP node_swap_usage_bytes [ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems
+# TYPE node_swap_usage_bytes gauge
+node_swap_usage_bytes 0 1749999999000
+# HELP pod_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the pod in core-seconds
+# TYPE pod_cpu_usage_seconds_total counter
+pod_cpu_usage_seconds_total{namespace="n",pod="p"} 4.67812 1749999995000
+# HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise
+# TYPE resource_scrape_error gauge
+resource_scrape_error 0
+`,
+			want: map[string]read{
+				"n/p/a": {CPU: "4.710169@-5000", Memory: "11890688", Swap: "8192", Start: "-999877"},
+				"n/p/b": {CPU: "1.23456789e+06@-4000", Memory: "4096", Start: "-1000000"},
+				"node":  {CPU: "357.35491@-1000", Memory: "1616273408", Swap: "0"},
+			},
+		},
+		"no timestamp: the time of the scrape": {
+			body: "node_cpu_usage_seconds_total 7\n",
+			want: node(read{CPU: "7@0"}),
+		},
+		"blanks wherever they may be": {
+			body: "\t container_cpu_usage_seconds_total { container = \"c\" ,\tnamespace=\"n\", pod=\"p\" , } \t 1 \t 1750000000000\t\n",
+			want: one(read{CPU: "1@0"}),
+		},
+		"labels in another order, and others between": {
+			body: `container_cpu_usage_seconds_total{pod="p",x="",container="c",Pod="q",namespace="n",} 1` + "\n",
+			want: one(read{CPU: "1@0"}),
+		},
+		"escapes in other labels": {
+			body: `container_cpu_usage_seconds_total{a="\"}, pod=\"x\\",container="c",namespace="n",b="\n}",pod="p"} 1` + "\n",
+			want: one(read{CPU: "1@0"}),
+		},
+		"no blank before the value": {
+			body: `container_cpu_usage_seconds_total{container="c",namespace="n",pod="p"}1 1750000000000` + "\n",
+			want: one(read{CPU: "1@0"}),
+		},
+		"labels on the node's series": {
+			body: `node_cpu_usage_seconds_total{zone="a}b"} 1` + "\nnode_memory_working_set_bytes{} 2\n",
+			want: node(read{CPU: "1@0", Memory: "2"}),
+		},
+		"names that only begin or end alike": {
+			body: "node_cpu_usage_seconds_total_x 1\nxnode_cpu_usage_seconds_total 1\nnode_cpu_usage_seconds 1\nNode_cpu_usage_seconds_total 1\n",
+			want: map[string]read{},
+		},
+		"labels that only begin or end alike": {
+			body:  `container_cpu_usage_seconds_total{init_container="z",container_name="y",namespace="n",pod="p"} 1` + "\n",
+			want:  map[string]read{},
+			skips: map[string]int{"Labels": 1},
+		},
+		"families that are not read": {
+			body: "foo 1\nbar{a=\"b\"} NaN\n{\"quoted\"} 1\npod_cpu_usage_seconds_total{pod=\"p\"} x\n",
+			want: map[string]read{},
+		},
+		"numbers in every notation": {
+			body: "node_cpu_usage_seconds_total +1.5E+2\nnode_memory_working_set_bytes 12345678901234567e-3\nnode_swap_usage_bytes .5e1\n",
+			want: node(read{CPU: "150@0", Memory: "12345678901234", Swap: "5"}),
+		},
+		"minus zero": {
+			body: "node_memory_working_set_bytes -0\n",
+			want: node(read{Memory: "0"}),
+		},
+		"no labels": {
+			body:  "container_cpu_usage_seconds_total 1\ncontainer_memory_working_set_bytes{} 1\ncontainer_cpu_usage_seconds_total\ncontainer_cpu_usage_seconds_total{\n",
+			want:  map[string]read{},
+			skips: map[string]int{"Labels": 3, "Malformed": 1},
+		},
+		"values that are no names": {
+			body: `container_cpu_usage_seconds_total{container="",namespace="n",pod="p"} 1
+container_cpu_usage_seconds_total{container="c",namespace="n/m",pod="p"} 1
+container_cpu_usage_seconds_total{container="c",namespace="n",pod="p\\"} 1
+container_cpu_usage_seconds_total{container="c` + "\xff" + `",namespace="n",pod="p"} 1
+container_cpu_usage_seconds_total{container="c",namespace="n",pod="` + strings.Repeat("p", 254) + `"} 1
+`,
+			want:  map[string]read{},
+			skips: map[string]int{"Labels": 5},
+		},
+		"malformed labels": {
+			body: `container_cpu_usage_seconds_total{container="c",namespace="n",pod="p" 1
+container_cpu_usage_seconds_total{container="c",namespace="n",pod="p} 1
+container_cpu_usage_seconds_total{container="c",namespace="n",pod=p} 1
+container_cpu_usage_seconds_total{container="c" namespace="n",pod="p"} 1
+container_cpu_usage_seconds_total{container="c",,namespace="n",pod="p"} 1
+container_cpu_usage_seconds_total{container="c",namespace="n",pod="p\t"} 1
+container_cpu_usage_seconds_total{container="c",namespace="n",pod="p\
+container_cpu_usage_seconds_total{container="c",container="c",namespace="n",pod="p"} 1
+container_cpu_usage_seconds_total{0container="c",namespace="n",pod="p"} 1
+container_cpu_usage_seconds_total{container
+container_cpu_usage_seconds_total{container=
+node_cpu_usage_seconds_total{ 1
+`,
+			want:  map[string]read{},
+			skips: map[string]int{"Malformed": 12},
+		},
+		"malformed values": {
+			body:  "node_cpu_usage_seconds_total\nnode_cpu_usage_seconds_total x\nnode_cpu_usage_seconds_total 0x10\nnode_cpu_usage_seconds_total 1_0\nnode_cpu_usage_seconds_total 1 2 3\nnode_cpu_usage_seconds_total 1 2x\nnode_cpu_usage_seconds_total 1 1e3\nnode_cpu_usage_seconds_total 1e\nnode_cpu_usage_seconds_total .\nnode_cpu_usage_seconds_total 1 99999999999999999999\nnode_cpu_usage_seconds_total 1\r\n",
+			want:  map[string]read{},
+			skips: map[string]int{"Malformed": 11},
+		},
+		"a malformed line costs that line": {
+			body:  "node_cpu_usage_seconds_total x\nnode_memory_working_set_bytes 2\nnode_cpu_usage_seconds_total 1\n",
+			want:  node(read{CPU: "1@0", Memory: "2"}),
+			skips: map[string]int{"Malformed": 1},
+		},
+		"not finite": {
+			body:  "node_cpu_usage_seconds_total NaN\nnode_cpu_usage_seconds_total +Inf\nnode_memory_working_set_bytes -Inf\nnode_swap_usage_bytes 1e999\nnode_swap_usage_bytes Inf\n",
+			want:  map[string]read{},
+			skips: map[string]int{"NotFinite": 5},
+		},
+		"negative": {
+			body:  "node_cpu_usage_seconds_total -1\nnode_memory_working_set_bytes -1e-9\ncontainer_start_time_seconds" + labels + " -1\n",
+			want:  map[string]read{"n/p/c": {}},
+			skips: map[string]int{"Negative": 3},
+		},
+		"too large": {
+			body:  "node_cpu_usage_seconds_total 1.9e10\nnode_memory_working_set_bytes 9.1e15\nnode_swap_usage_bytes 1e300\n",
+			want:  map[string]read{},
+			skips: map[string]int{"TooLarge": 3},
+		},
+		"the largest": {
+			body: "node_cpu_usage_seconds_total 1.8446744073e10\nnode_memory_working_set_bytes 9007199254740992\n",
+			want: node(read{CPU: "1.8446744073e+10@0", Memory: "9007199254740992"}),
+		},
+		"timestamps out of bounds": {
+			body:  "node_cpu_usage_seconds_total 1 1750000120001\nnode_memory_working_set_bytes 1 1749996399999\nnode_swap_usage_bytes 1 -5\ncontainer_start_time_seconds" + labels + " 1750000121\n",
+			want:  map[string]read{"n/p/c": {}},
+			skips: map[string]int{"Future": 2, "Old": 2},
+		},
+		"timestamps at the bounds": {
+			body: "node_cpu_usage_seconds_total 1 1750000120000\nnode_memory_working_set_bytes 1 1749996400000\n",
+			want: node(read{CPU: "1@120000", Memory: "1"}),
+		},
+		"the first of duplicates wins": {
+			body:  "node_cpu_usage_seconds_total 1\nnode_cpu_usage_seconds_total 2\ncontainer_cpu_usage_seconds_total" + labels + " 3\ncontainer_cpu_usage_seconds_total{pod=\"p\",namespace=\"n\",container=\"c\"} 4\n",
+			want:  map[string]read{"node": {CPU: "1@0"}, "n/p/c": {CPU: "3@0"}},
+			skips: map[string]int{"Duplicate": 2},
+		},
+		"the last line has no newline": {
+			body:  "node_memory_working_set_bytes 2\nnode_cpu_usage_seconds_total 12",
+			want:  node(read{Memory: "2"}),
+			skips: map[string]int{"Truncated": 1},
+		},
+		"a line longer than the window": {
+			body:  "node_memory_working_set_bytes 2\nx" + strings.Repeat("y", 3*windowSize) + "\nnode_cpu_usage_seconds_total 1\n",
+			want:  node(read{CPU: "1@0", Memory: "2"}),
+			skips: map[string]int{"Malformed": 1},
+		},
+		"a last line longer than the window": {
+			body:  "node_memory_working_set_bytes 2\nx" + strings.Repeat("y", 3*windowSize),
+			want:  node(read{Memory: "2"}),
+			skips: map[string]int{"Malformed": 1},
+		},
+		"lines across windows": {
+			body: strings.Repeat("# filler\n", windowSize/9-1) + "node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 2\n",
+			want: node(read{CPU: "1@0", Memory: "2"}),
+		},
+		"bytes that are no text": {
+			body: "\x00\x01\xff\n\x1f\x8b\x08\x00\n}{\n\"\n",
+			want: map[string]read{},
+		},
+		"empty": {body: "", want: map[string]read{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			// However the body arrives, it reads the same.
+			readers := map[string]func(string) io.Reader{
+				"at once":         func(s string) io.Reader { return strings.NewReader(s) },
+				"byte by byte":    func(s string) io.Reader { return iotest.OneByteReader(strings.NewReader(s)) },
+				"EOF with data":   func(s string) io.Reader { return iotest.DataErrReader(strings.NewReader(s)) },
+				"half of a piece": func(s string) io.Reader { return iotest.HalfReader(strings.NewReader(s)) },
+			}
+			for _, how := range slices.Sorted(maps.Keys(readers)) {
+				var l ledger
+				got, err := readText(&l, readers[how](tt.body))
+				if err != nil {
+					t.Fatalf("%s: %v", how, err)
+				}
+				want := maps.Clone(tt.want)
+				maps.DeleteFunc(want, func(_ string, r read) bool { return r == read{} })
+				if diff := cmp.Diff(want, readings(&l)); diff != "" {
+					t.Errorf("%s: read (-want +got):\n%s", how, diff)
+				}
+				wantSkips := tt.skips
+				if wantSkips == nil {
+					wantSkips = map[string]int{}
+				}
+				if diff := cmp.Diff(wantSkips, skips(&got)); diff != "" {
+					t.Errorf("%s: skipped (-want +got):\n%s", how, diff)
+				}
+				if len(wantSkips) > 0 && got.example == "" {
+					t.Errorf("%s: no example of what was skipped", how)
+				}
+			}
+		})
+	}
+}
+
+func TestReadBodyErrors(t *testing.T) {
+	const body = "node_cpu_usage_seconds_total 1\n"
+	broken := errors.New("broken")
+	tests := map[string]struct {
+		reader io.Reader
+		limit  int64
+		want   error
+	}{
+		"as long as allowed": {strings.NewReader(body), int64(len(body)), nil},
+		"longer":             {strings.NewReader(body), int64(len(body)) - 1, errBodyTooLarge},
+		"endless":            {endless{}, 1 << 20, errBodyTooLarge},
+		"breaks off":         {io.MultiReader(strings.NewReader(body), iotest.ErrReader(broken)), 1 << 20, broken},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var l ledger
+			l.begin()
+			p := parser{ledger: &l, now: now}
+			if err := readBody(tt.reader, tt.limit, new(workspace), &p); !errors.Is(err, tt.want) {
+				t.Errorf("readBody() = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// endless is a body without end and without a newline.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}
+
+func TestKubeletFailed(t *testing.T) {
+	for body, want := range map[string]bool{
+		"resource_scrape_error 1\n": true,
+		"scrape_error 1\n":          true,
+		"resource_scrape_error 0\n": false,
+	} {
+		var l ledger
+		got, err := readText(&l, strings.NewReader(body))
+		if err != nil || got.kubeletFailed != want {
+			t.Errorf("%q: kubeletFailed = %v, %v, want %v", body, got.kubeletFailed, err, want)
+		}
+	}
+}
+
+func TestParseFloat(t *testing.T) {
+	for text, want := range map[string]float64{
+		"0": 0, "1": 1, "-1": -1, "+1": 1, "1.5": 1.5, ".5": .5, "5.": 5, "1e3": 1e3, "1E-3": 1e-3, "1e+22": 1e22,
+		"1e23": 1e23, "123456789012345678901234567890": 123456789012345678901234567890, "9007199254740993": 9007199254740992,
+		"0.1": 0.1, "1.7499990001239e+09": 1.7499990001239e+09, "179769313486231570814527423731704356798070e267": math.MaxFloat64,
+		"5e-324": 5e-324, "1e-400": 0, "00000000000000000000001": 1, "Inf": math.Inf(1), "-inf": math.Inf(-1), "1e400": math.Inf(1),
+	} {
+		if got, ok := parseFloat([]byte(text)); !ok || got != want {
+			t.Errorf("parseFloat(%q) = %v, %v, want %v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", ".", "+", "-", "e5", "1e", "1e+", "1.2.3", "1,5", "0x1p-2", "1_000", " 1", "1 ", "infin", "--1", "1e5.5"} {
+		if got, ok := parseFloat([]byte(text)); ok {
+			t.Errorf("parseFloat(%q) = %v, want none", text, got)
+		}
+	}
+	if got, ok := parseFloat([]byte("NaN")); !ok || !math.IsNaN(got) {
+		t.Errorf("parseFloat(NaN) = %v, %v", got, ok)
+	}
+}

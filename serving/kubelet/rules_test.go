@@ -1,0 +1,395 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// reported is what a body says of a container, in seconds after epoch. missing
+// leaves a series out.
+type reported struct {
+	name   string
+	cpu    float64
+	at     float64
+	memory float64
+	start  float64
+	swap   float64
+}
+
+const missing = -1e9
+
+// says reports a container that started long ago.
+func says(name string, cpu, at float64) reported {
+	return reported{name: name, cpu: cpu, at: at, memory: 1000, start: -3600, swap: missing}
+}
+
+func (r reported) with(change func(*reported)) reported { change(&r); return r }
+
+func (r reported) write(b *strings.Builder, pod string) {
+	labels := fmt.Sprintf(`{container="%s",namespace="ns",pod="%s"}`, r.name, pod)
+	ms := int64(math.Round(float64(epoch.UnixMilli()) + r.at*1000))
+	for _, series := range []struct {
+		name  string
+		value float64
+		stamp string
+	}{
+		{"container_cpu_usage_seconds_total", r.cpu, fmt.Sprint(" ", ms)},
+		{"container_memory_working_set_bytes", r.memory, fmt.Sprint(" ", ms)},
+		{"container_start_time_seconds", r.start, ""},
+		{"container_swap_usage_bytes", r.swap, fmt.Sprint(" ", ms)},
+	} {
+		if series.value == missing {
+			continue
+		}
+		if strings.HasSuffix(series.name, "start_time_seconds") {
+			series.value += float64(epoch.Unix())
+		}
+		fmt.Fprintf(b, "%s%s %v%s\n", series.name, labels, series.value, series.stamp)
+	}
+}
+
+// answer is one body of a kubelet: its node's sample and its containers by pod.
+type answer struct {
+	node *reported
+	pods map[string][]reported
+	// broken: the body breaks off.
+	broken bool
+}
+
+func answers(containers ...reported) answer {
+	return answer{pods: map[string][]reported{"p": containers}}
+}
+
+func (a answer) text() string {
+	var b strings.Builder
+	if a.node != nil {
+		fmt.Fprintf(&b, "node_cpu_usage_seconds_total %v %d\n", a.node.cpu, int64(float64(epoch.UnixMilli())+a.node.at*1000))
+		fmt.Fprintf(&b, "node_memory_working_set_bytes %v\n", a.node.memory)
+		if a.node.swap != missing {
+			fmt.Fprintf(&b, "node_swap_usage_bytes %v\n", a.node.swap)
+		}
+	}
+	for name, containers := range a.pods {
+		for _, c := range containers {
+			c.write(&b, name)
+		}
+	}
+	return b.String()
+}
+
+// scrapeText does to the ledger what a scrape does, `at` seconds after epoch.
+func scrapeText(t *testing.T, l *ledger, text string, at float64, broken bool) (nodes, pods []point.Update, tally tally) {
+	t.Helper()
+	w := new(workspace)
+	l.begin()
+	p := parser{ledger: l, now: epoch.UnixMilli() + int64(at*1000)}
+	if err := readBody(strings.NewReader(text), 1<<20, w, &p); err != nil {
+		t.Fatal(err)
+	}
+	if broken {
+		l.abort()
+		return nil, nil, p.tally
+	}
+	l.commit()
+	nodes, pods = l.points("n1", rulesFor(15*time.Second), w, &p.tally)
+	return nodes, pods, p.tally
+}
+
+// sec is an instant of a point.
+func sec(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
+
+// published is a point in short: times in seconds after epoch, usages as text.
+type published struct {
+	Time, Window, Newest, Started float64
+	Usages                        []string
+}
+
+func short(p *point.Point) *published {
+	s := &published{
+		Time:   p.Time.Sub(epoch).Seconds(),
+		Window: p.Window.Seconds(),
+		Newest: p.Newest.Sub(epoch).Seconds(),
+	}
+	if !p.Started.IsZero() {
+		s.Started = p.Started.Sub(epoch).Seconds()
+	}
+	for _, u := range p.Usages {
+		text := fmt.Sprintf("%s: %dn %dB", u.Name, u.CPU, u.Memory)
+		if u.HasSwap {
+			text += fmt.Sprintf(" %dB swap", u.Swap)
+		}
+		s.Usages = append(s.Usages, text)
+	}
+	return s
+}
+
+// scrapeStep is one scrape and the point of pod p that it should publish.
+type scrapeStep struct {
+	at     float64
+	answer answer
+	want   *published
+}
+
+func usages(lines ...string) []string { return lines }
+
+// TestRules has one case for each rule of docs/resource-metrics.md.
+func TestRules(t *testing.T) {
+	memory := func(m float64) func(*reported) { return func(r *reported) { r.memory = m } }
+	start := func(s float64) func(*reported) { return func(r *reported) { r.start = s } }
+
+	tests := map[string][]scrapeStep{
+		"rate: difference of the counter by difference of the timestamps": {
+			{at: 0, answer: answers(says("a", 100, -3))},
+			{at: 15, answer: answers(says("a", 103, 9)), want: &published{
+				Time: 9, Window: 12, Newest: 9, Started: -3600, Usages: usages("a: 250000000n 1000B")}},
+		},
+		"rate: rounded to the nanocore": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 100.00000001, 15)), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1n 1000B")}},
+		},
+		"rate: an idle container uses nothing, and says so": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 100, 15)), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 0n 1000B")}},
+		},
+		"window: time and window are those of the container with the earliest sample": {
+			{at: 0, answer: answers(says("b", 100, -5), says("a", 100, -1))},
+			{at: 15, answer: answers(says("b", 110, 5), says("a", 112, 11)), want: &published{
+				Time: 5, Window: 10, Newest: 11, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
+		},
+		"window: at least a second": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 1, answer: answers(says("a", 101, 0.9))},
+			{at: 2, answer: answers(says("a", 104, 2)), want: &published{
+				Time: 2, Window: 2, Newest: 2, Started: -3600, Usages: usages("a: 2000000000n 1000B")}},
+		},
+		"window: at most five minutes": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 301, answer: answers(says("a", 400, 301))},
+			{at: 316, answer: answers(says("a", 415, 316)), want: &published{
+				Time: 316, Window: 15, Newest: 316, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"failed scrapes lose nothing": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answer{broken: true, pods: map[string][]reported{"p": {says("a", 999, 15)}}}},
+			{at: 30, answer: answers(says("a", 130, 30)), want: &published{
+				Time: 30, Window: 30, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"frozen kubelet: no new point": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 101, 10)), want: &published{
+				Time: 10, Window: 10, Newest: 10, Started: -3600, Usages: usages("a: 100000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 101, 10))},
+			{at: 45, answer: answers(says("a", 101, 10))},
+		},
+		"a container that was not renewed keeps its rate": {
+			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
+			{at: 15, answer: answers(says("a", 110, 10), says("b", 110, 10)), want: &published{
+				Time: 10, Window: 10, Newest: 10, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 110, 10), says("b", 140, 25)), want: &published{
+				Time: 10, Window: 10, Newest: 25, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 2000000000n 1000B")}},
+		},
+		"restart: the old counter does not count": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 150, 15).with(start(10)))},
+			{at: 30, answer: answers(says("a", 165, 30).with(start(10))), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: 10, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"restart: a sample from before the start is of the old run": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 105, 5).with(start(10)))},
+			{at: 30, answer: answers(says("a", 8, 20).with(start(10))), want: &published{
+				Time: 20, Window: 10, Newest: 20, Started: 10, Usages: usages("a: 800000000n 1000B")}},
+		},
+		"restart: known even where one body lacks the start": {
+			{at: 0, answer: answers(says("a", 100, 0).with(start(-1000)))},
+			{at: 15, answer: answers(says("a", 101, 15).with(start(missing))), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -1000, Usages: usages("a: 66666667n 1000B")}},
+			{at: 30, answer: answers(says("a", 300, 30).with(start(28)))},
+		},
+		"counter reset: discarded": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 5, 15))},
+			{at: 30, answer: answers(says("a", 20, 30)), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"counter reset: no rate from the start, which is not recent proof": {
+			{at: 15, answer: answers(says("a", 10, 12).with(start(0))), want: &published{
+				Time: 12, Window: 12, Newest: 12, Started: 0, Usages: usages("a: 833333333n 1000B")}},
+			{at: 30, answer: answers(says("a", 5, 25).with(start(0)))},
+		},
+		"fresh container: its first rate is from its start": {
+			{at: 15, answer: answers(says("a", 6, 12).with(start(0))), want: &published{
+				Time: 12, Window: 12, Newest: 12, Started: 0, Usages: usages("a: 500000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 16, 22).with(start(0))), want: &published{
+				Time: 22, Window: 10, Newest: 22, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"fresh container: not before it is ten seconds old": {
+			{at: 15, answer: answers(says("a", 6, 9.9).with(start(0)))},
+			{at: 30, answer: answers(says("a", 16, 19.9).with(start(0))), want: &published{
+				Time: 19.9, Window: 10, Newest: 19.9, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"fresh container: not when the last scrape missed it": {
+			{at: 60, answer: answers(says("a", 46, 46).with(start(0)))},
+			{at: 75, answer: answers(says("a", 61, 61).with(start(0))), want: &published{
+				Time: 61, Window: 15, Newest: 61, Started: 0, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"fresh container: not without a start": {
+			{at: 15, answer: answers(says("a", 6, 12).with(start(missing)))},
+			{at: 30, answer: answers(says("a", 16, 22).with(start(missing))), want: &published{
+				Time: 22, Window: 10, Newest: 22, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"fresh container after a restart": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 30, answer: answers(says("a", 10, 25).with(start(5))), want: &published{
+				Time: 25, Window: 20, Newest: 25, Started: 5, Usages: usages("a: 500000000n 1000B")}},
+		},
+		"partly sampled pod: the last complete point stays": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 115, 15)), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			// A second container appears; it is too young for a rate.
+			{at: 30, answer: answers(says("a", 130, 30), says("b", 1, 29).with(start(25)))},
+			{at: 45, answer: answers(says("a", 145, 45), says("b", 16, 44).with(start(25))), want: &published{
+				Time: 44, Window: 15, Newest: 45, Started: 25, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
+		},
+		"partly sampled pod: a series that is missing": {
+			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
+			{at: 15, answer: answers(says("a", 115, 15), says("b", 115, 15).with(memory(missing)))},
+			{at: 30, answer: answers(says("a", 130, 30), says("b", missing, 30))},
+			{at: 45, answer: answers(says("a", 145, 45), says("b", 145, 45)), want: &published{
+				Time: 45, Window: 15, Newest: 45, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
+		},
+		"partly sampled pod: a container that was not sampled yet": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 115, 15), says("b", missing, 15).with(memory(missing)))},
+		},
+		"zero CPU counter: no figure": {
+			{at: 0, answer: answers(says("a", 100, 0), says("b", 0, 0))},
+			{at: 15, answer: answers(says("a", 115, 15), says("b", 0, 15))},
+		},
+		"zero memory while the counter goes on: no figure": {
+			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
+			{at: 15, answer: answers(says("a", 115, 15), says("b", 101, 15).with(memory(0)))},
+			{at: 30, answer: answers(says("a", 130, 30), says("b", 131, 30)), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 2000000000n 1000B")}},
+		},
+		"ended container, all zero: does not count": {
+			{at: 0, answer: answers(says("a", 100, 0), says("init", 0, 0).with(memory(0)))},
+			{at: 15, answer: answers(says("a", 115, 15), says("init", 0, 15).with(memory(0))), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"ended container, counter still and memory zero: does not count": {
+			{at: 0, answer: answers(says("a", 100, 0), says("init", 5, 0).with(memory(0)))},
+			{at: 15, answer: answers(says("a", 115, 15), says("init", 5, 15).with(memory(0))), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			// Nor when its sample is not renewed any more.
+			{at: 30, answer: answers(says("a", 130, 30), says("init", 5, 15).with(memory(0))), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			// But when it runs again.
+			{at: 45, answer: answers(says("a", 145, 45), says("init", 20, 45)), want: &published{
+				Time: 45, Window: 15, Newest: 45, Started: -3600, Usages: usages("a: 1000000000n 1000B", "init: 500000000n 1000B")}},
+		},
+		"all containers have ended: no point": {
+			{at: 0, answer: answers(says("a", 0, 0).with(memory(0)))},
+			{at: 15, answer: answers(says("a", 0, 15).with(memory(0)))},
+		},
+		"a container that left the body does not count": {
+			{at: 0, answer: answers(says("a", 100, 0), says("init", 100, 0))},
+			{at: 15, answer: answers(says("a", 115, 15)), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			// What came back starts anew.
+			{at: 30, answer: answers(says("a", 130, 30), says("init", 200, 30))},
+		},
+		"clock set back: starts anew": {
+			{at: 0, answer: answers(says("a", 100, 60))},
+			{at: 15, answer: answers(says("a", 115, 15))},
+			{at: 30, answer: answers(says("a", 130, 30)), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"clocks apart: the kubelet's own count": {
+			{at: 0, answer: answers(says("a", 100, 100))},
+			{at: 15, answer: answers(says("a", 115, 115)), want: &published{
+				Time: 115, Window: 15, Newest: 115, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"implausible rate: starts anew": {
+			{at: 0, answer: answers(says("a", 100, 0))},
+			{at: 15, answer: answers(says("a", 1e9, 15))},
+			{at: 30, answer: answers(says("a", 1e9+15, 30)), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+		},
+		"swap where it is reported": {
+			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
+			{at: 15, answer: answers(says("a", 115, 15).with(func(r *reported) { r.swap = 0 }), says("b", 115, 15)), want: &published{
+				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B 0B swap", "b: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 130, 30), says("b", 130, 30).with(func(r *reported) { r.swap = 512 })), want: &published{
+				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B 512B swap")}},
+		},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			var l ledger
+			for i, s := range steps {
+				_, pods, _ := scrapeText(t, &l, s.answer.text(), s.at, s.answer.broken)
+				var got *published
+				for _, u := range pods {
+					if u.Key != (point.Key{Namespace: "ns", Name: "p"}) || u.Point.Node != "n1" {
+						t.Errorf("scrape %d: published %+v", i, u)
+					}
+					got = short(u.Point)
+				}
+				if diff := cmp.Diff(s.want, got); diff != "" {
+					t.Errorf("scrape %d: published (-want +got):\n%s", i, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestNodeRules(t *testing.T) {
+	node := func(cpu, at float64) *reported { return &reported{cpu: cpu, at: at, memory: 5000, swap: missing} }
+	swapping := node(130, 30)
+	swapping.swap = 7
+	empty := node(145, 45)
+	empty.memory = 0
+	steps := []struct {
+		at   float64
+		node *reported
+		want *published
+	}{
+		{0, node(100, 0), nil},
+		{15, node(115, 10), &published{Time: 10, Window: 10, Newest: 10, Usages: usages(": 1500000000n 5000B")}},
+		{20, node(115, 10), nil}, // not renewed
+		{30, swapping, &published{Time: 30, Window: 20, Newest: 30, Usages: usages(": 750000000n 5000B 7B swap")}},
+		{45, empty, nil}, // no figure
+		{60, nil, nil},   // not in the body
+		{75, node(175, 75), &published{Time: 75, Window: 30, Newest: 75, Usages: usages(": 1000000000n 5000B")}},
+		{90, node(5, 90), nil}, // rebooted
+		{105, node(20, 105), &published{Time: 105, Window: 15, Newest: 105, Usages: usages(": 1000000000n 5000B")}},
+	}
+	var l ledger
+	for i, s := range steps {
+		nodes, _, _ := scrapeText(t, &l, answer{node: s.node}.text(), s.at, false)
+		var got *published
+		for _, u := range nodes {
+			if u.Key != (point.Key{Name: "n1"}) || u.Point.Node != "n1" || !u.Point.Started.IsZero() {
+				t.Errorf("scrape %d: published %+v", i, u)
+			}
+			got = short(u.Point)
+		}
+		if diff := cmp.Diff(s.want, got); diff != "" {
+			t.Errorf("scrape %d: published (-want +got):\n%s", i, diff)
+		}
+	}
+}
