@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -176,7 +177,16 @@ func image() *cobra.Command {
 				}
 				spec.Binaries = append(spec.Binaries, parsed)
 			}
-			return images.Write(spec, out)
+			// Absolute, since `go -C` writes a relative one where the user may not look for it.
+			target, err := filepath.Abs(out)
+			if err != nil {
+				return err
+			}
+			if err := images.Write(spec, target); err != nil {
+				return err
+			}
+			progress.New(os.Stderr).Say("image", "%s written to %s", spec.Tag, target)
+			return nil
 		},
 	}
 	flags := command.Flags()

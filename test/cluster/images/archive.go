@@ -22,11 +22,7 @@ const largestIndex = 1 << 20
 func Names(archive string) ([]string, error) {
 	file, err := os.Open(archive)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && !filepath.IsAbs(archive) {
-			here, _ := os.Getwd()
-			return nil, fmt.Errorf("%w in %s (`go -C` changes the working directory: give an absolute path)", err, here)
-		}
-		return nil, err
+		return nil, explainRelative(archive, err)
 	}
 	defer func() { _ = file.Close() }()
 	names, err := readNames(file)
@@ -34,6 +30,15 @@ func Names(archive string) ([]string, error) {
 		return nil, fmt.Errorf("reading the image archive %s: %w", archive, err)
 	}
 	return names, nil
+}
+
+// explainRelative: with `go -C` the working directory is not where the user is.
+func explainRelative(path string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) || filepath.IsAbs(path) {
+		return err
+	}
+	here, _ := os.Getwd()
+	return fmt.Errorf("%w in %s (`go -C` changes the working directory: give an absolute path)", err, here)
 }
 
 func readNames(file io.Reader) ([]string, error) {

@@ -213,7 +213,7 @@ var architectures = map[elf.Machine]string{
 func staticArchitecture(file string) (string, error) {
 	program, err := elf.Open(file)
 	if err != nil {
-		return "", fmt.Errorf("reading the program %s: %w", file, err)
+		return "", fmt.Errorf("reading the program %s: %w", file, explainRelative(file, err))
 	}
 	defer func() { _ = program.Close() }()
 	for _, segment := range program.Progs {

@@ -33,8 +33,18 @@ func (c Cluster) Down(ctx context.Context) error {
 		return err
 	}
 	if !c.Dir.Owned() {
-		c.Report.Say("cluster", "there is none in %s; nothing to do", c.Dir)
-		return nil
+		found, err := c.traces()
+		if err != nil {
+			return err
+		}
+		if !found {
+			c.Report.Say("cluster", "there is none in %s; nothing to do", c.Dir)
+			return nil
+		}
+		c.Report.Say("cluster", "%s is gone and the cluster is not; removing what is known of it", c.Dir)
+		if err := c.Dir.Create(); err != nil {
+			return err
+		}
 	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -76,6 +86,15 @@ func (c Cluster) Down(ctx context.Context) error {
 	}
 	c.Report.Say("cluster", "down, nothing left")
 	return nil
+}
+
+// traces looks for a cluster whose state directory was deleted by hand.
+func (c Cluster) traces() (bool, error) {
+	marked, err := process.Marked(c.Dir)
+	if err != nil || len(marked) > 0 {
+		return len(marked) > 0, err
+	}
+	return network.HaveBridge()
 }
 
 // stopComponents ends what is recorded, in order. An unreadable record is no reason to leave the others.
@@ -136,12 +155,15 @@ func (c Cluster) stopPods(ctx context.Context) error {
 }
 
 func removeNetwork(ctx context.Context, settings state.Settings) error {
-	failed := network.RemoveBridge()
-	// Without settings nothing was started that makes tables.
-	if !settings.Created.IsZero() {
-		failed = errors.Join(failed, network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
+	have, err := network.HaveBridge()
+	if err != nil {
+		return err
 	}
-	return failed
+	// Without settings and without a bridge no kube-proxy of ours was ever started.
+	if !have && settings.Created.IsZero() {
+		return nil
+	}
+	return errors.Join(network.RemoveBridge(), network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
 }
 
 func removeGroups(ctx context.Context) error {

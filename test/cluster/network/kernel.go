@@ -96,7 +96,8 @@ func parseTables(out string) []string {
 }
 
 // RemoveTables removes kube-proxy's tables, and those that appeared since before was read and hold no rule:
-// the iptables program makes such when it only looks for something.
+// the iptables program makes such when it only looks for something. Where nil is known of before, only
+// kube-proxy's go.
 func RemoveTables(ctx context.Context, before []string) error {
 	now, err := Tables(ctx)
 	if err != nil {
@@ -108,6 +109,9 @@ func RemoveTables(ctx context.Context, before []string) error {
 			continue
 		}
 		if !slices.Contains(proxyTables, table) {
+			if before == nil {
+				continue
+			}
 			content, err := nft(ctx, append([]string{"list", "table"}, strings.Fields(table)...)...)
 			if err != nil || hasRules(content) {
 				continue

@@ -72,6 +72,15 @@ func EnsureBridge() (made bool, err error) {
 	return made, nil
 }
 
+// HaveBridge says whether our bridge is there.
+func HaveBridge() (bool, error) {
+	link, err := find()
+	if errors.Is(err, ErrForeignBridge) {
+		return false, nil
+	}
+	return link != nil, err
+}
+
 // RemoveBridge removes the bridge and what pods left on it.
 func RemoveBridge() error {
 	link, err := find()

@@ -25,10 +25,11 @@ func (d Dir) Lock(ctx context.Context, waiting func()) (unlock func(), err error
 
 // LockFile takes an exclusive lock on a file, which it makes.
 func LockFile(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", path, err)
-	}
 	for waited := false; ; {
+		// Each time: the holder before us may have removed the directory.
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
