@@ -108,7 +108,7 @@ func down(with runner) *cobra.Command {
 func status(with runner) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the components and the node; exit with 1 when something is not healthy",
+		Short: "Show the components and the node; exit with 1 when something is not healthy (needs root)",
 		Args:  cobra.NoArgs,
 		RunE: with(func(cmd *cobra.Command, c lifecycle.Cluster, _ []string) error {
 			healthy, err := c.Status(cmd.Context(), cmd.OutOrStdout())

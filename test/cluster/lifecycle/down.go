@@ -32,19 +32,9 @@ func (c Cluster) Down(ctx context.Context) error {
 	if err := privileged("down"); err != nil {
 		return err
 	}
-	if !c.Dir.Owned() {
-		found, err := c.traces()
-		if err != nil {
-			return err
-		}
-		if !found {
-			c.Report.Say("cluster", "there is none in %s; nothing to do", c.Dir)
-			return nil
-		}
-		c.Report.Say("cluster", "%s is gone and the cluster is not; removing what is known of it", c.Dir)
-		if err := c.Dir.Create(); err != nil {
-			return err
-		}
+	shared, err := c.foundOrAdopted()
+	if err != nil || shared == nothing {
+		return err
 	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -63,11 +53,11 @@ func (c Cluster) Down(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		{"components", c.stopComponents},
-		{"pods", c.stopPods},
+		{"pods", func(ctx context.Context) error { return c.stopPods(ctx, shared) }},
 		{"mounts", func(context.Context) error { return mounts.Remove(string(c.Dir)) }},
-		{"network", func(ctx context.Context) error { return removeNetwork(ctx, settings) }},
-		{"kernel settings", func(context.Context) error { return network.RestoreSysctls(settings.Sysctls) }},
-		{"control groups", removeGroups},
+		{"network", func(ctx context.Context) error { return c.removeNetwork(ctx, shared, settings) }},
+		{"kernel settings", func(context.Context) error { return restoreSysctls(shared, settings) }},
+		{"control groups", func(ctx context.Context) error { return removeGroups(ctx, shared) }},
 		{"files elsewhere", func(context.Context) error { return leftovers.Remove(outside) }},
 	} {
 		began := time.Now()
@@ -88,13 +78,44 @@ func (c Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-// traces looks for a cluster whose state directory was deleted by hand.
-func (c Cluster) traces() (bool, error) {
-	marked, err := process.Marked(c.Dir)
-	if err != nil || len(marked) > 0 {
-		return len(marked) > 0, err
+// holding is what a state directory has of the things of which a machine has one: the bridge, the control
+// group, kube-proxy's tables, kernel settings.
+type holding int
+
+const (
+	nothing holding = iota
+	// itself alone: a cluster in another directory holds the rest.
+	itself
+	everything
+)
+
+// foundOrAdopted says what there is to remove. A directory that was deleted by hand while its components ran
+// is known by them and by the bridge; they have written to it since, so it is made ours again.
+func (c Cluster) foundOrAdopted() (holding, error) {
+	bridge, err := network.HaveBridge(string(c.Dir))
+	foreign := errors.Is(err, network.ErrForeignBridge)
+	if err != nil && !foreign {
+		return nothing, err
 	}
-	return network.HaveBridge()
+	if !c.Dir.Owned() {
+		marked, err := process.Marked(c.Dir)
+		if err != nil {
+			return nothing, err
+		}
+		if !bridge && len(marked) == 0 {
+			c.Report.Say("cluster", "there is none in %s; nothing to do", c.Dir)
+			return nothing, nil
+		}
+		c.Report.Say("cluster", "%s was deleted and its cluster was not; removing what is known of it (kernel settings stay as they are)", c.Dir)
+		if err := c.Dir.Save(state.Settings{}); err != nil {
+			return nothing, err
+		}
+	}
+	if foreign {
+		c.Report.Say("cluster", "another cluster holds this machine's network; leaving that and its pods")
+		return itself, nil
+	}
+	return everything, nil
 }
 
 // stopComponents ends what is recorded, in order. An unreadable record is no reason to leave the others.
@@ -120,10 +141,13 @@ func (c Cluster) stopComponents(ctx context.Context) error {
 
 // stopPods ends every process of a container, the shims above them, and whatever else carries our mark.
 // containerd has ended before, or it would make each of these deaths its business.
-func (c Cluster) stopPods(ctx context.Context) error {
+func (c Cluster) stopPods(ctx context.Context, held holding) error {
 	hierarchies, err := cgroups.Hierarchies()
 	if err != nil {
 		return err
+	}
+	if held != everything {
+		hierarchies = nil
 	}
 	inPods, err := cgroups.Processes(hierarchies)
 	if err != nil {
@@ -154,8 +178,11 @@ func (c Cluster) stopPods(ctx context.Context) error {
 	return process.Kill(ctx, inPods...)
 }
 
-func removeNetwork(ctx context.Context, settings state.Settings) error {
-	have, err := network.HaveBridge()
+func (c Cluster) removeNetwork(ctx context.Context, held holding, settings state.Settings) error {
+	if held != everything {
+		return nil
+	}
+	have, err := network.HaveBridge(string(c.Dir))
 	if err != nil {
 		return err
 	}
@@ -163,10 +190,20 @@ func removeNetwork(ctx context.Context, settings state.Settings) error {
 	if !have && settings.Created.IsZero() {
 		return nil
 	}
-	return errors.Join(network.RemoveBridge(), network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
+	return errors.Join(network.RemoveBridge(string(c.Dir)), network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
 }
 
-func removeGroups(ctx context.Context) error {
+func restoreSysctls(held holding, settings state.Settings) error {
+	if held != everything {
+		return nil
+	}
+	return network.RestoreSysctls(settings.Sysctls)
+}
+
+func removeGroups(ctx context.Context, held holding) error {
+	if held != everything {
+		return nil
+	}
 	hierarchies, err := cgroups.Hierarchies()
 	if err != nil {
 		return err

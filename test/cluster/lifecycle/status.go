@@ -22,6 +22,9 @@ func (c Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err e
 	if err != nil {
 		return false, err
 	}
+	if err := privileged("status"); err != nil {
+		return false, err
+	}
 	all, err := components.All(config)
 	if err != nil {
 		return false, err

@@ -38,6 +38,10 @@ func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) e
 		return err
 	}
 	c.Report.Say("binaries", "Kubernetes %s and etcd in %s", binaries.KubernetesVersion, folder)
+	// Before anything is made: a directory of ours would later say that there is something to take down.
+	if _, err := network.HaveBridge(string(c.Dir)); err != nil {
+		return err
+	}
 	if err := c.Dir.Create(); err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (c Cluster) prepare(config components.Config) (changed bool, err error) {
 	if err := state.WriteFile(c.Dir.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		return false, err
 	}
-	bridge, err := network.EnsureBridge()
+	bridge, err := network.EnsureBridge(string(c.Dir))
 	if err != nil {
 		return false, err
 	}

@@ -29,18 +29,19 @@ const (
 	CNIName = "metrics-backend-cluster"
 )
 
-// alias marks the bridge as ours: flannel and others call theirs cni0 too.
-const alias = "metrics-backend-cluster"
+// alias marks the bridge as of the cluster in one state directory: flannel and others call theirs cni0 too.
+func alias(owner string) string { return "metrics-backend-cluster in " + owner }
 
 // hardware is fixed, or the bridge would take its lowest port's address and change it as pods come and go.
 var hardware = net.HardwareAddr{0x02, 0x6d, 0x62, 0x6f, 0x00, 0x01}
 
 // ErrForeignBridge says that another network uses the name.
-var ErrForeignBridge = errors.New("the network interface " + Bridge + " exists and is not of this cluster (flannel, k3s or another tool made it); remove it first")
+var ErrForeignBridge = errors.New("the network interface " + Bridge + " is not of this cluster (flannel, k3s or a cluster in another state directory made it); end that first")
 
-// EnsureBridge makes the bridge with the node's address. made is false where it was there.
-func EnsureBridge() (made bool, err error) {
-	link, err := find()
+// EnsureBridge makes the bridge with the node's address for the cluster in the state directory owner. made
+// is false where it was there.
+func EnsureBridge(owner string) (made bool, err error) {
+	link, err := find(owner)
 	if err != nil {
 		return false, err
 	}
@@ -54,7 +55,7 @@ func EnsureBridge() (made bool, err error) {
 		if link, err = netlink.LinkByName(Bridge); err != nil {
 			return false, fmt.Errorf("finding the bridge %s: %w", Bridge, err)
 		}
-		if err := netlink.LinkSetAlias(link, alias); err != nil {
+		if err := netlink.LinkSetAlias(link, alias(owner)); err != nil {
 			return false, fmt.Errorf("marking the bridge %s: %w", Bridge, err)
 		}
 	}
@@ -72,22 +73,16 @@ func EnsureBridge() (made bool, err error) {
 	return made, nil
 }
 
-// HaveBridge says whether our bridge is there.
-func HaveBridge() (bool, error) {
-	link, err := find()
-	if errors.Is(err, ErrForeignBridge) {
-		return false, nil
-	}
+// HaveBridge says whether the owner's bridge is there; ErrForeignBridge where another's is.
+func HaveBridge(owner string) (bool, error) {
+	link, err := find(owner)
 	return link != nil, err
 }
 
-// RemoveBridge removes the bridge and what pods left on it.
-func RemoveBridge() error {
-	link, err := find()
-	if errors.Is(err, ErrForeignBridge) || (err == nil && link == nil) {
-		return nil
-	}
-	if err != nil {
+// RemoveBridge removes the owner's bridge and what pods left on it.
+func RemoveBridge(owner string) error {
+	link, err := find(owner)
+	if err != nil || link == nil {
 		return err
 	}
 	links, err := netlink.LinkList()
@@ -115,8 +110,8 @@ func gone(link netlink.Link) bool {
 	return errors.As(err, &notFound)
 }
 
-// find returns our bridge, nil where there is none, and ErrForeignBridge for another's.
-func find() (netlink.Link, error) {
+// find returns the owner's bridge, nil where there is none, and ErrForeignBridge for another's.
+func find(owner string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(Bridge)
 	var notFound netlink.LinkNotFoundError
 	if errors.As(err, &notFound) {
@@ -125,8 +120,10 @@ func find() (netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for the bridge %s: %w", Bridge, err)
 	}
-	// One without an alias but with our hardware address is ours: the run was killed before it was marked.
-	if link.Attrs().Alias != alias && link.Attrs().HardwareAddr.String() != hardware.String() {
+	have := link.Attrs()
+	// With our hardware address and no alias it is of a run that was killed before it was marked.
+	unmarked := have.Alias == "" && have.HardwareAddr.String() == hardware.String()
+	if have.Alias != alias(owner) && !unmarked {
 		return nil, ErrForeignBridge
 	}
 	return link, nil
