@@ -25,7 +25,7 @@ import (
 )
 
 // start the fleet; it stops with the test.
-func start(t *testing.T, f *Fleet) {
+func start(t testing.TB, f *Fleet) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(func() {
@@ -43,7 +43,7 @@ type client struct {
 	token string
 }
 
-func newClient(t *testing.T, f *Fleet, http2 bool) *client {
+func newClient(t testing.TB, f *Fleet, http2 bool) *client {
 	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(f.Authority().PEM) {
@@ -258,5 +258,25 @@ func TestAuthorityOfTheCluster(t *testing.T) {
 		if _, err := LoadAuthority(files[0], files[1]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("loading %s: error %v, want one that contains %q", fmt.Sprint(files), err, want)
 		}
+	}
+}
+
+// BenchmarkScrape is a whole scrape over TLS and HTTP/2, client included.
+func BenchmarkScrape(b *testing.B) {
+	f, _ := newFleet(b, Options{})
+	start(b, f)
+	c := newClient(b, f, true)
+	b.ReportAllocs()
+	for b.Loop() {
+		response, err := c.get(b.Context(), f.Nodes()[0], defaultMetricsPath)
+		if err != nil {
+			b.Fatal(err)
+		}
+		size, err := io.Copy(io.Discard, response.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = response.Body.Close()
+		b.SetBytes(size)
 	}
 }

@@ -74,13 +74,7 @@ func (w *Writer) syncNodes(ctx context.Context) error {
 		}
 	}
 	for _, n := range w.fleet.Nodes() {
-		group.Go(func() error {
-			if err := w.putNode(ctx, w.fleet.NodeObject(n), existing[n.Name]); err != nil {
-				return err
-			}
-			w.nodes.Add(1)
-			return nil
-		})
+		group.Go(func() error { return count(&w.nodes, w.putNode(ctx, w.fleet.NodeObject(n), existing[n.Name])) })
 	}
 	return group.Wait()
 }

@@ -37,13 +37,11 @@ func (w *Writer) syncPods(ctx context.Context) error {
 	for _, n := range w.fleet.Nodes() {
 		for _, pod := range n.Pods() {
 			group.Go(func() error {
+				var err error
 				if existing[pod.Key()] != summarized(w.fleet.PodObject(pod, n)) {
-					if err := w.putPod(ctx, pod, n); err != nil {
-						return err
-					}
+					err = w.putPod(ctx, pod, n)
 				}
-				w.pods.Add(1)
-				return nil
+				return count(&w.pods, err)
 			})
 		}
 	}

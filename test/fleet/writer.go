@@ -47,14 +47,15 @@ func NewWriter(client kubernetes.Interface, fleet *Fleet, concurrency int) *Writ
 	return &Writer{client: client, fleet: fleet, concurrency: concurrency}
 }
 
-// Progress is how many nodes and pods are settled: written or deleted, or found
-// as they should be.
+// Progress is how many nodes and pods the last Sync settled (wrote, or found as
+// they should be), or the last Cleanup deleted.
 func (w *Writer) Progress() (nodes, pods int64) { return w.nodes.Load(), w.pods.Load() }
 
 // Sync makes the API server's objects those of the started fleet: it creates what
 // is missing, repairs what differs, and deletes what an earlier run left. It may
 // be called again at any time; after an error it goes on where it stopped.
 func (w *Writer) Sync(ctx context.Context) error {
+	w.begin()
 	if err := w.syncNamespaces(ctx); err != nil {
 		return err
 	}
@@ -86,13 +87,14 @@ func (w *Writer) Apply(ctx context.Context, changes []Change) error {
 // Cleanup deletes the fleet's pods, nodes and namespaces. The namespace
 // controller takes the namespaces' remains away in its own time.
 func (w *Writer) Cleanup(ctx context.Context) error {
+	w.begin()
 	pods, err := w.listPods(ctx)
 	if err != nil {
 		return err
 	}
 	group, limited := w.group(ctx)
 	for key := range pods {
-		group.Go(func() error { return w.deletePod(limited, key, nil) })
+		group.Go(func() error { return count(&w.pods, w.deletePod(limited, key, nil)) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -103,7 +105,7 @@ func (w *Writer) Cleanup(ctx context.Context) error {
 	}
 	group, limited = w.group(ctx)
 	for name := range nodes {
-		group.Go(func() error { return w.deleteNode(limited, name) })
+		group.Go(func() error { return count(&w.nodes, w.deleteNode(limited, name)) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -118,6 +120,22 @@ func (w *Writer) Cleanup(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Selector matches the objects that the writer keeps.
+func (w *Writer) Selector() string { return w.fleet.Selector() }
+
+func (w *Writer) begin() {
+	w.nodes.Store(0)
+	w.pods.Store(0)
+}
+
+// count what succeeded.
+func count(settled *atomic.Int64, err error) error {
+	if err == nil {
+		settled.Add(1)
+	}
+	return err
 }
 
 func (w *Writer) group(ctx context.Context) (*errgroup.Group, context.Context) {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -89,7 +90,7 @@ func main() {
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop) // a second signal ends the process at once
-		err = run(ctx, f)
+		err = run(ctx, f, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
@@ -98,7 +99,7 @@ func main() {
 }
 
 // run serves until the context or the duration ends, and cleans up.
-func run(ctx context.Context, f flags) error {
+func run(ctx context.Context, f flags, out io.Writer) error {
 	if f.duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.duration)
@@ -120,9 +121,9 @@ func run(ctx context.Context, f flags) error {
 			return fmt.Errorf("writing the CA: %w", err)
 		}
 	}
-	r := newReporter(os.Stdout, kubelets)
+	r := newReporter(out, kubelets)
 	first := kubelets.Nodes()[0]
-	r.line("%d kubelets listen, the first is https://%s%s", len(kubelets.Nodes()), first.Address(), kubelets.Options().MetricsPath)
+	r.line("%d kubelets listen, the first at https://%s%s", len(kubelets.Nodes()), first.Address(), f.MetricsPath)
 
 	var writer *fleet.Writer
 	if f.kubeconfig != "" {
@@ -138,7 +139,7 @@ func run(ctx context.Context, f flags) error {
 		if !f.keep {
 			defer cleanUp(context.WithoutCancel(ctx), r, writer)
 		}
-		if err := r.write(ctx, writer); err != nil {
+		if err := r.follow("written", writer, func() error { return writer.Sync(ctx) }); err != nil {
 			if ctx.Err() != nil {
 				return nil // told to stop meanwhile
 			}
@@ -192,15 +193,13 @@ func attend(ctx context.Context, f flags, kubelets *fleet.Fleet, writer *fleet.W
 	}
 }
 
+// cleanUp takes the time it needs; a second signal ends it.
 func cleanUp(ctx context.Context, r *reporter, writer *fleet.Writer) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	r.line("deleting the fleet's objects")
-	if err := writer.Cleanup(ctx); err != nil {
-		r.line("not all objects are deleted; the next run deletes them, or: kubectl delete nodes,namespaces -l %s=NAME: %v", fleet.FleetLabel, err)
+	if err := r.follow("deleted", writer, func() error { return writer.Cleanup(ctx) }); err != nil {
+		r.line("not all objects are deleted; the next run deletes them, or: kubectl delete nodes,namespaces -l %s: %v", writer.Selector(), err)
 		return
 	}
-	r.line("all objects are deleted")
+	r.line("the fleet's objects are deleted")
 }
 
 // control serves the handler on loopback until the context ends.

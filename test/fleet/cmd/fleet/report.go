@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"syscall"
@@ -34,24 +33,22 @@ func (r *reporter) line(format string, arguments ...any) {
 	fmt.Fprintf(r.out, "%02d:%02d  %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, arguments...))
 }
 
-// write brings the objects to the API server and tells each second how far it is.
-func (r *reporter) write(ctx context.Context, writer *fleet.Writer) error {
-	allPods := 0
-	for _, n := range r.fleet.Nodes() {
-		allPods += len(n.Pods())
+// follow runs a job of the writer and tells each second how far it is.
+func (r *reporter) follow(what string, writer *fleet.Writer, job func() error) error {
+	tell := func() {
+		nodes, pods := writer.Progress()
+		r.line("%s: %d nodes, %d pods", what, nodes, pods)
 	}
 	done := make(chan error, 1)
-	go func() { done <- writer.Sync(ctx) }()
+	go func() { done <- job() }()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
 		select {
 		case <-second.C:
-			nodes, pods := writer.Progress()
-			r.line("objects: %d/%d nodes  %d/%d pods", nodes, len(r.fleet.Nodes()), pods, allPods)
+			tell()
 		case err := <-done:
-			nodes, pods := writer.Progress()
-			r.line("objects: %d/%d nodes  %d/%d pods", nodes, len(r.fleet.Nodes()), pods, allPods)
+			tell()
 			return err
 		}
 	}
