@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
@@ -193,8 +192,8 @@ func TestListBytes(t *testing.T) {
 		"empty":             {meta: metav1.ListMeta{ResourceVersion: "1"}},
 		"no metadata":       {items: 1},
 		"one":               {meta: metav1.ListMeta{ResourceVersion: "1788091200250"}, items: 1},
-		"a page":            {meta: metav1.ListMeta{ResourceVersion: "7", Continue: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", RemainingItemCount: ptr.To[int64](300)}, items: 200},
-		"a last page":       {meta: metav1.ListMeta{ResourceVersion: "7", RemainingItemCount: ptr.To[int64](0)}, items: 2},
+		"a page":            {meta: metav1.ListMeta{ResourceVersion: "7", Continue: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", RemainingItemCount: new(int64(300))}, items: 200},
+		"a last page":       {meta: metav1.ListMeta{ResourceVersion: "7", RemainingItemCount: new(int64(0))}, items: 2},
 		"more than a chunk": {meta: metav1.ListMeta{ResourceVersion: "7"}, items: 2000},
 	}
 	for name, test := range tests {

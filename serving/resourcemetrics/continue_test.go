@@ -1,0 +1,215 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	restclient "k8s.io/client-go/rest"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// TestWalk pages through all pods while pods come and go between pages.
+func TestWalk(t *testing.T) {
+	usage := point.Usage{Name: "app", CPU: 1, Memory: 1}
+	add := func(store *point.Store, name string) {
+		namespace, name, _ := strings.Cut(name, "/")
+		put(store.Pods, namespace, name, nil, sample(0, usage))
+	}
+	remove := func(store *point.Store, name string) {
+		namespace, name, _ := strings.Cut(name, "/")
+		store.Pods.DeleteMeta(point.Key{Namespace: namespace, Name: name})
+	}
+	tests := map[string]struct {
+		limit int64
+		// between runs after each page, by the page's number.
+		between map[int]func(*point.Store)
+		want    [][]string
+	}{
+		"nothing changes": {
+			limit: 2,
+			want:  [][]string{{"a/1", "a/2"}, {"a/3", "b/1"}, {"c/1"}},
+		},
+		"one at a time": {
+			limit: 1,
+			want:  [][]string{{"a/1"}, {"a/2"}, {"a/3"}, {"b/1"}, {"c/1"}},
+		},
+		"the last one of a page goes": {
+			limit:   2,
+			between: map[int]func(*point.Store){0: func(s *point.Store) { remove(s, "a/2") }},
+			want:    [][]string{{"a/1", "a/2"}, {"a/3", "b/1"}, {"c/1"}},
+		},
+		"the next one goes": {
+			limit:   2,
+			between: map[int]func(*point.Store){0: func(s *point.Store) { remove(s, "a/3") }},
+			want:    [][]string{{"a/1", "a/2"}, {"b/1", "c/1"}},
+		},
+		"all that remain go": {
+			limit: 2,
+			between: map[int]func(*point.Store){0: func(s *point.Store) {
+				remove(s, "a/3")
+				remove(s, "b/1")
+				remove(s, "c/1")
+			}},
+			want: [][]string{{"a/1", "a/2"}, nil},
+		},
+		"the namespace of the last one goes": {
+			limit: 3,
+			between: map[int]func(*point.Store){0: func(s *point.Store) {
+				remove(s, "a/1")
+				remove(s, "a/2")
+				remove(s, "a/3")
+				s.Pods.Sweep()
+			}},
+			want: [][]string{{"a/1", "a/2", "a/3"}, {"b/1", "c/1"}},
+		},
+		"others come before, between and after": {
+			limit: 2,
+			between: map[int]func(*point.Store){0: func(s *point.Store) {
+				add(s, "a/0")
+				add(s, "a/2a")
+				add(s, "aa/1")
+				add(s, "d/1")
+			}},
+			want: [][]string{{"a/1", "a/2"}, {"a/2a", "a/3"}, {"aa/1", "b/1"}, {"c/1", "d/1"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			store := newStore()
+			for _, name := range []string{"a/1", "a/2", "a/3", "b/1", "c/1"} {
+				add(store, name)
+			}
+			// Two servers over one store take turns, as replicas do.
+			clients := [2]metricsclient.Interface{}
+			for i := range clients {
+				var err error
+				if clients[i], err = metricsclient.NewForConfig(&restclient.Config{Host: serve(t, store, enableAll).URL, QPS: -1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got [][]string
+			versions := map[string]bool{}
+			options := metav1.ListOptions{Limit: test.limit}
+			for {
+				l, err := clients[len(got)%2].MetricsV1().PodMetricses("").List(t.Context(), options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for i := range l.Items {
+					names = append(names, l.Items[i].Namespace+"/"+l.Items[i].Name)
+				}
+				if change := test.between[len(got)]; change != nil {
+					change(store)
+				}
+				got = append(got, names)
+				versions[l.ResourceVersion] = true
+				if options.Continue = l.Continue; options.Continue == "" {
+					break
+				}
+				// The next point of a pod that is ahead.
+				store.Pods.Publish([]point.Update{{Key: point.Key{Namespace: "c", Name: "1"}, Point: sample(time.Duration(len(got))*time.Second, usage)}})
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("pages (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]bool{"1788091200250": true}, versions); diff != "" {
+				t.Errorf("resourceVersion of all pages (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestContinueToken(t *testing.T) {
+	encoded := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	tests := map[string]struct {
+		token      string
+		namespaced bool
+		namespace  string
+		key        point.Key
+		version    int64
+		err        string
+	}{
+		"pod":              {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, key: point.Key{Namespace: "a", Name: "b"}, version: 7},
+		"pod in namespace": {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, namespace: "a", key: point.Key{Namespace: "a", Name: "b"}, version: 7},
+		"node":             {token: encodeContinue(point.Key{Name: "b"}, 7), key: point.Key{Name: "b"}, version: 7},
+		"other namespace":  {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, namespace: "c", err: "continue key is not valid: it belongs to another list"},
+		"pod for nodes":    {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), err: "continue key is not valid: it belongs to another list"},
+		"node for pods":    {token: encodeContinue(point.Key{Name: "b"}, 7), namespaced: true, err: "continue key is not valid: it belongs to another list"},
+		"no base64":        {token: "%", err: "continue key is not valid: illegal base64 data at input byte 0"},
+		"no JSON":          {token: encoded("nonsense"), err: "continue key is not valid: invalid character 'o' in literal null (expecting 'u')"},
+		"no object":        {token: encoded("[]"), err: "continue key is not valid: json: cannot unmarshal array into Go value of type storage.continueToken"},
+		"other version":    {token: encoded(`{"v":"meta.k8s.io/v2","rv":7,"start":"b"}`), err: "continue key is not valid: server does not recognize this encoded version meta.k8s.io/v2"},
+		"no version":       {token: encoded(`{"v":"meta.k8s.io/v1","start":"b"}`), err: "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"},
+		"negative version": {token: encoded(`{"v":"meta.k8s.io/v1","rv":-1,"start":"b"}`), err: "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"},
+		"no key":           {token: encoded(`{"v":"meta.k8s.io/v1","rv":7}`), err: "continue key is not valid: encoded start key empty (version meta.k8s.io/v1)"},
+		"root":             {token: encoded(`{"v":"meta.k8s.io/v1","rv":7,"start":"/"}`), err: "continue key is not valid: it belongs to another list"},
+		"traversal":        {token: encoded(`{"v":"meta.k8s.io/v1","rv":7,"start":"../secrets"}`), err: "continue key is not valid: ../secrets"},
+		"deep":             {token: encoded(`{"v":"meta.k8s.io/v1","rv":7,"start":"a/b/c"}`), namespaced: true, err: "continue key is not valid: it belongs to another list"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			key, version, err := decodeContinue(test.token, test.namespaced, test.namespace)
+			var text string
+			if err != nil {
+				text = err.Error()
+			}
+			if diff := cmp.Diff(test.err, text); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if key != test.key || version != test.version {
+				t.Errorf("got key %v and version %d, want %v and %d", key, version, test.key, test.version)
+			}
+		})
+	}
+}
+
+// FuzzContinueToken holds that a foreign token is refused or names a place in
+// the list that it is used for, and that ours come back as they were.
+func FuzzContinueToken(f *testing.F) {
+	f.Add(encodeContinue(point.Key{Namespace: "default", Name: "web-0"}, 1788091200250), true, "")
+	f.Add(encodeContinue(point.Key{Namespace: "default", Name: "web-0"}, 1), true, "default")
+	f.Add(encodeContinue(point.Key{Name: "node-a"}, 1), false, "")
+	f.Add("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2EvLi4vYiJ9", true, "a")
+	f.Add("!!", false, "x")
+	f.Fuzz(func(t *testing.T, token string, namespaced bool, namespace string) {
+		key, version, err := decodeContinue(token, namespaced, namespace)
+		if err != nil {
+			if key != (point.Key{}) || version != 0 {
+				t.Errorf("an error and a key: %v, %v, %d", err, key, version)
+			}
+			return
+		}
+		if key.Name == "" || (key.Namespace != "") != namespaced || (namespace != "" && key.Namespace != namespace) || version < 1 {
+			t.Fatalf("accepted key %#v and version %d for namespaced=%v in %q", key, version, namespaced, namespace)
+		}
+		again, v, err := decodeContinue(encodeContinue(key, version), namespaced, namespace)
+		if err != nil || again != key || v != version {
+			t.Fatalf("key %#v and version %d came back as %#v, %d, %v", key, version, again, v, err)
+		}
+	})
+}
+
+// TestTokensOfAllNames holds that whatever kube-apiserver takes for a name goes
+// through a token and comes back.
+func TestTokensOfAllNames(t *testing.T) {
+	for _, name := range []string{"a", "a.b-c", strings.Repeat("a", 253), "0", "x--y"} {
+		t.Run(fmt.Sprintf("%.20s", name), func(t *testing.T) {
+			want := point.Key{Namespace: "ns", Name: name}
+			got, _, err := decodeContinue(encodeContinue(want, 1), true, "")
+			if err != nil || got != want {
+				t.Errorf("got %v, %v, want %v", got, err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+)
+
+// runtimeConfigs are what --runtime-config can leave of the group.
+var runtimeConfigs = map[string]struct {
+	enabled  func(schema.GroupVersion) bool
+	versions []string
+}{
+	"both":         {enabled: enableAll, versions: []string{"v1", "v1beta1"}},
+	"v1 only":      {enabled: func(gv schema.GroupVersion) bool { return gv == metricsv1.SchemeGroupVersion }, versions: []string{"v1"}},
+	"v1beta1 only": {enabled: func(gv schema.GroupVersion) bool { return gv == metricsv1beta1.SchemeGroupVersion }, versions: []string{"v1beta1"}},
+}
+
+func TestGroupVersions(t *testing.T) {
+	want := []schema.GroupVersion{metricsv1.SchemeGroupVersion, metricsv1beta1.SchemeGroupVersion}
+	if diff := cmp.Diff(want, GroupVersions()); diff != "" {
+		t.Errorf("versions by priority (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoVersionEnabled(t *testing.T) {
+	group := NewAPIGroup(newStore(), func(schema.GroupVersion) bool { return false })
+	if got := len(group.PrioritizedVersions) + len(group.VersionedResourcesStorageMap); got != 0 {
+		t.Errorf("got %v and %v, want nothing to install", group.PrioritizedVersions, group.VersionedResourcesStorageMap)
+	}
+}
+
+// TestDiscovery reads the group as kube-apiserver's aggregator and kubectl do.
+func TestDiscovery(t *testing.T) {
+	for name, test := range runtimeConfigs {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, newStore(), test.enabled)
+
+			var group metav1.APIGroup
+			decode(t, get(t, server, "/apis/metrics.k8s.io", ""), &group)
+			var versions []string
+			for _, v := range group.Versions {
+				versions = append(versions, v.Version)
+			}
+			if diff := cmp.Diff(test.versions, versions); diff != "" {
+				t.Errorf("versions (-want +got):\n%s", diff)
+			}
+			if got := group.PreferredVersion.Version; got != test.versions[0] {
+				t.Errorf("got preferred version %q, want %q", got, test.versions[0])
+			}
+
+			for _, version := range GroupVersions() {
+				a := get(t, server, "/apis/"+version.String(), "")
+				if !slices.Contains(test.versions, version.Version) {
+					if a.code != http.StatusNotFound {
+						t.Errorf("%s answers %d, want 404", version, a.code)
+					}
+					continue
+				}
+				var got metav1.APIResourceList
+				decode(t, a, &got)
+				want := []metav1.APIResource{
+					{Name: "nodes", SingularName: "node", Kind: "NodeMetrics", Verbs: metav1.Verbs{"get", "list"}},
+					{Name: "pods", SingularName: "pod", Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list"}, Namespaced: true},
+				}
+				if diff := cmp.Diff(want, got.APIResources); diff != "" {
+					t.Errorf("resources of %s (-want +got):\n%s", version, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestAggregatedDiscovery(t *testing.T) {
+	resources := []apidiscoveryv2.APIResourceDiscovery{
+		{
+			Resource: "nodes", SingularResource: "node", Scope: apidiscoveryv2.ScopeCluster,
+			ResponseKind: &metav1.GroupVersionKind{Kind: "NodeMetrics"}, Verbs: []string{"get", "list"},
+		},
+		{
+			Resource: "pods", SingularResource: "pod", Scope: apidiscoveryv2.ScopeNamespace,
+			ResponseKind: &metav1.GroupVersionKind{Kind: "PodMetrics"}, Verbs: []string{"get", "list"},
+		},
+	}
+	for name, test := range runtimeConfigs {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, newStore(), test.enabled)
+			var groups apidiscoveryv2.APIGroupDiscoveryList
+			decode(t, get(t, server, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"), &groups)
+
+			want := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: "metrics.k8s.io"}}
+			for _, version := range test.versions {
+				want.Versions = append(want.Versions, apidiscoveryv2.APIVersionDiscovery{
+					Version: version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: resources,
+				})
+			}
+			if diff := cmp.Diff([]apidiscoveryv2.APIGroupDiscovery{want}, groups.Items); diff != "" {
+				t.Errorf("groups (-want +got):\n%s", diff)
+			}
+
+			client, err := discovery.NewDiscoveryClientForConfig(&restclient.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			preferred, err := client.ServerPreferredResources()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, list := range preferred {
+				for _, r := range list.APIResources {
+					got[r.Name] = list.GroupVersion
+				}
+			}
+			first := "metrics.k8s.io/" + test.versions[0]
+			if diff := cmp.Diff(map[string]string{"nodes": first, "pods": first}, got); diff != "" {
+				t.Errorf("preferred resources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOpenAPI holds that both documents describe the paths and kinds of every
+// version, that nothing refers to a definition that is not there, and that no
+// path speaks of a verb that does not exist.
+func TestOpenAPI(t *testing.T) {
+	server := serve(t, newStore(), enableAll)
+	kinds := []string{"ContainerMetrics", "NodeMetrics", "NodeMetricsList", "PodMetrics", "PodMetricsList"}
+	paths := []string{"/", "/namespaces/{namespace}/pods", "/namespaces/{namespace}/pods/{name}", "/nodes", "/nodes/{name}", "/pods"}
+	definition := func(version, kind string) string { return "io.k8s.metrics.pkg.apis.metrics." + version + "." + kind }
+
+	t.Run("v2", func(t *testing.T) {
+		a := get(t, server, "/openapi/v2", "application/json")
+		var document spec.Swagger
+		decode(t, a, &document)
+		for _, version := range []string{"v1", "v1beta1"} {
+			for _, kind := range kinds {
+				if _, ok := document.Definitions[definition(version, kind)]; !ok {
+					t.Errorf("no definition of %s %s", version, kind)
+				}
+			}
+			for _, path := range paths {
+				item, ok := document.Paths.Paths["/apis/metrics.k8s.io/"+version+path]
+				if !ok || item.Get == nil {
+					t.Errorf("no get of %s %s", version, path)
+				}
+				if item.Post != nil || item.Put != nil || item.Patch != nil || item.Delete != nil {
+					t.Errorf("%s %s has more than get", version, path)
+				}
+			}
+		}
+		checkRefs(t, a.body, "#/definitions/", slices.Collect(maps.Keys(document.Definitions)))
+	})
+	for _, version := range []string{"v1", "v1beta1"} {
+		t.Run("v3 "+version, func(t *testing.T) {
+			a := get(t, server, "/openapi/v3/apis/metrics.k8s.io/"+version, "application/json")
+			var document spec3.OpenAPI
+			decode(t, a, &document)
+			for _, kind := range kinds {
+				if _, ok := document.Components.Schemas[definition(version, kind)]; !ok {
+					t.Errorf("no schema of %s", kind)
+				}
+			}
+			var got []string
+			for path := range document.Paths.Paths {
+				got = append(got, strings.TrimPrefix(path, "/apis/metrics.k8s.io/"+version))
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(paths, got); diff != "" {
+				t.Errorf("paths (-want +got):\n%s", diff)
+			}
+			checkRefs(t, a.body, "#/components/schemas/", slices.Collect(maps.Keys(document.Components.Schemas)))
+		})
+	}
+}
+
+// checkRefs holds that every reference in a document leads somewhere.
+func checkRefs(t *testing.T, document []byte, prefix string, defined []string) {
+	t.Helper()
+	var tree any
+	if err := json.Unmarshal(document, &tree); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(any)
+	walk = func(node any) {
+		switch node := node.(type) {
+		case map[string]any:
+			if ref, ok := node["$ref"].(string); ok && strings.HasPrefix(ref, prefix) && !slices.Contains(defined, strings.TrimPrefix(ref, prefix)) {
+				t.Errorf("%s is not defined", ref)
+			}
+			for _, child := range node {
+				walk(child)
+			}
+		case []any:
+			for _, child := range node {
+				walk(child)
+			}
+		}
+	}
+	walk(tree)
+}
+
+// TestOpenAPIDefinitionsAreClosed holds that the generated definitions need none
+// of another package's.
+func TestOpenAPIDefinitionsAreClosed(t *testing.T) {
+	definitions := GetOpenAPIDefinitions(func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) })
+	for name, definition := range definitions {
+		for _, dependency := range definition.Dependencies {
+			if _, ok := definitions[dependency]; !ok {
+				t.Errorf("%s depends on %s, which is not generated: add its package to the go:generate line", name, dependency)
+			}
+		}
+	}
+	var _ common.GetOpenAPIDefinitions = GetOpenAPIDefinitions
+}

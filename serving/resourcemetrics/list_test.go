@@ -1,0 +1,221 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	restclient "k8s.io/client-go/rest"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// listStore holds pods of three namespaces and two nodes. The newest pod is
+// shop/db-0, the newest node is node-b.
+func listStore() *point.Store {
+	store := newStore()
+	usage := point.Usage{Name: "app", CPU: 1000, Memory: 1 << 20}
+	put(store.Nodes, "", "node-b", map[string]string{"zone": "b"}, sample(-1e9, usage))
+	put(store.Nodes, "", "node-a", map[string]string{"zone": "a"}, sample(-2e9, usage))
+	put(store.Pods, "shop", "web-1", map[string]string{"app": "web", "track": "canary"}, sample(-5e9, usage))
+	put(store.Pods, "shop", "web-0", map[string]string{"app": "web"}, sample(-4e9, usage))
+	put(store.Pods, "shop", "db-0", map[string]string{"app": "db"}, sample(-3e9, usage))
+	put(store.Pods, "shop", "starting", map[string]string{"app": "web"}, nil)
+	put(store.Pods, "shop", "frozen", map[string]string{"app": "web"}, sample(-maxAge-1e9, usage))
+	put(store.Pods, "kube-system", "dns", map[string]string{"app": "dns"}, sample(-6e9, usage))
+	put(store.Pods, "blog", "web-0", map[string]string{"app": "web"}, sample(-7e9, usage))
+	return store
+}
+
+// listed is what matters about a list.
+type listed struct {
+	Version   string
+	Names     []string
+	Continue  bool
+	Remaining *int64
+}
+
+func TestList(t *testing.T) {
+	server := serve(t, listStore(), enableAll)
+	all := []string{"blog/web-0", "kube-system/dns", "shop/db-0", "shop/web-0", "shop/web-1"}
+	tests := map[string]struct {
+		// namespace to list pods in; "-" lists nodes.
+		namespace string
+		options   metav1.ListOptions
+		want      listed
+	}{
+		"all pods":         {want: listed{Version: "1788091197250", Names: all}},
+		"one namespace":    {namespace: "shop", want: listed{Version: "1788091197250", Names: all[2:]}},
+		"empty namespace":  {namespace: "nobody", want: listed{Version: "1"}},
+		"nodes":            {namespace: "-", want: listed{Version: "1788091199250", Names: []string{"node-a", "node-b"}}},
+		"pods by label":    {options: metav1.ListOptions{LabelSelector: "app=web"}, want: listed{Version: "1788091196250", Names: []string{"blog/web-0", "shop/web-0", "shop/web-1"}}},
+		"by label and ns":  {namespace: "shop", options: metav1.ListOptions{LabelSelector: "app in (web),track!=canary"}, want: listed{Version: "1788091196250", Names: []string{"shop/web-0"}}},
+		"no such label":    {options: metav1.ListOptions{LabelSelector: "app=none"}, want: listed{Version: "1"}},
+		"without label":    {options: metav1.ListOptions{LabelSelector: "!track"}, want: listed{Version: "1788091197250", Names: all[:4]}},
+		"nodes by label":   {namespace: "-", options: metav1.ListOptions{LabelSelector: "zone=a"}, want: listed{Version: "1788091198250", Names: []string{"node-a"}}},
+		"by name":          {namespace: "shop", options: metav1.ListOptions{FieldSelector: "metadata.name=web-0"}, want: listed{Version: "1788091196250", Names: []string{"shop/web-0"}}},
+		"by unknown name":  {namespace: "shop", options: metav1.ListOptions{FieldSelector: "metadata.name=nobody"}, want: listed{Version: "1"}},
+		"not this name":    {namespace: "shop", options: metav1.ListOptions{FieldSelector: "metadata.name!=web-0"}, want: listed{Version: "1788091197250", Names: []string{"shop/db-0", "shop/web-1"}}},
+		"name everywhere":  {options: metav1.ListOptions{FieldSelector: "metadata.name=web-0"}, want: listed{Version: "1788091196250", Names: []string{"blog/web-0", "shop/web-0"}}},
+		"by namespace":     {options: metav1.ListOptions{FieldSelector: "metadata.namespace=blog"}, want: listed{Version: "1788091193250", Names: []string{"blog/web-0"}}},
+		"not in namespace": {options: metav1.ListOptions{FieldSelector: "metadata.namespace!=shop"}, want: listed{Version: "1788091194250", Names: all[:2]}},
+		"by both fields":   {options: metav1.ListOptions{FieldSelector: "metadata.namespace=blog,metadata.name=web-0"}, want: listed{Version: "1788091193250", Names: []string{"blog/web-0"}}},
+		"contradiction":    {namespace: "shop", options: metav1.ListOptions{FieldSelector: "metadata.namespace=blog"}, want: listed{Version: "1"}},
+		"two names":        {namespace: "shop", options: metav1.ListOptions{FieldSelector: "metadata.name=web-0,metadata.name=web-1"}, want: listed{Version: "1"}},
+		"field and label":  {namespace: "shop", options: metav1.ListOptions{FieldSelector: "metadata.name=web-0", LabelSelector: "app=db"}, want: listed{Version: "1"}},
+		"node by name":     {namespace: "-", options: metav1.ListOptions{FieldSelector: "metadata.name=node-b"}, want: listed{Version: "1788091199250", Names: []string{"node-b"}}},
+		"node in ns":       {namespace: "-", options: metav1.ListOptions{FieldSelector: "metadata.namespace=shop"}, want: listed{Version: "1"}},
+
+		"first page":          {options: metav1.ListOptions{Limit: 2}, want: listed{Version: "1788091197250", Names: all[:2], Continue: true, Remaining: new(int64(3))}},
+		"page of all":         {options: metav1.ListOptions{Limit: 5}, want: listed{Version: "1788091197250", Names: all}},
+		"page with selector":  {options: metav1.ListOptions{Limit: 1, LabelSelector: "app=web"}, want: listed{Version: "1788091196250", Names: all[:1], Continue: true}},
+		"page with field":     {namespace: "shop", options: metav1.ListOptions{Limit: 1, FieldSelector: "metadata.name!=web-0"}, want: listed{Version: "1788091197250", Names: []string{"shop/db-0"}, Continue: true}},
+		"page of what is one": {namespace: "shop", options: metav1.ListOptions{Limit: 1, FieldSelector: "metadata.name=web-0"}, want: listed{Version: "1788091196250", Names: []string{"shop/web-0"}}},
+
+		"any version":       {options: metav1.ListOptions{ResourceVersion: "0"}, want: listed{Version: "1788091197250", Names: all}},
+		"a future version":  {options: metav1.ListOptions{ResourceVersion: "99999999999999999"}, want: listed{Version: "1788091197250", Names: all}},
+		"an exact version":  {options: metav1.ListOptions{ResourceVersion: "5", ResourceVersionMatch: metav1.ResourceVersionMatchExact}, want: listed{Version: "1788091197250", Names: all}},
+		"not older than":    {options: metav1.ListOptions{ResourceVersion: "5", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, want: listed{Version: "1788091197250", Names: all}},
+		"nonsense version":  {options: metav1.ListOptions{ResourceVersion: "nonsense"}, want: listed{Version: "1788091197250", Names: all}},
+		"a page at version": {options: metav1.ListOptions{ResourceVersion: "5", Limit: 4}, want: listed{Version: "1788091197250", Names: all[:4], Continue: true, Remaining: new(int64(1))}},
+	}
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR} {
+		client, err := metricsclient.NewForConfig(&restclient.Config{
+			Host:          server.URL,
+			QPS:           -1,
+			ContentConfig: restclient.ContentConfig{AcceptContentTypes: contentType},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, test := range tests {
+			t.Run("v1 "+contentType+" "+name, func(t *testing.T) {
+				checkList(t, listV1(t, client, test.namespace, test.options), test.want)
+			})
+			t.Run("v1beta1 "+contentType+" "+name, func(t *testing.T) {
+				checkList(t, listV1beta1(t, client, test.namespace, test.options), test.want)
+			})
+		}
+	}
+}
+
+func checkList(t *testing.T, got, want listed) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+}
+
+func listV1(t *testing.T, client metricsclient.Interface, namespace string, options metav1.ListOptions) listed {
+	t.Helper()
+	var got listed
+	if namespace == "-" {
+		l, err := client.MetricsV1().NodeMetricses().List(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = describe(&l.ListMeta)
+		for i := range l.Items {
+			got.Names = append(got.Names, l.Items[i].Name)
+		}
+		return got
+	}
+	l, err := client.MetricsV1().PodMetricses(namespace).List(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = describe(&l.ListMeta)
+	for i := range l.Items {
+		got.Names = append(got.Names, l.Items[i].Namespace+"/"+l.Items[i].Name)
+	}
+	return got
+}
+
+func listV1beta1(t *testing.T, client metricsclient.Interface, namespace string, options metav1.ListOptions) listed {
+	t.Helper()
+	var got listed
+	if namespace == "-" {
+		l, err := client.MetricsV1beta1().NodeMetricses().List(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = describe(&l.ListMeta)
+		for i := range l.Items {
+			got.Names = append(got.Names, l.Items[i].Name)
+		}
+		return got
+	}
+	l, err := client.MetricsV1beta1().PodMetricses(namespace).List(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = describe(&l.ListMeta)
+	for i := range l.Items {
+		got.Names = append(got.Names, l.Items[i].Namespace+"/"+l.Items[i].Name)
+	}
+	return got
+}
+
+func describe(meta metav1.ListInterface) listed {
+	return listed{Version: meta.GetResourceVersion(), Continue: meta.GetContinue() != "", Remaining: meta.GetRemainingItemCount()}
+}
+
+// TestEmptyListHasItems holds that no list says "items":null, which some clients
+// take for a broken answer.
+func TestEmptyListHasItems(t *testing.T) {
+	server := serve(t, newStore(), enableAll)
+	for kind, path := range map[string]string{"NodeMetricsList": "nodes", "PodMetricsList": "pods"} {
+		want := `{"kind":"` + kind + `","apiVersion":"metrics.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}` + "\n"
+		got := get(t, server, "/apis/metrics.k8s.io/v1/"+path, "")
+		if diff := cmp.Diff(want, string(got.body)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// TestNameIsLookedUp holds that a name with a namespace walks no namespace: the
+// object is found although its key would never be reached.
+func TestNameIsLookedUp(t *testing.T) {
+	tests := map[string]struct {
+		kind      *kind
+		namespace string
+		selector  string
+		want      *point.Key
+	}{
+		"path":           {kind: pods, namespace: "shop", selector: "metadata.name=web-0", want: &point.Key{Namespace: "shop", Name: "web-0"}},
+		"both fields":    {kind: pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: &point.Key{Namespace: "shop", Name: "web-0"}},
+		"node":           {kind: nodes, selector: "metadata.name=node-a", want: &point.Key{Name: "node-a"}},
+		"all namespaces": {kind: pods, selector: "metadata.name=web-0"},
+		"not equal":      {kind: pods, namespace: "shop", selector: "metadata.name!=web-0"},
+		"namespace only": {kind: pods, selector: "metadata.namespace=shop"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := &storage{kind: test.kind}
+			selected := s.selection(test.namespace, &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie(test.selector)})
+			if diff := cmp.Diff(test.want, selected.key); diff != "" {
+				t.Errorf("key (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestListWithoutOptions is what a caller in this process may do.
+func TestListWithoutOptions(t *testing.T) {
+	s := &storage{kind: pods, table: listStore().Pods}
+	obj, err := s.List(request.WithNamespace(t.Context(), "shop"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(obj.(*list).Items); got != 3 {
+		t.Errorf("got %d items, want 3", got)
+	}
+}
