@@ -30,7 +30,7 @@ var (
 	reloadSuccessful = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace:      metricsNamespace,
 		Name:           "config_last_reload_successful",
-		Help:           "1 when the newest MetricsBackend that was read is in force, 0 when it could not be used.",
+		Help:           "0 when the newest MetricsBackend that was read could not be used, otherwise 1.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

@@ -81,7 +81,7 @@ func (r *firstReadiness) try(ctx context.Context) bool {
 		r.record(ctx, g.Name(), err)
 		if err != nil {
 			for _, later := range r.gates[i+1:] {
-				r.record(ctx, later.Name(), fmt.Errorf("waiting for %s", g.Name()))
+				r.postpone(later.Name(), g.Name())
 			}
 			return false
 		}
@@ -107,6 +107,13 @@ func (r *firstReadiness) record(ctx context.Context, name string, err error) {
 	case err != nil && err.Error() != before.Error():
 		logger.V(2).Info("A gate of the first readiness is closed", "gate", name, "reason", err.Error())
 	}
+}
+
+// postpone keeps that a gate is not tried before another one is open.
+func (r *firstReadiness) postpone(name, earlier string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed[name] = fmt.Errorf("waiting for %s", earlier)
 }
 
 // checks returns one health check for each gate.

@@ -63,6 +63,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	inForce := &configuration{source: source, store: store}
+	reloadSuccessful.Set(1)
 	follow, err := o.follow(client, file, inForce)
 	if err != nil {
 		return nil, err

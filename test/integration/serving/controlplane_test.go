@@ -1,0 +1,150 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// controlPlane is a kube-apiserver with its aggregator, and etcd.
+type controlPlane struct {
+	env        *envtest.Environment
+	config     *rest.Config
+	kubeconfig string
+	client     kubernetes.Interface
+	aggregator apiregistration.Interface
+	// servingCA signs serving's certificates, kubeletCA the kubelets'.
+	servingCA, kubeletCA *authority
+}
+
+func startControlPlane(folder string) (*controlPlane, error) {
+	certificates := filepath.Join(folder, "certificates")
+	if err := os.MkdirAll(certificates, 0o700); err != nil {
+		return nil, err
+	}
+	// The front proxy has a CA of its own, or any client certificate could claim
+	// to be anyone.
+	frontProxy, err := newAuthority("front-proxy-ca")
+	if err != nil {
+		return nil, err
+	}
+	frontProxyCA := filepath.Join(folder, "front-proxy-ca.crt")
+	if err := os.WriteFile(frontProxyCA, frontProxy.PEM, 0o600); err != nil {
+		return nil, err
+	}
+	proxyCert, proxyKey, err := frontProxy.issueFiles(folder, "front-proxy-client")
+	if err != nil {
+		return nil, err
+	}
+
+	// kube-apiserver starts slowly on a machine that also compiles.
+	env := &envtest.Environment{
+		BinaryAssetsDirectory:    assets,
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+		CRDDirectoryPaths: []string{"../../../config/crd/bases"}, ErrorIfCRDPathMissing: true,
+	}
+	apiServer := env.ControlPlane.GetAPIServer()
+	// A folder of its own outlives a restart of kube-apiserver.
+	apiServer.CertDir = certificates
+	log, err := os.Create(filepath.Join(folder, "kube-apiserver.log"))
+	if err != nil {
+		return nil, err
+	}
+	apiServer.Out, apiServer.Err = log, log
+	apiServer.Configure().
+		Set("requestheader-client-ca-file", frontProxyCA).
+		Set("requestheader-allowed-names", "front-proxy-client").
+		Set("requestheader-username-headers", "X-Remote-User").
+		Set("requestheader-group-headers", "X-Remote-Group").
+		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
+		Set("proxy-client-cert-file", proxyCert).
+		Set("proxy-client-key-file", proxyKey)
+	c := &controlPlane{env: env}
+	if c.config, err = env.Start(); err != nil {
+		return nil, err
+	}
+	if err := c.prepare(folder); err != nil {
+		_ = env.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *controlPlane) prepare(folder string) error {
+	c.kubeconfig = filepath.Join(folder, "admin.kubeconfig")
+	if err := os.WriteFile(c.kubeconfig, c.env.KubeConfig, 0o600); err != nil {
+		return err
+	}
+	var err error
+	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
+		return err
+	}
+	if c.aggregator, err = apiregistration.NewForConfig(c.config); err != nil {
+		return err
+	}
+	if c.servingCA, err = newAuthority("serving-ca"); err != nil {
+		return err
+	}
+	if c.kubeletCA, err = newAuthority("kubelet-ca"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return createFoundation(ctx, c.client)
+}
+
+func (c *controlPlane) stop() error { return c.env.Stop() }
+
+// stopAPIServer and startAPIServer are a restart with time in between.
+func (c *controlPlane) stopAPIServer() error { return c.env.ControlPlane.GetAPIServer().Stop() }
+
+func (c *controlPlane) startAPIServer() error { return c.env.ControlPlane.GetAPIServer().Start() }
+
+// kubectl runs the real kubectl as an administrator and returns what it prints.
+func (c *controlPlane) kubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	// The discovery cache of an earlier test must not answer.
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir(), "KUBERC=off")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %v: %w: %s", args, err, out)
+	}
+	return string(out), nil
+}
+
+// eventually tries check until it returns nil.
+func eventually(t *testing.T, within time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,121 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// renewal is how often a fake kubelet renews its samples. A real one takes 10 to
+// 20 seconds; here two samples must come quickly.
+const renewal = 500 * time.Millisecond
+
+// What every container and every node uses, so that answers can be foretold.
+const (
+	containerMillicores = 250
+	containerMebibytes  = 64
+	nodeMillicores      = 1500
+	nodeMebibytes       = 2048
+	swapMebibytes       = 32
+)
+
+// fakeKubelet answers /metrics/resource with counters that grow steadily.
+type fakeKubelet struct {
+	port    int32
+	started time.Time
+
+	mu    sync.Mutex
+	pods  map[string][]string
+	asked []time.Time
+}
+
+func (c *controlPlane) startKubelet(t *testing.T) *fakeKubelet {
+	t.Helper()
+	k := &fakeKubelet{started: time.Now().Add(-time.Hour), pods: map[string][]string{}}
+	certificate, key, err := c.kubeletCA.issue("kubelet", "127.0.0.1")
+	if err != nil {
+		t.Fatalf("issue a kubelet's certificate: %v", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatalf("load a kubelet's certificate: %v", err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.ParseInt(port, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.port = int32(number)
+	return k
+}
+
+// run adds a pod to what the kubelet reports.
+func (k *fakeKubelet) run(pod string, containers ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pods[pod] = containers
+}
+
+// requests returns how often the kubelet was asked since a time.
+func (k *fakeKubelet) requests(since time.Time) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := 0
+	for _, at := range k.asked {
+		if at.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *fakeKubelet) serve(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = append(k.asked, time.Now())
+	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ey") {
+		http.Error(w, "a token is needed", http.StatusUnauthorized)
+		return
+	}
+	if r.URL.Path != "/metrics/resource" {
+		http.NotFound(w, r)
+		return
+	}
+	sample := time.Now().Truncate(renewal)
+	age := sample.Sub(k.started).Seconds()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	line := func(name, labels string, value float64) {
+		fmt.Fprintf(w, "%s%s %s %d\n", name, labels, strconv.FormatFloat(value, 'g', -1, 64), sample.UnixMilli())
+	}
+	line("node_cpu_usage_seconds_total", "", age*nodeMillicores/1000)
+	line("node_memory_working_set_bytes", "", nodeMebibytes<<20)
+	line("node_swap_usage_bytes", "", swapMebibytes<<20)
+	for pod, containers := range k.pods {
+		for _, container := range containers {
+			labels := fmt.Sprintf(`{container=%q,namespace=%q,pod=%q}`, container, workloads, pod)
+			line("container_cpu_usage_seconds_total", labels, age*containerMillicores/1000)
+			line("container_memory_working_set_bytes", labels, containerMebibytes<<20)
+			line("container_swap_usage_bytes", labels, swapMebibytes<<20)
+			line("container_start_time_seconds", labels, float64(k.started.UnixMilli())/1000)
+		}
+	}
+}

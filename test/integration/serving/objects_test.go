@@ -1,0 +1,214 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// servingNamespace holds serving's Service and account.
+	servingNamespace = "metrics-backend"
+	// servingAccount has the permissions that the operator grants, no others.
+	servingAccount = "serving"
+	// workloads is the namespace of the pods.
+	workloads = "default"
+)
+
+// createFoundation makes what all tests share: the account of serving with its
+// permissions, and accounts with and without access.
+func createFoundation(ctx context.Context, client kubernetes.Interface) error {
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: servingNamespace}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for _, name := range []string{servingAccount, "reader", "nobody"} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.CoreV1().ServiceAccounts(servingNamespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	watch := []string{"get", "list", "watch"}
+	if err := grantCluster(ctx, client, servingAccount, "serving",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: watch},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"metricsbackend.io"}, Resources: []string{"metricsbackends"}, Verbs: watch},
+		rbacv1.PolicyRule{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"list"}},
+	); err != nil {
+		return err
+	}
+	if err := bindCluster(ctx, client, servingAccount, "system:auth-delegator"); err != nil {
+		return err
+	}
+	if err := bindAuthenticationReader(ctx, client); err != nil {
+		return err
+	}
+	return grantCluster(ctx, client, "reader", "metrics-reader",
+		rbacv1.PolicyRule{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes", "pods"}, Verbs: watch},
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", v1alpha1.SourcesPath}, Verbs: []string{"get"}},
+	)
+}
+
+func grantCluster(ctx context.Context, client kubernetes.Interface, account, role string, rules ...rbacv1.PolicyRule) error {
+	object := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}
+	if _, err := client.RbacV1().ClusterRoles().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return bindCluster(ctx, client, account, role)
+}
+
+func bindCluster(ctx context.Context, client kubernetes.Interface, account, role string) error {
+	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: account}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func bindAuthenticationReader(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "serving"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: servingAccount}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// token returns a token of an account in servingNamespace.
+func (c *controlPlane) token(t *testing.T, account string) string {
+	t.Helper()
+	answer, err := c.client.CoreV1().ServiceAccounts(servingNamespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("ask for a token of %s: %v", account, err)
+	}
+	return answer.Status.Token
+}
+
+// createNode makes a Node whose kubelet listens on the given port of loopback.
+func (c *controlPlane) createNode(t *testing.T, name string, port int32, labels map[string]string) {
+	t.Helper()
+	node, err := c.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create Node %s: %v", name, err)
+	}
+	t.Cleanup(func() { c.delete(t, "nodes", "", name) })
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	node.Status = corev1.NodeStatus{
+		Capacity: capacity, Allocatable: capacity,
+		NodeInfo:        corev1.NodeSystemInfo{Swap: &corev1.NodeSwapStatus{Capacity: ptr.To[int64](1 << 30)}},
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
+	}
+	if _, err := c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatalf("write the status of Node %s: %v", name, err)
+	}
+}
+
+// createPod makes a pod on a node; nothing runs it.
+func (c *controlPlane) createPod(t *testing.T, node, name string, labels map[string]string, containers ...string) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](0)},
+	}
+	for _, container := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: container, Image: "none"})
+	}
+	if _, err := c.client.CoreV1().Pods(workloads).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("create pod %s: %v", name, err)
+	}
+	t.Cleanup(func() { c.delete(t, "pods", workloads, name) })
+}
+
+// register makes a Service that leads to a port of this machine, and an
+// APIService for each version. The aggregator follows an ExternalName, which
+// may be loopback; endpoints may not.
+func (c *controlPlane) register(t *testing.T, service string, port int32, versions ...string) {
+	t.Helper()
+	_, err := c.client.CoreV1().Services(servingNamespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: service},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create Service %s: %v", service, err)
+	}
+	t.Cleanup(func() { c.delete(t, "services", servingNamespace, service) })
+	for i, version := range versions {
+		c.createAPIService(t, service, port, version, int32(100-i))
+	}
+}
+
+func (c *controlPlane) createAPIService(t *testing.T, service string, port int32, version string, priority int32) {
+	t.Helper()
+	name := version + ".metrics.k8s.io"
+	_, err := c.aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelBackend: service}},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Service:              &apiregistrationv1.ServiceReference{Namespace: servingNamespace, Name: service, Port: &port},
+			Group:                "metrics.k8s.io",
+			Version:              version,
+			CABundle:             c.servingCA.PEM,
+			GroupPriorityMinimum: 100,
+			VersionPriority:      priority,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create APIService %s: %v", name, err)
+	}
+	t.Cleanup(func() { c.deleteAPIService(t, name) })
+}
+
+func (c *controlPlane) deleteAPIService(t *testing.T, name string) {
+	t.Helper()
+	err := c.aggregator.ApiregistrationV1().APIServices().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("delete APIService %s: %v", name, err)
+	}
+}
+
+func (c *controlPlane) available(ctx context.Context, version string) error {
+	service, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, version+".metrics.k8s.io", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range service.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("APIService %s: %+v", service.Name, service.Status.Conditions)
+}
+
+func (c *controlPlane) delete(t *testing.T, resource, namespace, name string) {
+	t.Helper()
+	request := c.client.CoreV1().RESTClient().Delete().Resource(resource).Name(name)
+	if namespace != "" {
+		request = request.Namespace(namespace)
+	}
+	// The test's own context has ended when its cleanup runs.
+	if err := request.Do(context.WithoutCancel(t.Context())).Error(); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("delete %s %s: %v", resource, name, err)
+	}
+}
