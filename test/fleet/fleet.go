@@ -127,13 +127,14 @@ func unusable(address string) bool {
 
 // Fleet is the nodes, their pods and the server in front of them.
 type Fleet struct {
-	options   Options
-	clock     clock.Clock
-	authority *Authority
-	impostor  *Authority // signs what the fault WrongCA presents
-	nodes     []*Node
-	byName    map[string]*Node
-	server    server
+	options    Options
+	clock      clock.Clock
+	authority  *Authority
+	impostor   *Authority // signs what the fault WrongCA presents
+	namespaces []string
+	nodes      []*Node
+	byName     map[string]*Node
+	server     server
 
 	// mu serializes churn. Scrapes never take it: they read each node's snapshot.
 	mu      sync.Mutex
@@ -155,6 +156,9 @@ func New(options Options) (*Fleet, error) {
 		byName:    make(map[string]*Node, o.Nodes),
 		homes:     make(map[types.NamespacedName]*Node, o.Nodes*o.PodsPerNode),
 		random:    rand.New(rand.NewPCG(o.Seed, 0x0c4a7)),
+	}
+	for i := range o.Namespaces {
+		f.namespaces = append(f.namespaces, fmt.Sprintf("%s-%02d", o.Name, i))
 	}
 	var err error
 	if f.authority == nil {
@@ -202,14 +206,8 @@ func (f *Fleet) Pod(key types.NamespacedName) (*Pod, *Node) {
 	return pod, n
 }
 
-// Namespaces that the fleet's pods live in.
-func (f *Fleet) Namespaces() []string {
-	names := make([]string, f.options.Namespaces)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s-%02d", f.options.Name, i)
-	}
-	return names
-}
+// Namespaces that the fleet's pods live in. The slice is not to be changed.
+func (f *Fleet) Namespaces() []string { return f.namespaces }
 
 // startBefore draws a moment in the 30 days before the epoch, an hour away from
 // it, so that all of the first pods are long in their stride.

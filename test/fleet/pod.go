@@ -190,8 +190,7 @@ func (f *Fleet) newPod(start time.Time) *Pod {
 	o := &f.options
 	number := f.created
 	f.created++
-	namespaces := f.Namespaces()
-	namespace, within := namespaces[number%len(namespaces)], number/len(namespaces)
+	namespace, within := f.namespaces[number%len(f.namespaces)], number/len(f.namespaces)
 	app := fmt.Sprintf("app-%02d", within%20)
 	template := suffix(digest(o.Seed, namespace, app), 10)
 	p := &Pod{

@@ -61,7 +61,7 @@ func parse(arguments []string) (flags, error) {
 	set.IntVar(&f.churn.Replace, "churn-replace", 0, "pods to replace by new ones in each round of churn")
 	set.DurationVar(&f.churnEvery, "churn-every", time.Minute, "time between rounds of churn")
 	set.IntVar(&f.concurrency, "concurrency", 32, "requests in flight to the API server")
-	set.DurationVar(&f.duration, "duration", 0, "stop after this time; 0: when interrupted")
+	set.DurationVar(&f.duration, "duration", 0, "stop after this time, counted from when the kubelets listen; 0: when interrupted")
 	set.BoolVar(&f.keep, "keep", false, "leave the objects in the cluster at the end")
 	if err := set.Parse(arguments); err != nil {
 		return f, err
@@ -100,11 +100,6 @@ func main() {
 
 // run serves until the context or the duration ends, and cleans up.
 func run(ctx context.Context, f flags, out io.Writer) error {
-	if f.duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.duration)
-		defer cancel()
-	}
 	kubelets, err := fleet.New(f.Options)
 	if err != nil {
 		return err
@@ -115,6 +110,11 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	defer stop()
 	if err := kubelets.Start(serving); err != nil {
 		return err
+	}
+	if f.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.duration)
+		defer cancel()
 	}
 	if f.caFile != "" {
 		if err := os.WriteFile(f.caFile, kubelets.Authority().PEM, 0o644); err != nil {
