@@ -119,7 +119,7 @@ type ServingSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.all(a, a.startsWith('--') && a.contains('='))",message="each of serving.extraArgs must have the form --flag=value"
-	// +kubebuilder:validation:XValidation:rule="self.all(a, !(a.split('=')[0] in ['--backend', '--backend-file', '--secure-port', '--cert-dir', '--tls-cert-file', '--tls-private-key-file', '--service-name', '--service-namespace', '--serving-ca-file', '--kubeconfig', '-v', '--v']))",message="this flag is set by the operator: use the field of the MetricsBackend instead"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !(a.split('=')[0] in ['--backend', '--backend-file', '--secure-port', '--cert-dir', '--tls-cert-file', '--tls-private-key-file', '--service-name', '--service-namespace', '--serving-ca-file', '--kubeconfig', '--shutdown-delay-duration', '--shutdown-send-retry-after', '-v', '--v']))",message="this flag is set by the operator: use the field of the MetricsBackend instead"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 }
 

@@ -4,11 +4,12 @@
 package metricsbackend
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -17,6 +18,9 @@ import (
 // past, the actions what the operator did.
 type transition struct {
 	kind, reason, action, note string
+	// apiService is what it is about besides the MetricsBackend; may be empty.
+	// Events that differ in their note alone are counted as one series.
+	apiService string
 }
 
 // recordTransitions tells what changed between the status that was read and the
@@ -24,7 +28,11 @@ type transition struct {
 // retry tells nothing twice.
 func (r *Reconciler) recordTransitions(s *scope) {
 	for _, e := range transitions(&s.before, &s.backend.Status) {
-		r.Events.Eventf(s.backend, nil, e.kind, e.reason, e.action, "%s", e.note)
+		var related runtime.Object
+		if e.apiService != "" {
+			related = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: e.apiService}}
+		}
+		r.Events.Eventf(s.backend, related, e.kind, e.reason, e.action, "%s", shorten(e.note, maxNote))
 	}
 }
 
@@ -38,67 +46,86 @@ func transitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
 	}
 	if old := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled); old != nil &&
 		meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled) == nil {
-		events = append(events, transition{corev1.EventTypeNormal, "Resumed", "Reconcile", "no longer stalled: " + old.Reason})
+		events = append(events, transition{
+			kind: corev1.EventTypeNormal, reason: "Resumed", action: "Reconcile", note: "no longer stalled by " + old.Reason,
+		})
 	}
 	return events
 }
 
 func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
-	states := func(status *v1alpha1.MetricsBackendStatus) map[string]v1alpha1.APIServiceStatus {
-		m := map[string]v1alpha1.APIServiceStatus{}
-		for _, service := range status.APIServices {
-			m[service.Name] = service
-		}
-		return m
-	}
 	old, now := states(before), states(after)
 	var events []transition
+	tell := func(name, reason, action, note string) {
+		events = append(events, transition{
+			kind: corev1.EventTypeNormal, reason: reason, action: action, note: note, apiService: name,
+		})
+	}
 	for _, service := range after.APIServices {
-		was := old[service.Name].State
-		switch service.State {
-		case v1alpha1.APIServiceRegistered, v1alpha1.APIServiceAvailable:
-			if was != v1alpha1.APIServiceRegistered && was != v1alpha1.APIServiceAvailable {
-				events = append(events, transition{corev1.EventTypeNormal, "VersionRegistered", "Register", "registered APIService " + service.Name})
-			}
-		case v1alpha1.APIServiceRetiring:
-			if was != v1alpha1.APIServiceRetiring {
-				events = append(events, transition{corev1.EventTypeNormal, "VersionRetiring", "Retire",
-					fmt.Sprintf("removing APIService %s: %s", service.Name, service.Message)})
-			}
+		name, was := service.Name, old[service.Name]
+		switch {
+		case isRegistered(service.State) && !isRegistered(was):
+			tell(name, "VersionRegistered", "Register", "registered APIService "+name)
+		case service.State == v1alpha1.APIServiceRetiring && was != v1alpha1.APIServiceRetiring:
+			tell(name, "VersionRetiring", "Retire", "removing APIService "+name+": "+service.Message)
 		}
 	}
 	for _, service := range before.APIServices {
-		state := now[service.Name].State
-		if service.State == v1alpha1.APIServiceRetiring && state != v1alpha1.APIServiceRetiring {
-			events = append(events, transition{corev1.EventTypeNormal, "VersionRetired", "Retire", service.Name + " is out of discovery"})
+		if service.State == v1alpha1.APIServiceRetiring && now[service.Name] != v1alpha1.APIServiceRetiring {
+			tell(service.Name, "VersionRetired", "Retire", service.Name+" is out of discovery")
 		}
 	}
 	return events
 }
 
-// conditionTransition tells of a condition that changed its status, or of a
-// Stalled with another reason.
-func conditionTransition(old, c *metav1.Condition) *transition {
-	was := metav1.ConditionUnknown
-	if old != nil {
-		was = old.Status
+func states(status *v1alpha1.MetricsBackendStatus) map[string]v1alpha1.APIServiceState {
+	m := map[string]v1alpha1.APIServiceState{}
+	for _, service := range status.APIServices {
+		m[service.Name] = service.State
 	}
-	switch {
-	case c.Type == v1alpha1.ConditionStalled && (old == nil || old.Reason != c.Reason):
-		return &transition{corev1.EventTypeWarning, "Stalled", "Reconcile", c.Reason + ": " + c.Message}
-	case c.Type == v1alpha1.ConditionAvailable && c.Status != was && c.Status == metav1.ConditionTrue:
-		return &transition{corev1.EventTypeNormal, "Available", "Verify", c.Message}
-	case c.Type == v1alpha1.ConditionAvailable && was == metav1.ConditionTrue:
-		if c.Status == metav1.ConditionTrue {
-			return nil
+	return m
+}
+
+func isRegistered(state v1alpha1.APIServiceState) bool {
+	return state == v1alpha1.APIServiceRegistered || state == v1alpha1.APIServiceAvailable
+}
+
+// conditionTransition tells of a condition that changed its status, or that is
+// bad for another reason than before.
+func conditionTransition(old, c *metav1.Condition) *transition {
+	was := ptr.Deref(old, metav1.Condition{Status: metav1.ConditionUnknown})
+	turned := c.Status != was.Status
+	anew := turned || c.Reason != was.Reason
+	normal := func(reason, action string) *transition {
+		return &transition{kind: corev1.EventTypeNormal, reason: reason, action: action, note: c.Message}
+	}
+	warning := func(action string) *transition {
+		return &transition{kind: corev1.EventTypeWarning, reason: c.Reason, action: action, note: c.Message}
+	}
+	switch c.Type {
+	case v1alpha1.ConditionStalled:
+		if anew {
+			return warning("Stall")
 		}
-		return &transition{corev1.EventTypeWarning, "Unavailable", "Verify", c.Reason + ": " + c.Message}
-	case c.Type == v1alpha1.ConditionCertificatesValid && c.Status != was && c.Status == metav1.ConditionTrue:
-		return &transition{corev1.EventTypeNormal, "CertificateValid", "IssueCertificate", c.Message}
-	case c.Type == v1alpha1.ConditionSourcesHealthy && c.Status != was && c.Status == metav1.ConditionFalse:
-		return &transition{corev1.EventTypeWarning, c.Reason, "CheckSources", c.Message}
-	case c.Type == v1alpha1.ConditionServingReady && c.Reason == v1alpha1.ReasonRolloutFailed && (old == nil || old.Reason != c.Reason):
-		return &transition{corev1.EventTypeWarning, c.Reason, "RollOut", c.Message}
+	case v1alpha1.ConditionAvailable:
+		switch {
+		case turned && c.Status == metav1.ConditionTrue:
+			return normal("Available", "Verify")
+		case was.Status == metav1.ConditionTrue && turned && c.Reason != v1alpha1.ReasonDeleting:
+			return warning("Verify")
+		}
+	case v1alpha1.ConditionCertificatesValid:
+		if turned && c.Status == metav1.ConditionTrue {
+			return normal("CertificateValid", "IssueCertificate")
+		}
+	case v1alpha1.ConditionSourcesHealthy:
+		if anew && c.Status == metav1.ConditionFalse {
+			return warning("CheckSources")
+		}
+	case v1alpha1.ConditionServingReady:
+		if anew && (c.Reason == v1alpha1.ReasonRolloutFailed || c.Reason == v1alpha1.ReasonProbeFailed || c.Reason == v1alpha1.ReasonVersionNotServed) {
+			return warning("RollOut")
+		}
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func (s *scope) stall(e *stalledError) {
 // mark sets a condition that speaks of the current generation.
 func (s *scope) mark(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: shorten(message),
+		Type: kind, Status: status, Reason: reason, Message: shorten(message, maxMessage),
 		ObservedGeneration: s.backend.Generation,
 		LastTransitionTime: metav1.NewTime(s.now),
 	})
@@ -186,7 +186,7 @@ func (s *scope) condition(kind string) metav1.Condition {
 // setState records how far a version is.
 func (s *scope) setState(gv schema.GroupVersion, state v1alpha1.APIServiceState, message string) {
 	name := manifests.APIServiceName(gv)
-	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: shorten(message)}
+	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: shorten(message, maxMessage)}
 }
 
 // persisted is the state of a version in the status that was read.
@@ -215,12 +215,3 @@ func (s *scope) again() { s.requeueAfter = 20 * time.Millisecond }
 
 func (s *scope) result() ctrl.Result { return ctrl.Result{RequeueAfter: s.requeueAfter} }
 
-// maxMessage bounds messages that hold foreign text.
-const maxMessage = 1024
-
-func shorten(message string) string {
-	if runes := []rune(message); len(runes) > maxMessage {
-		return string(runes[:maxMessage-1]) + "…"
-	}
-	return message
-}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -28,4 +29,24 @@ func stableMessage(err error) string {
 		return address.Err.Error()
 	}
 	return err.Error()
+}
+
+const (
+	// maxMessage bounds messages of conditions, in bytes: they may hold foreign text.
+	maxMessage = 4096
+	// maxNote bounds notes of events, in bytes; kube-apiserver refuses more than 1024.
+	maxNote = 1000
+)
+
+// shorten cuts text to at most limit bytes, and never within a character.
+func shorten(text string, limit int) string {
+	const ellipsis = "…"
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
 }

@@ -1,0 +1,252 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// refused is part of the message of a manifest that is refused; accepted ones
+// have none.
+type validationCase struct {
+	name    string // metadata.name, "valid" unless set
+	spec    string // YAML
+	refused string
+}
+
+// Each rule of the CRD's schema, with what passes it and what does not.
+func TestValidation(t *testing.T) {
+	labels := func(prefix string) string { return "{serving: {labels: {" + prefix + "team: a}}, resourceMetrics: {}}" }
+	scrape := func(fields string) string { return "{resourceMetrics: {scrape: {" + fields + "}}}" }
+	args := func(arg string) string { return "{serving: {extraArgs: ['" + arg + "']}, resourceMetrics: {}}" }
+	cases := map[string]validationCase{
+		"the smallest spec": {spec: `{resourceMetrics: {}}`},
+		"nothing to serve":  {spec: `{}`, refused: "nothing to serve: set spec.resourceMetrics"},
+
+		"longest name":    {name: strings.Repeat("a", 40), spec: `{resourceMetrics: {}}`},
+		"too long a name": {name: strings.Repeat("a", 41), spec: `{resourceMetrics: {}}`, refused: "metadata.name must be at most 40 characters"},
+		"name with a dot": {name: "a.b", spec: `{resourceMetrics: {}}`, refused: "metadata.name must be a DNS label"},
+
+		"namespace":                      {spec: `{namespace: some-namespace, resourceMetrics: {}}`},
+		"empty namespace":                {spec: `{namespace: "", resourceMetrics: {}}`, refused: "spec.namespace"},
+		"malformed namespace":            {spec: `{namespace: Upper, resourceMetrics: {}}`, refused: "spec.namespace"},
+		"too long a namespace":           {spec: `{namespace: ` + strings.Repeat("a", 64) + `, resourceMetrics: {}}`, refused: "spec.namespace"},
+		"unknown field":                  {spec: `{resourceMetrics: {}, colour: blue}`, refused: `unknown field "spec.colour"`},
+		"both versions":                  {spec: `{resourceMetrics: {versions: [v1beta1, v1]}}`},
+		"one version":                    {spec: `{resourceMetrics: {versions: [v1]}}`},
+		"unknown version":                {spec: `{resourceMetrics: {versions: [v2]}}`, refused: `supported values: "v1", "v1beta1"`},
+		"the same version twice":         {spec: `{resourceMetrics: {versions: [v1, v1]}}`, refused: "Duplicate value"},
+		"no version":                     {spec: `{resourceMetrics: {versions: []}}`, refused: "should have at least 1 items"},
+		"maxAge":                         {spec: `{resourceMetrics: {maxAge: 2m30s}}`},
+		"maxAge with a fraction":         {spec: `{resourceMetrics: {maxAge: 1.5m}}`},
+		"shortest maxAge":                {spec: `{resourceMetrics: {maxAge: 10s, scrape: {interval: 10s, timeout: 5s}}}`},
+		"too short a maxAge":             {spec: `{resourceMetrics: {maxAge: 9s, scrape: {interval: 5s, timeout: 5s}}}`, refused: "maxAge must be between 10s and 1h"},
+		"longest maxAge":                 {spec: `{resourceMetrics: {maxAge: 1h}}`},
+		"too long a maxAge":              {spec: `{resourceMetrics: {maxAge: 61m}}`, refused: "maxAge must be between 10s and 1h"},
+		"maxAge without unit":            {spec: `{resourceMetrics: {maxAge: "90"}}`, refused: "spec.resourceMetrics.maxAge"},
+		"negative maxAge":                {spec: `{resourceMetrics: {maxAge: -90s}}`, refused: "spec.resourceMetrics.maxAge"},
+		"huge maxAge":                    {spec: `{resourceMetrics: {maxAge: 99999999999999999h}}`, refused: "spec.resourceMetrics.maxAge"},
+		"maxAge under interval":          {spec: `{resourceMetrics: {maxAge: 20s, scrape: {interval: 30s}}}`, refused: "maxAge must not be shorter than scrape.interval"},
+		"maxAge is the interval":         {spec: `{resourceMetrics: {maxAge: 30s, scrape: {interval: 30s}}}`},
+		"interval":                       {spec: scrape(`interval: 1m`)},
+		"shortest interval":              {spec: scrape(`interval: 1s, timeout: 1s`)},
+		"too short an interval":          {spec: scrape(`interval: 999ms, timeout: 500ms`), refused: "scrape.interval must be between 1s and 10m"},
+		"longest interval":               {spec: `{resourceMetrics: {maxAge: 10m, scrape: {interval: 10m}}}`},
+		"too long an interval":           {spec: `{resourceMetrics: {maxAge: 1h, scrape: {interval: 11m}}}`, refused: "scrape.interval must be between 1s and 10m"},
+		"malformed interval":             {spec: scrape(`interval: soon`), refused: "spec.resourceMetrics.scrape.interval"},
+		"shortest timeout":               {spec: scrape(`timeout: 100ms`)},
+		"too short a timeout":            {spec: scrape(`timeout: 99ms`), refused: "scrape.timeout must be between 100ms and 1m"},
+		"longest timeout":                {spec: scrape(`interval: 1m, timeout: 1m`)},
+		"too long a timeout":             {spec: `{resourceMetrics: {maxAge: 5m, scrape: {interval: 2m, timeout: 61s}}}`, refused: "scrape.timeout must be between 100ms and 1m"},
+		"timeout over interval":          {spec: scrape(`interval: 5s, timeout: 6s`), refused: "scrape.timeout must not be longer than scrape.interval"},
+		"interval under default timeout": {spec: scrape(`interval: 5s`), refused: "scrape.timeout must not be longer than scrape.interval"},
+		"maxConcurrent":                  {spec: scrape(`maxConcurrent: 1000`)},
+		"maxConcurrent of zero":          {spec: scrape(`maxConcurrent: 0`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
+		"too high maxConcurrent":         {spec: scrape(`maxConcurrent: 1001`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
+		"maxBodySize":                    {spec: scrape(`maxBodySize: 512Ki`)},
+		"maxBodySize in bytes":           {spec: scrape(`maxBodySize: "1000000"`)},
+		"maxBodySize of zero":            {spec: scrape(`maxBodySize: "0"`), refused: "spec.resourceMetrics.scrape.maxBodySize"},
+		"maxBodySize with Gi":            {spec: scrape(`maxBodySize: 1Gi`), refused: "spec.resourceMetrics.scrape.maxBodySize"},
+		"address types":                  {spec: scrape(`addressTypes: [Hostname]`)},
+		"no address type":                {spec: scrape(`addressTypes: []`), refused: "should have at least 1 items"},
+		"unknown address type":           {spec: scrape(`addressTypes: [Carrier]`), refused: `supported values: "Hostname"`},
+		"kubelet port":                   {spec: scrape(`port: 10255`)},
+		"kubelet port of zero":           {spec: scrape(`port: 0`), refused: "spec.resourceMetrics.scrape.port"},
+		"kubelet port too high":          {spec: scrape(`port: 65536`), refused: "spec.resourceMetrics.scrape.port"},
+		"node selector":                  {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: NotIn, values: [virtual-kubelet]}]}`)},
+		"pinned kubelets":                {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse}}}`},
+		"unverified kubelets":            {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip}}}`},
+		"unknown kubelet mode":           {spec: `{resourceMetrics: {kubeletTLS: {mode: Hope}}}`, refused: `supported values: "Verify", "PinOnFirstUse", "Skip"`},
+		"CA with Verify":                 {spec: `{resourceMetrics: {kubeletTLS: {mode: Verify, caBundle: QQ==}}}`},
+		"CA with the default":            {spec: `{resourceMetrics: {kubeletTLS: {caBundle: QQ==}}}`},
+		"CA with Skip":                   {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip, caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle has an effect with mode Verify only"},
+		"CA with PinOnFirstUse":          {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse, caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle has an effect with mode Verify only"},
+		"CA that is not base64":          {spec: `{resourceMetrics: {kubeletTLS: {caBundle: "-----BEGIN"}}}`, refused: "spec.resourceMetrics.kubeletTLS.caBundle"},
+		"replicas":                       {spec: `{serving: {replicas: 10}, resourceMetrics: {}}`},
+		"no replicas":                    {spec: `{serving: {replicas: 0}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},
+		"too many replicas":              {spec: `{serving: {replicas: 11}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},
+		"pull policy":                    {spec: `{serving: {imagePullPolicy: Always}, resourceMetrics: {}}`},
+		"unknown pull policy":            {spec: `{serving: {imagePullPolicy: Sometimes}, resourceMetrics: {}}`, refused: `supported values: "Always"`},
+		"pull secrets":                   {spec: `{serving: {imagePullSecrets: [{name: a}, {name: b}]}, resourceMetrics: {}}`},
+		"the same pull secret":           {spec: `{serving: {imagePullSecrets: [{name: a}, {name: a}]}, resourceMetrics: {}}`, refused: "Duplicate value"},
+		"serving port":                   {spec: `{serving: {port: 1024, hostNetwork: true}, resourceMetrics: {}}`},
+		"privileged serving port":        {spec: `{serving: {port: 443}, resourceMetrics: {}}`, refused: "spec.serving.port"},
+		"serving port too high":          {spec: `{serving: {port: 65536}, resourceMetrics: {}}`, refused: "spec.serving.port"},
+		"log verbosity":                  {spec: `{serving: {logVerbosity: 10}, resourceMetrics: {}}`},
+		"too much log":                   {spec: `{serving: {logVerbosity: 11}, resourceMetrics: {}}`, refused: "spec.serving.logVerbosity"},
+		"negative log verbosity":         {spec: `{serving: {logVerbosity: -1}, resourceMetrics: {}}`, refused: "spec.serving.logVerbosity"},
+		"label":                          {spec: labels("example.com/")},
+		"our label":                      {spec: labels("metricsbackend.io/"), refused: "labels below metricsbackend.io/ and app.kubernetes.io/ are set by the operator"},
+		"recommended label":              {spec: labels("app.kubernetes.io/"), refused: "labels below metricsbackend.io/ and app.kubernetes.io/ are set by the operator"},
+		"annotation":                     {spec: `{serving: {annotations: {example.com/a: b}}, resourceMetrics: {}}`},
+		"our annotation":                 {spec: `{serving: {annotations: {metricsbackend.io/a: b}}, resourceMetrics: {}}`, refused: "annotations below metricsbackend.io/ are set by the operator"},
+		"network policy":                 {spec: `{serving: {networkPolicy: Restricted}, resourceMetrics: {}}`},
+		"unknown network policy":         {spec: `{serving: {networkPolicy: Maybe}, resourceMetrics: {}}`, refused: `supported values: "None", "Restricted"`},
+		"extra flag":                     {spec: args("--runtime-config=metrics.k8s.io/v1=false")},
+		"flag without a value":           {spec: args("--help"), refused: "each of serving.extraArgs must have the form --flag=value"},
+		"argument that is no flag":       {spec: args("serve=now"), refused: "each of serving.extraArgs must have the form --flag=value"},
+		"flag of the operator":           {spec: args("--secure-port=1"), refused: "this flag is set by the operator"},
+		"flag of the shutdown":           {spec: args("--shutdown-delay-duration=1s"), refused: "this flag is set by the operator"},
+		"verbosity as a flag":            {spec: args("--v=9"), refused: "this flag is set by the operator"},
+		"another file's settings":        {spec: args("--backend-file=/tmp/x"), refused: "this flag is set by the operator"},
+		"too long a flag":                {spec: args("--x=" + strings.Repeat("y", 1024)), refused: "spec.serving.extraArgs"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.name == "" {
+				tc.name = "valid"
+			}
+			err := suite.admin.Create(t.Context(), manifest(t, tc.name, tc.spec), client.DryRunAll, client.FieldValidation("Strict"))
+			switch {
+			case tc.refused == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tc.refused != "" && err == nil:
+				t.Errorf("accepted, want a refusal with %q", tc.refused)
+			case tc.refused != "" && !strings.Contains(err.Error(), tc.refused):
+				t.Errorf("refused with %q, want %q in it", err, tc.refused)
+			}
+		})
+	}
+}
+
+func manifest(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "MetricsBackend", "metadata": map[string]any{"name": name},
+	}}
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
+		t.Fatal(err)
+	}
+	object.Object["spec"] = fields
+	return object
+}
+
+// spec.namespace stays what it was, also when it was not set.
+func TestNamespaceIsImmutable(t *testing.T) {
+	cases := map[string]struct {
+		before, after string
+		refused       bool
+	}{
+		"unchanged": {before: foreignNamespace, after: foreignNamespace},
+		"still not": {},
+		"changed":   {before: foreignNamespace, after: otherNamespace, refused: true},
+		"set":       {after: foreignNamespace, refused: true},
+		"taken out": {before: foreignNamespace, refused: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			createBackend(t, newBackend("immutable", func(spec *v1alpha1.MetricsBackendSpec) {
+				spec.Namespace = tc.before
+				// The versions of no other test; the image never starts.
+				spec.Serving.Image = imageMissing
+			}))
+			backend := getBackend(t, "immutable")
+			backend.Spec.Namespace = tc.after
+			backend.Spec.Serving.LogVerbosity = ptr.To[int32](3)
+			err := suite.admin.Update(t.Context(), backend, client.DryRunAll)
+			// The operator writes metadata and status meanwhile.
+			if err != nil && strings.Contains(err.Error(), "the object has been modified") {
+				eventually(t, patience, "update", func(context.Context) error {
+					backend = getBackend(t, "immutable")
+					backend.Spec.Namespace = tc.after
+					err = suite.admin.Update(t.Context(), backend, client.DryRunAll)
+					if err != nil && strings.Contains(err.Error(), "the object has been modified") {
+						return err
+					}
+					return nil
+				})
+			}
+			const want = "spec.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
+			if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("refused = %t with %v, want %t with %q", err != nil, err, tc.refused, want)
+			}
+		})
+	}
+}
+
+// The schema's defaults and SetDefaults are the same.
+func TestDefaults(t *testing.T) {
+	created := newBackend("defaults")
+	if err := suite.admin.Create(t.Context(), created, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	want := newBackend("defaults").Spec
+	v1alpha1.SetDefaults(&want)
+	if diff := cmp.Diff(want, created.Spec); diff != "" {
+		t.Errorf("SetDefaults (-) and the CRD (+) differ:\n%s", diff)
+	}
+	explicit := v1alpha1.MetricsBackendSpec{
+		Serving: v1alpha1.ServingSpec{
+			ImagePullPolicy: corev1.PullIfNotPresent, Replicas: ptr.To[int32](2), Port: ptr.To[int32](10443),
+			PriorityClassName: "system-cluster-critical", LogVerbosity: ptr.To[int32](2), NetworkPolicy: v1alpha1.NetworkPolicyNone,
+		},
+		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{
+			Versions: []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"},
+			MaxAge:   &metav1.Duration{Duration: 90 * time.Second},
+			Scrape: v1alpha1.ScrapeSpec{
+				Interval: &metav1.Duration{Duration: 15 * time.Second}, Timeout: &metav1.Duration{Duration: 10 * time.Second},
+				MaxConcurrent: ptr.To[int32](64), MaxBodySize: "16Mi",
+				AddressTypes: []corev1.NodeAddressType{"InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"},
+			},
+			KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSVerify},
+		},
+	}
+	if diff := cmp.Diff(explicit, created.Spec); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+// Each printer column is there, and kubectl explain knows each field.
+func TestKubectlShowsColumnsAndFields(t *testing.T) {
+	createBackend(t, newBackend("cluster"))
+	waitReady(t, "cluster")
+	out, err := kubectl("get", "mb", "cluster", "--no-headers")
+	if err != nil {
+		t.Fatalf("kubectl get mb: %v: %s", err, out)
+	}
+	if got, want := strings.Join(strings.Fields(out)[:6], " "), "cluster True True v1, v1beta1 2/2"; got != want {
+		t.Errorf("columns %q, want %q", got, want)
+	}
+	for _, field := range []string{"spec.serving", "spec.resourceMetrics.scrape", "spec.resourceMetrics.kubeletTLS", "status.apiServices"} {
+		if out, err := kubectl("explain", "metricsbackend."+field); err != nil || strings.Contains(out, "<no description>") {
+			t.Errorf("kubectl explain %s: %v\n%s", field, err, out)
+		}
+	}
+}

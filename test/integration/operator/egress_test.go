@@ -1,0 +1,83 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+)
+
+// egressProxy is an HTTP CONNECT proxy on a Unix socket, through which
+// kube-apiserver reaches "pods" at addresses that no network of this machine has.
+type egressProxy struct {
+	path     string
+	listener net.Listener
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+func startEgressProxy(path string, dial dialFunc) (*egressProxy, error) {
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				go tunnel(conn, dial)
+			}
+		}
+	}()
+	return &egressProxy{path: path, listener: listener}, nil
+}
+
+func (p *egressProxy) close() { _ = p.listener.Close() }
+
+func tunnel(conn net.Conn, dial dialFunc) {
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	request, err := http.ReadRequest(reader)
+	if err != nil || request.Method != http.MethodConnect {
+		return
+	}
+	target, err := dial(context.Background(), "tcp", request.Host)
+	if err != nil {
+		_, _ = io.WriteString(conn, "HTTP/1.1 502 Bad Gateway\r\n\r\n")
+		return
+	}
+	defer func() { _ = target.Close() }()
+	_, _ = io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n")
+	var both sync.WaitGroup
+	both.Go(func() { _, _ = io.Copy(target, reader); _ = target.Close() })
+	both.Go(func() { _, _ = io.Copy(conn, target); _ = conn.Close() })
+	both.Wait()
+}
+
+// dialAdvertised leads connections to the advertised address of kube-apiserver
+// to where it really listens.
+func dialAdvertised(host string) dialFunc {
+	real, err := url.Parse(host)
+	address := host
+	if err == nil && real.Host != "" {
+		address = real.Host
+	}
+	return func(ctx context.Context, network, wanted string) (net.Conn, error) {
+		if name, _, err := net.SplitHostPort(wanted); err == nil && name == advertised {
+			wanted = address
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, wanted)
+	}
+}

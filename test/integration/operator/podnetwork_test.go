@@ -1,0 +1,245 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// podNetwork leads connections to pod addresses to the servers of the pods.
+type podNetwork struct {
+	mu   sync.Mutex
+	pods map[string]*servingPod // by IP
+	next int
+
+	// report is what all pods answer at /sources; nil is a healthy report.
+	report *v1alpha1.KubeletReport
+	// stale makes samples too old.
+	stale bool
+}
+
+func newPodNetwork() *podNetwork { return &podNetwork{pods: map[string]*servingPod{}} }
+
+func (n *podNetwork) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ip, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	pod := n.pods[ip]
+	n.mu.Unlock()
+	if pod == nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("no pod has the address %s", ip)}
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", pod.server.Listener.Addr().String())
+}
+
+// add starts the server of a pod and returns its IP.
+func (n *podNetwork) add(pod *corev1.Pod, backend, secret string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.next++
+	ip := fmt.Sprintf("10.244.%d.%d", n.next/250, n.next%250+1)
+	n.pods[ip] = startServingPod(n, pod, backend, secret)
+	return ip
+}
+
+func (n *podNetwork) remove(ip string) {
+	n.mu.Lock()
+	pod := n.pods[ip]
+	delete(n.pods, ip)
+	n.mu.Unlock()
+	if pod != nil {
+		pod.server.CloseClientConnections()
+		pod.server.Close()
+	}
+}
+
+func (n *podNetwork) setReport(report *v1alpha1.KubeletReport) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.report = report
+}
+
+func (n *podNetwork) setStale(stale bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stale = stale
+}
+
+// servingPod is the API of one serving pod, with the certificate that the
+// operator issued, read at each handshake as the real one reloads it.
+type servingPod struct {
+	network  *podNetwork
+	server   *httptest.Server
+	backend  string
+	versions []string
+}
+
+// versionsOf says what an image serves.
+func versionsOf(image string) []string {
+	if image == imageV1beta1 {
+		return []string{"v1beta1"}
+	}
+	return []string{"v1", "v1beta1"}
+}
+
+func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *servingPod {
+	p := &servingPod{network: n, backend: backend, versions: versionsOf(pod.Spec.Containers[0].Image)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/apis", p.discovery)
+	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
+	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
+	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
+	p.server = httptest.NewUnstartedServer(p.authorized(mux))
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: secret}
+	p.server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		var secret corev1.Secret
+		if err := suite.admin.Get(context.Background(), key, &secret); err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(secret.Data[v1alpha1.SecretKeyCertificate], secret.Data[v1alpha1.SecretKeyPrivateKey])
+		return &pair, err
+	}}
+	p.server.EnableHTTP2 = true
+	p.server.StartTLS()
+	return p
+}
+
+// authorized checks tokens and rights with kube-apiserver, as the real one does.
+// The aggregator's requests carry the user in a header instead.
+func (p *servingPod) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if ok {
+			if err := mayGet(r.Context(), token, r.URL.Path); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func mayGet(ctx context.Context, token, path string) error {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := suite.admin.Create(ctx, review); err != nil {
+		return err
+	}
+	if !review.Status.Authenticated {
+		return fmt.Errorf("who are you: %s", review.Status.Error)
+	}
+	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: review.Status.User.Username, Groups: review.Status.User.Groups,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+	}}
+	if err := suite.admin.Create(ctx, access); err != nil {
+		return err
+	}
+	if !access.Status.Allowed {
+		return fmt.Errorf("%s may not get %s", review.Status.User.Username, path)
+	}
+	return nil
+}
+
+func (p *servingPod) discovery(w http.ResponseWriter, r *http.Request) {
+	if !strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList") {
+		http.NotFound(w, r)
+		return
+	}
+	group := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: "metrics.k8s.io"}}
+	for _, version := range p.versions {
+		group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{
+			Version: version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			Resources: []apidiscoveryv2.APIResourceDiscovery{{
+				Resource: "nodes", Verbs: []string{"get", "list"}, Scope: apidiscoveryv2.ScopeCluster, SingularResource: "node",
+				ResponseKind: &metav1.GroupVersionKind{Group: "metrics.k8s.io", Version: version, Kind: "NodeMetrics"},
+			}},
+		})
+	}
+	list := apidiscoveryv2.APIGroupDiscoveryList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apidiscovery.k8s.io/v2", Kind: "APIGroupDiscoveryList"},
+		Items:    []apidiscoveryv2.APIGroupDiscovery{group},
+	}
+	w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+func (p *servingPod) resources(w http.ResponseWriter, r *http.Request) {
+	version := r.PathValue("version")
+	if !slices.Contains(p.versions, version) {
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
+		GroupVersion: "metrics.k8s.io/" + version,
+		APIResources: []metav1.APIResource{{Name: "nodes", Kind: "NodeMetrics", Verbs: []string{"get", "list"}}},
+	})
+}
+
+func (p *servingPod) nodes(w http.ResponseWriter, r *http.Request) {
+	version := r.PathValue("version")
+	if !slices.Contains(p.versions, version) {
+		http.NotFound(w, r)
+		return
+	}
+	p.network.mu.Lock()
+	stale := p.network.stale
+	p.network.mu.Unlock()
+	at := time.Now()
+	if stale {
+		at = at.Add(-time.Hour)
+	}
+	answer(w, map[string]any{
+		"apiVersion": "metrics.k8s.io/" + version, "kind": "NodeMetricsList", "metadata": map[string]any{},
+		"items": []any{map[string]any{
+			"metadata": map[string]any{"name": "node-a"}, "timestamp": metav1.NewTime(at), "window": "10s",
+			"usage": map[string]any{"cpu": "1", "memory": "1Mi"},
+		}},
+	})
+}
+
+func (p *servingPod) sources(w http.ResponseWriter, r *http.Request) {
+	p.network.mu.Lock()
+	kubelets := p.network.report
+	p.network.mu.Unlock()
+	var backend v1alpha1.MetricsBackend
+	if err := suite.admin.Get(r.Context(), client.ObjectKey{Name: p.backend}, &backend); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	report := v1alpha1.SourceReport{ObservedGeneration: backend.Generation}
+	report.Kubelets = v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}
+	if kubelets != nil {
+		report.Kubelets = *kubelets
+	}
+	answer(w, report)
+}
+
+func answer(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}
