@@ -100,77 +100,6 @@ func toJSON(t *testing.T, document *bytes.Buffer) {
 	document.Write(out)
 }
 
-// shapes are objects of all shapes, by what is special about them.
-func shapes() map[string]*point.Object {
-	usage := point.Usage{Name: "app", CPU: 123456789, Memory: 64 << 20}
-	of := func(labels map[string]string, p *point.Point) *point.Object {
-		return &point.Object{Key: point.Key{Namespace: "default", Name: "web-0"}, Meta: &point.Meta{Labels: labels}, Point: p}
-	}
-	all := map[string]*point.Object{
-		"plain":                  of(map[string]string{"app": "web"}, sample(0, usage)),
-		"no labels":              of(nil, sample(0, usage)),
-		"empty labels":           of(map[string]string{}, sample(0, usage)),
-		"empty label value":      of(map[string]string{"node-role.kubernetes.io/control-plane": ""}, sample(0, usage)),
-		"label order":            of(map[string]string{"b": "2", "a/b": "1", "B": "3", "a": "0", "a.b": "4", "": "5"}, sample(0, usage)),
-		"unicode labels":         of(map[string]string{"größe": "größer", "日本": "語", "emoji": "🚀", "sep": "\u2028\u2029"}, sample(0, usage)),
-		"escapes":                of(map[string]string{"quote\"": "back\\slash", "html": "<a href='x'>&</a>", "control": "\x00\x01\n\r\t\x1f\x7f"}, sample(0, usage)),
-		"invalid UTF-8":          of(map[string]string{"bad": "a\xffb", "worse\xc3": "\xed\xa0\x80"}, sample(0, usage)),
-		"many labels":            of(manyLabels(40), sample(0, usage)),
-		"long label":             of(map[string]string{"long": strings.Repeat("x", 9000)}, sample(0, usage)),
-		"swap":                   of(nil, sample(0, point.Usage{Name: "a", Swap: 4096, HasSwap: true}, point.Usage{Name: "b", HasSwap: true})),
-		"swap not reported":      of(nil, sample(0, point.Usage{Name: "a", Swap: 4096})),
-		"no containers":          of(nil, sample(0)),
-		"many containers":        of(nil, sample(0, manyUsages(100)...)),
-		"container without name": of(nil, sample(0, point.Usage{CPU: 1, Memory: 1})),
-		"zero time":              of(nil, &point.Point{Usages: []point.Usage{usage}}),
-		"before 1970":            of(nil, sample(-100*365*24*time.Hour, usage)),
-		"other zone":             of(nil, inZone(sample(0, usage))),
-		"no window":              of(nil, inWindow(0, usage)),
-		"window in µs":           of(nil, inWindow(1500*time.Nanosecond, usage)),
-		"negative window":        of(nil, inWindow(-time.Second, usage)),
-		"long window":            of(nil, inWindow(math.MaxInt64, usage)),
-		"without namespace":      {Key: point.Key{Name: "node-a"}, Meta: &point.Meta{}, Point: sample(0, usage)},
-	}
-	for _, v := range quantities {
-		all[fmt.Sprintf("%d of all", v)] = of(nil, sample(0, point.Usage{CPU: v, Memory: v, Swap: v, HasSwap: true}))
-	}
-	return all
-}
-
-// quantities are those at which a canonical form changes.
-var quantities = []uint64{
-	0, 1, 9, 10, 100, 500, 999, 1000, 1001, 1023, 1024, 1025, 1536, 10_000, 100_000, 1_000_000, 1 << 20, 1<<20 + 1, 1_000_000_000,
-	1 << 30, 1_500_000_000, 12_345 << 10, 1e12, 1 << 40, 1e15, 1 << 50, 1e18, 1 << 60, 7e18, 7 << 60, math.MaxInt64,
-	math.MaxInt64 + 1, 1e19, 15 << 60, math.MaxUint64 - 615, math.MaxUint64,
-}
-
-func manyLabels(n int) map[string]string {
-	labels := map[string]string{}
-	for i := range n {
-		labels[fmt.Sprintf("example.com/label-%d", i)] = fmt.Sprintf("value-%d", i)
-	}
-	return labels
-}
-
-func manyUsages(n int) []point.Usage {
-	usages := make([]point.Usage, n)
-	for i := range usages {
-		usages[i] = point.Usage{Name: fmt.Sprintf("c-%03d", i), CPU: uint64(i) * 1001, Memory: uint64(i) << 12}
-	}
-	return usages
-}
-
-func inZone(p *point.Point) *point.Point {
-	p.Time = p.Time.In(time.FixedZone("east", 3*3600))
-	return p
-}
-
-func inWindow(window time.Duration, usages ...point.Usage) *point.Point {
-	p := sample(0, usages...)
-	p.Window = window
-	return p
-}
-
 func TestObjectBytes(t *testing.T) {
 	for name, o := range shapes() {
 		for _, k := range []*kind{nodes, pods} {
@@ -194,7 +123,7 @@ func TestListBytes(t *testing.T) {
 		"one":               {meta: metav1.ListMeta{ResourceVersion: "1788091200250"}, items: 1},
 		"a page":            {meta: metav1.ListMeta{ResourceVersion: "7", Continue: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", RemainingItemCount: new(int64(300))}, items: 200},
 		"a last page":       {meta: metav1.ListMeta{ResourceVersion: "7", RemainingItemCount: new(int64(0))}, items: 2},
-		"more than a chunk": {meta: metav1.ListMeta{ResourceVersion: "7"}, items: 2000},
+		"more than a chunk": {meta: metav1.ListMeta{ResourceVersion: "7"}, items: 400},
 	}
 	for name, test := range tests {
 		for _, k := range []*kind{nodes, pods} {
@@ -208,31 +137,6 @@ func TestListBytes(t *testing.T) {
 			})
 		}
 	}
-}
-
-// randomObject is like those of a real cluster.
-func randomObject(r *rand.Rand, k *kind) *point.Object {
-	word := func() string { return fmt.Sprintf("w%x", r.Uint32()) }
-	o := &point.Object{Key: point.Key{Name: word()}, Meta: &point.Meta{}}
-	if k.namespaced {
-		o.Namespace = word()
-	}
-	for range r.IntN(6) {
-		if o.Meta.Labels == nil {
-			o.Meta.Labels = map[string]string{}
-		}
-		o.Meta.Labels["app.kubernetes.io/"+word()] = word()
-	}
-	usages := make([]point.Usage, 1+r.IntN(4))
-	for i := range usages {
-		usages[i] = point.Usage{
-			Name: word(), CPU: r.Uint64() >> r.IntN(64), Memory: r.Uint64() >> r.IntN(64) &^ (1<<r.IntN(30) - 1),
-			Swap: r.Uint64() >> r.IntN(64), HasSwap: r.IntN(3) == 0,
-		}
-	}
-	o.Point = sample(-time.Duration(r.Int64N(int64(time.Minute))), usages...)
-	o.Point.Window = time.Duration(r.Int64N(int64(time.Minute)))
-	return o
 }
 
 // FuzzObjectBytes looks for values at which our bytes are not the stock ones.
@@ -305,38 +209,52 @@ func TestWriteErrors(t *testing.T) {
 	for range 500 {
 		l.Items = append(l.Items, object{kind: pods, point: randomObject(random, pods)})
 	}
-	tests := map[string]wrapper{"list": l, "object": &l.Items[0]}
-	for name, w := range tests {
+	gone := errors.New("client went away")
+	for name, w := range map[string]wrapper{"list": l, "object": &l.Items[0]} {
 		for encoderName := range byFragments {
-			encoder := stockEncoders()[encoderName]
-			for room := range 3 {
-				t.Run(fmt.Sprintf("%s as %s after %d writes", name, encoderName, room), func(t *testing.T) {
-					gone := errors.New("client went away")
-					out := &failingWriter{writes: room, err: gone}
-					if err := encoder.Encode(w, out); !errors.Is(err, gone) && !out.complete {
-						t.Errorf("got error %v, want %v", err, gone)
+			t.Run(name+" as "+encoderName, func(t *testing.T) {
+				encoder := stockEncoders()[encoderName]
+				all := &failingWriter{room: math.MaxInt, err: gone}
+				if err := encoder.Encode(w, all); err != nil {
+					t.Fatal(err)
+				}
+				for room := range all.writes {
+					if err := encoder.Encode(w, &failingWriter{room: room, err: gone}); !errors.Is(err, gone) {
+						t.Errorf("after %d of %d writes: got error %v, want %v", room, all.writes, err, gone)
 					}
-				})
-			}
+				}
+			})
 		}
 	}
 }
 
-// failingWriter takes some writes and then no more.
+// failingWriter has room for a number of writes.
 type failingWriter struct {
-	writes   int
-	err      error
-	complete bool
+	room, writes int
+	err          error
 }
 
 func (w *failingWriter) Write(p []byte) (int, error) {
-	w.complete = false
-	if w.writes == 0 {
+	if w.writes == w.room {
 		return 0, w.err
 	}
-	w.writes--
-	w.complete = true
+	w.writes++
 	return len(p), nil
+}
+
+// TestFeatureGate holds that fragments serve a server with CBORServingAndStorage,
+// too: it asks for encoders in another way.
+func TestFeatureGate(t *testing.T) {
+	for _, info := range codecs.SupportedMediaTypes() {
+		for _, version := range GroupVersions() {
+			plain := codecs.EncoderForVersion(info.Serializer, version).Identifier()
+			gated := codecs.EncoderForVersion(runtime.UseNondeterministicEncoding(info.Serializer), version).Identifier()
+			_, want := encoders[plain]
+			if _, got := encoders[gated]; got != want {
+				t.Errorf("%s of %s is written from fragments: %v with the gate, %v without", info.MediaType, version, got, want)
+			}
+		}
+	}
 }
 
 // TestUnknownEncoder holds that an encoder that nobody knows gets an API object.
