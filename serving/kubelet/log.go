@@ -23,7 +23,7 @@ const (
 type logLine struct {
 	node, url string
 	failed    v1alpha1.ScrapeReason
-	message   string
+	failure   *failure
 	recovered bool
 	skipped   string
 	example   string
@@ -44,7 +44,7 @@ func (s *Source) lineFor(t *target, o *outcome, failed v1alpha1.ScrapeReason, sk
 		s.unlogged++
 		return nil
 	}
-	l := &logLine{node: t.name, url: o.url, failed: t.failed, message: t.message, unlogged: s.unlogged}
+	l := &logLine{node: t.name, url: o.url, failed: t.failed, failure: o.failure, unlogged: s.unlogged}
 	l.recovered = changed && t.failed == "" && !first
 	if skipsMore {
 		l.skipped, l.example = o.tally.String(), o.tally.example
@@ -64,7 +64,7 @@ func (l *logLine) write(ctx context.Context) {
 	}
 	if l.failed != "" {
 		// A condition of the node, not an error of this process: no stack trace.
-		logger.Info("Scrape failed", "reason", l.failed, "message", l.message)
+		logger.Info("Scrape failed", "reason", l.failed, "err", l.failure)
 	}
 	if l.recovered {
 		logger.Info("Scrape succeeded again")

@@ -1,0 +1,182 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+const (
+	benchPods          = 110
+	benchPodContainers = 2
+	benchContainers    = benchPods * benchPodContainers
+)
+
+// kubeletBody writes a body as a kubelet does, with all of its families, in its
+// order, with numbers of its lengths; `renewals` housekeepings after epoch.
+func kubeletBody(renewals int) []byte {
+	var b bytes.Buffer
+	type id struct{ container, pod string }
+	var ids []id
+	for c := range benchPodContainers {
+		for p := range benchPods {
+			ids = append(ids, id{[]string{"main", "sidecar"}[c], fmt.Sprintf("deployment-%03d-6f7d8c9b5d-x2x%02d", p/3, p)})
+		}
+	}
+	stamp := epoch.Add(time.Duration(renewals) * 10 * time.Second).UnixMilli()
+	family := func(name, kind string, each func(i int) (value float64, stamped bool)) {
+		fmt.Fprintf(&b, "# HELP %s [STABLE] Help on %s\n# TYPE %s %s\n", name, name, name, kind)
+		for i, id := range ids {
+			value, stamped := each(i)
+			fmt.Fprintf(&b, "%s{container=%q,namespace=\"namespace-%d\",pod=%q} %s", name, id.container, i%benchPods%5, id.pod, strconv.FormatFloat(value, 'g', -1, 64))
+			if stamped {
+				fmt.Fprintf(&b, " %d", stamp-int64(i)*7)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	family("container_cpu_usage_seconds_total", "counter", func(i int) (float64, bool) {
+		return 1234.567891 + float64(i) + float64(renewals)*0.123456789, true
+	})
+	family("container_memory_working_set_bytes", "gauge", func(i int) (float64, bool) { return float64(12345344 + i*4096), true })
+	family("container_start_time_seconds", "gauge", func(i int) (float64, bool) {
+		return float64(epoch.Unix()-86400) + float64(i)*1.0000123, false
+	})
+	family("container_swap_limit_bytes", "gauge", func(int) (float64, bool) { return 0, true })
+	family("container_swap_usage_bytes", "gauge", func(int) (float64, bool) { return 0, true })
+	fmt.Fprintf(&b, "# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total %v %d\n", 98765.4321+float64(renewals), stamp)
+	fmt.Fprintf(&b, "# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes 1.616273408e+09 %d\n", stamp)
+	fmt.Fprintf(&b, "# TYPE node_swap_usage_bytes gauge\nnode_swap_usage_bytes 0 %d\n", stamp)
+	for _, name := range []string{"pod_cpu_usage_seconds_total", "pod_memory_working_set_bytes", "pod_swap_usage_bytes"} {
+		fmt.Fprintf(&b, "# TYPE %s gauge\n", name)
+		for p := range benchPods {
+			fmt.Fprintf(&b, "%s{namespace=\"namespace-%d\",pod=%q} 1.2345344e+07 %d\n", name, p%5, ids[p].pod, stamp)
+		}
+	}
+	b.WriteString("resource_scrape_error 0\n")
+	return b.Bytes()
+}
+
+func perContainer(b *testing.B) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchContainers, "ns/container")
+}
+
+// BenchmarkParse reads the body of a node of 110 pods of two containers whose
+// containers are known, as in all scrapes but the first.
+func BenchmarkParse(b *testing.B) {
+	body, w := kubeletBody(1), new(workspace)
+	var l ledger
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		l.begin()
+		p := parser{ledger: &l, now: epoch.Add(time.Minute).UnixMilli()}
+		if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
+			b.Fatal(err)
+		}
+		l.commit()
+		if p.tally.samples != 2*benchContainers+2 || p.tally.reasons() != 0 {
+			b.Fatalf("%d samples, skipped %s", p.tally.samples, &p.tally)
+		}
+	}
+	perContainer(b)
+}
+
+// BenchmarkParseFirst reads the first body of a node.
+func BenchmarkParseFirst(b *testing.B) {
+	body, w := kubeletBody(1), new(workspace)
+	b.ReportAllocs()
+	for b.Loop() {
+		var l ledger
+		l.begin()
+		p := parser{ledger: &l, now: epoch.Add(time.Minute).UnixMilli()}
+		if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
+			b.Fatal(err)
+		}
+		l.commit()
+	}
+	perContainer(b)
+}
+
+// BenchmarkParseAndPublish is all of a scrape but the network, into a store that
+// knows the node's pods. Each body is all news.
+func BenchmarkParseAndPublish(b *testing.B) {
+	var bodies [8][]byte
+	for i := range bodies {
+		bodies[i] = kubeletBody(i + 1)
+	}
+	clock := clocktesting.NewFakePassiveClock(epoch)
+	store := point.NewStore(clock, 90*time.Second)
+	store.Nodes.SetMeta(point.Key{Name: "n1"}, &point.Meta{UID: "u"})
+	for i, id := range benchKeys() {
+		store.Pods.SetMeta(id, &point.Meta{UID: types.UID(fmt.Sprint(i))})
+	}
+	w, l := new(workspace), new(ledger)
+	shifted := make([]byte, 0, len(bodies[0]))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%len(bodies) == 0 {
+			// The counters begin again: another node of the same size, warm.
+			b.StopTimer()
+			l, store = new(ledger), point.NewStore(clock, 90*time.Second)
+			for i, id := range benchKeys() {
+				store.Pods.SetMeta(id, &point.Meta{UID: types.UID(fmt.Sprint(i))})
+			}
+			publishBody(b, l, w, store, bodies[0])
+			i++
+			b.StartTimer()
+		}
+		shifted = append(shifted[:0], bodies[i%len(bodies)]...)
+		if n := publishBody(b, l, w, store, shifted); n != benchPods {
+			b.Fatalf("%d points of pods were news", n)
+		}
+	}
+	perContainer(b)
+}
+
+func benchKeys() []point.Key {
+	var keys []point.Key
+	for p := range benchPods {
+		keys = append(keys, point.Key{Namespace: fmt.Sprintf("namespace-%d", p%5), Name: fmt.Sprintf("deployment-%03d-6f7d8c9b5d-x2x%02d", p/3, p)})
+	}
+	return keys
+}
+
+func publishBody(b *testing.B, l *ledger, w *workspace, store *point.Store, body []byte) int {
+	l.begin()
+	p := parser{ledger: l, now: epoch.Add(time.Minute).UnixMilli()}
+	if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
+		b.Fatal(err)
+	}
+	l.commit()
+	nodes, pods := l.points("n1", rulesFor(15*time.Second), w, &p.tally)
+	store.Nodes.Publish(nodes)
+	return store.Pods.Publish(pods)
+}
+
+// BenchmarkExpfmt reads the same body with Prometheus' parser, for comparison.
+func BenchmarkExpfmt(b *testing.B) {
+	body := kubeletBody(1)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+		if err != nil || len(families) != 12 {
+			b.Fatal(len(families), err)
+		}
+	}
+	perContainer(b)
+}

@@ -1,0 +1,161 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// history is what scrapes of a node came to, the oldest first: the time of the
+// sample in seconds after epoch, or a reason.
+type history []any
+
+// nodesWith returns a source whose nodes n00, n01, … have those histories.
+func nodesWith(t *testing.T, histories ...history) *Source {
+	t.Helper()
+	cfg := testSettings()
+	cfg.TLS = v1alpha1.KubeletTLSSkip
+	s := newTestSource(t, clocktesting.NewFakeClock(epoch), nil, nil, cfg)
+	for i, h := range histories {
+		name := fmt.Sprintf("n%02d", i)
+		s.SetNode(testNode(name, "192.0.2.1"))
+		for _, came := range h {
+			o := &outcome{asked: epoch, url: "https://192.0.2.1:10250/metrics/resource"}
+			switch came := came.(type) {
+			case int:
+				o.sample, o.nodeSample = sec(float64(came)), true
+			case v1alpha1.ScrapeReason:
+				o.failure = failf(came, "it was %s", came)
+			}
+			s.mu.Lock()
+			s.unqueue(s.targets[name])
+			s.noteOutcome(s.targets[name], o)
+			s.schedule(s.targets[name], epoch)
+			s.mu.Unlock()
+		}
+	}
+	return s
+}
+
+func TestReport(t *testing.T) {
+	const denied, hangs = v1alpha1.ScrapeForbidden, v1alpha1.ScrapeTimeout
+	message := func(node string, reason v1alpha1.ScrapeReason) string {
+		return fmt.Sprintf("node %s at https://192.0.2.1:10250/metrics/resource: it was %s", node, reason)
+	}
+	many := make([]history, 7)
+	for i := range many {
+		many[i] = history{hangs}
+	}
+	tests := map[string]struct {
+		nodes []history
+		want  v1alpha1.KubeletReport
+	}{
+		"none": {nil, v1alpha1.KubeletReport{}},
+		"healthy and pending": {[]history{{1, 9}, {}, {5}}, v1alpha1.KubeletReport{
+			Nodes: 3, Healthy: 2, Pending: 1, NewestSample: metav1.NewTime(sec(9)),
+		}},
+		"the newest scrape counts": {[]history{{1, denied}, {denied, 2}}, v1alpha1.KubeletReport{
+			Nodes: 2, Healthy: 1, NewestSample: metav1.NewTime(sec(2)),
+			Failures: []v1alpha1.KubeletFailure{{Reason: denied, Count: 1, Nodes: []string{"n00"}, Message: message("n00", denied)}},
+		}},
+		"most nodes first, then by reason": {[]history{{hangs}, {denied}, {hangs}, {v1alpha1.ScrapeBadStatus}}, v1alpha1.KubeletReport{
+			Nodes: 4,
+			Failures: []v1alpha1.KubeletFailure{
+				{Reason: hangs, Count: 2, Nodes: []string{"n00", "n02"}, Message: message("n00", hangs)},
+				{Reason: v1alpha1.ScrapeBadStatus, Count: 1, Nodes: []string{"n03"}, Message: message("n03", v1alpha1.ScrapeBadStatus)},
+				{Reason: denied, Count: 1, Nodes: []string{"n01"}, Message: message("n01", denied)},
+			},
+		}},
+		"at most five names": {many, v1alpha1.KubeletReport{
+			Nodes:    7,
+			Failures: []v1alpha1.KubeletFailure{{Reason: hangs, Count: 7, Nodes: []string{"n00", "n01", "n02", "n03", "n04"}, Message: message("n00", hangs)}},
+		}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, nodesWith(t, tt.nodes...).Report()); diff != "" {
+				t.Errorf("Report() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReportWithoutURL(t *testing.T) {
+	s := nodesWith(t, history{})
+	s.mu.Lock()
+	s.noteOutcome(s.targets["n00"], &outcome{failure: failf(v1alpha1.ScrapeNoAddress, "it has none")})
+	s.mu.Unlock()
+	if got, want := s.Report().Failures[0].Message, "node n00: it has none"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}
+
+func TestPrimed(t *testing.T) {
+	const denied = v1alpha1.ScrapeForbidden
+	nodes := func(n int, h history, more ...history) []history {
+		for range n {
+			more = append(more, h)
+		}
+		return more
+	}
+	tests := map[string]struct {
+		nodes  []history
+		want   bool
+		counts string
+	}{
+		"no node":                              {nil, true, "no node is selected"},
+		"not asked yet":                        {[]history{{}}, false, "0 of 1 reachable"},
+		"one sample":                           {[]history{{1}}, false, "0 of 1 reachable"},
+		"the same sample again":                {[]history{{1, 1, 1}}, false, "0 of 1 reachable"},
+		"two samples":                          {[]history{{1, 11}}, true, "1 of 1 reachable"},
+		"two samples around a failure":         {[]history{{1, denied, 11}}, true, "1 of 1 reachable"},
+		"a sample and a failure":               {nodes(1, history{1, 11}, history{1, denied}), true, "1 of 1 reachable nodes have two samples (95 % needed), 1 unreachable"},
+		"two samples, then a failure":          {[]history{{1, 11, denied}}, true, "1 of 1 reachable"},
+		"unreachable nodes do not count":       {nodes(3, history{denied}, history{1, 11}), true, "3 unreachable"},
+		"only unreachable nodes":               {nodes(3, history{denied}), false, "0 of 0 reachable nodes have two samples (95 % needed), 3 unreachable"},
+		"95 %":                                 {nodes(19, history{1, 11}, history{1}), true, "19 of 20 reachable"},
+		"less than 95 %":                       {nodes(18, history{1, 11}, history{1}), false, "18 of 19 reachable"},
+		"nodes that were not asked yet do not": {nodes(18, history{1, 11}, history{}), false, "18 of 19 reachable"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, counts := nodesWith(t, tt.nodes...).Primed()
+			if got != tt.want || !strings.Contains(counts, tt.counts) {
+				t.Errorf("Primed() = %v, %q, want %v, %q", got, counts, tt.want, tt.counts)
+			}
+		})
+	}
+}
+
+func TestAlive(t *testing.T) {
+	s := nodesWith(t, history{1})
+	if err := s.Alive(epoch.Add(time.Hour)); err != nil {
+		t.Errorf("Alive() before Run = %v", err)
+	}
+	s.round = epoch
+	if err := s.Alive(epoch.Add(stuckAfter)); err != nil {
+		t.Errorf("Alive() while it runs = %v", err)
+	}
+	if err := s.Alive(epoch.Add(stuckAfter + 1)); err == nil || !strings.Contains(err.Error(), "stuck") {
+		t.Errorf("Alive() of a scheduler that is stuck = %v", err)
+	}
+	target := s.targets["n00"]
+	target.started, target.timeout, target.cancel = epoch, 10*time.Second, func() {}
+	s.round = epoch.Add(10*time.Second + stuckAfter)
+	if err := s.Alive(s.round); err != nil {
+		t.Errorf("Alive() with a slow scrape = %v", err)
+	}
+	if err := s.Alive(s.round.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "n00") {
+		t.Errorf("Alive() with a scrape that does not end = %v", err)
+	}
+}

@@ -1,0 +1,210 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// authority issues certificates.
+type authority struct {
+	t    *testing.T
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pem  []byte
+}
+
+var serials atomic.Int64
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, key: newKey(t)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// issue makes a certificate for the addresses; change may be nil.
+func (a *authority) issue(change func(*x509.Certificate), addresses ...string) tls.Certificate {
+	a.t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: "system:node:n1"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, address := range addresses {
+		if ip := net.ParseIP(address); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, address)
+		}
+	}
+	if change != nil {
+		change(template)
+	}
+	key := newKey(a.t)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// fakeKubelet is a server on loopback; whatever address is dialled leads to it.
+type fakeKubelet struct {
+	*httptest.Server
+	mu sync.Mutex
+	// requests that arrived, and the number of connections.
+	requests    []*http.Request
+	connections int
+}
+
+func (k *fakeKubelet) seen() (requests []*http.Request, connections int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]*http.Request{}, k.requests...), k.connections
+}
+
+// show makes the server show another certificate to new connections.
+func (k *fakeKubelet) show(certificate tls.Certificate) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.TLS.Certificates = []tls.Certificate{certificate}
+}
+
+func newFakeKubelet(t *testing.T, certificate tls.Certificate, handler http.HandlerFunc) *fakeKubelet {
+	k := &fakeKubelet{}
+	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.mu.Lock()
+		k.requests = append(k.requests, r)
+		k.mu.Unlock()
+		handler(w, r)
+	}))
+	k.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	k.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		c := k.TLS.Clone()
+		c.GetConfigForClient = nil
+		return c, nil
+	}
+	k.EnableHTTP2 = true
+	k.Config.ErrorLog = log.New(io.Discard, "", 0)
+	k.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			k.mu.Lock()
+			k.connections++
+			k.mu.Unlock()
+		}
+	}
+	k.StartTLS()
+	t.Cleanup(k.Close)
+	return k
+}
+
+// dial connects to the fake kubelet, whatever the address.
+func (k *fakeKubelet) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return dialTo(k.Listener.Addr().String())(ctx, network, "")
+}
+
+const nodeBody = "node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 1\n"
+
+func serve(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+func testSettings() Settings {
+	return Settings{
+		Interval: 15 * time.Second, Timeout: 10 * time.Second, MaxConcurrent: 8, MaxBodySize: 1 << 20,
+		AddressTypes: v1alpha1.DefaultAddressTypes(), TLS: v1alpha1.KubeletTLSVerify,
+	}
+}
+
+func testNode(name, address string) *Node {
+	return &Node{Name: name, UID: "uid-1", Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}
+}
+
+// newTestSource makes a source with the token "secret" that dials the function.
+func newTestSource(t *testing.T, c clock.Clock, ca []byte, dial dialFunc, cfg Settings) *Source {
+	t.Helper()
+	s, err := NewSource(Options{
+		Store: point.NewStore(c, 90*time.Second), Clock: c, Dial: dial, DefaultCA: ca,
+		RestConfig: &rest.Config{
+			Host: "https://kube-apiserver.invalid", BearerToken: "secret", UserAgent: "metrics-backend-serving/test",
+			TLSClientConfig: rest.TLSClientConfig{ServerName: "kube-apiserver.invalid", CAData: []byte("kube-apiserver's")},
+		},
+	}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// scrapeOnce scrapes a node as the scheduler does.
+func (s *Source) scrapeOnce(ctx context.Context, n *Node) *outcome {
+	s.SetNode(n)
+	s.mu.Lock()
+	t, cfg := s.targets[n.Name], s.settings
+	s.mu.Unlock()
+	return s.scrape(ctx, t, n, cfg)
+}
+
+// dialTo connects to that address, whatever address is dialled.
+func dialTo(address string) dialFunc {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+}
+
+func encodePair(t *testing.T, c tls.Certificate) (certificate, key []byte) {
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
