@@ -124,8 +124,7 @@ func appendJSONTime(b []byte, t time.Time) []byte {
 // more than JSON asks for.
 func appendJSONString(b []byte, s string) []byte {
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			escaped, err := json.Marshal(s)
 			if err != nil {
 				// A string always marshals.

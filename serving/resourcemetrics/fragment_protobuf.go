@@ -123,11 +123,19 @@ func (m *message) varint(field byte, v uint64) {
 }
 
 func (m *message) string(field byte, s string) {
+	end := m.mark()
 	m.grow(len(s))
 	m.start -= len(s)
 	copy(m.buf[m.start:], s)
-	m.uvarint(uint64(len(s)))
-	m.tag(field, lengthDelimited)
+	m.embed(field, end)
+}
+
+func (m *message) bytes(field byte, p []byte) {
+	end := m.mark()
+	m.grow(len(p))
+	m.start -= len(p)
+	copy(m.buf[m.start:], p)
+	m.embed(field, end)
 }
 
 // time writes whole seconds, as the API does in every encoding.
@@ -152,11 +160,7 @@ func (m *message) usage(field byte, u point.Usage) {
 
 func (m *message) quantity(field byte, name string, value []byte) {
 	entry := m.mark()
-	m.grow(len(value))
-	m.start -= len(value)
-	copy(m.buf[m.start:], value)
-	m.uvarint(uint64(len(value)))
-	m.tag(1, lengthDelimited)
+	m.bytes(1, value)
 	m.embed(2, entry)
 	m.string(1, name)
 	m.embed(field, entry)
@@ -176,7 +180,7 @@ func (m *message) objectMeta(o *point.Object) {
 	m.time(8, o.Point.Time)
 	m.varint(7, 0) // generation
 	var digits [20]byte
-	m.string(6, string(strconv.AppendInt(digits[:0], o.Point.Newest.UnixMilli(), 10)))
+	m.bytes(6, strconv.AppendInt(digits[:0], o.Point.Newest.UnixMilli(), 10))
 	m.string(5, "") // uid
 	m.string(4, "") // selfLink
 	m.string(3, o.Namespace)

@@ -231,7 +231,7 @@ func TestOnlyReads(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer response.Body.Close()
+				defer func() { _ = response.Body.Close() }()
 				if response.StatusCode != http.StatusMethodNotAllowed {
 					t.Errorf("got code %d, want %d", response.StatusCode, http.StatusMethodNotAllowed)
 				}

@@ -162,7 +162,7 @@ func TestGzip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer response.Body.Close()
+				defer func() { _ = response.Body.Close() }()
 				if got := response.Header.Get("Content-Encoding"); got != test.encoding {
 					t.Errorf("got Content-Encoding %q, want %q", got, test.encoding)
 				}
