@@ -86,7 +86,7 @@ func (m *message) grow(n int) {
 	m.buf, m.start = larger, start
 }
 
-// mark returns where the fields of an embedded message end, for embed.
+// mark returns how much is written so far: embed makes a field of all after it.
 func (m *message) mark() int { return len(m.buf) - m.start }
 
 // embed makes a field of all that was written since the mark.
