@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -339,11 +340,26 @@ func TestReadBodyErrors(t *testing.T) {
 // endless is a body without end and without a newline.
 type endless struct{}
 
-func (endless) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = 'x'
+func (endless) Read(b []byte) (int, error) { return copy(b, emptyWindow[:]), nil }
+
+var emptyWindow [windowSize]byte
+
+// TestBodyIsNotHeld reads a body much larger than what may be allocated for it.
+func TestBodyIsNotHeld(t *testing.T) {
+	var l ledger
+	l.begin()
+	p := parser{ledger: &l, now: now}
+	w := new(workspace)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := readBody(io.LimitReader(endless{}, 64<<20), 64<<20, w, &p)
+	runtime.ReadMemStats(&after)
+	if err != nil || p.tally.skipped[skipMalformed] != 1 {
+		t.Errorf("readBody() = %v, skipped %s", err, &p.tally)
 	}
-	return len(b), nil
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
+		t.Errorf("%d bytes were allocated", allocated)
+	}
 }
 
 func TestKubeletFailed(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -352,9 +353,9 @@ func TestNodeRecovers(t *testing.T) {
 
 func TestNewAddressEndsBackoff(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		hang := true
+		var answers atomic.Bool
 		f := newFleet(t, testSettings(), certificate, func(node string, w http.ResponseWriter, r *http.Request) {
-			if hang {
+			if !answers.Load() {
 				<-r.Context().Done()
 				return
 			}
@@ -365,7 +366,7 @@ func TestNewAddressEndsBackoff(t *testing.T) {
 		for f.source.gaugeInFlight() > 0 {
 			time.Sleep(time.Second)
 		}
-		hang = false
+		answers.Store(true)
 		since := time.Now()
 		moved := f.node(0)
 		moved.Addresses[0].Address = "192.0.2.2"

@@ -94,7 +94,13 @@ func (s *Source) read(ctx context.Context, t *target, node *Node, cfg *settings,
 	if response.ContentLength > cfg.MaxBodySize {
 		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, errBodyTooLarge)
 	}
-	if err := readBody(response.Body, cfg.MaxBodySize, w, p); err != nil {
+	err = readBody(response.Body, cfg.MaxBodySize, w, p)
+	if err == nil {
+		// A server that notices the end of the request may end its answer in
+		// good form, though it is not all that it had to say.
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, err)
 	}
 	return classifyBody(&p.tally)
