@@ -12,6 +12,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/utils/clock"
 
@@ -26,6 +27,10 @@ func NewCommand() (*cobra.Command, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newCommand(o), nil
+}
+
+func newCommand(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serving",
 		Short: "Serves the Kubernetes metrics APIs",
@@ -55,11 +60,13 @@ func NewCommand() (*cobra.Command, error) {
 		},
 	}
 	sets := o.Flags()
-	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name())
+	// The options own the flags of logging: a second -v would take the value or
+	// not, by the random order of the sets.
+	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	for _, set := range sets.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	cliflag.SetUsageAndHelpFunc(cmd, sets, 0)
-	return cmd, nil
+	return cmd
 }

@@ -72,7 +72,9 @@ func startControlPlane(folder string) (*controlPlane, error) {
 		Set("requestheader-group-headers", "X-Remote-Group").
 		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
 		Set("proxy-client-cert-file", proxyCert).
-		Set("proxy-client-key-file", proxyKey)
+		Set("proxy-client-key-file", proxyKey).
+		// Without it, kube-apiserver waits a minute for watches before it ends.
+		Set("shutdown-send-retry-after", "true")
 	c := &controlPlane{env: env}
 	if c.config, err = env.Start(); err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ package serving
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -54,6 +56,7 @@ func (c *controlPlane) startKubelet(t *testing.T) *fakeKubelet {
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())

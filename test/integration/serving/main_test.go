@@ -11,6 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/go-logr/logr"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // assetsVariable names the folder with kube-apiserver, etcd and kubectl.
@@ -37,6 +41,7 @@ func run(m *testing.M) int {
 			"  export %s=$(go -C test/cluster run . binaries kube-apiserver etcd kubectl)\n", assetsVariable, assetsVariable)
 		return 1
 	}
+	log.SetLogger(logr.Discard())
 	folder, err := os.MkdirTemp("", "serving-integration-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "make a folder for the test:", err)

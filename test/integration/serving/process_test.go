@@ -66,6 +66,12 @@ func (l *lockedBuffer) String() string {
 // name, with the flags that the operator sets but for what args change.
 func (c *controlPlane) startServing(t *testing.T, service string, args ...string) *process {
 	t.Helper()
+	return c.startServingAs(t, service, c.writeKubeconfig(t, t.TempDir(), servingAccount), args...)
+}
+
+// startServingAs is startServing with a kubeconfig; it asks nothing of kube-apiserver.
+func (c *controlPlane) startServingAs(t *testing.T, service, kubeconfig string, args ...string) *process {
+	t.Helper()
 	p := &process{folder: t.TempDir(), log: &lockedBuffer{}, ended: make(chan struct{})}
 	serverName := service + "." + servingNamespace + ".svc"
 	certFile, keyFile, err := c.servingCA.issueFiles(p.folder, serverName, serverName)
@@ -73,7 +79,6 @@ func (c *controlPlane) startServing(t *testing.T, service string, args ...string
 		t.Fatalf("issue a serving certificate: %v", err)
 	}
 	caFile := c.writeFile(t, p.folder, "ca.crt", c.servingCA.PEM)
-	kubeconfig := c.writeKubeconfig(t, p.folder, servingAccount)
 	p.port = freePort(t)
 	p.url = "https://127.0.0.1:" + strconv.Itoa(int(p.port))
 	roots := x509.NewCertPool()

@@ -1,0 +1,45 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestLogFlags parses many times: sets of flags are held in a map, and where two
+// of them define one flag, its order decides which of them takes the value.
+func TestLogFlags(t *testing.T) {
+	for range 20 {
+		o, err := NewOptions()
+		if err != nil {
+			t.Fatalf("new options: %v", err)
+		}
+		if err := newCommand(o).ParseFlags([]string{"-v=4", "--logging-format=json"}); err != nil {
+			t.Fatalf("parse: %v", err)
+		}
+		if o.Logging.Verbosity != 4 || o.Logging.Format != "json" {
+			t.Fatalf("verbosity %d and format %q, want 4 and json", o.Logging.Verbosity, o.Logging.Format)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	cmd, err := NewCommand()
+	if err != nil {
+		t.Fatalf("new command: %v", err)
+	}
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--help"})
+	if err := cmd.Execute(); err != nil {
+		t.Fatalf("--help: %v", err)
+	}
+	for _, part := range []string{"Metrics backend flags:", "--backend-file", "Secure serving flags:", "--secure-port", "Auditing flags:", "Logs flags:"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q is missing in the help", part)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// balancer does what a Service does: it leads each new connection to one of the
+// processes that are ready. Connections that are open stay where they are.
+type balancer struct {
+	port int32
+
+	mu       sync.Mutex
+	backends map[*process]bool
+	turn     int
+}
+
+func startBalancer(t *testing.T) *balancer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	b := &balancer{port: int32(listener.Addr().(*net.TCPAddr).Port), backends: map[*process]bool{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { b.accept(ctx, listener) })
+	running.Go(func() { b.probe(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		_ = listener.Close()
+		running.Wait()
+	})
+	return b
+}
+
+// add takes a process in; it gets connections once it is ready.
+func (b *balancer) add(p *process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends[p] = false
+}
+
+// probe asks for readiness a few times a second.
+func (b *balancer) probe(ctx context.Context) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		b.mu.Lock()
+		var all []*process
+		for p := range b.backends {
+			all = append(all, p)
+		}
+		b.mu.Unlock()
+		for _, p := range all {
+			ready := p.ready(ctx) == nil
+			b.mu.Lock()
+			b.backends[p] = ready
+			b.mu.Unlock()
+		}
+	}
+}
+
+// next picks a ready process in turn.
+func (b *balancer) next() *process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var ready []*process
+	for p, ok := range b.backends {
+		if ok {
+			ready = append(ready, p)
+		}
+	}
+	if len(ready) == 0 {
+		return nil
+	}
+	b.turn++
+	return ready[b.turn%len(ready)]
+}
+
+func (b *balancer) accept(ctx context.Context, listener net.Listener) {
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		connections.Go(func() { b.forward(ctx, client) })
+	}
+}
+
+// forward copies both ways until either end closes.
+func (b *balancer) forward(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	p := b.next()
+	if p == nil {
+		return
+	}
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.port))))
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	defer stop()
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{server, client}, {client, server}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}
