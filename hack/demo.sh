@@ -47,7 +47,7 @@ title "An autoscaler that scales by them"
 kubectl delete -f hack/demo-hpa.yaml --ignore-not-found --wait >/dev/null
 step "apply a Deployment that burns CPU, and its HorizontalPodAutoscaler" kubectl apply -f hack/demo-hpa.yaml
 step "wait for condition ScalingActive" kubectl wait hpa/burn --for=condition=ScalingActive --timeout=120s
-step "wait for more than one replica" until_true 120 sh -c 'test "$(kubectl get deployment burn -o jsonpath={.status.readyReplicas})" -gt 1'
+step "wait for more than one replica" until_true 120 sh -c 'test "$(kubectl get hpa burn -o jsonpath={.status.currentReplicas})" -gt 1'
 show kubectl get hpa burn
 show kubectl top pods
 

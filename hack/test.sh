@@ -41,7 +41,7 @@ integration() {
 	title "Integration tests: a real kube-apiserver and etcd"
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
-	go test -count=1 -tags integration -timeout 20m ./test/integration/...
+	go test -count=1 -tags integration -timeout 20m ./test/integration/... ./test/fleet/...
 }
 
 e2e() {
