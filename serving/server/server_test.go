@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
@@ -83,13 +84,13 @@ func TestKubeAPIServerAway(t *testing.T) {
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // A self-signed certificate of this test.
 	}}
+	awaitLive(t, client, url)
 	tests := []struct {
 		name, path string
 		headers    map[string]string
 		wantStatus int
 		wantBody   []string
 	}{
-		{name: "live", path: "/livez", wantStatus: http.StatusOK},
 		{name: "healthy", path: "/healthz", wantStatus: http.StatusOK},
 		{name: "not ready", path: "/readyz", wantStatus: http.StatusInternalServerError, wantBody: []string{
 			"[-]authentication-config failed", "[-]informers failed", "[-]rates failed", "[-]registered-versions failed",
@@ -133,6 +134,23 @@ func TestKubeAPIServerAway(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("Run: %v", err)
+	}
+}
+
+// awaitLive waits for the generic API server's own start, which takes a moment
+// after the port has opened.
+func awaitLive(t *testing.T, client *http.Client, url string) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		answer, err := client.Get(url + "/livez")
+		if err != nil {
+			return false, nil //nolint:nilerr // Tried again.
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode == http.StatusOK, nil
+	})
+	if err != nil {
+		t.Fatalf("wait for /livez: %v", err)
 	}
 }
 

@@ -537,14 +537,22 @@ func testOwnEndpoints(t *testing.T, p *process) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			status, body, err := p.get(t.Context(), tc.path, tc.token)
-			if err != nil {
-				t.Fatalf("get: %v", err)
-			}
-			if status != tc.want {
-				t.Fatalf("status %d, want %d: %s", status, tc.want, body)
-			}
-			checkText(t, body, tc.wantBody, nil)
+			// Gauges of the store are written every few seconds.
+			eventually(t, 30*time.Second, tc.path, func() error {
+				status, body, err := p.get(t.Context(), tc.path, tc.token)
+				if err != nil {
+					return err
+				}
+				if status != tc.want {
+					return fmt.Errorf("status %d, want %d: %s", status, tc.want, body)
+				}
+				for _, part := range tc.wantBody {
+					if !strings.Contains(body, part) {
+						return fmt.Errorf("%q is missing in %d bytes", part, len(body))
+					}
+				}
+				return nil
+			})
 		})
 	}
 }
