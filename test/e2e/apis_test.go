@@ -118,7 +118,7 @@ func TestKubectlGet(t *testing.T) {
 		"unknown pod":        {[]string{"get", "--raw", "/apis/metrics.k8s.io/v1/namespaces/default/pods/no-such-pod", "--ignore-not-found"}, ``},
 		"api-resources":      {[]string{"api-resources", "--api-group=metrics.k8s.io"}, `(?m)^pods\s+metrics.k8s.io/v1\s+true\s+PodMetrics`},
 		"field selector":     {[]string{"get", "nodes.metrics.k8s.io", "--field-selector=metadata.name=no-such-node"}, `No resources found`},
-		"openapi of metrics": {[]string{"explain", "pods.metrics.k8s.io.containers"}, `(?i)containers`},
+		"openapi of metrics": {[]string{"explain", "pods.containers", "--api-version=metrics.k8s.io/v1"}, `KIND:\s+PodMetrics`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

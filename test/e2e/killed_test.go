@@ -1,0 +1,91 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The serving process of one pod after the other is killed hard: the kubelet
+// starts it again, and the backend is Ready without a hand.
+func TestServingProcessKilled(t *testing.T) {
+	requireBackend(t)
+	waitServing(t, 2)
+	load := startTraffic(t, trafficPaths...)
+	for _, name := range readyPods(t.Context(), t) {
+		killContainer(t, name)
+		waitServing(t, 2)
+	}
+	waitReady(t)
+	// Requests that the dead process held, and those sent there until its
+	// endpoint was gone, are lost: docs/operations.md, "Losing a pod".
+	asked, failures := load.result()
+	t.Logf("%d requests while both processes were killed, %d failed", asked, len(failures))
+	if len(failures) > asked/10 {
+		t.Errorf("more than a tenth of the requests failed, so the other pod did not carry on: %s", strings.Join(failures, "\n"))
+	}
+}
+
+// killContainer sends SIGKILL to the process of a pod's only container, and
+// waits until the kubelet has started another.
+func killContainer(t *testing.T, pod string) {
+	t.Helper()
+	id, restarts := container(t.Context(), t, pod)
+	pid, err := findProcess(id)
+	if err != nil {
+		t.Fatalf("find the process of pod %s: %v", pod, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("kill process %d of pod %s: %v", pid, pod, err)
+	}
+	eventually(t, time.Minute, "the kubelet starts the container again", func(ctx context.Context) error {
+		if _, now := container(ctx, t, pod); now <= restarts {
+			return fmt.Errorf("%d restarts", now)
+		}
+		return nil
+	})
+}
+
+// container returns the ID and the number of restarts of a pod's container.
+func container(ctx context.Context, t *testing.T, pod string) (string, int32) {
+	t.Helper()
+	p, err := suite.core.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	if err != nil || len(p.Status.ContainerStatuses) != 1 {
+		t.Fatalf("get the container of pod %s: %v, %+v", pod, err, p.Status.ContainerStatuses)
+	}
+	var status corev1.ContainerStatus = p.Status.ContainerStatuses[0]
+	_, id, _ := strings.Cut(status.ContainerID, "://")
+	return id, status.RestartCount
+}
+
+// findProcess finds the process in the cgroup of a container.
+func findProcess(container string) (int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		cgroups, err := os.ReadFile(file)
+		if err != nil {
+			continue // It has ended meanwhile.
+		}
+		if container != "" && strings.Contains(string(cgroups), container) {
+			return strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return 0, fmt.Errorf("no process of container %q on this machine", container)
+}
