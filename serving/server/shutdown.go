@@ -9,11 +9,11 @@ import (
 
 // withLeaveOnShutdown tells clients to go elsewhere from the moment at which
 // shutdown begins. The aggregator keeps one connection to a pod for as long as
-// it works, so without this it would notice only when the listener closes, and
-// a request on its way at that moment would fail. `Connection: close` closes a
-// HTTP/1 connection after the answer and makes an HTTP/2 server send GOAWAY:
-// requests under way are answered, new ones take a new connection, which leads
-// to another pod as soon as the endpoints are updated.
+// it works; what it sends in the moment in which the server stops to accept
+// requests is answered with 503. `Connection: close` closes a HTTP/1 connection
+// after the answer and makes an HTTP/2 server send GOAWAY: requests under way
+// are answered, new ones take a new connection, which leads to another pod as
+// soon as the endpoints are updated.
 func withLeaveOnShutdown(handler http.Handler, shuttingDown <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -22,7 +22,9 @@ type balancer struct {
 
 	mu       sync.Mutex
 	backends map[*process]bool
-	turn     int
+	// open counts the connections that lead to each process.
+	open map[*process]int
+	turn int
 }
 
 func startBalancer(t *testing.T) *balancer {
@@ -31,7 +33,7 @@ func startBalancer(t *testing.T) *balancer {
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
-	b := &balancer{port: int32(listener.Addr().(*net.TCPAddr).Port), backends: map[*process]bool{}}
+	b := &balancer{port: int32(listener.Addr().(*net.TCPAddr).Port), backends: map[*process]bool{}, open: map[*process]int{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { b.accept(ctx, listener) })
@@ -90,7 +92,23 @@ func (b *balancer) next() *process {
 		return nil
 	}
 	b.turn++
-	return ready[b.turn%len(ready)]
+	p := ready[b.turn%len(ready)]
+	b.open[p]++
+	return p
+}
+
+// leave notes the end of a connection that next led to a process.
+func (b *balancer) leave(p *process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[p]--
+}
+
+// connections returns how many are open to a process.
+func (b *balancer) connections(p *process) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[p]
 }
 
 func (b *balancer) accept(ctx context.Context, listener net.Listener) {
@@ -112,6 +130,7 @@ func (b *balancer) forward(ctx context.Context, client net.Conn) {
 	if p == nil {
 		return
 	}
+	defer b.leave(p)
 	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.port))))
 	if err != nil {
 		return

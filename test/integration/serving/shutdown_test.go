@@ -79,7 +79,7 @@ func (l *load) fail(what string) {
 // TestShutdownFailsNoRequest ends one of two processes, and then the other, as a
 // rollout does, while clients ask through kube-apiserver.
 func TestShutdownFailsNoRequest(t *testing.T) {
-	const delay = "--shutdown-delay-duration=3s"
+	const delay = "--shutdown-delay-duration=4s"
 	first, _ := startAlone(t, "balanced", delay)
 	second := startOn(t, "balanced", delay)
 	b := startBalancer(t)
@@ -96,7 +96,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	clients, wait := startLoad(ctx, t, 8)
+	clients, wait := startLoad(ctx, t, 64)
 	answers := func(what string) {
 		t.Helper()
 		before := clients.answered.Load()
@@ -113,6 +113,13 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 		eventually(t, 10*time.Second, "readiness goes at once", func() error {
 			if status, _, err := p.get(t.Context(), "/readyz", ""); err == nil && status == http.StatusOK {
 				return fmt.Errorf("still ready")
+			}
+			return nil
+		})
+		// Well before it stops to listen: whoever is still there then fails.
+		eventually(t, 2*time.Second, "kube-apiserver's connections leave", func() error {
+			if n := b.connections(p); n > 0 {
+				return fmt.Errorf("%d are open", n)
 			}
 			return nil
 		})
