@@ -125,7 +125,7 @@ func found(l *ledger) []series {
 	add("node", "", &l.node)
 	for key, p := range l.pods {
 		for _, c := range p.containers {
-			add("container", key.Namespace+"/"+key.Name+"/"+c.name, c)
+			add("container", key.Namespace+"/"+key.Name+"/"+c.name(), c)
 		}
 	}
 	slices.SortFunc(all, compareSeries)

@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -57,24 +58,25 @@ const (
 	gotSwap
 )
 
-// container is a container, or the node as a whole. Times are Unix milliseconds.
+// container is a container, or the node as a whole. There are as many as in the
+// cluster, so its fields are kept few and small. Times are Unix milliseconds.
 type container struct {
-	name string
-	// raw is the text of the labels, without braces; name is a part of it.
+	// raw is the text of the labels, without braces; the name is a part of it.
 	raw string
 	// next in the order of the last body.
-	next *container
+	next            *container
+	nameAt, nameEnd uint16
 
-	// body that last had the container, and the series in it.
-	body uint64
-	got  got
-	// committed is false until a whole body that had the container was read.
-	committed bool
+	got got
 	// standing is what the samples of the last whole body amount to.
 	standing standing
+	// committed is false until a whole body that had the container was read.
+	committed bool
 	// idle: the newest sample says that no process runs in it.
 	idle bool
 
+	// body that last had the container; the samples are those of that body.
+	body    uint64
 	cpu     float64 // core-seconds
 	cpuTime int64
 	memory  uint64 // bytes
@@ -87,20 +89,26 @@ type container struct {
 
 // base is the sample from which the next rate is taken.
 type base struct {
-	known bool
-	cpu   float64
+	cpu float64
+	// time is 0 where there is no sample.
 	time  int64
 	start int64
 }
 
+func (b base) known() bool { return b.time != 0 }
+
 // cpuRate is the newest rate.
 type cpuRate struct {
-	known bool
-	// cpu in nanocores over window, which ends at time. Both in milliseconds.
+	// cpu in nanocores over window, which ends at time. Both in milliseconds;
+	// window is 0 where there is no rate.
 	cpu    uint64
 	window int64
 	time   int64
 }
+
+func (r cpuRate) known() bool { return r.window != 0 }
+
+func (c *container) name() string { return c.raw[c.nameAt:c.nameEnd] }
 
 // begin starts a new body.
 func (l *ledger) begin() {
@@ -148,7 +156,7 @@ func (l *ledger) container(labels containerLabels, raw []byte) *container {
 		}
 		l.pods[p.key] = p
 	}
-	i, _ := p.search(c.name)
+	i, _ := p.search(c.name())
 	p.containers = slices.Insert(p.containers, i, c)
 	l.containers++
 	return c
@@ -157,12 +165,13 @@ func (l *ledger) container(labels containerLabels, raw []byte) *container {
 // keepLabels copies the labels' text, which is a part of a pooled buffer.
 func (c *container) keepLabels(labels containerLabels, raw []byte) {
 	c.raw = string(raw)
-	i := strings.Index(c.raw, string(labels.container))
-	c.name = c.raw[i : i+len(labels.container)]
+	// The first place where the text stands, though it may be in another label.
+	i := bytes.Index(raw, labels.container)
+	c.nameAt, c.nameEnd = uint16(i), uint16(i+len(labels.container))
 }
 
 func (p *pod) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(p.containers, name, func(c *container, name string) int { return strings.Compare(c.name, name) })
+	return slices.BinarySearchFunc(p.containers, name, func(c *container, name string) int { return strings.Compare(c.name(), name) })
 }
 
 // touch marks a container as seen in this body, and returns the one that came

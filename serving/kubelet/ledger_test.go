@@ -21,7 +21,7 @@ func names(l *ledger) []string {
 	var all []string
 	for key, p := range l.pods {
 		for _, c := range p.containers {
-			all = append(all, key.Namespace+"/"+key.Name+"/"+c.name)
+			all = append(all, key.Namespace+"/"+key.Name+"/"+c.name())
 		}
 	}
 	slices.Sort(all)
@@ -32,7 +32,7 @@ func names(l *ledger) []string {
 func chain(l *ledger) []string {
 	var order []string
 	for c := l.first; c != nil; c = c.next {
-		order = append(order, c.name)
+		order = append(order, c.name())
 	}
 	return order
 }

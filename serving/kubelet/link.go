@@ -164,7 +164,7 @@ func (l *link) dialer(s *security, host string) dialFunc {
 		if err != nil {
 			return nil, &connectError{err}
 		}
-		conn := tls.Client(raw, l.tlsConfig(s, host))
+		conn := tls.Client(&recordConn{Conn: raw}, l.tlsConfig(s, host))
 		if err := conn.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
 			return nil, &connectError{err}

@@ -53,7 +53,7 @@ func readings(l *ledger) map[string]read {
 	add("node", &l.node)
 	for key, p := range l.pods {
 		for _, c := range p.containers {
-			add(key.Namespace+"/"+key.Name+"/"+c.name, c)
+			add(key.Namespace+"/"+key.Name+"/"+c.name(), c)
 		}
 	}
 	return all

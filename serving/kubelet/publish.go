@@ -43,7 +43,7 @@ func (l *ledger) points(node string, r rules, w *workspace, t *tally) (nodes, po
 				continue
 			}
 			usages = append(usages, c.usage())
-			if !earliest.known || c.rate.time < earliest.time {
+			if !earliest.known() || c.rate.time < earliest.time {
 				earliest = c.rate
 			}
 		}
@@ -85,7 +85,7 @@ func (p *pod) settle(r rules, t *tally) bool {
 
 func (c *container) usage() point.Usage {
 	return point.Usage{
-		Name:    c.name,
+		Name:    c.name(),
 		CPU:     c.rate.cpu,
 		Memory:  c.memory,
 		Swap:    c.swapNow(),

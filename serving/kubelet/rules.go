@@ -75,7 +75,7 @@ func (c *container) settle(r rules, t *tally) standing {
 	}
 	c.idle = false
 	c.advance(r, t)
-	if !c.rate.known {
+	if !c.rate.known() {
 		return unsampled
 	}
 	return sampled
@@ -85,7 +85,7 @@ func (c *container) settle(r rules, t *tally) standing {
 // still there, from one whose memory could not be read: the counter of the
 // latter goes on.
 func (c *container) settleWithoutMemory(r rules, t *tally) standing {
-	if c.base.known && c.cpuTime > c.base.time {
+	if c.base.known() && c.cpuTime > c.base.time {
 		c.idle = c.cpu == c.base.cpu
 	}
 	c.advance(r, t)
@@ -104,7 +104,7 @@ func (c *container) advance(r rules, t *tally) {
 	}
 	elapsed := time.Duration(c.cpuTime-c.base.time) * time.Millisecond
 	switch {
-	case !c.base.known:
+	case !c.base.known():
 	case c.restarted():
 	case elapsed == 0:
 		// Not renewed: the last rate is still the newest.
@@ -137,7 +137,7 @@ func (c *container) restarted() bool {
 
 // sameRun says whether a sample of this very run is known: then its counter did
 // not rise from its start as it should have, and its start proves nothing.
-func (c *container) sameRun() bool { return c.base.known && !c.restarted() }
+func (c *container) sameRun() bool { return c.base.known() && !c.restarted() }
 
 // measure sets the rate of `used` core-seconds in `window`.
 func (c *container) measure(used float64, window time.Duration, t *tally) {
@@ -148,7 +148,6 @@ func (c *container) measure(used float64, window time.Duration, t *tally) {
 		return
 	}
 	c.rate = cpuRate{
-		known:  true,
 		cpu:    uint64(math.Round(cores * 1e9)),
 		window: window.Milliseconds(),
 		time:   c.cpuTime,
@@ -161,7 +160,7 @@ func (c *container) rebase() {
 		// The series may be missing in one body.
 		start = c.base.start
 	}
-	c.base = base{known: true, cpu: c.cpu, time: c.cpuTime, start: start}
+	c.base = base{cpu: c.cpu, time: c.cpuTime, start: start}
 }
 
 func (c *container) forget() {

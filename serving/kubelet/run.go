@@ -58,6 +58,7 @@ func (s *Source) advance(ctx context.Context) time.Duration {
 		s.start(ctx, t, now)
 	}
 	wait := s.idle(now)
+	s.next = now.Add(wait)
 	s.mu.Unlock()
 	if upkeep {
 		s.maintain()
@@ -123,6 +124,10 @@ func (s *Source) finish(ctx context.Context, t *target, suspect bool, o *outcome
 	s.mu.Lock()
 	t.cancel()
 	t.cancel = nil
+	if s.inFlight >= s.settings.MaxConcurrent || suspect {
+		// Others may wait for the slot.
+		s.nudge()
+	}
 	s.inFlight--
 	if suspect {
 		s.suspectsInFlight--
@@ -134,7 +139,6 @@ func (s *Source) finish(ctx context.Context, t *target, suspect bool, o *outcome
 	if !t.gone {
 		s.schedule(t, s.clock.Now())
 	}
-	s.nudge()
 	s.mu.Unlock()
 	line.write(ctx)
 }
@@ -194,6 +198,9 @@ func (s *Source) schedule(t *target, now time.Time) {
 		t.due = t.rhythm.next(t.slot, interval)
 	}
 	s.queueOf(t).add(t)
+	if t.due.Before(s.next) {
+		s.nudge()
+	}
 }
 
 // backoff is the time between tries of a node that timed out several times in a

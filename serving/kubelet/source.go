@@ -64,9 +64,9 @@ type Source struct {
 	// seed and added place the next new node in the interval.
 	seed  float64
 	added uint64
-	// round is when the scheduler last looked; zero unless it runs.
-	round  time.Time
-	upkeep time.Time
+	// round is when the scheduler last looked, zero unless it runs; next is when
+	// it will look again unless it is woken, upkeep when it maintains again.
+	round, next, upkeep time.Time
 	// unlogged counts the lines that the limit held back.
 	unlogged int
 }
@@ -180,7 +180,6 @@ func (s *Source) SetNode(n *Node) {
 	}
 	s.nodes[n.Name] = n
 	s.reconcile(n, s.clock.Now())
-	s.nudge()
 }
 
 // DeleteNode forgets a node. Its points go with its metadata, or age out.
