@@ -89,8 +89,15 @@ func setUp() error {
 
 // run runs a command in the repository's root and returns what it printed.
 func run(name string, args ...string) (string, error) {
+	// kubectl keeps what it discovered for minutes; APIs come and go here.
+	cache, err := os.MkdirTemp("", "e2e-discovery-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(cache) }()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = suite.root
+	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+cache)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
