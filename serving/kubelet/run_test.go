@@ -30,10 +30,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
-// fleet is a number of nodes behind one server that is reached through pipes,
+// bubble is a number of nodes behind one server that is reached through pipes,
 // so that it lives inside a bubble of testing/synctest: time passes only when
 // all of it waits.
-type fleet struct {
+type bubble struct {
 	source *Source
 	conns  chan net.Conn
 	close  sync.Once
@@ -47,15 +47,15 @@ type fleet struct {
 	busy, most int
 }
 
-// Addr, Accept and Close make the fleet a net.Listener.
-func (f *fleet) Addr() net.Addr { return &net.TCPAddr{} }
+// Addr, Accept and Close make it a net.Listener.
+func (f *bubble) Addr() net.Addr { return &net.TCPAddr{} }
 
-func (f *fleet) Close() error {
+func (f *bubble) Close() error {
 	f.close.Do(func() { close(f.conns) })
 	return nil
 }
 
-func (f *fleet) Accept() (net.Conn, error) {
+func (f *bubble) Accept() (net.Conn, error) {
 	c, ok := <-f.conns
 	if !ok {
 		return nil, io.EOF
@@ -63,7 +63,7 @@ func (f *fleet) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-func (f *fleet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (f *bubble) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
 	case f.conns <- server:
@@ -73,10 +73,10 @@ func (f *fleet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// newFleet runs a source inside a bubble. The handler gets the node's name.
-func newFleet(t *testing.T, cfg Settings, certificate tls.Certificate, handle func(node string, w http.ResponseWriter, r *http.Request)) *fleet {
+// newBubble runs a source inside a bubble. The handler gets the node's name.
+func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle func(node string, w http.ResponseWriter, r *http.Request)) *bubble {
 	t.Helper()
-	f := &fleet{conns: make(chan net.Conn), ended: make(chan struct{}), asked: map[string][]time.Time{}}
+	f := &bubble{conns: make(chan net.Conn), ended: make(chan struct{}), asked: map[string][]time.Time{}}
 	cfg.TLS = v1alpha1.KubeletTLSSkip
 	var err error
 	f.source, err = NewSource(Options{
@@ -117,21 +117,21 @@ func newFleet(t *testing.T, cfg Settings, certificate tls.Certificate, handle fu
 }
 
 // stop ends Run and waits for it.
-func (f *fleet) stop() {
+func (f *bubble) stop() {
 	f.cancel()
 	<-f.ended
 }
 
-func (f *fleet) name(i int) string { return fmt.Sprintf("n%03d", i) }
+func (f *bubble) name(i int) string { return fmt.Sprintf("n%03d", i) }
 
 // add sets nodes whose path tells the server their names.
-func (f *fleet) add(n int) {
+func (f *bubble) add(n int) {
 	for i := range n {
 		f.source.SetNode(f.node(i))
 	}
 }
 
-func (f *fleet) node(i int) *Node {
+func (f *bubble) node(i int) *Node {
 	n := testNode(f.name(i), "192.0.2.1")
 	n.Path = "/" + n.Name
 	n.Labels = map[string]string{"name": n.Name}
@@ -139,14 +139,14 @@ func (f *fleet) node(i int) *Node {
 }
 
 // times returns when a node was asked since `since`.
-func (f *fleet) times(name string, since time.Time) []time.Time {
+func (f *bubble) times(name string, since time.Time) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.asked[name]), func(t time.Time) bool { return t.Before(since) })
 }
 
 // busiest returns the most requests of all nodes in one second since `since`.
-func (f *fleet) busiest(since time.Time) int {
+func (f *bubble) busiest(since time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seconds := map[int64]int{}
@@ -179,7 +179,7 @@ func unstamped(_ string, w http.ResponseWriter, _ *http.Request) {
 func TestSpread(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		const nodes = 60
-		f := newFleet(t, testSettings(), certificate, unstamped)
+		f := newBubble(t, testSettings(), certificate, unstamped)
 		begin := time.Now()
 		f.add(nodes)
 		time.Sleep(10 * time.Minute)
@@ -200,7 +200,7 @@ func TestSpread(t *testing.T) {
 
 func TestNodesThatComeAndGo(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		f := newFleet(t, testSettings(), certificate, unstamped)
+		f := newBubble(t, testSettings(), certificate, unstamped)
 		f.add(3)
 		time.Sleep(time.Minute)
 		count := func(i int, since time.Time) int { synctest.Wait(); return len(f.times(f.name(i), since)) }
@@ -248,7 +248,7 @@ func TestMaxConcurrent(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		cfg := testSettings()
 		cfg.MaxConcurrent = 4
-		f := newFleet(t, cfg, certificate, func(node string, w http.ResponseWriter, r *http.Request) {
+		f := newBubble(t, cfg, certificate, func(node string, w http.ResponseWriter, r *http.Request) {
 			time.Sleep(900 * time.Millisecond)
 			unstamped(node, w, r)
 		})
@@ -286,7 +286,7 @@ func TestHangingNodes(t *testing.T) {
 		const nodes, healthy = 60, 10
 		cfg := testSettings()
 		cfg.MaxConcurrent = 4
-		f := newFleet(t, cfg, certificate, func(node string, w http.ResponseWriter, r *http.Request) {
+		f := newBubble(t, cfg, certificate, func(node string, w http.ResponseWriter, r *http.Request) {
 			if node >= "n010" {
 				<-r.Context().Done()
 				return
@@ -328,7 +328,7 @@ func TestHangingNodes(t *testing.T) {
 func TestNodeRecovers(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		begin := time.Now()
-		f := newFleet(t, testSettings(), certificate, func(node string, w http.ResponseWriter, r *http.Request) {
+		f := newBubble(t, testSettings(), certificate, func(node string, w http.ResponseWriter, r *http.Request) {
 			if time.Since(begin) < 5*time.Minute {
 				<-r.Context().Done()
 				return
@@ -354,7 +354,7 @@ func TestNodeRecovers(t *testing.T) {
 func TestNewAddressEndsBackoff(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		var answers atomic.Bool
-		f := newFleet(t, testSettings(), certificate, func(node string, w http.ResponseWriter, r *http.Request) {
+		f := newBubble(t, testSettings(), certificate, func(node string, w http.ResponseWriter, r *http.Request) {
 			if !answers.Load() {
 				<-r.Context().Done()
 				return
@@ -390,7 +390,7 @@ func TestIntervalChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		const nodes = 60
 		cfg := testSettings()
-		f := newFleet(t, cfg, certificate, unstamped)
+		f := newBubble(t, cfg, certificate, unstamped)
 		cfg.TLS = v1alpha1.KubeletTLSSkip
 		f.add(nodes)
 		for _, interval := range []time.Duration{15 * time.Second, 5 * time.Second, time.Minute, 20 * time.Second} {
@@ -418,7 +418,7 @@ func TestLongInterval(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		cfg := testSettings()
 		cfg.Interval = 10 * time.Minute
-		f := newFleet(t, cfg, certificate, unstamped)
+		f := newBubble(t, cfg, certificate, unstamped)
 		begin := time.Now()
 		f.add(20)
 		time.Sleep(31 * time.Second)
@@ -446,7 +446,7 @@ func TestFollowsBeat(t *testing.T) {
 			first := begin.Add(offset(node) - beat)
 			return first.Add(time.Since(first).Truncate(beat))
 		}
-		f := newFleet(t, testSettings(), certificate, func(node string, w http.ResponseWriter, _ *http.Request) {
+		f := newBubble(t, testSettings(), certificate, func(node string, w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintf(w, "node_cpu_usage_seconds_total %d %d\n", time.Now().Unix(), beatOf(node).UnixMilli())
 		})
 		f.add(nodes)
@@ -476,7 +476,7 @@ func TestFollowsBeat(t *testing.T) {
 func TestDeleteNodeEndsItsScrape(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		ended := make(chan struct{}, 1)
-		f := newFleet(t, testSettings(), certificate, func(_ string, _ http.ResponseWriter, r *http.Request) {
+		f := newBubble(t, testSettings(), certificate, func(_ string, _ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			ended <- struct{}{}
 		})
@@ -500,7 +500,7 @@ func TestDeleteNodeEndsItsScrape(t *testing.T) {
 // TestReplacedNode checks that nothing is kept of a node with another UID.
 func TestReplacedNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		f := newFleet(t, testSettings(), certificate, unstamped)
+		f := newBubble(t, testSettings(), certificate, unstamped)
 		f.add(1)
 		time.Sleep(time.Minute)
 		if primed, counts := f.source.Primed(); !primed {
@@ -524,7 +524,7 @@ func TestReplacedNode(t *testing.T) {
 
 func TestRunEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		f := newFleet(t, testSettings(), certificate, func(_ string, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		f := newBubble(t, testSettings(), certificate, func(_ string, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		f.add(30)
 		time.Sleep(5 * time.Second)
 		begin := time.Now()

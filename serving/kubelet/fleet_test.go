@@ -1,0 +1,147 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
+)
+
+// TestTrueValues scrapes a fleet of kubelets that knows the truth, over faults
+// and churn, and checks that no value that was ever served is anything else.
+func TestTrueValues(t *testing.T) {
+	const nodes, pods, step = 6, 8, 5 * time.Second
+	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
+	f, err := fleet.New(fleet.Options{Nodes: nodes, PodsPerNode: pods, ContainersPerPod: 1, Seed: 7, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := f.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer f.Wait()
+	defer cancel()
+	s := newTestSource(t, clock, f.Authority().PEM, nil, testSettings())
+
+	// runs holds all incarnations of each pod's container.
+	runs := map[types.NamespacedName][]*fleet.Container{}
+	note := func(n *fleet.Node) {
+		for _, p := range n.Pods() {
+			key := point.Key{Namespace: p.Namespace, Name: p.Name}
+			if known := runs[p.Key()]; len(known) == 0 || known[len(known)-1] != p.Containers[0] {
+				runs[p.Key()] = append(known, p.Containers[0])
+			}
+			s.store.Pods.SetMeta(key, &point.Meta{UID: types.UID(p.Name)})
+		}
+	}
+	for _, n := range f.Nodes() {
+		s.store.Nodes.SetMeta(point.Key{Name: n.Name}, &point.Meta{UID: "u"})
+	}
+	ofSamples := []fleet.Kind{fleet.NaN, fleet.Negative, fleet.Enormous, fleet.Duplicate, fleet.NoLabels, fleet.Old, fleet.Future}
+	kinds := append(ofSamples, fleet.Frozen, fleet.Garbage, fleet.Truncated, fleet.Aborted, fleet.Reset, fleet.Forbidden, fleet.InternalError)
+	checked := map[string]bool{}
+	for round := range 20 * len(kinds) {
+		clock.Step(step)
+		// Node 0 is always well; each other one in turn has each of the faults for
+		// a minute, where it can be in all its containers or in three of them.
+		kind := kinds[round/20]
+		for i, n := range f.Nodes()[1:] {
+			fault := fleet.Fault{}
+			if round%20 >= 4 && round%20 < 16 {
+				fault.Kind = kind
+				if round/20 < len(ofSamples) && i%2 == 0 {
+					fault.Containers = 3
+				}
+			}
+			if err := f.SetFault(fault, n.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if round%7 == 0 {
+			// A pod restarts, and another one moves.
+			all := f.Nodes()[round%nodes].Pods()
+			if len(all) > 1 {
+				if _, err := f.Restart(all[0].Key()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.Move(all[1].Key(), f.Nodes()[(round+1)%nodes].Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i, n := range f.Nodes() {
+			note(n)
+			if (round+i)%3 == 0 {
+				s.scrapeOnce(ctx, NodeFrom(f.NodeObject(n)))
+			}
+		}
+		for o := range s.store.Nodes.List("", point.Key{}) {
+			if checked[o.Name+o.Point.ResourceVersion()] {
+				continue // churn has changed what the node remembers
+			}
+			n := f.Node(o.Name)
+			used := n.CPU(o.Point.Time) - n.CPU(o.Point.Time.Add(-o.Point.Window))
+			checkRate(t, o, used)
+			// A frozen body remembers pods that the node does not have any more.
+			if got, want := o.Point.Usages[0].Memory, n.Memory(o.Point.Time); got != want && kind != fleet.Frozen {
+				t.Errorf("%s: %d bytes, truly %d", o.Name, got, want)
+			}
+			checked[o.Name+o.Point.ResourceVersion()] = true
+		}
+		for o := range s.store.Pods.List("", point.Key{}) {
+			c := runAt(runs[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}], o.Point.Started)
+			if c == nil {
+				t.Fatalf("%v started at %s, but no container of it did", o.Key, o.Point.Started)
+			}
+			used := c.CPU(o.Point.Time) - c.CPU(o.Point.Time.Add(-o.Point.Window))
+			checkRate(t, o, used)
+			if got, want := o.Point.Usages[0].Memory, c.Memory(o.Point.Time); got != want {
+				t.Errorf("%v: %d bytes, truly %d", o.Key, got, want)
+			}
+			checked[fmt.Sprint(o.Key, o.Point.ResourceVersion())] = true
+		}
+		if t.Failed() {
+			t.Fatalf("in round %d, with fault %s", round, kind)
+		}
+		if round > 10 {
+			if s.store.Nodes.Get(point.Key{Name: f.Nodes()[0].Name}) == nil {
+				t.Fatalf("round %d, with fault %s of the others: no point of the node that is well", round, kind)
+			}
+		}
+	}
+	// Enough of them for the test to mean something.
+	if len(checked) < 1000 {
+		t.Errorf("%d points were checked", len(checked))
+	}
+	t.Logf("%d points were checked", len(checked))
+}
+
+// runAt returns the incarnation that began then.
+func runAt(runs []*fleet.Container, start time.Time) *fleet.Container {
+	for _, c := range runs {
+		// A float64 of seconds is not exact to the millisecond.
+		if c.Start.Sub(start).Abs() <= 2*time.Millisecond {
+			return c
+		}
+	}
+	return nil
+}
+
+func checkRate(t *testing.T, o *point.Object, used float64) {
+	t.Helper()
+	want := used / o.Point.Window.Seconds() * 1e9
+	if got := float64(o.Point.Usages[0].CPU); math.Abs(got-want) > 1+want*1e-6 {
+		t.Errorf("%v: %v nanocores in %s until %s, truly %v", o.Key, got, o.Point.Window, o.Point.Time, want)
+	}
+}
