@@ -78,24 +78,24 @@ type KubeletFailure struct {
 type ScrapeReason string
 
 const (
-	// ScrapeNoAddress: the node has no address of the wanted types.
+	// ScrapeNoAddress means: the node has no address of the wanted types.
 	ScrapeNoAddress ScrapeReason = "NoAddress"
-	// ScrapeConnectionFailed: no connection, or it broke.
+	// ScrapeConnectionFailed means: no connection, or it broke.
 	ScrapeConnectionFailed ScrapeReason = "ConnectionFailed"
-	// ScrapeTimeout: no complete answer within scrape.timeout.
+	// ScrapeTimeout means: no complete answer within scrape.timeout.
 	ScrapeTimeout ScrapeReason = "Timeout"
-	// ScrapeCertificateUntrusted: not signed by the CA, for another address, or expired.
+	// ScrapeCertificateUntrusted means: not signed by the CA, for another address, or expired.
 	ScrapeCertificateUntrusted ScrapeReason = "CertificateUntrusted"
-	// ScrapeCertificateChanged: not the certificate that was pinned.
+	// ScrapeCertificateChanged means: not the certificate that was pinned.
 	ScrapeCertificateChanged ScrapeReason = "CertificateChanged"
-	// ScrapeUnauthorized: HTTP 401, the kubelet does not accept serving's token.
+	// ScrapeUnauthorized means: HTTP 401, the kubelet does not accept serving's token.
 	ScrapeUnauthorized ScrapeReason = "Unauthorized"
-	// ScrapeForbidden: HTTP 403, serving's account lacks nodes/metrics.
+	// ScrapeForbidden means: HTTP 403, serving's account lacks nodes/metrics.
 	ScrapeForbidden ScrapeReason = "Forbidden"
-	// ScrapeBadStatus: any other HTTP status than 200.
+	// ScrapeBadStatus means: any other HTTP status than 200.
 	ScrapeBadStatus ScrapeReason = "BadStatus"
-	// ScrapeBodyTooLarge: the body is longer than scrape.maxBodySize.
+	// ScrapeBodyTooLarge means: the body is longer than scrape.maxBodySize.
 	ScrapeBodyTooLarge ScrapeReason = "BodyTooLarge"
-	// ScrapeMalformedBody: nothing usable in the body.
+	// ScrapeMalformedBody means: nothing usable in the body.
 	ScrapeMalformedBody ScrapeReason = "MalformedBody"
 )

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -67,7 +66,7 @@ func container(ctx context.Context, t *testing.T, pod string) (string, int32) {
 	if err != nil || len(p.Status.ContainerStatuses) != 1 {
 		t.Fatalf("get the container of pod %s: %v, %+v", pod, err, p.Status.ContainerStatuses)
 	}
-	var status corev1.ContainerStatus = p.Status.ContainerStatuses[0]
+	status := p.Status.ContainerStatuses[0]
 	_, id, _ := strings.Cut(status.ContainerID, "://")
 	return id, status.RestartCount
 }

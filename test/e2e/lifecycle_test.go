@@ -100,15 +100,19 @@ func TestValidationMessages(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	requireBackend(t)
 	kubectl(t, "create", "namespace", "e2e-canary")
-	kubectl(t, "delete", "metricsbackend", backendName, "--timeout=120s")
-	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+	kubectl(t, "delete", "metricsbackend", backendName, "--wait=false")
+	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=120s")
+	kubectl(t, "wait", "--for=delete", "metricsbackend/"+backendName, "--timeout=120s")
 
 	selector := v1alpha1.LabelBackend + "=" + backendName
 	kinds := "deployments,services,serviceaccounts,secrets,configmaps,poddisruptionbudgets,networkpolicies,roles,rolebindings,clusterroles,clusterrolebindings,apiservices"
 	eventually(t, time.Minute, "nothing of the backend is left", func(context.Context) error {
 		out, err := run("kubectl", "get", kinds, "-A", "-l", selector, "-o", "name")
-		if err != nil || strings.TrimSpace(out) != "" {
-			return fmt.Errorf("%v, left: %s", err, out)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if left := strings.TrimSpace(out); left != "" {
+			return fmt.Errorf("left: %s", left)
 		}
 		return nil
 	})
