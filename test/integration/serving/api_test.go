@@ -533,7 +533,7 @@ func testOwnEndpoints(t *testing.T, p *process) {
 		"sources for nobody":          {path: "/sources", token: nobody, want: http.StatusForbidden},
 		"sources without credentials": {path: "/sources", want: http.StatusUnauthorized},
 		"profiles for a reader":       {path: "/debug/pprof/", token: reader, want: http.StatusForbidden},
-		"version":                     {path: "/version", token: reader, want: http.StatusOK, wantBody: []string{`"gitVersion"`}},
+		"version":                     {path: "/version", token: reader, want: http.StatusOK, wantBody: []string{`"gitVersion": "v0.1.0"`, `"major": "0"`, `"minor": "1"`}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

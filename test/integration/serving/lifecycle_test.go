@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,6 +93,30 @@ func TestRuntimeConfig(t *testing.T) {
 	if diff := cmp.Diff([]string{"metrics.k8s.io/v1beta1"}, versions); diff != "" {
 		t.Errorf("aggregated discovery (-want +got):\n%s", diff)
 	}
+}
+
+// TestAudit: the usual audit flags write who asked for what.
+func TestAudit(t *testing.T) {
+	folder := t.TempDir()
+	policy := cluster.writeFile(t, folder, "policy.yaml", []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"))
+	log := filepath.Join(folder, "audit.log")
+	p, _ := startAlone(t, "audited", "--audit-policy-file="+policy, "--audit-log-path="+log)
+	p.waitReady(t)
+	if status, body, err := p.get(t.Context(), "/apis/metrics.k8s.io/v1/nodes", cluster.token(t, "reader")); err != nil || status != http.StatusOK {
+		t.Fatalf("list nodes: status %d, %v: %s", status, err, body)
+	}
+	eventually(t, 20*time.Second, "the request is in the audit log", func() error {
+		content, err := os.ReadFile(log)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, `"username":"system:serviceaccount:metrics-backend:reader"`) && strings.Contains(line, `"resource":"nodes"`) {
+				return nil
+			}
+		}
+		return fmt.Errorf("not in %d bytes", len(content))
+	})
 }
 
 // TestCertificateRotation replaces the files under a running process.

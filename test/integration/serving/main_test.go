@@ -20,6 +20,11 @@ import (
 // assetsVariable names the folder with kube-apiserver, etcd and kubectl.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
+// releaseFlags stamp a version as hack/ldflags.sh does for a release. It is far
+// below any Kubernetes version, at which feature gates must not be read.
+const releaseFlags = "-X k8s.io/component-base/version.gitVersion=v0.1.0" +
+	" -X k8s.io/component-base/version.gitMajor= -X k8s.io/component-base/version.gitMinor="
+
 var (
 	// assets is the value of assetsVariable.
 	assets string
@@ -50,7 +55,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(folder)
 
 	servingBinary = filepath.Join(folder, "serving")
-	build := exec.Command("go", "build", "-o", servingBinary, "../../../cmd/serving")
+	build := exec.Command("go", "build", "-ldflags", releaseFlags, "-o", servingBinary, "../../../cmd/serving")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build cmd/serving:", err)

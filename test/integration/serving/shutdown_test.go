@@ -79,9 +79,10 @@ func (l *load) fail(what string) {
 // TestShutdownFailsNoRequest ends one of two processes, and then the other, as a
 // rollout does, while clients ask through kube-apiserver.
 func TestShutdownFailsNoRequest(t *testing.T) {
-	const delay = "--shutdown-delay-duration=4s"
-	first, _ := startAlone(t, "balanced", delay)
-	second := startOn(t, "balanced", delay)
+	// As in the operator's Deployment, but for the length.
+	flags := []string{"--shutdown-delay-duration=4s", "--shutdown-send-retry-after=true"}
+	first, _ := startAlone(t, "balanced", flags...)
+	second := startOn(t, "balanced", flags...)
 	b := startBalancer(t)
 	b.add(first)
 	b.add(second)
@@ -135,7 +136,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 	answers("answers with both processes")
 	end(first)
 	answers("answers with the second process alone")
-	third := startOn(t, "balanced", delay)
+	third := startOn(t, "balanced", flags...)
 	b.add(third)
 	third.waitReady(t)
 	answers("answers with two processes again")
