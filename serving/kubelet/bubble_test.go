@@ -1,0 +1,182 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// bubble is a number of nodes behind one server that is reached through pipes,
+// so that it lives inside a bubble of testing/synctest: time passes only when
+// all of it waits.
+type bubble struct {
+	source *Source
+	conns  chan net.Conn
+	close  sync.Once
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu sync.Mutex
+	// asked holds when each node was asked, by name.
+	asked map[string][]time.Time
+	// busy counts the requests under way, most its highest value.
+	busy, most int
+}
+
+// Addr, Accept and Close make it a net.Listener.
+func (f *bubble) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (f *bubble) Close() error {
+	f.close.Do(func() { close(f.conns) })
+	return nil
+}
+
+func (f *bubble) Accept() (net.Conn, error) {
+	c, ok := <-f.conns
+	if !ok {
+		return nil, io.EOF
+	}
+	return c, nil
+}
+
+func (f *bubble) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case f.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// newBubble runs a source inside a bubble. The handler gets the node's name.
+func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle func(node string, w http.ResponseWriter, r *http.Request)) *bubble {
+	t.Helper()
+	f := &bubble{conns: make(chan net.Conn), ended: make(chan struct{}), asked: map[string][]time.Time{}}
+	cfg.TLS = v1alpha1.KubeletTLSSkip
+	var err error
+	f.source, err = NewSource(Options{
+		Store: point.NewStore(clock.RealClock{}, 90*time.Second), Clock: clock.RealClock{},
+		RestConfig: &rest.Config{}, Dial: f.dial,
+		// So that nothing is due at the very instants at which tests look.
+		Rand: rand.New(rand.NewPCG(1, 2)),
+	}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{
+		ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name := strings.TrimPrefix(r.URL.Path, "/")
+			f.mu.Lock()
+			f.asked[name] = append(f.asked[name], time.Now())
+			f.busy++
+			f.most = max(f.most, f.busy)
+			f.mu.Unlock()
+			defer func() { f.mu.Lock(); f.busy--; f.mu.Unlock() }()
+			handle(name, w, r)
+		}),
+	}
+	go func() {
+		_ = server.Serve(tls.NewListener(f, &tls.Config{Certificates: []tls.Certificate{certificate}}))
+	}()
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig())))
+	go func() { f.source.Run(ctx); close(f.ended) }()
+	t.Cleanup(func() {
+		f.stop()
+		if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// stop ends Run and waits for it.
+func (f *bubble) stop() {
+	f.cancel()
+	<-f.ended
+}
+
+func (f *bubble) name(i int) string { return fmt.Sprintf("n%03d", i) }
+
+// add sets nodes whose path tells the server their names.
+func (f *bubble) add(n int) {
+	for i := range n {
+		f.source.SetNode(f.node(i))
+	}
+}
+
+func (f *bubble) node(i int) *Node {
+	n := testNode(f.name(i), "192.0.2.1")
+	n.Path = "/" + n.Name
+	n.Labels = map[string]string{"name": n.Name}
+	return n
+}
+
+// times returns when a node was asked since `since`.
+func (f *bubble) times(name string, since time.Time) []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.asked[name]), func(t time.Time) bool { return t.Before(since) })
+}
+
+// busiest returns the most requests of all nodes in one second since `since`.
+func (f *bubble) busiest(since time.Time) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seconds := map[int64]int{}
+	for _, times := range f.asked {
+		for _, t := range times {
+			if !t.Before(since) {
+				seconds[t.Unix()]++
+			}
+		}
+	}
+	most := 0
+	for _, n := range seconds {
+		most = max(most, n)
+	}
+	return most
+}
+
+// inBubble runs a test inside a bubble; the certificate is made outside, as it
+// needs no time that stands still.
+func inBubble(t *testing.T, test func(t *testing.T, certificate tls.Certificate)) {
+	certificate := newAuthority(t).issue(nil, "n1")
+	synctest.Test(t, func(t *testing.T) { test(t, certificate) })
+}
+
+// unstamped answers without timestamps: there is no beat to follow.
+func unstamped(_ string, w http.ResponseWriter, _ *http.Request) {
+	_, _ = fmt.Fprintf(w, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} %d\n", time.Now().Unix())
+}
+
+// gaugeInFlight returns the number of scrapes under way.
+func (s *Source) gaugeInFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight
+}

@@ -1,0 +1,258 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// TestTLS has, for each kind of certificate and each mode, whether the kubelet
+// gets a request and with it the token.
+func TestTLS(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+	future := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }
+	clientOnly := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
+
+	tests := map[string]struct {
+		certificate tls.Certificate
+		server      func(*tls.Config)
+		mode        v1alpha1.KubeletTLSMode
+		caBundle    []byte
+		want        v1alpha1.ScrapeReason
+		// message is a part of the failure: what the user can do.
+		message string
+	}{
+		"Verify, good":                  {certificate: ca.issue(nil, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify},
+		"Verify, a CA of its own":       {certificate: other.issue(nil, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify, caBundle: other.pem},
+		"Verify, the default CA is not": {certificate: ca.issue(nil, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify, caBundle: other.pem, want: v1alpha1.ScrapeCertificateUntrusted, message: "caBundle"},
+		"Verify, unknown authority":     {certificate: other.issue(nil, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeCertificateUntrusted, message: "serverTLSBootstrap"},
+		"Verify, another address":       {certificate: ca.issue(nil, "192.0.2.2"), mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeCertificateUntrusted, message: "addressTypes"},
+		"Verify, the name alone":        {certificate: ca.issue(nil, "n1"), mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeCertificateUntrusted, message: "addressTypes"},
+		"Verify, expired":               {certificate: ca.issue(past, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeCertificateUntrusted, message: "expired"},
+		"Verify, not valid yet":         {certificate: ca.issue(future, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeCertificateUntrusted, message: "clocks"},
+		"Verify, for clients":           {certificate: ca.issue(clientOnly, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeCertificateUntrusted, message: "renew"},
+		"Verify, an old version":        {certificate: ca.issue(nil, "192.0.2.1"), server: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, mode: v1alpha1.KubeletTLSVerify, want: v1alpha1.ScrapeConnectionFailed},
+		"Verify, TLS 1.2":               {certificate: ca.issue(nil, "192.0.2.1"), server: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, mode: v1alpha1.KubeletTLSVerify},
+		"PinOnFirstUse, any first":      {certificate: other.issue(past, "n1"), mode: v1alpha1.KubeletTLSPinOnFirstUse},
+		"PinOnFirstUse, an old version": {certificate: ca.issue(nil, "n1"), server: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, mode: v1alpha1.KubeletTLSPinOnFirstUse, want: v1alpha1.ScrapeConnectionFailed},
+		"Skip, any":                     {certificate: other.issue(past, "n1"), mode: v1alpha1.KubeletTLSSkip},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			kubelet := newFakeKubelet(t, tt.certificate, serve(nodeBody))
+			if tt.server != nil {
+				kubelet.mu.Lock()
+				tt.server(kubelet.TLS)
+				kubelet.mu.Unlock()
+			}
+			cfg := testSettings()
+			cfg.TLS, cfg.CABundle = tt.mode, tt.caBundle
+			s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, cfg)
+			o := s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1"))
+			checkFailure(t, o, tt.want, tt.message)
+			requests, _ := kubelet.seen()
+			if sent := len(requests) > 0; sent != (tt.want == "") {
+				t.Errorf("the kubelet got %d requests, with the token", len(requests))
+			}
+		})
+	}
+}
+
+func TestPin(t *testing.T) {
+	ca := newAuthority(t)
+	first, second := ca.issue(nil, "n1"), ca.issue(nil, "n1")
+	kubelet := newFakeKubelet(t, first, serve(nodeBody))
+	cfg := testSettings()
+	cfg.TLS = v1alpha1.KubeletTLSPinOnFirstUse
+	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, cfg)
+	node := testNode("n1", "192.0.2.1")
+	again := *node
+	again.UID = "uid-2"
+
+	scrape := func(n *Node, want v1alpha1.ScrapeReason) {
+		t.Helper()
+		before, _ := kubelet.seen()
+		checkFailure(t, s.scrapeOnce(t.Context(), n), want, "")
+		if after, _ := kubelet.seen(); want != "" && len(after) != len(before) {
+			t.Error("the token was sent all the same")
+		}
+		kubelet.CloseClientConnections()
+	}
+	scrape(node, "")
+	scrape(node, "")
+	kubelet.show(second)
+	scrape(node, v1alpha1.ScrapeCertificateChanged)
+	scrape(node, v1alpha1.ScrapeCertificateChanged)
+	kubelet.show(first)
+	scrape(node, "")
+	// Another node's pin does not matter, and a node that was replaced is new.
+	kubelet.show(second)
+	scrape(testNode("n2", "192.0.2.1"), "")
+	scrape(&again, "")
+	kubelet.show(first)
+	scrape(&again, v1alpha1.ScrapeCertificateChanged)
+	// Another mode, and back: the pins are forgotten.
+	for _, mode := range []v1alpha1.KubeletTLSMode{v1alpha1.KubeletTLSSkip, v1alpha1.KubeletTLSPinOnFirstUse} {
+		cfg.TLS = mode
+		if err := s.Apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		scrape(&again, "")
+	}
+	// Other settings do not change them.
+	cfg.Interval = time.Minute
+	if err := s.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	kubelet.show(second)
+	scrape(&again, v1alpha1.ScrapeCertificateChanged)
+}
+
+// TestPinNeedsKey checks that a certificate is not pinned on the word of a peer
+// that does not have its key.
+func TestPinNeedsKey(t *testing.T) {
+	ca := newAuthority(t)
+	right, stolen := ca.issue(nil, "n1"), ca.issue(nil, "n1")
+	stolen.PrivateKey = newKey(t)
+	stolen.Leaf = nil
+	kubelet := newFakeKubelet(t, stolen, serve(nodeBody))
+	cfg := testSettings()
+	cfg.TLS = v1alpha1.KubeletTLSPinOnFirstUse
+	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, cfg)
+	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeConnectionFailed, "")
+	kubelet.show(right)
+	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
+}
+
+func TestNoConnection(t *testing.T) {
+	ca := newAuthority(t)
+	closed := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), serve(nodeBody))
+	closed.Close()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: serve(nodeBody)}
+	go func() { _ = server.Serve(plain) }()
+	t.Cleanup(func() { _ = server.Close() })
+
+	badPath := testNode("n1", "192.0.2.1")
+	badPath.Path = "/a/../b"
+	tests := map[string]struct {
+		node    *Node
+		dial    dialFunc
+		want    v1alpha1.ScrapeReason
+		message string
+	}{
+		"refused":    {testNode("n1", "192.0.2.1"), closed.dial, v1alpha1.ScrapeConnectionFailed, "check that the kubelet runs"},
+		"not TLS":    {testNode("n1", "192.0.2.1"), dialTo(plain.Addr().String()), v1alpha1.ScrapeConnectionFailed, "does not speak TLS"},
+		"no address": {&Node{Name: "n1"}, closed.dial, v1alpha1.ScrapeNoAddress, "addressTypes"},
+		"bad path":   {badPath, closed.dial, v1alpha1.ScrapeNoAddress, v1alpha1.AnnotationMetricsPath},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSource(t, clock.RealClock{}, ca.pem, tt.dial, testSettings())
+			checkFailure(t, s.scrapeOnce(t.Context(), tt.node), tt.want, tt.message)
+		})
+	}
+}
+
+func TestConnectionReuse(t *testing.T) {
+	ca := newAuthority(t)
+	kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1", "192.0.2.2"), serve(nodeBody))
+	cfg := testSettings()
+	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, cfg)
+	node := testNode("n1", "192.0.2.1")
+	moved := testNode("n1", "192.0.2.2")
+	apply := func(change func(*Settings)) func() {
+		return func() {
+			change(&cfg)
+			if err := s.Apply(cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, step := range []struct {
+		what        string
+		do          func()
+		node        *Node
+		connections int
+	}{
+		{"first", func() {}, node, 1},
+		{"again", func() {}, node, 1},
+		{"another interval", apply(func(s *Settings) { s.Interval = time.Minute }), node, 1},
+		{"another CA", apply(func(s *Settings) { s.CABundle = ca.pem }), node, 2},
+		{"the same CA", apply(func(s *Settings) { s.CABundle = append([]byte{}, ca.pem...) }), node, 2},
+		{"another mode", apply(func(s *Settings) { s.TLS = v1alpha1.KubeletTLSSkip }), node, 3},
+		{"another address", func() {}, moved, 4},
+		{"again there", func() {}, moved, 4},
+		{"another node at that address", func() {}, testNode("n2", "192.0.2.2"), 5},
+	} {
+		step.do()
+		checkFailure(t, s.scrapeOnce(t.Context(), step.node), "", "")
+		if _, connections := kubelet.seen(); connections != step.connections {
+			t.Errorf("%s: %d connections so far, want %d", step.what, connections, step.connections)
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	ca := newAuthority(t)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := ca.issue(nil, "serving")
+	certPEM, keyPEM := encodePair(t, client)
+	tests := map[string]struct {
+		config            rest.Config
+		wantAuthorization string
+		wantCertificate   bool
+	}{
+		"none":               {},
+		"token":              {config: rest.Config{BearerToken: "secret"}, wantAuthorization: "Bearer secret"},
+		"token file":         {config: rest.Config{BearerToken: "older", BearerTokenFile: file}, wantAuthorization: "Bearer from-file"},
+		"client certificate": {config: rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: certPEM, KeyData: keyPEM}}, wantCertificate: true},
+		// The flag is for kube-apiserver alone.
+		"insecure": {config: rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, wantAuthorization: "Bearer secret"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), serve(nodeBody))
+			kubelet.mu.Lock()
+			kubelet.TLS.ClientAuth = tls.RequestClientCert
+			kubelet.mu.Unlock()
+			s, err := NewSource(Options{
+				Store: point.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{},
+				RestConfig: &tt.config, DefaultCA: ca.pem, Dial: kubelet.dial,
+			}, testSettings())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.stop()
+			checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
+			requests, _ := kubelet.seen()
+			if got := requests[0].Header.Get("Authorization"); got != tt.wantAuthorization {
+				t.Errorf("Authorization: %q, want %q", got, tt.wantAuthorization)
+			}
+			if got := len(requests[0].TLS.PeerCertificates) > 0; got != tt.wantCertificate {
+				t.Errorf("client certificate sent: %v, want %v", got, tt.wantCertificate)
+			}
+		})
+	}
+}
