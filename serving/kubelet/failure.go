@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -23,7 +24,18 @@ type failure struct {
 	err    error
 }
 
-func (f *failure) Error() string { return f.err.Error() }
+// maxMessage bounds the text of a failure, in bytes: parts of it, such as the
+// names in a certificate, are the peer's. What the user can do comes first.
+const maxMessage = 1024
+
+func (f *failure) Error() string {
+	text := f.err.Error()
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
+}
+
 func (f *failure) Unwrap() error { return f.err }
 
 func failf(reason v1alpha1.ScrapeReason, format string, args ...any) *failure {

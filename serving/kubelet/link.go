@@ -186,7 +186,7 @@ func (l *link) tlsConfig(s *security, host string) *tls.Config {
 		NextProtos:           []string{"http/1.1"},
 		GetClientCertificate: s.clientCertificate,
 		// The other modes are an explicit choice of the user's.
-		InsecureSkipVerify: s.mode != v1alpha1.KubeletTLSVerify, //nolint:gosec
+		InsecureSkipVerify: s.mode != v1alpha1.KubeletTLSVerify,
 	}
 	if s.mode == v1alpha1.KubeletTLSPinOnFirstUse {
 		config.VerifyConnection = l.checkPin

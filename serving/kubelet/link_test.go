@@ -6,6 +6,7 @@ package kubelet
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -121,6 +122,23 @@ func TestPin(t *testing.T) {
 	}
 	kubelet.show(second)
 	scrape(&again, v1alpha1.ScrapeCertificateChanged)
+}
+
+// TestLongCertificate checks that a peer cannot blow up what is said of it.
+func TestLongCertificate(t *testing.T) {
+	ca := newAuthority(t)
+	many := func(c *x509.Certificate) {
+		for i := range 1000 {
+			c.DNSNames = append(c.DNSNames, fmt.Sprintf("a-long-name-%d.example", i))
+		}
+	}
+	kubelet := newFakeKubelet(t, ca.issue(many, "n1"), serve(nodeBody))
+	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, testSettings())
+	o := s.scrapeOnce(t.Context(), testNode("n1", "2001:db8::1"))
+	checkFailure(t, o, v1alpha1.ScrapeCertificateUntrusted, "addressTypes")
+	if got := len(o.failure.Error()); got > maxMessage+len("…") {
+		t.Errorf("a message of %d bytes", got)
+	}
 }
 
 // TestPinNeedsKey checks that a certificate is not pinned on the word of a peer
