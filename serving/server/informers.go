@@ -125,12 +125,13 @@ func podEvents(table metaTable) cache.ResourceEventHandler {
 
 // trimNode keeps of a node what the store and the scrapes need.
 func trimNode(known cache.Store) cache.TransformFunc {
+	sharing := newLabelSharing()
 	return func(obj any) (any, error) {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
 			return obj, nil
 		}
-		trimmed := &corev1.Node{ObjectMeta: trimMeta(&node.ObjectMeta, known)}
+		trimmed := &corev1.Node{ObjectMeta: trimMeta(&node.ObjectMeta, known, sharing)}
 		if path, ok := node.Annotations[v1alpha1.AnnotationMetricsPath]; ok {
 			trimmed.Annotations = map[string]string{v1alpha1.AnnotationMetricsPath: path}
 		}
@@ -142,31 +143,33 @@ func trimNode(known cache.Store) cache.TransformFunc {
 
 // trimPod keeps of a pod what the store needs.
 func trimPod(known cache.Store) cache.TransformFunc {
+	sharing := newLabelSharing()
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*metav1.PartialObjectMetadata)
 		if !ok {
 			return obj, nil
 		}
-		return &metav1.PartialObjectMetadata{ObjectMeta: trimMeta(&pod.ObjectMeta, known)}, nil
+		return &metav1.PartialObjectMetadata{ObjectMeta: trimMeta(&pod.ObjectMeta, known, sharing)}, nil
 	}
 }
 
-// trimMeta keeps the identity, the labels, and the resourceVersion that the
-// informer needs. Labels that did not change are shared with the object known
-// before, which is the one that the store refers to.
-func trimMeta(meta *metav1.ObjectMeta, known cache.Store) metav1.ObjectMeta {
+// trimMeta keeps the identity, the labels, and the resourceVersion, without which
+// an informer takes every update for a resync. Labels that did not change stay
+// the map that the object had before, which is the one that the store holds.
+func trimMeta(meta *metav1.ObjectMeta, known cache.Store, sharing *labelSharing) metav1.ObjectMeta {
 	trimmed := metav1.ObjectMeta{
 		Namespace:       meta.Namespace,
 		Name:            meta.Name,
 		UID:             meta.UID,
 		ResourceVersion: meta.ResourceVersion,
-		Labels:          meta.Labels,
 	}
 	if obj, ok, err := known.GetByKey(cache.MetaObjectToName(meta).String()); ok && err == nil {
 		if before, ok := obj.(metav1.Object); ok && maps.Equal(before.GetLabels(), meta.Labels) {
 			trimmed.Labels = before.GetLabels()
+			return trimmed
 		}
 	}
+	trimmed.Labels = sharing.share(meta.Labels)
 	return trimmed
 }
 
