@@ -52,10 +52,10 @@ func readBody(r io.Reader, limit int64, w *workspace, p *parser) error {
 			return fmt.Errorf("%w: more than %d bytes", errBodyTooLarge, limit)
 		}
 		held += n
-		if err != nil && !errors.Is(err, io.EOF) {
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
 			return err
 		}
-		ended := err != nil
 		// Whole windows are parsed, so that a body that arrives in small pieces
 		// is not searched for its last newline again and again.
 		if !ended && held < len(buf) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestTrueValues(t *testing.T) {
 		s.store.Nodes.SetMeta(point.Key{Name: n.Name}, &point.Meta{UID: "u"})
 	}
 	ofSamples := []fleet.Kind{fleet.NaN, fleet.Negative, fleet.Enormous, fleet.Duplicate, fleet.NoLabels, fleet.Old, fleet.Future}
-	kinds := append(ofSamples, fleet.Frozen, fleet.Garbage, fleet.Truncated, fleet.Aborted, fleet.Reset, fleet.Forbidden, fleet.InternalError)
+	kinds := append(slices.Clone(ofSamples), fleet.Frozen, fleet.Garbage, fleet.Truncated, fleet.Aborted, fleet.Reset, fleet.Forbidden, fleet.InternalError)
 	checked := map[string]bool{}
 	for round := range 20 * len(kinds) {
 		clock.Step(step)

@@ -53,7 +53,7 @@ func parseLabels(b []byte) (l containerLabels, end int, ok bool) {
 // set keeps the value where the name is one of the three; false when it was set
 // before.
 func (l *containerLabels) set(name, value []byte) bool {
-	field := (*[]byte)(nil)
+	var field *[]byte
 	switch string(name) {
 	case "container":
 		field = &l.container

@@ -157,8 +157,10 @@ func (l *link) closeIdle() {
 func (l *link) dialer(s *security, host string) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		// A transport lets a dial outlive its request; here it must not.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-			ctx = a.ctx
+			defer context.AfterFunc(a.ctx, cancel)() //nolint:contextcheck // the transport took the end of the request away from ctx
 		}
 		raw, err := s.dial(ctx, network, addr)
 		if err != nil {

@@ -15,8 +15,8 @@ import (
 const (
 	// logRate and logBurst limit the lines about single nodes, per second: when a
 	// zone fails, the report and the metrics tell more than thousands of lines.
-	logRate  rate.Limit = 1
-	logBurst            = 25
+	logRate  = rate.Limit(1)
+	logBurst = 25
 )
 
 // logLine is a change in how a node's scrapes go.

@@ -137,7 +137,8 @@ func (p *parser) metricName(b []byte) []byte {
 // container finds the container that a line's labels name, and returns it with
 // what follows the labels; nil where the line was skipped.
 func (p *parser) container(b, line []byte) (*container, []byte) {
-	c, end := p.expected, 0
+	c := p.expected
+	var end int
 	switch {
 	case len(b) == 0 || b[0] != '{':
 		p.skip(skipLabels, line)

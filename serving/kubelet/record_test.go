@@ -6,6 +6,7 @@ package kubelet
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -46,7 +47,7 @@ func TestRecordConn(t *testing.T) {
 				n, err := c.Read(buf)
 				before := len(got)
 				got = append(got, buf[:n]...)
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				if err != nil {

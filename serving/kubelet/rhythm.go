@@ -161,6 +161,5 @@ func (r *rhythm) follows(interval time.Duration) bool {
 func slotAfter(t time.Time, interval time.Duration, phase float64) time.Time {
 	offset := time.Duration(phase * float64(interval))
 	since := time.Duration(t.UnixNano()) - offset
-	n := since / interval
-	return time.Unix(0, int64((n+1)*interval+offset))
+	return time.Unix(0, int64(since-since%interval+interval+offset))
 }

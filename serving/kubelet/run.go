@@ -209,11 +209,11 @@ func backoff(timeouts int, interval time.Duration) time.Duration {
 	if timeouts < 2 {
 		return interval
 	}
-	factor := time.Duration(2)
+	wait := 2 * interval
 	if timeouts > 2 {
-		factor = 4
+		wait = 4 * interval
 	}
-	return min(factor*interval, max(maxBackoff, interval))
+	return min(wait, max(maxBackoff, interval))
 }
 
 func (s *Source) queueOf(t *target) *queue {

@@ -186,7 +186,7 @@ func TestHanging(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = listener.Close() })
 		clock := clocktesting.NewFakeClock(time.Now())
-		closed := make(chan error, 1)
+		closed := make(chan struct{})
 		go func() {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -198,7 +198,7 @@ func TestHanging(t *testing.T) {
 			for err == nil {
 				_, err = conn.Read(make([]byte, 1<<20))
 			}
-			closed <- err
+			close(closed)
 		}()
 		s := newTestSource(t, clock, ca.pem, dialTo(listener.Addr().String()), testSettings())
 		checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeTimeout, "10s")
