@@ -8,16 +8,12 @@ package serving
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -185,49 +181,6 @@ func checkUsage(t *testing.T, what string, usage corev1.ResourceList, millicores
 	}
 }
 
-func testKubectlTop(t *testing.T) {
-	tests := map[string]struct {
-		args []string
-		want []string
-		not  []string
-	}{
-		"nodes":                {args: []string{"top", "nodes"}, want: []string{"node-a", "node-b", "2048Mi", "15"}},
-		"nodes with swap":      {args: []string{"top", "nodes", "--show-swap"}, want: []string{"SWAP", "32Mi"}},
-		"pods":                 {args: []string{"top", "pods", "-A"}, want: []string{"web-0", "web-1", "job-0", "128Mi", "64Mi"}},
-		"pods with swap":       {args: []string{"top", "pods", "--show-swap"}, want: []string{"SWAP", "64Mi"}},
-		"containers":           {args: []string{"top", "pods", "--containers"}, want: []string{"sidecar", "app", "work"}},
-		"one pod":              {args: []string{"top", "pod", "web-1"}, want: []string{"web-1"}, not: []string{"web-0"}},
-		"pods by label":        {args: []string{"top", "pods", "-l", "app=job"}, want: []string{"job-0"}, not: []string{"web"}},
-		"pods by field":        {args: []string{"top", "pods", "--field-selector=metadata.name=web-0"}, want: []string{"web-0"}, not: []string{"web-1", "job"}},
-		"nodes by label":       {args: []string{"top", "nodes", "-l", "zone=y"}, want: []string{"node-b"}, not: []string{"node-a"}},
-		"sorted":               {args: []string{"top", "pods", "--sort-by=cpu"}, want: []string{"web-0"}},
-		"v1 comes before beta": {args: []string{"top", "nodes", "-v=7"}, want: []string{"/apis/metrics.k8s.io/v1/nodes"}, not: []string{"/apis/metrics.k8s.io/v1beta1/nodes"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			out, err := cluster.kubectl(t, tc.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkText(t, out, tc.want, tc.not)
-		})
-	}
-}
-
-func checkText(t *testing.T, text string, want, not []string) {
-	t.Helper()
-	for _, part := range want {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is missing in:\n%s", part, text)
-		}
-	}
-	for _, part := range not {
-		if strings.Contains(text, part) {
-			t.Errorf("%q is in:\n%s", part, text)
-		}
-	}
-}
-
 func testSelectors(t *testing.T) {
 	client := newMetricsClient(t, cluster.config)
 	tests := map[string]struct {
@@ -294,20 +247,6 @@ func testPages(t *testing.T) {
 	}
 	if out, err := cluster.kubectl(t, "get", "pods.metrics.k8s.io", "--chunk-size=1", "-o", "name"); err != nil || strings.Count(out, "\n") != 3 {
 		t.Errorf("kubectl in chunks of one: %v\n%s", err, out)
-	}
-}
-
-func testTable(t *testing.T) {
-	for resource, want := range map[string][]string{
-		"nodes.metrics.k8s.io":        {"NAME", "CPU", "MEMORY", "WINDOW", "node-a", "node-b"},
-		"pods.v1beta1.metrics.k8s.io": {"NAME", "CPU", "MEMORY", "WINDOW", "web-0", "job-0"},
-	} {
-		out, err := cluster.kubectl(t, "get", resource)
-		if err != nil {
-			t.Errorf("get %s: %v", resource, err)
-			continue
-		}
-		checkText(t, out, want, nil)
 	}
 }
 
@@ -391,168 +330,5 @@ func testNotFound(t *testing.T) {
 
 // testDiscovery reads the aggregated document, in which a version that cannot be
 // fetched is Stale.
-func testDiscovery(t *testing.T) {
-	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	eventually(t, time.Minute, "both versions are current in aggregated discovery", func() error {
-		body, err := cluster.client.Discovery().RESTClient().Get().AbsPath("/apis").SetHeader("Accept", accept).DoRaw(t.Context())
-		if err != nil {
-			return err
-		}
-		var list apidiscoveryv2.APIGroupDiscoveryList
-		if err := json.Unmarshal(body, &list); err != nil {
-			return err
-		}
-		i := slices.IndexFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool { return g.Name == "metrics.k8s.io" })
-		if i < 0 {
-			return fmt.Errorf("the group is missing in %s", body)
-		}
-		var got []string
-		for _, version := range list.Items[i].Versions {
-			var resources []string
-			for _, resource := range version.Resources {
-				resources = append(resources, fmt.Sprintf("%s(%s)%v", resource.Resource, resource.ResponseKind.Kind, resource.Verbs))
-			}
-			got = append(got, fmt.Sprintf("%s %s %v", version.Version, version.Freshness, resources))
-		}
-		if len(got) != 2 || !strings.HasPrefix(got[0], "v1 Current [nodes(NodeMetrics)[get list") || !strings.HasPrefix(got[1], "v1beta1 Current [nodes(NodeMetrics)[get list") {
-			return fmt.Errorf("versions: %q", got)
-		}
-		return nil
-	})
-	out, err := cluster.kubectl(t, "api-resources", "--api-group=metrics.k8s.io", "--no-headers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkText(t, out, []string{"NodeMetrics", "PodMetrics", "metrics.k8s.io/v1 "}, []string{"v1beta1"})
-}
-
-func testOpenAPI(t *testing.T) {
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, "OpenAPI v3 of "+version, func() error {
-			body, err := raw(t.Context(), "/openapi/v3/apis/metrics.k8s.io/"+version)
-			if err != nil {
-				return err
-			}
-			if !strings.Contains(string(body), "/apis/metrics.k8s.io/"+version+"/namespaces/{namespace}/pods/{name}") {
-				return fmt.Errorf("the path of a pod is missing in %d bytes", len(body))
-			}
-			return nil
-		})
-	}
-	eventually(t, 2*time.Minute, "OpenAPI v2", func() error {
-		body, err := raw(t.Context(), "/openapi/v2")
-		if err != nil {
-			return err
-		}
-		for _, part := range []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/nodes"} {
-			if !strings.Contains(string(body), part) {
-				return fmt.Errorf("%s is missing in %d bytes", part, len(body))
-			}
-		}
-		return nil
-	})
-	out, err := cluster.kubectl(t, "explain", "pods.containers.usage", "--api-version=metrics.k8s.io/v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkText(t, out, []string{"PodMetrics", "usage"}, nil)
-}
-
 // testAccess asks with accounts of different rights, both ways.
-func testAccess(t *testing.T, p *process) {
-	tests := map[string]struct {
-		account, path string
-		want          int
-	}{
-		"a reader reads nodes":      {"reader", "/apis/metrics.k8s.io/v1/nodes", http.StatusOK},
-		"a reader reads pods":       {"reader", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/web-0", http.StatusOK},
-		"nobody reads nodes":        {"nobody", "/apis/metrics.k8s.io/v1/nodes", http.StatusForbidden},
-		"nobody reads pods":         {"nobody", "/apis/metrics.k8s.io/v1beta1/pods", http.StatusForbidden},
-		"nobody may read discovery": {"nobody", "/apis/metrics.k8s.io/v1", http.StatusOK},
-		"without any credentials":   {"", "/apis/metrics.k8s.io/v1/nodes", http.StatusUnauthorized},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			token := ""
-			if tc.account != "" {
-				token = cluster.token(t, tc.account)
-				config := rest.AnonymousClientConfig(cluster.config)
-				config.BearerToken = token
-				if status := statusThrough(t, config, tc.path); status != tc.want {
-					t.Errorf("through kube-apiserver: status %d, want %d", status, tc.want)
-				}
-			}
-			status, body, err := p.get(t.Context(), tc.path, token)
-			if err != nil {
-				t.Fatalf("get: %v", err)
-			}
-			if status != tc.want {
-				t.Errorf("directly: status %d, want %d: %s", status, tc.want, body)
-			}
-		})
-	}
-}
-
-func statusThrough(t *testing.T, config *rest.Config, path string) int {
-	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatalf("make a client: %v", err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		t.Fatalf("get %s: %v", path, err)
-	}
-	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
-}
-
 // testOwnEndpoints asks the process for what kube-apiserver does not proxy.
-func testOwnEndpoints(t *testing.T, p *process) {
-	reader, nobody := cluster.token(t, "reader"), cluster.token(t, "nobody")
-	tests := map[string]struct {
-		path, token string
-		want        int
-		wantBody    []string
-	}{
-		"health without credentials": {path: "/livez", want: http.StatusOK},
-		"metrics": {path: "/metrics", token: reader, want: http.StatusOK, wantBody: []string{
-			`apiserver_request_total{`, `metrics_backend_kubelet_scrapes_total{result="Success"}`, `metrics_backend_kubelet_store_points{type="pod"} 3`,
-			`metrics_backend_config_last_reload_successful 1`, `metrics_backend_first_readiness 1`, `kubernetes_build_info{`, `go_goroutines`,
-		}},
-		"metrics for nobody":          {path: "/metrics", token: nobody, want: http.StatusForbidden},
-		"metrics without credentials": {path: "/metrics", want: http.StatusUnauthorized},
-		"sources": {path: "/sources", token: reader, want: http.StatusOK, wantBody: []string{
-			`"kubelets":{"nodes":2,"healthy":2,"pending":0,"newestSample":"`,
-		}},
-		"sources for nobody":          {path: "/sources", token: nobody, want: http.StatusForbidden},
-		"sources without credentials": {path: "/sources", want: http.StatusUnauthorized},
-		"profiles for a reader":       {path: "/debug/pprof/", token: reader, want: http.StatusForbidden},
-		"version":                     {path: "/version", token: reader, want: http.StatusOK, wantBody: []string{`"gitVersion": "v0.1.0"`, `"major": "0"`, `"minor": "1"`}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			// Gauges of the store are written every few seconds.
-			eventually(t, 30*time.Second, tc.path, func() error {
-				status, body, err := p.get(t.Context(), tc.path, tc.token)
-				if err != nil {
-					return err
-				}
-				if status != tc.want {
-					return fmt.Errorf("status %d, want %d: %s", status, tc.want, body)
-				}
-				for _, part := range tc.wantBody {
-					if !strings.Contains(body, part) {
-						return fmt.Errorf("%q is missing in %d bytes", part, len(body))
-					}
-				}
-				return nil
-			})
-		})
-	}
-}
