@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,16 +129,16 @@ func TestPin(t *testing.T) {
 func TestLongCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	many := func(c *x509.Certificate) {
-		for i := range 1000 {
-			c.DNSNames = append(c.DNSNames, fmt.Sprintf("a-long-name-%d.example", i))
+		for i := range 99 {
+			c.IPAddresses = append(c.IPAddresses, net.ParseIP(fmt.Sprintf("2001:db8:1111:2222:3333:4444:5555:%x", i)))
 		}
 	}
 	kubelet := newFakeKubelet(t, ca.issue(many, "n1"), serve(nodeBody))
 	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, testSettings())
 	o := s.scrapeOnce(t.Context(), testNode("n1", "2001:db8::1"))
 	checkFailure(t, o, v1alpha1.ScrapeCertificateUntrusted, "addressTypes")
-	if got := len(o.failure.Error()); got > maxMessage+len("…") {
-		t.Errorf("a message of %d bytes", got)
+	if text := o.failure.Error(); len(text) > maxMessage+len("…") || !strings.HasSuffix(text, "…") {
+		t.Errorf("a message of %d bytes: %s", len(text), text)
 	}
 }
 

@@ -206,9 +206,6 @@ func (s *Source) schedule(t *target, now time.Time) {
 // backoff is the time between tries of a node that timed out several times in a
 // row: the interval doubled, and doubled again.
 func backoff(timeouts int, interval time.Duration) time.Duration {
-	if timeouts < 2 {
-		return interval
-	}
 	wait := 2 * interval
 	if timeouts > 2 {
 		wait = 4 * interval
