@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 )
+
 func testAccess(t *testing.T, p *process) {
 	tests := map[string]struct {
 		account, path string

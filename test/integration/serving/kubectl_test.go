@@ -15,6 +15,7 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/util/json"
 )
+
 func testKubectlTop(t *testing.T) {
 	tests := map[string]struct {
 		args []string
@@ -138,4 +139,3 @@ func testOpenAPI(t *testing.T) {
 	}
 	checkText(t, out, []string{"PodMetrics", "usage"}, nil)
 }
-
