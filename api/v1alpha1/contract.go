@@ -78,7 +78,8 @@ type KubeletFailure struct {
 type ScrapeReason string
 
 const (
-	// ScrapeNoAddress means: the node has no address of the wanted types.
+	// ScrapeNoAddress means: the node cannot be addressed; it has no address of
+	// the wanted types, or its annotation names a path that is none.
 	ScrapeNoAddress ScrapeReason = "NoAddress"
 	// ScrapeConnectionFailed means: no connection, or it broke.
 	ScrapeConnectionFailed ScrapeReason = "ConnectionFailed"
