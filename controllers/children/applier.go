@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,7 +45,15 @@ type objectID struct {
 type state struct {
 	desired         [sha256.Size]byte
 	resourceVersion string
-	generation      int64
+	applied         Applied
+}
+
+// Applied is what is known of an object that is in its desired state.
+type Applied struct {
+	// UID tells the object from a later one of the same name.
+	UID types.UID
+	// Generation of its spec; 0 for kinds that have none.
+	Generation int64
 }
 
 // NewApplier returns an Applier that writes with c and reads objects without
@@ -64,39 +73,44 @@ func (a *Applier) Check(ctx context.Context, backend string, desired manifests.O
 	return err
 }
 
-// Apply brings the object to its desired state and returns the generation of its
-// spec, or 0 for kinds that have none. It returns a *NotOwnedError when the
-// object exists and does not belong to the backend.
-func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.Object) (int64, error) {
+// Apply brings the object to its desired state. It returns a *NotOwnedError when
+// the object exists and does not belong to the backend.
+func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.Object) (Applied, error) {
 	id, err := identify(desired)
 	if err != nil {
-		return 0, err
+		return Applied{}, err
 	}
 	body, err := json.Marshal(desired)
 	if err != nil {
-		return 0, fmt.Errorf("encode %s %s: %w", id.Kind, Path(id.ObjectKey), err)
+		return Applied{}, fmt.Errorf("encode %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
 	sum := sha256.Sum256(body)
 	found, err := a.find(ctx, backend, id)
 	if err != nil {
-		return 0, err
+		return Applied{}, err
 	}
 	if found != nil {
 		if known, ok := a.recall(id); ok && known.desired == sum && known.resourceVersion == found.GetResourceVersion() {
-			return known.generation, nil
+			return known.applied, nil
 		}
 	}
+	options := []client.ApplyOption{client.FieldOwner(v1alpha1.FieldOwner)}
+	if found != nil {
+		// Never for a new object: should someone else make one of this name at the
+		// same moment, kube-apiserver reports a conflict of their fields with ours.
+		options = append(options, client.ForceOwnership)
+	}
 	// The answer is read into desired.
-	if err := a.client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership); err != nil {
-		return 0, fmt.Errorf("apply %s %s: %w", id.Kind, Path(id.ObjectKey), err)
+	if err := a.client.Apply(ctx, desired, options...); err != nil {
+		return Applied{}, fmt.Errorf("apply %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
 	now, err := observed(desired)
 	if err != nil {
-		return 0, fmt.Errorf("read the answer for %s %s: %w", id.Kind, Path(id.ObjectKey), err)
+		return Applied{}, fmt.Errorf("read the answer for %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
 	now.desired = sum
 	a.remember(id, now)
-	return now.generation, nil
+	return now.applied, nil
 }
 
 // find returns the object, or nil when there is none of that name.
@@ -152,7 +166,7 @@ func identify(desired manifests.Object) (objectID, error) {
 	}, nil
 }
 
-// observed reads the resourceVersion and generation of an apply configuration
+// observed reads the metadata of an apply configuration
 // that holds kube-apiserver's answer; the generated types have no getters for them.
 func observed(answer manifests.Object) (state, error) {
 	body, err := json.Marshal(answer)
@@ -163,5 +177,8 @@ func observed(answer manifests.Object) (state, error) {
 	if err := json.Unmarshal(body, &object); err != nil {
 		return state{}, err
 	}
-	return state{resourceVersion: object.ResourceVersion, generation: object.Generation}, nil
+	return state{
+		resourceVersion: object.ResourceVersion,
+		applied:         Applied{UID: object.UID, Generation: object.Generation},
+	}, nil
 }

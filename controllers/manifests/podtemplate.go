@@ -23,6 +23,11 @@ const (
 	// watches, and the longest request.
 	terminationGracePeriodSeconds int64 = 60
 
+	// annotationAccountUID rolls the pods when their ServiceAccount was replaced by
+	// another of the same name: a token is bound to the UID, and kubelets renew
+	// the one that a pod has only shortly before it expires.
+	annotationAccountUID = "metricsbackend.io/service-account-uid"
+
 	labelHostname = "kubernetes.io/hostname"
 	labelOS       = "kubernetes.io/os"
 )
@@ -60,6 +65,7 @@ func podTemplate(s Serving) *corev1ac.PodTemplateSpecApplyConfiguration {
 		WithAnnotations(map[string]string{
 			// kubectl logs and exec take this container without asking.
 			"kubectl.kubernetes.io/default-container": ContainerName,
+			annotationAccountUID:                      string(s.AccountUID),
 		}).
 		WithAnnotations(s.Spec.Annotations).
 		WithSpec(spec)

@@ -10,6 +10,8 @@
 package manifests
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
@@ -40,6 +42,8 @@ type Serving struct {
 	Image string
 	// KubeletPort is the port of the kubelets, for the NetworkPolicy.
 	KubeletPort int32
+	// AccountUID is the UID of the pods' ServiceAccount.
+	AccountUID types.UID
 	// Spec is spec.serving with all defaults set.
 	Spec v1alpha1.ServingSpec
 }

@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"context"
+	"slices"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
@@ -12,16 +13,21 @@ import (
 // deploy applies every object that serving pods need, the Deployment last, and
 // removes what the spec no longer asks for.
 func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
+	account, err := r.applier.Apply(ctx, s.backend.Name, manifests.ServiceAccount(s.serving))
+	if err != nil {
+		return err
+	}
+	s.serving.AccountUID = account.UID
 	objects := manifests.All(s.serving)
 	for _, object := range objects {
-		generation, err := r.applier.Apply(ctx, s.backend.Name, object)
+		applied, err := r.applier.Apply(ctx, s.backend.Name, object)
 		if err != nil {
 			return err
 		}
 		// The Deployment is the last one.
-		s.applied = generation
+		s.applied = applied.Generation
 	}
-	keep := append(objects,
-		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil))
+	keep := slices.Concat(objects, []manifests.Object{
+		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil)})
 	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, keep)
 }

@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -56,8 +57,8 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 	}
 	asked.Wait()
 	for _, p := range s.pods {
-		if p.ready && p.err != nil {
-			// The account may have been replaced, and the token with it.
+		if errors.Is(p.err, podapi.ErrUnauthorized) {
+			// The account may have been replaced, and its token is worth nothing.
 			r.tokens.Forget(account)
 		}
 	}
@@ -111,9 +112,13 @@ func (s *scope) judgeAnswers() {
 	}
 	for _, p := range s.readyPods() {
 		if p.err != nil {
+			hint := " (a NetworkPolicy must let the operator's pod connect)"
+			if errors.Is(p.err, podapi.ErrUnauthorized) {
+				hint = ""
+			}
 			s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed,
-				fmt.Sprintf("the operator cannot ask pod %s/%s at %s what it serves: %v (a NetworkPolicy must let the operator's pod connect)",
-					p.Namespace, p.Name, p.Status.PodIP, p.err))
+				fmt.Sprintf("the operator cannot ask pod %s/%s at %s what it serves: %v%s",
+					p.Namespace, p.Name, p.Status.PodIP, p.err, hint))
 			return
 		}
 	}

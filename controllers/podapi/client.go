@@ -32,6 +32,9 @@ const (
 	maxBody = 1 << 20
 )
 
+// ErrUnauthorized means that a pod does not accept the token.
+var ErrUnauthorized = errors.New("answered 401 Unauthorized: it, or kube-apiserver for it, does not accept the operator's token")
+
 // Dial opens a connection to a pod.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -138,6 +141,8 @@ func (s *session) get(ctx context.Context, path string, into any) (bool, error) 
 	case http.StatusOK:
 	case http.StatusNotFound:
 		return false, nil
+	case http.StatusUnauthorized:
+		return false, fmt.Errorf("ask %s: %w", path, ErrUnauthorized)
 	default:
 		return false, fmt.Errorf("ask %s: answered %s", path, response.Status)
 	}
