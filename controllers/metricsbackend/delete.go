@@ -81,7 +81,7 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 		if !ok {
 			continue
 		}
-		holder, err := r.deleteAPIService(ctx, s.backend.Name, service.Name)
+		holder, err := r.deleteAPIService(ctx, s, service.Name)
 		if err != nil {
 			return "", err
 		}
@@ -159,7 +159,7 @@ func (r *Reconciler) RetireAll(ctx context.Context) error {
 			return err
 		}
 		for _, name := range s.registeredNames() {
-			if _, err := r.deleteAPIService(ctx, s.backend.Name, name); err != nil {
+			if _, err := r.deleteAPIService(ctx, s, name); err != nil {
 				return err
 			}
 		}

@@ -57,6 +57,10 @@ func (r *Reconciler) checkAPIService(ctx context.Context, s *scope, gv schema.Gr
 		return stall(v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
 			name, holder)
+	case s.leadsToUs(&service):
+		return stall(v1alpha1.ReasonNotOwned,
+			"APIService %s leads to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
+			name, name, v1alpha1.LabelBackend, s.backend.Name)
 	case service.Spec.Service == nil:
 		return stall(v1alpha1.ReasonNotOwned,
 			"APIService %s is served by kube-apiserver itself: take version %s out of spec.resourceMetrics.versions", name, gv.Version)

@@ -58,7 +58,7 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 	var gone []schema.GroupVersion
 	for _, intent := range intents {
 		gv, _ := versionOf(intent.Name)
-		owner, err := r.deleteAPIService(ctx, s.backend.Name, intent.Name)
+		owner, err := r.deleteAPIService(ctx, s, intent.Name)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ const (
 
 // deleteAPIService deletes the APIService if it is ours, and returns whose one
 // of this name is then, by a live read.
-func (r *Reconciler) deleteAPIService(ctx context.Context, backend, name string) (owner, error) {
+func (r *Reconciler) deleteAPIService(ctx context.Context, s *scope, name string) (owner, error) {
 	for deleted := false; ; deleted = true {
 		var service apiregistrationv1.APIService
 		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)
@@ -136,7 +136,7 @@ func (r *Reconciler) deleteAPIService(ctx context.Context, backend, name string)
 			return nobody, nil
 		case err != nil:
 			return us, fmt.Errorf("get APIService %s: %w", name, err)
-		case service.Labels[v1alpha1.LabelBackend] != backend:
+		case !s.owns(&service):
 			return someoneElse, nil
 		case deleted || service.DeletionTimestamp != nil:
 			return us, nil
@@ -147,6 +147,14 @@ func (r *Reconciler) deleteAPIService(ctx context.Context, backend, name string)
 			return us, fmt.Errorf("delete APIService %s: %w", name, err)
 		}
 	}
+}
+
+// owns tells whether an APIService may be removed with the backend: it has our
+// label, or lost it while it still leads to our Service, which would leave every
+// discovery broken once the Service is gone.
+func (s *scope) owns(service *apiregistrationv1.APIService) bool {
+	holder := service.Labels[v1alpha1.LabelBackend]
+	return holder == s.backend.Name || holder == "" && s.leadsToUs(service)
 }
 
 // lingers tells where one of the versions, whose APIServices are gone, still is

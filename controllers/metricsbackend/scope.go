@@ -214,4 +214,3 @@ func (s *scope) wants(name string) bool {
 func (s *scope) again() { s.requeueAfter = 20 * time.Millisecond }
 
 func (s *scope) result() ctrl.Result { return ctrl.Result{RequeueAfter: s.requeueAfter} }
-

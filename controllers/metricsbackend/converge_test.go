@@ -1,0 +1,275 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+)
+
+// scenario is a change and the state in which it must end, whatever fails.
+type scenario struct {
+	// prepare brings the world to where the change begins.
+	prepare func(*world)
+	change  func(*world)
+	done    func(*world) bool
+	// registered are the versions at the end.
+	registered []string
+}
+
+func scenarios() map[string]scenario {
+	ready := func(w *world) { w.settle(w.reconciler(interceptor.Funcs{}), w.isReady) }
+	versions := func(names ...v1alpha1.ResourceMetricsVersion) func(*world) {
+		return func(w *world) {
+			w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = names })
+		}
+	}
+	image := func(name string) func(*world) {
+		return func(w *world) { w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = name }) }
+	}
+	return map[string]scenario{
+		"created": {
+			prepare: func(*world) {}, change: func(*world) {}, done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
+		"version taken out of the spec": {
+			prepare: ready, change: versions("v1beta1"), done: (*world).isReady,
+			registered: []string{"v1beta1"},
+		},
+		"version added to the spec": {
+			prepare: func(w *world) { versions("v1beta1")(w); ready(w) }, change: versions("v1", "v1beta1"), done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
+		"image upgraded": {
+			prepare: func(w *world) { image(imageV1beta1)(w); versions("v1beta1")(w); ready(w) },
+			change:  func(w *world) { image(imageBoth)(w); versions("v1", "v1beta1")(w) }, done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
+		"image rolled back to one without v1": {
+			prepare: ready, change: image(imageV1beta1),
+			done: func(w *world) bool {
+				return w.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed
+			},
+			registered: []string{"v1beta1"},
+		},
+		"deleted": {
+			prepare: ready,
+			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			done:    (*world).isGone,
+		},
+		"deleted before it was ready": {
+			prepare: func(w *world) {
+				r := w.reconciler(interceptor.Funcs{})
+				for range 4 {
+					_, err := reconcileOnce(w.t, r)
+					w.must(err)
+					w.step()
+				}
+			},
+			change: func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			done:   (*world).isGone,
+		},
+	}
+}
+
+func (w *world) isGone() bool {
+	return apierrors.IsNotFound(w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, &v1alpha1.MetricsBackend{}))
+}
+
+const patchStatus = "patch status"
+
+// call is one call to the API.
+type call struct {
+	name  string
+	write bool
+}
+
+// intercepted hands each call to do, which makes it or not.
+func intercepted(do func(c call, make func() error) error) interceptor.Funcs {
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return do(call{name: fmt.Sprintf("get %T %s", o, key)}, func() error { return c.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			return do(call{name: fmt.Sprintf("list %T %s", l, l.GetObjectKind().GroupVersionKind().Kind)}, func() error { return c.List(ctx, l, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return do(call{fmt.Sprintf("apply %T", o), true}, func() error { return c.Apply(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return do(call{fmt.Sprintf("delete %T %s", o, o.GetName()), true}, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return do(call{fmt.Sprintf("patch %T", o), true}, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+			return do(call{"create " + name, true}, func() error { return c.SubResource(name).Create(ctx, o, sub, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return do(call{patchStatus, true}, func() error { return c.SubResource(name).Patch(ctx, o, p, opts...) })
+		},
+	}
+}
+
+// clean runs a scenario without faults and returns its end and its calls.
+func clean(t *testing.T, s scenario) (string, []call) {
+	t.Helper()
+	w := newWorld(t, newBackend())
+	s.prepare(w)
+	s.change(w)
+	var made []call
+	record := intercepted(func(c call, make func() error) error {
+		made = append(made, c)
+		return make()
+	})
+	w.settle(w.reconciler(record), func() bool { return s.done(w) })
+	if got := w.registeredVersions(); !slices.Equal(got, s.registered) {
+		t.Fatalf("registered %v, want %v", got, s.registered)
+	}
+	return w.inventory(), made
+}
+
+var faults = []error{
+	apierrors.NewInternalError(errors.New("etcdserver: request timed out")),
+	apierrors.NewConflict(corev1.Resource("anything"), "x", errors.New("changed")),
+	apierrors.NewTimeoutError("the request timed out", 1),
+}
+
+// Every call fails the first time that it is made in each state of the cluster:
+// the end is the same, and the invariant holds throughout.
+func TestEachCallFailsOnce(t *testing.T) {
+	type point struct {
+		writes int
+		name   string
+	}
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, _ := clean(t, s)
+			failed := map[point]bool{}
+			writes := 0
+			fail := intercepted(func(c call, make func() error) error {
+				// Status is left out of the count: it tells of the failures.
+				if p := (point{writes, c.name}); !failed[p] {
+					failed[p] = true
+					return faults[len(failed)%len(faults)]
+				}
+				if c.write && c.name != patchStatus {
+					writes++
+				}
+				return make()
+			})
+			w := newWorld(t, newBackend())
+			s.prepare(w)
+			s.change(w)
+			w.settle(w.reconciler(fail), func() bool { return s.done(w) })
+			if diff := cmp.Diff(want, w.inventory()); diff != "" {
+				t.Errorf("after %d failures (-clean +faulty):\n%s", len(failed), diff)
+			}
+		})
+	}
+}
+
+// One call of a run fails, and no other.
+func TestOneCallFails(t *testing.T) {
+	const samples = 8
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, calls := clean(t, s)
+			for sample := range samples {
+				failing := (2*sample + 1) * len(calls) / (2 * samples)
+				i := -1
+				fail := intercepted(func(_ call, make func() error) error {
+					if i++; i == failing {
+						return faults[sample%len(faults)]
+					}
+					return make()
+				})
+				w := newWorld(t, newBackend())
+				s.prepare(w)
+				s.change(w)
+				w.settle(w.reconciler(fail), func() bool { return s.done(w) })
+				if diff := cmp.Diff(want, w.inventory()); diff != "" {
+					t.Fatalf("call %d (%s) failed (-clean +faulty):\n%s", failing, calls[failing].name, diff)
+				}
+			}
+		})
+	}
+}
+
+// The first process ends right after its first write, the second, which remembers
+// nothing, after its second, and so on: each state between two writes is met by a
+// new process. (After a read the cluster is as it was after the write before it,
+// and a new process first repeats applies that change nothing.)
+func TestKilledAfterEachWrite(t *testing.T) {
+	errKilled := errors.New("the process was killed")
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, _ := clean(t, s)
+			w := newWorld(t, newBackend())
+			s.prepare(w)
+			s.change(w)
+			for process := 1; !s.done(w); process++ {
+				writes := 0
+				killed := func() bool { return writes >= process }
+				mortal := intercepted(func(c call, make func() error) error {
+					if killed() {
+						return errKilled
+					}
+					if c.write {
+						writes++
+					}
+					return make()
+				})
+				w.settle(w.reconciler(mortal), func() bool { return killed() || s.done(w) })
+			}
+			if diff := cmp.Diff(want, w.inventory()); diff != "" {
+				t.Errorf("(-clean +killed):\n%s", diff)
+			}
+		})
+	}
+}
+
+func (w *world) registeredVersions() []string {
+	var versions []string
+	for _, service := range w.apiServices() {
+		versions = append(versions, service.Spec.Version)
+	}
+	slices.Sort(versions)
+	return versions
+}
+
+// inventory is every child that there is, and what the status says.
+func (w *world) inventory() string {
+	out := w.show()
+	for _, kind := range children.Removable() {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		w.must(w.raw.List(context.Background(), list, client.HasLabels{v1alpha1.LabelBackend}))
+		for _, object := range list.Items {
+			out += fmt.Sprintf("%s %s/%s\n", kind.Kind, object.Namespace, object.Name)
+		}
+	}
+	for _, service := range w.apiServices() {
+		out += fmt.Sprintf("APIService %s -> %s/%s\n", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name)
+	}
+	return out
+}

@@ -1,0 +1,427 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoapplyconfigurations "k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/tools/events"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorapplyconfigurations "k8s.io/kube-aggregator/pkg/client/applyconfiguration"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+)
+
+const (
+	systemNamespace = "operator-ns"
+	backendName     = "cluster"
+
+	imageBoth    = "serving:both"
+	imageV1beta1 = "serving:v1beta1-only"
+)
+
+var (
+	v1      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
+	v1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+)
+
+// world is a cluster as the reconciler sees it: an API server without a process,
+// and what Deployment controller, kubelets and aggregator would do, one step at a
+// time. Nothing in it waits.
+type world struct {
+	t     *testing.T
+	raw   client.WithWatch
+	clock *testingclock.FakeClock
+
+	// discovered follows the registered versions one step later.
+	discovered map[schema.GroupVersion]bool
+	// unreachable makes the kube-apiservers' own addresses unreachable.
+	unreachable bool
+	// stale makes all samples too old; refused makes requests fail.
+	stale, refused bool
+	// mute pods do not answer the operator.
+	mute bool
+	// report is what pods say of their kubelets.
+	report v1alpha1.KubeletReport
+	// everBroken is the first breach of the invariant.
+	everBroken string
+	podNumber  int
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	known, err := schemaOfTheWorld()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
+	w := &world{
+		t:          t,
+		clock:      testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
+		discovered: map[schema.GroupVersion]bool{},
+		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
+	}
+	w.raw = fake.NewClientBuilder().
+		WithScheme(known.kinds).
+		WithTypeConverters(known.converters...).
+		WithStatusSubresource(&v1alpha1.MetricsBackend{}, &apiregistrationv1.APIService{}).
+		WithObjects(objects...).
+		Build()
+	return w
+}
+
+// schemaOfTheWorld knows the kinds that the operator uses and no others: making
+// it, and a fake client from it, is what the tests spend most of their time on.
+var schemaOfTheWorld = sync.OnceValues(func() (*schemas, error) {
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme,
+		authenticationv1.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(kinds); err != nil {
+			return nil, err
+		}
+	}
+	return &schemas{kinds, []managedfields.TypeConverter{
+		clientgoapplyconfigurations.NewTypeConverter(kinds),
+		aggregatorapplyconfigurations.NewTypeConverter(kinds),
+		managedfields.NewDeducedTypeConverter(),
+	}}, nil
+})
+
+type schemas struct {
+	kinds      *runtime.Scheme
+	converters []managedfields.TypeConverter
+}
+
+func newBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBackend {
+	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{
+		Name: backendName, UID: "uid-" + backendName, Generation: 1,
+		CreationTimestamp: metav1.NewTime(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)),
+	}}
+	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+	for _, c := range change {
+		c(&backend.Spec)
+	}
+	return backend
+}
+
+// reconciler returns one that works through funcs; each is a new process.
+func (w *world) reconciler(funcs interceptor.Funcs) *Reconciler {
+	c := interceptor.NewClient(w.raw, funcs)
+	return New(Options{
+		Client: c, Live: c, Events: events.NewFakeRecorder(10_000),
+		Pods: w, Aggregator: w, Clock: w.clock,
+		Namespace: systemNamespace, Namespaces: []string{systemNamespace, "other-ns"},
+		ServingImage: imageBoth,
+	})
+}
+
+func reconcileOnce(t *testing.T, r *Reconciler) (ctrl.Result, error) {
+	t.Helper()
+	return r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: backendName}})
+}
+
+// Ask implements PodAsker.
+func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error) {
+	if w.mute {
+		return nil, errors.New("dial: connection refused")
+	}
+	if len(pod.CABundle) == 0 || pod.Token == "" {
+		return nil, fmt.Errorf("asked without authority or token: %+v", pod)
+	}
+	for _, p := range w.pods() {
+		if p.Status.PodIP+":10443" != pod.Address {
+			continue
+		}
+		answer := &podapi.Answer{
+			Serves:  map[schema.GroupVersion]bool{},
+			Sources: &v1alpha1.SourceReport{ObservedGeneration: 1 << 30, Kubelets: w.report},
+		}
+		for _, gv := range versions {
+			answer.Serves[gv] = serves(&p, gv)
+		}
+		return answer, nil
+	}
+	return nil, fmt.Errorf("no pod at %s", pod.Address)
+}
+
+// Discovered implements Aggregator.
+func (w *world) Discovered(_ context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error) {
+	if w.unreachable {
+		return nil, errors.New("no route to host")
+	}
+	presence := &aggregator.Presence{Listed: map[schema.GroupVersion][]string{}}
+	for _, gv := range versions {
+		if w.discovered[gv] {
+			presence.Listed[gv] = []string{"192.0.2.1:6443"}
+		}
+	}
+	return presence, nil
+}
+
+// FreshNodeSample implements Aggregator.
+func (w *world) FreshNodeSample(_ context.Context, gv schema.GroupVersion, _ time.Time) (bool, error) {
+	if w.refused || !w.isRegistered(gv) {
+		return false, apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
+	}
+	return !w.stale, nil
+}
+
+func serves(p *corev1.Pod, gv schema.GroupVersion) bool {
+	return gv == v1beta1 || p.Spec.Containers[0].Image == imageBoth
+}
+
+func (w *world) pods() []corev1.Pod {
+	var list corev1.PodList
+	if err := w.raw.List(context.Background(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	return list.Items
+}
+
+func (w *world) apiServices() []apiregistrationv1.APIService {
+	var list apiregistrationv1.APIServiceList
+	if err := w.raw.List(context.Background(), &list, client.HasLabels{v1alpha1.LabelBackend}); err != nil {
+		w.t.Fatal(err)
+	}
+	return list.Items
+}
+
+func (w *world) isRegistered(gv schema.GroupVersion) bool {
+	return slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool { return s.Name == apiServiceName(gv) })
+}
+
+// watchInvariant notes when a version is in discovery that a ready pod does not
+// serve.
+func (w *world) watchInvariant(when string) {
+	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		if !w.discovered[gv] && !w.isRegistered(gv) {
+			continue
+		}
+		for _, p := range w.pods() {
+			if isReady(&p) && !serves(&p, gv) && w.everBroken == "" {
+				w.everBroken = fmt.Sprintf("%s: %s is in discovery, ready pod %s (%s) does not serve it", when, gv, p.Name, p.Spec.Containers[0].Image)
+			}
+		}
+	}
+}
+
+// step lets every other component of the cluster do one thing.
+func (w *world) step() {
+	ctx := context.Background()
+	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		w.discovered[gv] = w.isRegistered(gv)
+	}
+	for _, service := range w.apiServices() {
+		if len(service.Status.Conditions) == 0 {
+			service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed",
+			}}
+			w.must(w.raw.Status().Update(ctx, &service))
+		}
+	}
+	var deployments appsv1.DeploymentList
+	w.must(w.raw.List(ctx, &deployments))
+	for _, p := range w.pods() {
+		if len(deployments.Items) == 0 {
+			w.must(w.raw.Delete(ctx, &p))
+		}
+	}
+	for i := range deployments.Items {
+		w.roll(ctx, &deployments.Items[i])
+	}
+	w.clock.Step(5 * time.Second)
+	w.watchInvariant("after a step of the cluster")
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// roll is a rolling update with maxSurge 1 and maxUnavailable 0, one pod a step.
+func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
+	image := d.Spec.Template.Spec.Containers[0].Image
+	hash := fmt.Sprintf("%x", image)
+	w.revision(ctx, d, hash)
+	want := int(*d.Spec.Replicas)
+	var current, former []corev1.Pod
+	for _, p := range w.pods() {
+		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
+			current = append(current, p)
+		} else {
+			former = append(former, p)
+		}
+	}
+	waiting := slices.IndexFunc(current, func(p corev1.Pod) bool { return !isReady(&p) })
+	switch {
+	case waiting >= 0 && w.mayBeReady(&current[waiting]):
+		current[waiting].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		w.must(w.raw.Status().Update(ctx, &current[waiting]))
+	case waiting >= 0:
+	case len(current)+len(former) > want && len(former) > 0:
+		w.must(w.raw.Delete(ctx, &former[0]))
+		former = former[1:]
+	case len(current) < want:
+		p := w.newPod(d, hash)
+		w.must(w.raw.Create(ctx, &p))
+		current = append(current, p)
+	case len(current) > want:
+		w.must(w.raw.Delete(ctx, &current[0]))
+		current = current[1:]
+	}
+	ready := 0
+	for _, p := range append(slices.Clone(current), former...) {
+		if isReady(&p) {
+			ready++
+		}
+	}
+	before := d.Status
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation,
+		Replicas:           int32(len(current) + len(former)), UpdatedReplicas: int32(len(current)),
+		ReadyReplicas: int32(ready), AvailableReplicas: int32(ready),
+	}
+	// A write that changes nothing is none, other than with a fake client.
+	if !equality.Semantic.DeepEqual(before, d.Status) {
+		w.must(w.raw.Status().Update(ctx, d))
+	}
+}
+
+func (w *world) revision(ctx context.Context, d *appsv1.Deployment, hash string) {
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash}}
+	set.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	for k, v := range d.Spec.Template.Labels {
+		set.Labels[k] = v
+	}
+	set.Annotations = map[string]string{revisionAnnotation: hash}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	if err := w.raw.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
+		w.t.Fatal(err)
+	}
+	if d.Annotations[revisionAnnotation] != hash {
+		d.Annotations = map[string]string{revisionAnnotation: hash}
+		w.must(w.raw.Update(ctx, d))
+	}
+}
+
+func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
+	w.podNumber++
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: d.Namespace, Name: fmt.Sprintf("pod-%03d", w.podNumber), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
+	}}
+	for k, v := range d.Spec.Template.Labels {
+		p.Labels[k] = v
+	}
+	p.Spec = d.Spec.Template.Spec
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", w.podNumber/250, w.podNumber%250)}
+	return p
+}
+
+// mayBeReady is a serving pod's own gate: it serves all that is registered,
+// unless no ready peer does either.
+func (w *world) mayBeReady(p *corev1.Pod) bool {
+	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		peer := slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
+		if w.isRegistered(gv) && !serves(p, gv) && peer {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) backend() *v1alpha1.MetricsBackend {
+	w.t.Helper()
+	backend := &v1alpha1.MetricsBackend{}
+	w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend))
+	return backend
+}
+
+func (w *world) condition(kind string) metav1.Condition {
+	w.t.Helper()
+	return ptr.Deref(meta.FindStatusCondition(w.backend().Status.Conditions, kind), metav1.Condition{})
+}
+
+// change changes the spec as a user would: the generation goes up.
+func (w *world) change(change func(*v1alpha1.MetricsBackendSpec)) {
+	w.t.Helper()
+	backend := w.backend()
+	change(&backend.Spec)
+	backend.Generation++
+	w.must(w.raw.Update(context.Background(), backend))
+}
+
+func (w *world) isReady() bool {
+	backend := w.backend()
+	ready := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == backend.Generation
+}
+
+// maxRounds is far above what any scenario takes.
+const maxRounds = 1000
+
+// settle reconciles and steps until done.
+func (w *world) settle(r *Reconciler, done func() bool) {
+	w.t.Helper()
+	var last error
+	for range maxRounds {
+		if done() {
+			if w.everBroken != "" {
+				w.t.Errorf("invariant broken: %s", w.everBroken)
+			}
+			return
+		}
+		_, last = reconcileOnce(w.t, r)
+		w.watchInvariant("after a reconciliation")
+		w.step()
+	}
+	w.t.Fatalf("not settled, last error %v, conditions:\n%s", last, w.show())
+}
+
+func (w *world) show() string {
+	backend := &v1alpha1.MetricsBackend{}
+	if err := w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend); err != nil {
+		return err.Error()
+	}
+	out := ""
+	for _, c := range backend.Status.Conditions {
+		out += fmt.Sprintf("%s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	for _, s := range backend.Status.APIServices {
+		out += fmt.Sprintf("%s %s: %s\n", s.Name, s.State, s.Message)
+	}
+	return out
+}
