@@ -5,6 +5,24 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(eval "echo ${KUBECTL:-kubectl}")
 
+namespace=metrics-backend-system
+operator=deployment/metrics-backend-operator
+serving=app.kubernetes.io/name=metrics-backend-serving
+
+# The tag "dev" names another image after each build: pods that run must be
+# started again to take it.
+restart=false
+if [ "${VERSION:-dev}" = dev ] && "$kubectl" -n $namespace get $operator >/dev/null 2>&1; then
+	restart=true
+fi
+
 hack/render.sh "$kubectl" | "$kubectl" apply --server-side --force-conflicts -f -
 "$kubectl" wait --for=condition=Established --timeout=60s crd/metricsbackends.metricsbackend.io
-"$kubectl" -n metrics-backend-system rollout status deployment/metrics-backend-operator --timeout=180s
+if $restart; then
+	"$kubectl" -n $namespace rollout restart $operator
+fi
+"$kubectl" -n $namespace rollout status $operator --timeout=180s
+if $restart && [ -n "$("$kubectl" -n $namespace get deployments -l $serving -o name)" ]; then
+	"$kubectl" -n $namespace rollout restart deployments -l $serving
+	"$kubectl" -n $namespace rollout status deployments -l $serving --timeout=300s
+fi
