@@ -54,7 +54,8 @@ func jsonFragment(o *point.Object, rest func([]byte) []byte) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 
-	b := append(s.buf[:0], `{"metadata":{"name":`...)
+	b := s.buf[:0]
+	b = append(b, `{"metadata":{"name":`...)
 	b = appendJSONString(b, o.Name)
 	if o.Namespace != "" {
 		b = append(b, `,"namespace":`...)

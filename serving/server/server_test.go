@@ -144,7 +144,7 @@ func awaitLive(t *testing.T, client *http.Client, url string) {
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		answer, err := client.Get(url + "/livez")
 		if err != nil {
-			return false, nil //nolint:nilerr // Tried again.
+			return false, nil // Tried again.
 		}
 		defer answer.Body.Close()
 		return answer.StatusCode == http.StatusOK, nil

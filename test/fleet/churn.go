@@ -15,6 +15,7 @@ import (
 // ChangeKind says what happened to a pod.
 type ChangeKind string
 
+// What can happen to a pod.
 const (
 	Restarted ChangeKind = "restarted"
 	Moved     ChangeKind = "moved"

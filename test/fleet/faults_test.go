@@ -161,7 +161,7 @@ func TestFaultsAsAClientSeesThem(t *testing.T) {
 		"more containers than there are": {Fault{Kind: Negative, Containers: 999}, hasStatus(http.StatusOK)},
 		"duplicate": {Fault{Kind: Duplicate}, func(t *testing.T, n *Node, a answer) {
 			healthy := parse(t, n.AppendBody(nil, epoch))
-			for name, count := range map[string]int{"container_cpu_usage_seconds_total{": 20, "pod_memory_working_set_bytes{": 10, "node_cpu_usage_seconds_total ": 1} {
+			for name, count := range map[string]int{"container_cpu_usage_seconds_total{": 20, "pod_memory_working_set_bytes{": 10, "node_cpu_usage_seconds_total": 1} {
 				if got := bytes.Count(a.body, []byte("\n"+name)); got != 2*count {
 					t.Errorf("%d series of %s, want each of %d twice", got, name, count)
 				}

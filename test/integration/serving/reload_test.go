@@ -7,6 +7,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -204,10 +205,11 @@ func uninstallCRD(t *testing.T, c client.Client) error {
 		return err
 	}
 	eventually(t, time.Minute, "the CRD is gone", func() error {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("it is still there: %v", err)
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)
+		if err == nil {
+			return errors.New("it is still there")
 		}
-		return nil
+		return client.IgnoreNotFound(err)
 	})
 	return nil
 }

@@ -30,7 +30,7 @@ func newReporter(out io.Writer, f *fleet.Fleet) *reporter {
 
 func (r *reporter) line(format string, arguments ...any) {
 	elapsed := time.Since(r.begin).Round(time.Second)
-	fmt.Fprintf(r.out, "%02d:%02d  %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, arguments...))
+	_, _ = fmt.Fprintf(r.out, "%02d:%02d  %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, arguments...))
 }
 
 // follow runs a job of the writer and tells each second how far it is.
