@@ -156,7 +156,8 @@ func (s *scope) explain(err error) bool {
 	case apierrors.IsForbidden(err):
 		s.stall(&stalledError{v1alpha1.ReasonForbidden, "the operator lacks a permission, see config/rbac: " + err.Error()})
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		s.stall(&stalledError{v1alpha1.ReasonInvalid, "kube-apiserver refuses an object made from the spec, correct the spec: " + err.Error()})
+		s.stall(&stalledError{v1alpha1.ReasonInvalid,
+			"kube-apiserver refuses an object: correct the spec, or, if someone else changed the object, delete it and it is made anew: " + err.Error()})
 	default:
 		return false
 	}
