@@ -1,0 +1,295 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+func serving(change ...func(*v1alpha1.ServingSpec)) Serving {
+	spec := v1alpha1.MetricsBackendSpec{}
+	for _, c := range change {
+		c(&spec.Serving)
+	}
+	v1alpha1.SetDefaults(&spec)
+	return Serving{Backend: "b", Namespace: "ns", Image: "image:1", KubeletPort: 10250, AccountUID: "account", Spec: spec.Serving}
+}
+
+// typed turns an apply configuration into the API type that it is for.
+func typed[T any](t *testing.T, object any) *T {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := new(T)
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		t.Fatal(err)
+	}
+	return into
+}
+
+// Every object says whose it is, and is named for its backend.
+func TestAll(t *testing.T) {
+	long := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })
+	long.Backend = strings.Repeat("b", 40) // as long as the CRD lets it be
+	for _, object := range All(long) {
+		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))
+		name := *object.GetKind() + " " + meta.Name
+		if meta.Labels[v1alpha1.LabelBackend] != long.Backend || meta.Labels["app.kubernetes.io/managed-by"] != v1alpha1.FieldOwner {
+			t.Errorf("%s: labels %v", name, meta.Labels)
+		}
+		for key, value := range meta.Labels {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+				t.Errorf("%s: label %s=%s: %v", name, key, value, problems)
+			}
+		}
+		if len(meta.OwnerReferences) > 0 {
+			t.Errorf("%s: has ownerReferences, which bypass the order of removal", name)
+		}
+		if !strings.Contains(meta.Name, long.Backend) {
+			t.Errorf("%s: not named for its backend", name)
+		}
+		if *object.GetKind() == "Service" && len(validation.IsDNS1035Label(meta.Name)) > 0 {
+			t.Errorf("%s: %v", name, validation.IsDNS1035Label(meta.Name))
+		}
+		if *object.GetKind() == "ServiceAccount" && len(meta.Name) > 63 {
+			t.Errorf("%s: longer than a label may be", name)
+		}
+	}
+	last := All(long)[len(All(long))-1]
+	if *last.GetKind() != "Deployment" {
+		t.Errorf("%s is applied last, want the Deployment, which needs all others", *last.GetKind())
+	}
+}
+
+func metadataOf(t *testing.T, object Object) any {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"metadata": fields["metadata"], "kind": fields["kind"], "apiVersion": fields["apiVersion"]}
+}
+
+// Builders are pure: equal inputs give equal bytes, and nothing of the input is
+// changed.
+func TestBuildersArePure(t *testing.T) {
+	make := func() Serving {
+		return serving(func(spec *v1alpha1.ServingSpec) {
+			spec.Labels = map[string]string{"team": "a", "z": "1", "b": "2"}
+			spec.Annotations = map[string]string{"note": "n"}
+			spec.NodeSelector = map[string]string{"pool": "infra"}
+			spec.ExtraArgs = []string{"--profiling=false"}
+			spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted
+		})
+	}
+	s := make()
+	first, err := json.Marshal(All(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		again, err := json.Marshal(All(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(first), string(again)); diff != "" {
+			t.Fatalf("differs from time to time:\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff(make(), s); diff != "" {
+		t.Errorf("the input was changed:\n%s", diff)
+	}
+}
+
+func TestPodDisruptionBudget(t *testing.T) {
+	if budget := PodDisruptionBudget(serving(func(spec *v1alpha1.ServingSpec) { spec.Replicas = ptr.To[int32](1) })); budget != nil {
+		t.Error("a single replica has a budget, so that its node cannot be drained")
+	}
+	budget := typed[policyv1.PodDisruptionBudget](t, PodDisruptionBudget(serving()))
+	want := policyv1.PodDisruptionBudgetSpec{
+		MinAvailable:               ptr.To(intstr.FromInt32(1)),
+		UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+		Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelBackend: "b", "app.kubernetes.io/component": "serving"}},
+	}
+	if diff := cmp.Diff(want, budget.Spec); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestService(t *testing.T) {
+	service := typed[corev1.Service](t, Service(serving()))
+	want := corev1.ServiceSpec{
+		Type:     corev1.ServiceTypeClusterIP,
+		Selector: map[string]string{v1alpha1.LabelBackend: "b", "app.kubernetes.io/component": "serving"},
+		Ports:    []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromString("https")}},
+	}
+	if diff := cmp.Diff(want, service.Spec); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNetworkPolicy(t *testing.T) {
+	if NetworkPolicy(serving()) != nil {
+		t.Error("there is one that nobody asked for")
+	}
+	s := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })
+	s.KubeletPort = 10255
+	policy := typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
+	if diff := cmp.Diff([]networkingv1.PolicyType{"Ingress", "Egress"}, policy.Spec.PolicyTypes); diff != "" {
+		t.Errorf("types (-want +got):\n%s", diff)
+	}
+	show := func(ports []networkingv1.NetworkPolicyPort) []string {
+		var out []string
+		for _, p := range ports {
+			out = append(out, string(*p.Protocol)+"/"+p.Port.String())
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"TCP/https"}, show(policy.Spec.Ingress[0].Ports)); diff != "" || len(policy.Spec.Ingress) != 1 {
+		t.Errorf("ingress (-want +got):\n%s", diff)
+	}
+	want := []string{"UDP/53", "TCP/53", "TCP/443", "TCP/6443", "TCP/8443", "TCP/https", "TCP/10255"}
+	if diff := cmp.Diff(want, show(policy.Spec.Egress[0].Ports)); diff != "" || len(policy.Spec.Egress) != 1 {
+		t.Errorf("egress (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPIService(t *testing.T) {
+	v1, v1beta1 := KnownVersions()[0], KnownVersions()[1]
+	configuration := APIService(serving(), v1, []byte("ca"))
+	if skip := configuration.Spec.InsecureSkipTLSVerify; skip == nil || *skip {
+		t.Errorf("insecureSkipTLSVerify is %v, want an explicit false", skip)
+	}
+	service := typed[apiregistrationv1.APIService](t, configuration)
+	want := apiregistrationv1.APIServiceSpec{
+		Service: &apiregistrationv1.ServiceReference{Namespace: "ns", Name: "metrics-serving-b", Port: ptr.To[int32](443)},
+		Group:   "metrics.k8s.io", Version: "v1", CABundle: []byte("ca"),
+		GroupPriorityMinimum: 100, VersionPriority: 200,
+	}
+	if diff := cmp.Diff(want, service.Spec); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if service.Name != "v1.metrics.k8s.io" {
+		t.Errorf("name %q", service.Name)
+	}
+	if other := APIService(serving(), v1beta1, nil); *other.Spec.VersionPriority >= *configuration.Spec.VersionPriority {
+		t.Errorf("priority of v1beta1 %d, of v1 %d: want v1 above", *other.Spec.VersionPriority, *configuration.Spec.VersionPriority)
+	}
+	if got := APIServiceName(schema.GroupVersion{Group: "g.io", Version: "v2"}); got != "v2.g.io" {
+		t.Errorf("name %q", got)
+	}
+}
+
+// Only what each identity needs, and no wildcard but that of discovery.
+func TestRules(t *testing.T) {
+	type grant struct{ Role, Group, Resource, URL, Verbs string }
+	var got []grant
+	for name, role := range map[string]any{
+		"serving": ClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),
+	} {
+		for _, rule := range typed[rbacv1.ClusterRole](t, role).Rules {
+			got = append(got, grant{name, strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","), strings.Join(rule.NonResourceURLs, ","), strings.Join(rule.Verbs, ",")})
+		}
+	}
+	slices.SortFunc(got, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
+	want := []grant{
+		{"namespaced", "discovery.k8s.io", "endpointslices", "", "get,list,watch"},
+		{"prober", "", "", "/apis,/apis/*,/sources", "get"},
+		{"reader", "metrics.k8s.io", "pods,nodes", "", "get,list,watch"},
+		{"serving", "apiregistration.k8s.io", "apiservices", "", "get,list,watch"},
+		{"serving", "metricsbackend.io", "metricsbackends", "", "get,list,watch"},
+		{"serving", "", "nodes,pods", "", "get,list,watch"},
+		{"serving", "", "nodes/metrics", "", "get"},
+	}
+	slices.SortFunc(want, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, role := range []string{"view", "edit", "admin"} {
+		if ReaderClusterRole(serving()).Labels["rbac.authorization.k8s.io/aggregate-to-"+role] != "true" {
+			t.Errorf("readers are not aggregated into %s", role)
+		}
+	}
+}
+
+func TestBindings(t *testing.T) {
+	type binding struct{ Namespace, Role, Subject string }
+	show := func(namespace string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) binding {
+		var names []string
+		for _, s := range subjects {
+			names = append(names, s.Kind+" "+s.Namespace+"/"+s.Name)
+		}
+		return binding{namespace, ref.Kind + " " + ref.Name, strings.Join(names, ", ")}
+	}
+	var got []binding
+	for _, b := range []any{ClusterRoleBinding(serving()), AuthDelegatorBinding(serving()), ProberClusterRoleBinding(serving())} {
+		o := typed[rbacv1.ClusterRoleBinding](t, b)
+		got = append(got, show("", o.RoleRef, o.Subjects))
+	}
+	for _, b := range []any{RoleBinding(serving()), AuthReaderBinding(serving())} {
+		o := typed[rbacv1.RoleBinding](t, b)
+		got = append(got, show(o.Namespace, o.RoleRef, o.Subjects))
+	}
+	want := []binding{
+		{"", "ClusterRole metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
+		{"", "ClusterRole system:auth-delegator", "ServiceAccount ns/metrics-serving-b"},
+		{"", "ClusterRole metrics-serving-b-prober", "ServiceAccount ns/metrics-serving-b-prober"},
+		{"ns", "Role metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
+		{"kube-system", "Role extension-apiserver-authentication-reader", "ServiceAccount ns/metrics-serving-b"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	tls := typed[corev1.Secret](t, TLSSecret(serving(), []byte("cert"), []byte("key"), []byte("ca")))
+	if diff := cmp.Diff(map[string][]byte{"tls.crt": []byte("cert"), "tls.key": []byte("key"), "ca.crt": []byte("ca")}, tls.Data); diff != "" {
+		t.Errorf("TLS (-want +got):\n%s", diff)
+	}
+	ca := typed[corev1.Secret](t, CASecret(serving(), []byte("cert"), []byte("key")))
+	if ca.Name == tls.Name {
+		t.Error("the authority's key is in the Secret that pods mount")
+	}
+	for _, volume := range deployment(t, serving()).Spec.Template.Spec.Volumes {
+		if volume.Secret != nil && volume.Secret.SecretName != tls.Name {
+			t.Errorf("pods mount Secret %s", volume.Secret.SecretName)
+		}
+	}
+}
+
+func TestResourcesDefault(t *testing.T) {
+	want := corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+	}}
+	if diff := cmp.Diff(want, containerOf(t, serving()).Resources); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
