@@ -1,0 +1,199 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+func ready(t *testing.T, funcs interceptor.Funcs) (*world, *Reconciler) {
+	t.Helper()
+	w := newWorld(t, newBackend())
+	r := w.reconciler(funcs)
+	w.settle(r, w.isReady)
+	return w, r
+}
+
+func onlyV1beta1(spec *v1alpha1.MetricsBackendSpec) {
+	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
+}
+
+func mustReconcile(t *testing.T, r *Reconciler) {
+	t.Helper()
+	if _, err := reconcileOnce(t, r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The intent is persisted before the deletion; nothing else happens until the
+// version has left discovery.
+func TestRetireInOrder(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		onlyV1beta1(spec)
+		spec.Serving.Image = imageV1beta1
+	})
+	deployed := func() string { return w.backend().Status.Serving.Image }
+
+	mustReconcile(t, r)
+	if state := w.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceRetiring || !w.isRegistered(v1) {
+		t.Fatalf("first: state %q, registered %t, want Retiring and still registered", state, w.isRegistered(v1))
+	}
+	mustReconcile(t, r)
+	if w.isRegistered(v1) {
+		t.Fatal("second: still registered")
+	}
+	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
+	if c.Reason != v1alpha1.ReasonRetiring || !strings.Contains(c.Message, "v1 is still in discovery of kube-apiserver 192.0.2.1:6443") {
+		t.Fatalf("while discovery lags: %+v", c)
+	}
+	mustReconcile(t, r)
+	if deployed() != imageBoth {
+		t.Fatal("the image changed before v1 left discovery")
+	}
+	w.step() // discovery follows
+	mustReconcile(t, r)
+	if state := w.state("v1.metrics.k8s.io"); state != "" {
+		t.Errorf("state %q after it is gone", state)
+	}
+	if deployed() != imageV1beta1 {
+		t.Error("the image did not change after v1 left discovery")
+	}
+	w.settle(r, w.isReady)
+}
+
+func (w *world) state(name string) v1alpha1.APIServiceState {
+	for _, s := range w.backend().Status.APIServices {
+		if s.Name == name {
+			return s.State
+		}
+	}
+	return ""
+}
+
+// Where kube-apiservers cannot be asked, time must do.
+func TestRetireSoaks(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.unreachable = true
+	w.change(onlyV1beta1)
+	mustReconcile(t, r)
+	mustReconcile(t, r)
+	w.clock.Step(soak - time.Second)
+	mustReconcile(t, r)
+	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "cannot be read, so this waits 1m30s") {
+		t.Fatalf("before the soak is over: %+v", c)
+	}
+	w.clock.Step(2 * time.Second)
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved); c.Status != metav1.ConditionTrue {
+		t.Errorf("after the soak: %+v", c)
+	}
+}
+
+// A version that was put back into the spec while it was retiring is registered
+// again, after it was retired.
+func TestRetireIsFinished(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.change(onlyV1beta1)
+	mustReconcile(t, r)
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}
+	})
+	mustReconcile(t, r)
+	if w.isRegistered(v1) {
+		t.Error("the intent was dropped half-way")
+	}
+	w.settle(r, w.isReady)
+	if !w.isRegistered(v1) {
+		t.Error("not registered again")
+	}
+}
+
+// A version that this binary does not know is retired all the same: a newer
+// operator may have registered it.
+func TestRetireUnknownVersion(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	future := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
+		Name: "v2.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: backendName},
+	}}
+	w.must(w.raw.Create(context.Background(), future))
+	w.settle(r, func() bool { return len(w.apiServices()) == 2 && w.isReady() })
+}
+
+// An APIService that someone takes over while it is retiring is theirs.
+func TestRetireLetsOthersKeepTheirs(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.change(onlyV1beta1)
+	mustReconcile(t, r)
+	service := &apiregistrationv1.APIService{}
+	key := client.ObjectKey{Name: "v1.metrics.k8s.io"}
+	w.must(w.raw.Get(context.Background(), key, service))
+	service.Labels = nil
+	service.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "theirs"}
+	w.must(w.raw.Update(context.Background(), service))
+	w.settle(r, w.isReady)
+	if err := w.raw.Get(context.Background(), key, service); err != nil {
+		t.Errorf("theirs is gone: %v", err)
+	}
+}
+
+// A finalizer on an APIService holds everything up, and the condition says so.
+func TestRetireHeldByFinalizer(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	service := &apiregistrationv1.APIService{}
+	key := client.ObjectKey{Name: "v1.metrics.k8s.io"}
+	w.must(w.raw.Get(context.Background(), key, service))
+	service.Finalizers = []string{"example.com/held"}
+	w.must(w.raw.Update(context.Background(), service))
+	w.change(onlyV1beta1)
+	for range 3 {
+		mustReconcile(t, r)
+	}
+	if c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved); !strings.Contains(c.Message, "something holds it with a finalizer") {
+		t.Errorf("got %+v", c)
+	}
+	w.must(w.raw.Get(context.Background(), key, service))
+	service.Finalizers = nil
+	w.must(w.raw.Update(context.Background(), service))
+	w.settle(r, w.isReady)
+}
+
+func TestVersionOf(t *testing.T) {
+	for name, want := range map[string]bool{"v1.metrics.k8s.io": true, "v1.": true, "v1": false, "": false} {
+		gv, ok := versionOf(name)
+		if ok != want || ok && apiServiceName(gv) != name {
+			t.Errorf("%q: %v, %t", name, gv, ok)
+		}
+	}
+}
+
+// RetireAll takes back what leads to the operator's own namespace, and no more.
+func TestRetireAll(t *testing.T) {
+	elsewhere := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" })
+	elsewhere.Name, elsewhere.UID = "elsewhere", "uid-elsewhere"
+	theirs := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
+		Name: "v1beta1.custom.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: "elsewhere"},
+	}}
+	w, r := ready(t, interceptor.Funcs{})
+	w.must(w.raw.Create(context.Background(), elsewhere))
+	w.must(w.raw.Create(context.Background(), theirs))
+	if err := r.RetireAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := w.apiServices()
+	if len(left) != 1 || left[0].Name != theirs.Name {
+		t.Errorf("left %v", left)
+	}
+}

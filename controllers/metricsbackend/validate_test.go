@@ -1,0 +1,270 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// Each reason to stall: what the message says, that nothing is deployed or
+// registered, and that its end is enough for the backend to become ready.
+func TestStalled(t *testing.T) {
+	foreign := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io"}}
+	foreign.Spec = apiregistrationv1.APIServiceSpec{
+		Group: "metrics.k8s.io", Version: "v1beta1", InsecureSkipTLSVerify: true,
+		Service: &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "metrics-server"},
+	}
+	local := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.metrics.k8s.io"}}
+	otherBackends := foreign.DeepCopy()
+	otherBackends.Labels = map[string]string{v1alpha1.LabelBackend: "other"}
+	orphan := foreign.DeepCopy()
+	orphan.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: systemNamespace, Name: "metrics-serving-cluster"}
+	older := newBackend()
+	older.Name, older.UID = "older", "uid-older"
+	older.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(-time.Hour))
+	older.Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "metrics-serving-cluster"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "pull"}}
+
+	remove := func(o client.Object) func(*world) {
+		return func(w *world) { w.must(w.raw.Delete(context.Background(), o)) }
+	}
+	cases := map[string]struct {
+		spec     func(*v1alpha1.MetricsBackendSpec)
+		objects  []client.Object
+		reason   string
+		messages []string
+		mend     func(*world)
+	}{
+		"namespace is not managed": {
+			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "foreign" },
+			reason:   v1alpha1.ReasonNamespaceNotManaged,
+			messages: []string{`namespace "foreign"`, "only operator-ns, other-ns", "--namespaces"},
+		},
+		"namespace does not exist": {
+			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "other-ns" },
+			reason:   v1alpha1.ReasonNamespaceMissing,
+			messages: []string{`namespace "other-ns" does not exist`, "kubectl create namespace other-ns"},
+			mend: func(w *world) {
+				w.must(w.raw.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other-ns"}}))
+			},
+		},
+		"namespace is being deleted": {
+			spec: func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "other-ns" },
+			objects: []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "other-ns", Finalizers: []string{"kubernetes"}, DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+			}}},
+			reason: v1alpha1.ReasonNamespaceTerminating, messages: []string{`namespace "other-ns" is being deleted`},
+		},
+		"pull secret is missing": {
+			spec: func(s *v1alpha1.MetricsBackendSpec) {
+				s.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+			},
+			reason: v1alpha1.ReasonSecretMissing, messages: []string{"Secret operator-ns/pull", "create it"},
+			mend: func(w *world) { w.must(w.raw.Create(context.Background(), secret.DeepCopy())) },
+		},
+		"older backend claims a version": {
+			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
+			messages: []string{`MetricsBackend "older" is older and claims v1.metrics.k8s.io`},
+			mend:     remove(older),
+		},
+		"metrics-server is there": {
+			objects: []client.Object{foreign}, reason: v1alpha1.ReasonNotOwned,
+			messages: []string{"v1beta1.metrics.k8s.io", "Service kube-system/metrics-server", "kubectl delete apiservice v1beta1.metrics.k8s.io", "spec.resourceMetrics.versions"},
+			mend:     remove(foreign),
+		},
+		"another backend holds a version": {
+			objects: []client.Object{otherBackends}, reason: v1alpha1.ReasonNotOwned,
+			messages: []string{`v1beta1.metrics.k8s.io belongs to MetricsBackend "other"`}, mend: remove(otherBackends),
+		},
+		"kube-apiserver serves a version itself": {
+			objects: []client.Object{local}, reason: v1alpha1.ReasonNotOwned,
+			messages: []string{"v1.metrics.k8s.io is served by kube-apiserver itself"}, mend: remove(local),
+		},
+		"an APIService lost its label": {
+			objects: []client.Object{orphan}, reason: v1alpha1.ReasonNotOwned,
+			messages: []string{"kubectl label apiservice v1beta1.metrics.k8s.io metricsbackend.io/backend=cluster"}, mend: remove(orphan),
+		},
+		"a child belongs to someone": {
+			objects: []client.Object{service}, reason: v1alpha1.ReasonNotOwned,
+			messages: []string{"Service operator-ns/metrics-serving-cluster", "metricsbackend.io/backend=cluster"}, mend: remove(service),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			backend := newBackend()
+			if tc.spec != nil {
+				tc.spec(&backend.Spec)
+			}
+			objects := []client.Object{backend}
+			for _, o := range tc.objects {
+				objects = append(objects, o.DeepCopyObject().(client.Object))
+			}
+			w := newWorld(t, objects...)
+			r := w.reconciler(interceptor.Funcs{})
+			for range 5 {
+				if _, err := reconcileOnce(t, r); err != nil {
+					t.Fatal(err)
+				}
+				w.step()
+			}
+			for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
+				c := w.condition(kind)
+				if c.Reason != tc.reason {
+					t.Fatalf("%s: reason %q, want %q\n%s", kind, c.Reason, tc.reason, w.show())
+				}
+				for _, part := range tc.messages {
+					if !strings.Contains(c.Message, part) {
+						t.Errorf("%s: message %q, want %q in it", kind, c.Message, part)
+					}
+				}
+			}
+			if ready := w.condition(v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse {
+				t.Errorf("Ready is %s", ready.Status)
+			}
+			if w.condition(v1alpha1.ConditionReconciling).Type != "" {
+				t.Error("Reconciling and Stalled at once")
+			}
+			if len(w.pods()) > 0 || w.ours() > 0 {
+				t.Errorf("%d pods, %d APIServices of ours while stalled", len(w.pods()), w.ours())
+			}
+			if tc.mend == nil {
+				return
+			}
+			tc.mend(w)
+			w.settle(r, w.isReady)
+			if w.condition(v1alpha1.ConditionStalled).Type != "" {
+				t.Error("still Stalled")
+			}
+		})
+	}
+}
+
+func (w *world) ours() int {
+	n := 0
+	for _, service := range w.apiServices() {
+		if service.Labels[v1alpha1.LabelBackend] == backendName {
+			n++
+		}
+	}
+	return n
+}
+
+// The answers of kube-apiserver that need someone to do something.
+func TestRefusals(t *testing.T) {
+	cases := map[string]struct {
+		err    error
+		reason string
+	}{
+		"forbidden": {apierrors.NewForbidden(corev1.Resource("services"), "metrics-serving-cluster", nil), v1alpha1.ReasonForbidden},
+		"invalid":   {apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Service").GroupKind(), "x", nil), v1alpha1.ReasonInvalid},
+		"malformed": {apierrors.NewBadRequest("no"), v1alpha1.ReasonInvalid},
+		"namespace ends at this moment": {&apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonForbidden, Code: 403,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
+		}}, v1alpha1.ReasonNamespaceTerminating},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newBackend())
+			r := w.reconciler(interceptor.Funcs{
+				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+					return tc.err
+				},
+			})
+			for range 3 {
+				if _, err := reconcileOnce(t, r); err != nil {
+					t.Fatalf("retried with backoff, as if it would pass by itself: %v", err)
+				}
+			}
+			if got := w.condition(v1alpha1.ConditionStalled); got.Reason != tc.reason || got.Message == "" {
+				t.Errorf("Stalled is %+v, want reason %s", got, tc.reason)
+			}
+		})
+	}
+}
+
+// A serving namespace that ends, or an older backend that claims a version, takes
+// registered versions out of discovery at once, and leaves the pods alone.
+func TestLetsGoWhileStalled(t *testing.T) {
+	cases := map[string]struct {
+		happen func(*world)
+		left   []string
+	}{
+		"namespace ends": {
+			happen: func(w *world) {
+				ctx := context.Background()
+				namespace := &corev1.Namespace{}
+				w.must(w.raw.Get(ctx, client.ObjectKey{Name: systemNamespace}, namespace))
+				namespace.Finalizers = []string{"kubernetes"}
+				w.must(w.raw.Update(ctx, namespace))
+				w.must(w.raw.Delete(ctx, namespace))
+			},
+		},
+		"older backend claims v1": {
+			happen: func(w *world) {
+				older := newBackend()
+				older.Name, older.UID = "older", "uid-older"
+				older.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(-time.Hour))
+				older.Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
+				w.must(w.raw.Create(context.Background(), older))
+			},
+			left: []string{"v1beta1"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newBackend())
+			r := w.reconciler(interceptor.Funcs{})
+			w.settle(r, w.isReady)
+			pods := len(w.pods())
+			tc.happen(w)
+			w.settle(r, func() bool {
+				return strings.Join(w.registeredVersions(), " ") == strings.Join(tc.left, " ") &&
+					w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
+			})
+			if got := len(w.pods()); got != pods {
+				t.Errorf("%d pods, want %d", got, pods)
+			}
+			if w.condition(v1alpha1.ConditionStalled).Status != metav1.ConditionTrue {
+				t.Errorf("not stalled:\n%s", w.show())
+			}
+		})
+	}
+}
+
+func TestOlder(t *testing.T) {
+	at := func(name string, second int64) *v1alpha1.MetricsBackend {
+		return &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}
+	}
+	cases := map[string]struct {
+		a, b *v1alpha1.MetricsBackend
+		want bool
+	}{
+		"before":                      {at("b", 1), at("a", 2), true},
+		"after":                       {at("a", 2), at("b", 1), false},
+		"same second, first by name":  {at("a", 1), at("b", 1), true},
+		"same second, second by name": {at("b", 1), at("a", 1), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := older(tc.a, tc.b); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
