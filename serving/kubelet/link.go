@@ -27,6 +27,7 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // credentials are what kubelets are shown, and what they are verified with.
 type credentials struct {
+	// defaultCA is guarded by Source.mu; nothing else here ever changes.
 	defaultCA []byte
 	dial      dialFunc
 	// clientCertificate is nil where the serving component has none.
@@ -65,11 +66,18 @@ func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*cred
 	return c, nil
 }
 
+// defaultCAName is what errors call Options.DefaultCA.
+const defaultCAName = "the cluster's CA"
+
 // security is how kubelets are verified. It is immutable.
 type security struct {
 	*credentials
-	mode  v1alpha1.KubeletTLSMode
+	mode v1alpha1.KubeletTLSMode
+	// roots is nil unless mode is Verify, and empty where there is no authority:
+	// in crypto/tls, nil would stand for those of the operating system.
 	roots *x509.CertPool
+	// unverifiable is why no kubelet at all can be verified, or nil.
+	unverifiable *failure
 }
 
 func (c *credentials) secure(mode v1alpha1.KubeletTLSMode, caBundle []byte) (*security, error) {
@@ -83,20 +91,35 @@ func (c *credentials) secure(mode v1alpha1.KubeletTLSMode, caBundle []byte) (*se
 	}
 	ca, name := caBundle, "kubeletTLS.caBundle"
 	if len(ca) == 0 {
-		ca, name = c.defaultCA, "the cluster's CA"
+		ca, name = c.defaultCA, defaultCAName
 	}
 	if len(ca) == 0 {
-		return nil, errors.New("no certificate authority to verify kubelets with: the client configuration has none, so set kubeletTLS.caBundle, or another kubeletTLS.mode")
+		// No error: the other settings are good, the authority may yet come, and
+		// the failed nodes tell the user.
+		s.roots = x509.NewCertPool()
+		s.unverifiable = failf(v1alpha1.ScrapeCertificateUntrusted, "there is no certificate authority to verify kubelets with, as the client configuration has none: "+
+			"give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, or choose kubeletTLS.mode: PinOnFirstUse")
+		return s, nil
 	}
+	roots, err := parseCA(ca, name)
+	if err != nil {
+		return nil, err
+	}
+	s.roots = roots
+	return s, nil
+}
+
+// parseCA makes a pool of the certificates in ca, PEM; name is what an error calls it.
+func parseCA(ca []byte, name string) (*x509.CertPool, error) {
 	certificates, err := certutil.ParseCertsPEM(ca)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
 	}
-	s.roots = x509.NewCertPool()
+	roots := x509.NewCertPool()
 	for _, certificate := range certificates {
-		s.roots.AddCert(certificate)
+		roots.AddCert(certificate)
 	}
-	return s, nil
+	return roots, nil
 }
 
 // link is the way to one node's kubelet: a connection that is kept between

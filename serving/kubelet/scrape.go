@@ -74,6 +74,9 @@ func (s *Source) read(ctx context.Context, t *target, node *Node, cfg *settings,
 		return &failure{reason: v1alpha1.ScrapeNoAddress, err: err}
 	}
 	o.url = at.url.String()
+	if f := cfg.security.unverifiable; f != nil {
+		return f
+	}
 	a := &attempt{ctx: ctx, transport: t.link.use(cfg.security, at.host)}
 	request := (&http.Request{
 		Method: http.MethodGet,

@@ -61,7 +61,6 @@ func TestInvalidOptions(t *testing.T) {
 	}{
 		"no store":        {Options{Clock: clock.RealClock{}, DefaultCA: ca.pem}, "store"},
 		"no clock":        {Options{Store: store, DefaultCA: ca.pem}, "clock"},
-		"no CA":           {Options{Store: store, Clock: clock.RealClock{}}, "kubeletTLS.caBundle"},
 		"a bad CA":        {Options{Store: store, Clock: clock.RealClock{}, DefaultCA: []byte("x")}, "the cluster's CA"},
 		"two credentials": {Options{Store: store, Clock: clock.RealClock{}, DefaultCA: ca.pem, RestConfig: &rest.Config{BearerToken: "a", Username: "b"}}, "credentials"},
 		"a bad key": {Options{Store: store, Clock: clock.RealClock{}, DefaultCA: ca.pem, RestConfig: &rest.Config{

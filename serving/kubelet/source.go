@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -33,7 +34,8 @@ type Options struct {
 	// RestConfig gives the credentials that kubelets are shown: a token, whose
 	// file may rotate, or a client certificate. Its host and its CA are not used.
 	RestConfig *rest.Config
-	// DefaultCA verifies kubelets where the settings have no CA, PEM.
+	// DefaultCA verifies kubelets where the settings have no CA, PEM; SetDefaultCA
+	// replaces it. Without any, scrapes in mode Verify fail and say so.
 	DefaultCA []byte
 	// Dial opens connections; nil: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -167,6 +169,38 @@ func (s *Source) Apply(next Settings) error {
 		s.reconcile(n, now)
 	}
 	s.nudge()
+	return nil
+}
+
+// SetDefaultCA replaces Options.DefaultCA, PEM, for connections from now on; those
+// that were verified with the old one are closed at the end of their scrapes. The
+// same CA again changes nothing, and an empty one is as none in Options. On an
+// error, which is about certificates that cannot be parsed, the old one stays.
+func (s *Source) SetDefaultCA(pem []byte) error {
+	if len(pem) > 0 {
+		if _, err := parseCA(pem, defaultCAName); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bytes.Equal(pem, s.credentials.defaultCA) {
+		return nil
+	}
+	s.credentials.defaultCA = bytes.Clone(pem)
+	if s.settings.TLS != v1alpha1.KubeletTLSVerify || len(s.settings.CABundle) > 0 {
+		// It is not in use, and another security would forget the pins.
+		return nil
+	}
+	next := *s.settings
+	var err error
+	if next.security, err = s.credentials.secure(next.TLS, nil); err != nil {
+		return err
+	}
+	s.settings = &next
+	for _, t := range s.targets {
+		t.link.closeIdle()
+	}
 	return nil
 }
 
