@@ -22,10 +22,10 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
 			// A kubelet authorises /metrics/resource as this subresource.
 			rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}),
-			// The settings that are followed without a restart.
-			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs),
+			// The settings that are followed without a restart, of this backend alone.
+			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
 			// The first readiness waits until the pod serves what is registered.
-			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, readVerbs),
+			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
 		)
 }
 

@@ -1,0 +1,455 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// kstatus reads Ready, Reconciling and Stalled; at each moment they must tell one
+// story, of the current generation.
+func checkConforms(t *testing.T, backend *v1alpha1.MetricsBackend) {
+	t.Helper()
+	status := backend.Status
+	if status.ObservedGeneration != backend.Generation {
+		return // kstatus: in progress, whatever else there is
+	}
+	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(status.Conditions, kind) }
+	ready, reconciling, stalled := find(v1alpha1.ConditionReady), find(v1alpha1.ConditionReconciling), find(v1alpha1.ConditionStalled)
+	switch {
+	case ready == nil:
+		t.Error("no Ready: kstatus takes the object for finished")
+	case reconciling != nil && stalled != nil:
+		t.Error("Reconciling and Stalled at once")
+	case ready.Status == metav1.ConditionTrue && (reconciling != nil || stalled != nil):
+		t.Error("Ready, and not finished")
+	case ready.Status != metav1.ConditionTrue && reconciling == nil && stalled == nil:
+		t.Errorf("Ready is %s, and nothing tells why", ready.Status)
+	}
+	for _, c := range status.Conditions {
+		if abnormal := c.Type == v1alpha1.ConditionReconciling || c.Type == v1alpha1.ConditionStalled; abnormal && c.Status != metav1.ConditionTrue {
+			t.Errorf("%s is %s: it must be True or absent", c.Type, c.Status)
+		}
+		if c.Message == "" || c.Reason == "" {
+			t.Errorf("%s has no reason or message", c.Type)
+		}
+	}
+	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy) {
+		if find(kind) == nil {
+			t.Errorf("no %s", kind)
+		}
+	}
+}
+
+func TestConformsToKstatus(t *testing.T) {
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newBackend())
+			s.prepare(w)
+			s.change(w)
+			w.settle(w.reconciler(interceptor.Funcs{}), func() bool {
+				if w.isGone() {
+					return true
+				}
+				// Only between two reconciliations of one that has begun.
+				if backend := w.backend(); len(backend.Status.Conditions) > 0 && backend.DeletionTimestamp == nil {
+					checkConforms(t, backend)
+				}
+				return s.done(w)
+			})
+		})
+	}
+}
+
+// The first thing that is written says that work has begun.
+func TestFirstSight(t *testing.T) {
+	w := newWorld(t, newBackend())
+	mustReconcile(t, w.reconciler(interceptor.Funcs{}))
+	backend := w.backend()
+	checkConforms(t, backend)
+	if diff := cmp.Diff([]string{v1alpha1.Finalizer}, backend.Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
+	}
+	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonProgressing {
+		t.Errorf("Ready is %+v", c)
+	}
+	for _, kind := range areas {
+		if c := w.condition(kind); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonNotYetReported {
+			t.Errorf("%s is %+v", kind, c)
+		}
+	}
+	if len(w.pods()) > 0 {
+		t.Error("pods before the finalizer was persisted")
+	}
+}
+
+// In a steady state no request writes anything, whatever the number of looks.
+func TestSteadyStateWritesNothing(t *testing.T) {
+	var writes []string
+	record := intercepted(func(c call, make func() error) error {
+		if c.write && c.name != "create token" {
+			writes = append(writes, c.name)
+		}
+		return make()
+	})
+	w, r := ready(t, record)
+	for range 3 {
+		mustReconcile(t, r) // what is left to do after the last change
+		w.step()
+	}
+	writes = nil
+	for range 20 {
+		result, err := reconcileOnce(t, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.RequeueAfter != resync {
+			t.Errorf("looks again after %s, want %s", result.RequeueAfter, resync)
+		}
+		w.clock.Step(resync)
+	}
+	if len(writes) > 0 {
+		t.Errorf("written: %v", writes)
+	}
+}
+
+// A failure that passes leaves no trace in the status; one that stays is told.
+func TestPersistentFailureIsTold(t *testing.T) {
+	w, _ := ready(t, interceptor.Funcs{})
+	broken := errors.New("etcdserver: leader changed")
+	fail := false
+	r := w.reconciler(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if fail {
+				return broken
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+	})
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Labels = map[string]string{"a": "b"} })
+	fail = true
+	before := w.backend().ResourceVersion
+	for i := range failuresToReport {
+		if _, err := reconcileOnce(t, r); !errors.Is(err, broken) {
+			t.Fatalf("attempt %d: %v, want the cause, for the queue to back off", i, err)
+		}
+		told := w.backend().ResourceVersion != before
+		if last := i == failuresToReport-1; told != last {
+			t.Errorf("attempt %d: told %t", i, told)
+		}
+	}
+	checkConforms(t, w.backend())
+	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonAPICallFailed || !strings.Contains(c.Message, "leader changed") {
+		t.Errorf("Ready is %+v", c)
+	}
+	fail = false
+	w.settle(r, w.isReady)
+}
+
+// Whoever changed the object meanwhile is heard: the status is not forced.
+func TestStatusConflictStartsOver(t *testing.T) {
+	w := newWorld(t, newBackend())
+	conflicts := 0
+	r := w.reconciler(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if conflicts++; conflicts == 1 {
+				return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("metricsbackends").GroupResource(), backendName, errors.New("changed"))
+			}
+			data, err := p.Data(o)
+			if err != nil || !strings.Contains(string(data), "resourceVersion") {
+				t.Errorf("the patch %s has no precondition (%v)", data, err)
+			}
+			return c.SubResource(name).Patch(ctx, o, p, opts...)
+		},
+	})
+	result, err := reconcileOnce(t, r)
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
+		t.Errorf("%v, %+v: want a quiet new start", err, result)
+	}
+}
+
+func TestProgressDelay(t *testing.T) {
+	cases := map[time.Duration]time.Duration{
+		0: time.Second, 8 * time.Second: time.Second, 40 * time.Second: 5 * time.Second, time.Hour: 15 * time.Second, -time.Hour: time.Second,
+	}
+	w := newWorld(t, newBackend())
+	for age, want := range cases {
+		s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+		s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "X", "y")
+		s.now = s.now.Add(age)
+		if got := s.progressDelay(); got != want {
+			t.Errorf("after %s: %s, want %s", age, got, want)
+		}
+	}
+}
+
+func TestStableMessage(t *testing.T) {
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"plain": {errors.New("plain"), "plain"},
+		"API":   {fmt.Errorf("apply: %w", apierrors.NewServiceUnavailable("down")), "ServiceUnavailable: down"},
+		"local port": {&url.Error{Op: "Get", URL: "https://10.0.0.1/x", Err: &net.OpError{
+			Op: "read", Source: &net.TCPAddr{Port: 41234}, Addr: &net.TCPAddr{Port: 443}, Err: errors.New("connection reset by peer"),
+		}}, "read: connection reset by peer"},
+		"URL": {&url.Error{Op: "Get", URL: "https://10.0.0.1/x?continue=abc", Err: errors.New("EOF")}, "EOF"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := stableMessage(tc.err); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzShorten(f *testing.F) {
+	f.Add("short", 10)
+	f.Add(strings.Repeat("ü", 3000), 4096)
+	f.Add("\xff\xfe\x80", 4)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		if limit < 4 || limit > 10_000 {
+			return
+		}
+		got := shorten(text, limit)
+		if len(got) > limit {
+			t.Errorf("%d bytes, limit %d", len(got), limit)
+		}
+		if utf8.ValidString(text) && !utf8.ValidString(got) {
+			t.Errorf("%q was cut within a character", got)
+		}
+	})
+}
+
+func TestTransitions(t *testing.T) {
+	status := func(state v1alpha1.APIServiceState, conditions ...metav1.Condition) *v1alpha1.MetricsBackendStatus {
+		s := &v1alpha1.MetricsBackendStatus{Conditions: conditions}
+		if state != "" {
+			s.APIServices = []v1alpha1.APIServiceStatus{{Name: "v1.metrics.k8s.io", State: state, Message: "why"}}
+		}
+		return s
+	}
+	is := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "message"}
+	}
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	cases := map[string]struct {
+		before, after *v1alpha1.MetricsBackendStatus
+		want          []string
+	}{
+		"nothing":            {status(v1alpha1.APIServiceAvailable), status(v1alpha1.APIServiceAvailable), nil},
+		"registered":         {status(v1alpha1.APIServicePending), status(v1alpha1.APIServiceRegistered), []string{"Normal VersionRegistered v1.metrics.k8s.io"}},
+		"at once available":  {status(""), status(v1alpha1.APIServiceAvailable), []string{"Normal VersionRegistered v1.metrics.k8s.io"}},
+		"available":          {status(v1alpha1.APIServiceRegistered), status(v1alpha1.APIServiceAvailable), nil},
+		"retiring":           {status(v1alpha1.APIServiceAvailable), status(v1alpha1.APIServiceRetiring), []string{"Normal VersionRetiring v1.metrics.k8s.io"}},
+		"retired":            {status(v1alpha1.APIServiceRetiring), status(""), []string{"Normal VersionRetired v1.metrics.k8s.io"}},
+		"retired, wanted":    {status(v1alpha1.APIServiceRetiring), status(v1alpha1.APIServicePending), []string{"Normal VersionRetired v1.metrics.k8s.io"}},
+		"stalled":            {status(""), status("", is("Stalled", yes, "Conflict")), []string{"Warning Conflict "}},
+		"stalled by another": {status("", is("Stalled", yes, "Conflict")), status("", is("Stalled", yes, "NotOwned")), []string{"Warning NotOwned "}},
+		"still stalled":      {status("", is("Stalled", yes, "Conflict")), status("", is("Stalled", yes, "Conflict")), nil},
+		"resumed":            {status("", is("Stalled", yes, "Conflict")), status(""), []string{"Normal Resumed "}},
+		"answers":            {status(""), status("", is("Available", yes, "Succeeded")), []string{"Normal Available "}},
+		"never answered":     {status(""), status("", is("Available", no, "RequestFailed")), nil},
+		"answers no more":    {status("", is("Available", yes, "Succeeded")), status("", is("Available", no, "RequestFailed")), []string{"Warning RequestFailed "}},
+		"is deleted":         {status("", is("Available", yes, "Succeeded")), status("", is("Available", no, "Deleting")), nil},
+		"certificate":        {status(""), status("", is("CertificatesValid", yes, "Succeeded")), []string{"Normal CertificateValid "}},
+		"kubelets fail":      {status(""), status("", is("SourcesHealthy", no, "KubeletsFailing")), []string{"Warning KubeletsFailing "}},
+		"rollout fails":      {status("", is("ServingReady", no, "RollingOut")), status("", is("ServingReady", no, "RolloutFailed")), []string{"Warning RolloutFailed "}},
+		"rollout":            {status("", is("ServingReady", yes, "Succeeded")), status("", is("ServingReady", no, "RollingOut")), nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, e := range transitions(tc.before, tc.after) {
+				got = append(got, e.kind+" "+e.reason+" "+e.apiService)
+				if e.note == "" || e.action == "" {
+					t.Errorf("%s has no note or action", e.reason)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Each transition is told once, by way of the persisted status.
+func TestEventsAreToldOnce(t *testing.T) {
+	w := newWorld(t, newBackend())
+	recorder := events.NewFakeRecorder(1000)
+	r := w.reconciler(interceptor.Funcs{})
+	r.Events = recorder
+	w.settle(r, w.isReady)
+	r = w.reconciler(interceptor.Funcs{})
+	r.Events = recorder
+	for range 3 {
+		mustReconcile(t, r) // a new process
+	}
+	close(recorder.Events)
+	seen := map[string]int{}
+	for e := range recorder.Events {
+		seen[e]++
+	}
+	if len(seen) == 0 {
+		t.Error("no events")
+	}
+	for e, n := range seen {
+		if n > 1 {
+			t.Errorf("told %d times: %s", n, e)
+		}
+	}
+}
+
+// Metrics show the conditions, and go with the object.
+func TestMetrics(t *testing.T) {
+	series := func() []string {
+		t.Helper()
+		families, err := ctrlmetrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, family := range families {
+			if !strings.HasPrefix(family.GetName(), "metrics_backend_") {
+				continue
+			}
+			for _, m := range family.GetMetric() {
+				labels := map[string]string{}
+				for _, l := range m.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				if labels["backend"] == backendName && m.GetGauge().GetValue() != 0 {
+					out = append(out, strings.TrimSpace(labels["type"]+" "+labels["status"]))
+				}
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	w, r := ready(t, interceptor.Funcs{})
+	want := []string{
+		"", "APIServicesRegistered True", "Available True", "CertificatesValid True", "Ready True", "ServingReady True",
+		"SourcesHealthy True", "StaleAPIServicesRemoved True",
+	}
+	if diff := cmp.Diff(want, series()); diff != "" {
+		t.Errorf("while ready (-want +got):\n%s", diff)
+	}
+	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.settle(r, w.isGone)
+	mustReconcile(t, r)
+	if left := series(); len(left) > 0 {
+		t.Errorf("after the deletion: %v", left)
+	}
+}
+
+// What verify finds out, by cause.
+func TestVerify(t *testing.T) {
+	cases := map[string]struct {
+		happen func(*world)
+		reason string
+		part   string
+	}{
+		"the aggregator reports it unavailable": {
+			happen: func(w *world) {
+				for _, service := range w.apiServices() {
+					service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+						Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: "FailedDiscoveryCheck",
+						Message: "failing or missing response from https://10.0.0.1:10443: dial tcp 10.9.9.9:41234->",
+					}}
+					w.must(w.raw.Status().Update(context.Background(), &service))
+				}
+			},
+			reason: v1alpha1.ReasonAggregatorUnavailable, part: "(FailedDiscoveryCheck): kubectl describe apiservice v1.metrics.k8s.io; can kube-apiserver reach the pods at port 10443?",
+		},
+		"requests fail": {
+			happen: func(w *world) { w.refused = true },
+			reason: v1alpha1.ReasonRequestFailed, part: "v1.metrics.k8s.io does not answer through kube-apiserver: ServiceUnavailable",
+		},
+		"samples are old": {
+			happen: func(w *world) { w.stale = true },
+			reason: v1alpha1.ReasonNoFreshSample, part: "no node has a sample younger than 1m30s",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w, r := ready(t, interceptor.Funcs{})
+			tc.happen(w)
+			mustReconcile(t, r)
+			c := w.condition(v1alpha1.ConditionAvailable)
+			if c.Status != metav1.ConditionFalse || c.Reason != tc.reason || !strings.Contains(c.Message, tc.part) {
+				t.Errorf("got %+v, want %s with %q", c, tc.reason, tc.part)
+			}
+			if strings.Contains(c.Message, "41234") {
+				t.Error("the message holds a port of the moment")
+			}
+			if len(w.apiServices()) != 2 {
+				t.Error("a version that does not answer was retired: that would not help anyone")
+			}
+		})
+	}
+}
+
+// A certificate that nears its end is replaced under the same authority; a lost
+// authority is replaced while the former one stays trusted.
+func TestCertificateRenewal(t *testing.T) {
+	secrets := func(w *world) (ca, tls corev1.Secret) {
+		w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-ca"}, &ca))
+		w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-tls"}, &tls))
+		return ca, tls
+	}
+	w, r := ready(t, interceptor.Funcs{})
+	ca, tls := secrets(w)
+
+	w.clock.Step(80 * 24 * time.Hour)
+	mustReconcile(t, r)
+	sameCA, renewed := secrets(w)
+	if diff := cmp.Diff(ca.Data, sameCA.Data); diff != "" {
+		t.Errorf("the authority changed with the leaf:\n%s", diff)
+	}
+	if string(tls.Data["tls.crt"]) == string(renewed.Data["tls.crt"]) || string(tls.Data["tls.key"]) == string(renewed.Data["tls.key"]) {
+		t.Error("the leaf, or its key, is still the same")
+	}
+	if string(renewed.Data["ca.crt"]) != string(ca.Data["tls.crt"]) {
+		t.Error("the bundle is not the authority")
+	}
+
+	w.must(w.raw.Delete(context.Background(), &ca))
+	w.must(w.raw.Delete(context.Background(), &tls))
+	mustReconcile(t, r)
+	newCA, reissued := secrets(w)
+	bundle := string(newCA.Data["tls.crt"]) + string(ca.Data["tls.crt"])
+	if string(reissued.Data["ca.crt"]) != bundle {
+		t.Error("the former authority, which pods still use, is not trusted any more")
+	}
+	for _, service := range w.apiServices() {
+		if string(service.Spec.CABundle) != bundle {
+			t.Errorf("%s does not have the bundle", service.Name)
+		}
+	}
+	w.settle(r, w.isReady)
+}
