@@ -223,7 +223,7 @@ func TestRules(t *testing.T) {
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "get,list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources", "get"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "get,list,watch"},
-		{"serving", "apiregistration.k8s.io", "apiservices", "", "get,list,watch"},
+		{"serving", "apiregistration.k8s.io", "apiservices", "", "list"},
 		{"serving", "metricsbackend.io", "metricsbackends", "", "get,list,watch"},
 		{"serving", "", "nodes,pods", "", "get,list,watch"},
 		{"serving", "", "nodes/metrics", "", "get"},

@@ -6,7 +6,77 @@ package point
 import (
 	"maps"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 )
+
+// namespace holds the entries of one namespace, or all nodes.
+type namespace struct {
+	entries map[string]*entry
+	// index holds the entries sorted by name; nil after one came or went. The
+	// first reader then brings it up to date, so that a burst of changes costs
+	// one merge, and a single change no sort of all that stayed.
+	index atomic.Pointer[[]*entry]
+
+	// mending lets one reader do that; writers are kept out by Table.mu.
+	mending sync.Mutex
+	// sorted is the index as it was before, added holds what has come since.
+	sorted, added []*entry
+}
+
+// add takes in a new entry. The caller holds Table.mu for writing, as for forget.
+func (ns *namespace) add(e *entry) {
+	ns.entries[e.key.Name] = e
+	ns.added = append(ns.added, e)
+	ns.index.Store(nil)
+}
+
+func (ns *namespace) forget(e *entry) {
+	delete(ns.entries, e.key.Name)
+	e.forgotten = true
+	ns.index.Store(nil)
+}
+
+// current returns the index. The slice is shared and must not be changed. The
+// caller holds Table.mu for reading.
+func (ns *namespace) current() []*entry {
+	if index := ns.index.Load(); index != nil {
+		return *index
+	}
+	ns.mending.Lock()
+	defer ns.mending.Unlock()
+	if index := ns.index.Load(); index != nil {
+		return *index
+	}
+	index := merge(ns.sorted, ns.added, len(ns.entries))
+	ns.sorted, ns.added = index, nil
+	ns.index.Store(&index)
+	return index
+}
+
+// merge returns the entries of both, sorted, without those that were forgotten.
+// All are of one namespace, and those in sorted are in order; of one name at most one was not forgotten.
+func merge(sorted, added []*entry, size int) []*entry {
+	slices.SortFunc(added, func(a, b *entry) int { return strings.Compare(a.key.Name, b.key.Name) })
+	merged := make([]*entry, 0, size)
+	take := func(e *entry) {
+		if !e.forgotten {
+			merged = append(merged, e)
+		}
+	}
+	for _, e := range sorted {
+		for len(added) > 0 && added[0].key.Name <= e.key.Name {
+			take(added[0])
+			added = added[1:]
+		}
+		take(e)
+	}
+	for _, e := range added {
+		take(e)
+	}
+	return merged
+}
 
 // lookup finds the entry of a key, or nil. The caller holds t.mu.
 func (t *Table) lookup(key Key) *entry {
@@ -28,8 +98,7 @@ func (t *Table) ensure(key Key) *entry {
 	e := ns.entries[key.Name]
 	if e == nil {
 		e = &entry{key: key}
-		ns.entries[key.Name] = e
-		ns.index.Store(nil)
+		ns.add(e)
 	}
 	return e
 }
@@ -48,7 +117,8 @@ func (t *Table) sortedNamespaces() []string {
 	return names
 }
 
-// sortedEntries returns a namespace's entries in order, as sortedNamespaces.
+// sortedEntries returns a namespace's entries in order. The slice is shared and
+// must not be changed.
 func (t *Table) sortedEntries(name string) []*entry {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -56,10 +126,5 @@ func (t *Table) sortedEntries(name string) []*entry {
 	if ns == nil {
 		return nil
 	}
-	if index := ns.index.Load(); index != nil {
-		return *index
-	}
-	index := slices.SortedFunc(maps.Values(ns.entries), func(a, b *entry) int { return a.key.Compare(b.key) })
-	ns.index.Store(&index)
-	return index
+	return ns.current()
 }

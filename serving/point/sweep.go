@@ -58,8 +58,7 @@ func (t *Table) discard(name string, entries []*entry, horizon time.Time) {
 			e.join()
 		}
 		if e.ended(horizon) && ns.entries[e.key.Name] == e {
-			delete(ns.entries, e.key.Name)
-			ns.index.Store(nil)
+			ns.forget(e)
 		}
 	}
 	if len(ns.entries) == 0 {

@@ -37,25 +37,21 @@ type Table struct {
 	clock  clock.PassiveClock
 	maxAge atomic.Int64
 
-	// mu guards the maps and every entry's writes; never held while encoding,
-	// and never by readers of a namespace's index that is up to date.
+	// mu guards the maps and every entry's writes. Readers hold it to find a key
+	// or an index, never while they go through a list or encode.
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
 	// order holds the namespaces' names sorted; nil after a namespace came or went.
 	order atomic.Pointer[[]string]
 }
 
-// namespace holds the entries of one namespace, or all nodes.
-type namespace struct {
-	entries map[string]*entry
-	// index holds the entries sorted by name; nil after one came or went.
-	index atomic.Pointer[[]*entry]
-}
-
 // entry joins what two sources tell: metadata from kube-apiserver, points from
-// kubelets. Either may come first; only both together make an object.
+// kubelets. Metadata comes first: a kubelet has a pod from kube-apiserver, and
+// one that invents pods must not fill the table.
 type entry struct {
 	key Key
+	// forgotten says that the entry is no longer in the table.
+	forgotten bool
 	// meta, point and barrier are written and read under Table.mu.
 	meta  *Meta
 	point *Point
@@ -132,6 +128,7 @@ type Update struct {
 
 // Publish takes in the points of one scrape and returns how many of them were
 // news. A point is news unless one of these holds:
+//   - kube-apiserver has no object of that key, as far as is known here;
 //   - the newest sample is the one already known, or older (a frozen kubelet);
 //   - another node reported the key with a container that started later, or at
 //     the same time (a pod that moved: the node it left may go on reporting it);
@@ -142,8 +139,8 @@ func (t *Table) Publish(updates []Update) int {
 	defer t.mu.Unlock()
 	published, horizon := 0, t.horizon()
 	for _, u := range updates {
-		e := t.ensure(u.Key)
-		if !e.accepts(u.Point, horizon) {
+		e := t.lookup(u.Key)
+		if e == nil || e.meta == nil || !e.accepts(u.Point, horizon) {
 			continue
 		}
 		e.point = u.Point

@@ -67,8 +67,8 @@ func TestPublishRules(t *testing.T) {
 	unstarted := &Point{Time: at(30), Newest: at(30), Node: "n2"}
 
 	tests := map[string]struct{ steps []step }{
-		"a point without metadata is not served": {[]step{
-			{publish: first, wantNews: 1},
+		"a point without metadata is no news": {[]step{
+			{publish: first},
 		}},
 		"metadata without a point is not served": {[]step{
 			{setMeta: meta("a")},
@@ -77,9 +77,10 @@ func TestPublishRules(t *testing.T) {
 			{setMeta: meta("a")},
 			{publish: first, wantNews: 1, want: first},
 		}},
-		"point first": {[]step{
-			{publish: first, wantNews: 1},
-			{setMeta: meta("a"), want: first},
+		"a point that came before the metadata waits for its next report": {[]step{
+			{publish: first},
+			{setMeta: meta("a")},
+			{publish: first, wantNews: 1, want: first},
 		}},
 		"a newer sample replaces": {[]step{
 			{setMeta: meta("a")},
@@ -296,12 +297,12 @@ func TestSweep(t *testing.T) {
 	for _, key := range []Key{stays, ages, ends} {
 		table.SetMeta(key, meta("u"))
 	}
-	// A kubelet may report what kube-apiserver does not know.
+	// What kube-apiserver does not know is not kept, whatever a kubelet reports.
 	for _, key := range []Key{stays, ages, ends, unknown} {
 		table.Publish([]Update{{Key: key, Point: sample("n", 0, 10)}})
 	}
-	if got := table.Sweep(); got != 4 {
-		t.Errorf("Sweep() = %d points, want 4", got)
+	if got := table.Sweep(); got != 3 {
+		t.Errorf("Sweep() = %d points, want 3", got)
 	}
 	clock.Step(maxAge + 11*time.Second)
 	table.Publish([]Update{{Key: stays, Point: sample("n", 0, 95)}})
@@ -310,7 +311,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("Sweep() = %d points, want 1", got)
 	}
 	if table.lookup(unknown) != nil || table.namespaces["other"] != nil {
-		t.Error("an entry without metadata and point is left")
+		t.Error("an entry was made for an unknown pod")
 	}
 	if table.lookup(ends) == nil {
 		t.Error("the entry of a pod that just ended is gone, so late reports would pass")
