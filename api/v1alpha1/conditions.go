@@ -62,7 +62,8 @@ const (
 	ReasonNotOwned = "NotOwned"
 	// ReasonForbidden: the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
-	// ReasonInvalid: kube-apiserver refuses an object made from the spec.
+	// ReasonInvalid: serving refuses the spec, or kube-apiserver an object made
+	// from it.
 	ReasonInvalid = "Invalid"
 )
 

@@ -22,7 +22,7 @@ const (
 
 // ResourceMetricsSpec says how metrics.k8s.io is served.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.maxAge) || !has(self.scrape) || !has(self.scrape.interval) || duration(self.maxAge) >= duration(self.scrape.interval)",message="maxAge must not be shorter than scrape.interval: every sample would expire before the next one"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxAge) || !has(self.scrape) || !has(self.scrape.interval) || duration(self.maxAge) >= duration(self.scrape.interval) + duration('30s')",message="maxAge must be at least 30s longer than scrape.interval (a kubelet's samples may be 20s old when they are read): raise maxAge, whose default is 90s"
 type ResourceMetricsSpec struct {
 	// Versions that are registered with kube-apiserver. A version that is added
 	// is registered once every ready pod serves it; one that is taken out is
@@ -47,13 +47,15 @@ type ResourceMetricsSpec struct {
 
 	// Age at which a data point is no longer served. Until then the last point
 	// of a node or pod stays, with its timestamp, whatever happens to later
-	// scrapes. A duration such as `90s`, from 10s to 1h. Default: 90s.
+	// scrapes. A duration such as `90s`, up to 1h, and at least 30s longer than
+	// scrape.interval: kubelets' samples may be 20s old when they are read.
+	// Default: 90s.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="maxAge must be between 10s and 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('1h')",message="maxAge must be at most 1h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }
 
@@ -89,11 +91,13 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
-	// Largest body accepted from a kubelet; a larger one costs that scrape.
-	// A node with 110 pods of two containers sends about 100Ki. Default: 16Mi.
+	// Largest body accepted from a kubelet, up to 256Mi; a larger one costs that
+	// scrape. A node with 110 pods of two containers sends about 100Ki. Default: 16Mi.
 	// +optional
 	// +kubebuilder:default="16Mi"
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,8}(Ki|Mi)?$`
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || quantity(self).compareTo(quantity('256Mi')) <= 0",message="scrape.maxBodySize must be at most 256Mi"
 	MaxBodySize string `json:"maxBodySize,omitempty"`
 
 	// Which address of a node is used: the first type in this order that the
@@ -118,6 +122,8 @@ type ScrapeSpec struct {
 	// A node's annotation `metrics.k8s.io/resource-metrics-path` overrides the
 	// path /metrics/resource.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="the operator of each of scrape.nodeSelector.matchExpressions must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="scrape.nodeSelector.matchExpressions need values with In and NotIn, and none with Exists and DoesNotExist"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
@@ -153,5 +159,6 @@ type KubeletTLSSpec struct {
 	// it is not the cluster's CA. Default: the cluster's CA, as in each pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=262144
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || string(self).contains('-----BEGIN CERTIFICATE-----')",message="kubeletTLS.caBundle must hold one or more certificates in PEM"
 	CABundle []byte `json:"caBundle,omitempty"`
 }

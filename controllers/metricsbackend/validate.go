@@ -18,7 +18,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// validate checks what the CRD's schema cannot: that the spec fits the cluster.
+// validate checks what the CRD's schema cannot: that serving will take the spec,
+// and that the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	// A conflict is looked for in any case: it takes versions out of s.desired.
 	conflict := r.validateConflict(ctx, s)
@@ -28,7 +29,21 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	if conflict != nil {
 		return conflict
 	}
+	if err := validateSpec(s); err != nil {
+		return err
+	}
 	return r.validateSecrets(ctx, s)
+}
+
+// validateSpec says what serving would only say in its log: it refuses such a
+// spec by the same rules, and goes on with its settings.
+func validateSpec(s *scope) error {
+	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
+		return stall(v1alpha1.ReasonInvalid,
+			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
+			s.backend.Name, errs.ToAggregate())
+	}
+	return nil
 }
 
 func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {

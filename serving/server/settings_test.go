@@ -99,7 +99,23 @@ func TestSettingsFrom(t *testing.T) {
 		},
 		"a negative body size": {
 			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "-1"}},
-			wantErr: []string{"maxBodySize", "must be positive"},
+			wantErr: []string{"maxBodySize", "must be a positive number of bytes"},
+		},
+		"a body size over the limit": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "1Gi"}},
+			wantErr: []string{"maxBodySize", "at most 256Mi"},
+		},
+		"an unknown version": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Versions: []v1alpha1.ResourceMetricsVersion{"v2"}},
+			wantErr: []string{"spec.resourceMetrics.versions", "v2"},
+		},
+		"an unknown address type": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{AddressTypes: []corev1.NodeAddressType{"Carrier"}}},
+			wantErr: []string{"scrape.addressTypes", "Carrier"},
+		},
+		"more concurrency than the limit": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxConcurrent: ptr.To[int32](1001)}},
+			wantErr: []string{"scrape.maxConcurrent", "between 1 and 1000"},
 		},
 		"a selector with an unknown operator": {
 			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{
@@ -128,9 +144,9 @@ func TestSettingsFrom(t *testing.T) {
 			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(5 * time.Second)}},
 			wantErr: []string{"scrape.timeout", "must not be longer than scrape.interval"},
 		},
-		"maxAge shorter than interval": {
-			spec:    &v1alpha1.ResourceMetricsSpec{MaxAge: duration(20 * time.Second), Scrape: v1alpha1.ScrapeSpec{Interval: duration(time.Minute)}},
-			wantErr: []string{"maxAge", "must not be shorter than scrape.interval"},
+		"maxAge that every sample exceeds before the next": {
+			spec:    &v1alpha1.ResourceMetricsSpec{MaxAge: duration(time.Minute), Scrape: v1alpha1.ScrapeSpec{Interval: duration(time.Minute)}},
+			wantErr: []string{"maxAge", "must be at least 30s longer than scrape.interval"},
 		},
 		"a bundle without certificates": {
 			spec:    &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{CABundle: []byte("not PEM")}},

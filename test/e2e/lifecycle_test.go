@@ -82,7 +82,7 @@ func TestValidationMessages(t *testing.T) {
 	}{
 		"unknown version": {`{"resourceMetrics":{"versions":["v2"]}}`, `supported values: "v1", "v1beta1"`},
 		"nothing to do":   {`{}`, "nothing to serve: set spec.resourceMetrics"},
-		"short maxAge":    {`{"resourceMetrics":{"maxAge":"10s","scrape":{"interval":"30s","timeout":"5s"}}}`, "maxAge must not be shorter than scrape.interval"},
+		"short maxAge":    {`{"resourceMetrics":{"maxAge":"10s","scrape":{"interval":"30s","timeout":"5s"}}}`, "maxAge must be at least 30s longer than scrape.interval"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

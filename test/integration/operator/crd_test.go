@@ -7,6 +7,7 @@ package operator
 
 import (
 	"context"
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,8 @@ func TestValidation(t *testing.T) {
 	labels := func(prefix string) string { return "{serving: {labels: {" + prefix + "team: a}}, resourceMetrics: {}}" }
 	scrape := func(fields string) string { return "{resourceMetrics: {scrape: {" + fields + "}}}" }
 	args := func(arg string) string { return "{serving: {extraArgs: ['" + arg + "']}, resourceMetrics: {}}" }
+	// What is between the lines is the operator's to judge.
+	ca := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"))
 	cases := map[string]validationCase{
 		"the smallest spec": {spec: `{resourceMetrics: {}}`},
 		"nothing to serve":  {spec: `{}`, refused: "nothing to serve: set spec.resourceMetrics"},
@@ -55,19 +58,20 @@ func TestValidation(t *testing.T) {
 		"no version":                     {spec: `{resourceMetrics: {versions: []}}`, refused: "should have at least 1 items"},
 		"maxAge":                         {spec: `{resourceMetrics: {maxAge: 2m30s}}`},
 		"maxAge with a fraction":         {spec: `{resourceMetrics: {maxAge: 1.5m}}`},
-		"shortest maxAge":                {spec: `{resourceMetrics: {maxAge: 10s, scrape: {interval: 10s, timeout: 5s}}}`},
-		"too short a maxAge":             {spec: `{resourceMetrics: {maxAge: 9s, scrape: {interval: 5s, timeout: 5s}}}`, refused: "maxAge must be between 10s and 1h"},
+		"maxAge of a short interval":     {spec: `{resourceMetrics: {maxAge: 31s, scrape: {interval: 1s, timeout: 1s}}}`},
+		"too short a maxAge":             {spec: `{resourceMetrics: {maxAge: 30s, scrape: {interval: 1s, timeout: 1s}}}`, refused: "maxAge must be at least 30s longer than scrape.interval"},
 		"longest maxAge":                 {spec: `{resourceMetrics: {maxAge: 1h}}`},
-		"too long a maxAge":              {spec: `{resourceMetrics: {maxAge: 61m}}`, refused: "maxAge must be between 10s and 1h"},
+		"too long a maxAge":              {spec: `{resourceMetrics: {maxAge: 61m}}`, refused: "maxAge must be at most 1h"},
 		"maxAge without unit":            {spec: `{resourceMetrics: {maxAge: "90"}}`, refused: "spec.resourceMetrics.maxAge"},
 		"negative maxAge":                {spec: `{resourceMetrics: {maxAge: -90s}}`, refused: "spec.resourceMetrics.maxAge"},
 		"huge maxAge":                    {spec: `{resourceMetrics: {maxAge: 99999999999999999h}}`, refused: "spec.resourceMetrics.maxAge"},
-		"maxAge under interval":          {spec: `{resourceMetrics: {maxAge: 20s, scrape: {interval: 30s}}}`, refused: "maxAge must not be shorter than scrape.interval"},
-		"maxAge is the interval":         {spec: `{resourceMetrics: {maxAge: 30s, scrape: {interval: 30s}}}`},
+		"maxAge under interval":          {spec: `{resourceMetrics: {maxAge: 20s, scrape: {interval: 30s}}}`, refused: "maxAge must be at least 30s longer than scrape.interval"},
+		"maxAge is the interval":         {spec: `{resourceMetrics: {maxAge: 30s, scrape: {interval: 30s}}}`, refused: "maxAge must be at least 30s longer than scrape.interval"},
+		"interval over default maxAge":   {spec: scrape(`interval: 61s`), refused: "raise maxAge, whose default is 90s"},
 		"interval":                       {spec: scrape(`interval: 1m`)},
 		"shortest interval":              {spec: scrape(`interval: 1s, timeout: 1s`)},
 		"too short an interval":          {spec: scrape(`interval: 999ms, timeout: 500ms`), refused: "scrape.interval must be between 1s and 10m"},
-		"longest interval":               {spec: `{resourceMetrics: {maxAge: 10m, scrape: {interval: 10m}}}`},
+		"longest interval":               {spec: `{resourceMetrics: {maxAge: 10m30s, scrape: {interval: 10m}}}`},
 		"too long an interval":           {spec: `{resourceMetrics: {maxAge: 1h, scrape: {interval: 11m}}}`, refused: "scrape.interval must be between 1s and 10m"},
 		"malformed interval":             {spec: scrape(`interval: soon`), refused: "spec.resourceMetrics.scrape.interval"},
 		"shortest timeout":               {spec: scrape(`timeout: 100ms`)},
@@ -81,6 +85,8 @@ func TestValidation(t *testing.T) {
 		"too high maxConcurrent":         {spec: scrape(`maxConcurrent: 1001`), refused: "spec.resourceMetrics.scrape.maxConcurrent"},
 		"maxBodySize":                    {spec: scrape(`maxBodySize: 512Ki`)},
 		"maxBodySize in bytes":           {spec: scrape(`maxBodySize: "1000000"`)},
+		"largest maxBodySize":            {spec: scrape(`maxBodySize: 256Mi`)},
+		"too large a maxBodySize":        {spec: scrape(`maxBodySize: 257Mi`), refused: "scrape.maxBodySize must be at most 256Mi"},
 		"maxBodySize of zero":            {spec: scrape(`maxBodySize: "0"`), refused: "spec.resourceMetrics.scrape.maxBodySize"},
 		"maxBodySize with Gi":            {spec: scrape(`maxBodySize: 1Gi`), refused: "spec.resourceMetrics.scrape.maxBodySize"},
 		"address types":                  {spec: scrape(`addressTypes: [Hostname]`)},
@@ -90,13 +96,18 @@ func TestValidation(t *testing.T) {
 		"kubelet port of zero":           {spec: scrape(`port: 0`), refused: "spec.resourceMetrics.scrape.port"},
 		"kubelet port too high":          {spec: scrape(`port: 65536`), refused: "spec.resourceMetrics.scrape.port"},
 		"node selector":                  {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: NotIn, values: [virtual-kubelet]}]}`)},
+		"unknown operator":               {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Foo}]}`), refused: "must be In, NotIn, Exists or DoesNotExist"},
+		"operator without values":        {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: In}]}`), refused: "need values with In and NotIn"},
+		"operator with values":           {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Exists, values: [a]}]}`), refused: "none with Exists and DoesNotExist"},
+		"operator that takes no values":  {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: DoesNotExist}]}`)},
 		"pinned kubelets":                {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse}}}`},
 		"unverified kubelets":            {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip}}}`},
 		"unknown kubelet mode":           {spec: `{resourceMetrics: {kubeletTLS: {mode: Hope}}}`, refused: `supported values: "Verify", "PinOnFirstUse", "Skip"`},
-		"CA with Verify":                 {spec: `{resourceMetrics: {kubeletTLS: {mode: Verify, caBundle: QQ==}}}`},
-		"CA with the default":            {spec: `{resourceMetrics: {kubeletTLS: {caBundle: QQ==}}}`},
-		"CA with Skip":                   {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip, caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle has an effect with mode Verify only"},
-		"CA with PinOnFirstUse":          {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse, caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle has an effect with mode Verify only"},
+		"CA with Verify":                 {spec: `{resourceMetrics: {kubeletTLS: {mode: Verify, caBundle: ` + ca + `}}}`},
+		"CA with the default":            {spec: `{resourceMetrics: {kubeletTLS: {caBundle: ` + ca + `}}}`},
+		"CA that is not PEM":             {spec: `{resourceMetrics: {kubeletTLS: {caBundle: QQ==}}}`, refused: "kubeletTLS.caBundle must hold one or more certificates in PEM"},
+		"CA with Skip":                   {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip, caBundle: ` + ca + `}}}`, refused: "kubeletTLS.caBundle has an effect with mode Verify only"},
+		"CA with PinOnFirstUse":          {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse, caBundle: ` + ca + `}}}`, refused: "kubeletTLS.caBundle has an effect with mode Verify only"},
 		"CA that is not base64":          {spec: `{resourceMetrics: {kubeletTLS: {caBundle: "-----BEGIN"}}}`, refused: "spec.resourceMetrics.kubeletTLS.caBundle"},
 		"replicas":                       {spec: `{serving: {replicas: 10}, resourceMetrics: {}}`},
 		"no replicas":                    {spec: `{serving: {replicas: 0}, resourceMetrics: {}}`, refused: "spec.serving.replicas"},

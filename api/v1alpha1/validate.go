@@ -1,0 +1,144 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// Bounds that the CRD's schema repeats.
+const (
+	// MaxAgeMargin is by how much maxAge must exceed scrape.interval. A kubelet's
+	// sample is up to 20 seconds old when it is read, and reading takes up to
+	// scrape.timeout, 10 seconds by default.
+	MaxAgeMargin = 30 * time.Second
+	// MaxMaxBodySize is the largest scrape.maxBodySize.
+	MaxMaxBodySize = "256Mi"
+	// MaxMaxConcurrent is the largest scrape.maxConcurrent.
+	MaxMaxConcurrent int32 = 1000
+)
+
+// bodySize is the pattern of scrape.maxBodySize.
+var bodySize = regexp.MustCompile(`^[1-9][0-9]{0,8}(Ki|Mi)?$`)
+
+// Validate returns everything in the spec that a running serving pod could not
+// work with. It holds the rules of the CRD's schema, which a manifest on disk did
+// not pass through, and those that a schema cannot express: what a PEM bundle
+// holds, and which labels there can be. SetDefaults must have been called.
+func Validate(spec *MetricsBackendSpec) field.ErrorList {
+	if spec.ResourceMetrics == nil {
+		return nil
+	}
+	rm, path := spec.ResourceMetrics, field.NewPath("spec", "resourceMetrics")
+	errs := oneOf(path.Child("versions"), rm.Versions, ResourceMetricsV1, ResourceMetricsV1beta1)
+	errs = append(errs, unique(path.Child("versions"), rm.Versions)...)
+	errs = append(errs, validateMaxAge(path.Child("maxAge"), rm)...)
+	errs = append(errs, validateScrape(path.Child("scrape"), &rm.Scrape)...)
+	return append(errs, validateKubeletTLS(path.Child("kubeletTLS"), &rm.KubeletTLS)...)
+}
+
+func validateMaxAge(path *field.Path, rm *ResourceMetricsSpec) field.ErrorList {
+	least, age := rm.Scrape.Interval.Duration+MaxAgeMargin, rm.MaxAge.Duration
+	switch {
+	case age > time.Hour:
+		return field.ErrorList{field.Invalid(path, age.String(), "must be at most 1h")}
+	case age < least:
+		return field.ErrorList{field.Invalid(path, age.String(), fmt.Sprintf(
+			"must be at least %s longer than scrape.interval (a kubelet's samples may be 20s old when they are read): raise maxAge, whose default is %s, to %s or more",
+			MaxAgeMargin, DefaultMaxAge, least))}
+	}
+	return nil
+}
+
+func validateScrape(path *field.Path, scrape *ScrapeSpec) field.ErrorList {
+	errs := inRange(path.Child("interval"), scrape.Interval, time.Second, 10*time.Minute)
+	errs = append(errs, inRange(path.Child("timeout"), scrape.Timeout, 100*time.Millisecond, time.Minute)...)
+	if scrape.Timeout.Duration > scrape.Interval.Duration {
+		errs = append(errs, field.Invalid(path.Child("timeout"), scrape.Timeout.Duration.String(), "must not be longer than scrape.interval"))
+	}
+	if n := *scrape.MaxConcurrent; n < 1 || n > MaxMaxConcurrent {
+		errs = append(errs, field.Invalid(path.Child("maxConcurrent"), n, fmt.Sprintf("must be between 1 and %d", MaxMaxConcurrent)))
+	}
+	if _, err := scrape.MaxBodyBytes(); err != nil {
+		errs = append(errs, field.Invalid(path.Child("maxBodySize"), scrape.MaxBodySize, err.Error()))
+	}
+	errs = append(errs, oneOf(path.Child("addressTypes"), scrape.AddressTypes, DefaultAddressTypes()...)...)
+	if most := len(DefaultAddressTypes()); len(scrape.AddressTypes) > most {
+		errs = append(errs, field.TooMany(path.Child("addressTypes"), len(scrape.AddressTypes), most))
+	}
+	if port := scrape.Port; port != nil && (*port < 1 || *port > 65535) {
+		errs = append(errs, field.Invalid(path.Child("port"), *port, "must be between 1 and 65535"))
+	}
+	return append(errs, metav1validation.ValidateLabelSelector(scrape.NodeSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("nodeSelector"))...)
+}
+
+// MaxBodyBytes is maxBodySize in bytes, or an error that says which sizes there are.
+func (s *ScrapeSpec) MaxBodyBytes() (int64, error) {
+	most := resource.MustParse(MaxMaxBodySize)
+	if !bodySize.MatchString(s.MaxBodySize) {
+		return 0, fmt.Errorf("must be a positive number of bytes, with Ki or Mi for a larger unit, and at most %s", MaxMaxBodySize)
+	}
+	size, err := resource.ParseQuantity(s.MaxBodySize)
+	if err != nil {
+		return 0, err
+	}
+	if size.Cmp(most) > 0 {
+		return 0, fmt.Errorf("must be at most %s", MaxMaxBodySize)
+	}
+	return size.Value(), nil
+}
+
+func validateKubeletTLS(path *field.Path, tls *KubeletTLSSpec) field.ErrorList {
+	errs := oneOf(path.Child("mode"), []KubeletTLSMode{tls.Mode}, KubeletTLSVerify, KubeletTLSPinOnFirstUse, KubeletTLSSkip)
+	if len(tls.CABundle) == 0 {
+		return errs
+	}
+	if tls.Mode != KubeletTLSVerify {
+		errs = append(errs, field.Forbidden(path.Child("caBundle"), "has an effect with mode Verify only: remove it or set mode: Verify"))
+	}
+	if _, err := certutil.ParseCertsPEM(tls.CABundle); err != nil {
+		// Its value would fill the log and the status.
+		errs = append(errs, field.Invalid(path.Child("caBundle"), field.OmitValueType{}, "must hold one or more certificates in PEM: "+err.Error()))
+	}
+	return errs
+}
+
+func inRange(path *field.Path, value *metav1.Duration, least, most time.Duration) field.ErrorList {
+	if value.Duration < least || value.Duration > most {
+		return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be between "+least.String()+" and "+most.String())}
+	}
+	return nil
+}
+
+func oneOf[T ~string](path *field.Path, values []T, known ...T) field.ErrorList {
+	var errs field.ErrorList
+	for _, value := range values {
+		if !slices.Contains(known, value) {
+			errs = append(errs, field.NotSupported(path, value, known))
+		}
+	}
+	return errs
+}
+
+func unique[T ~string](path *field.Path, values []T) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[T]()
+	for i, value := range values {
+		if seen.Has(value) {
+			errs = append(errs, field.Duplicate(path.Index(i), value))
+		}
+		seen.Insert(value)
+	}
+	return errs
+}
