@@ -17,7 +17,7 @@ const (
 	// FieldOwner is the operator's name in server-side apply.
 	FieldOwner = "metrics-backend-operator"
 
-	// SourcesPath is the path below which a serving pod answers a SourceReport
+	// SourcesPath is the path at which a serving pod answers a SourceReport
 	// as JSON. It needs the verb get on this non-resource URL.
 	SourcesPath = "/sources"
 

@@ -8,8 +8,6 @@ import (
 )
 
 // ServingSpec says how the serving component is deployed.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || !self.hostNetwork || !has(self.port) || self.port >= 1024",message="serving.port must be 1024 or higher: serving runs without the privilege to bind lower ports"
 type ServingSpec struct {
 	// Container image of the serving component.
 	// Default: the image released with the operator.
@@ -75,7 +73,8 @@ type ServingSpec struct {
 	// +optional
 	HostNetwork bool `json:"hostNetwork,omitempty"`
 
-	// TCP port that serving pods listen on. Choose a free one with hostNetwork.
+	// TCP port that serving pods listen on, from 1024, since they run without the
+	// privilege to bind lower ones. Choose a free one with hostNetwork.
 	// Default: 10443.
 	// +optional
 	// +kubebuilder:default=10443
