@@ -67,11 +67,9 @@ func (s *Source) advance(ctx context.Context) time.Duration {
 }
 
 // take returns the target that has been due for the longest time, or nil.
-// Suspects get at most half of the slots, so that any number of nodes that hang,
-// each for its whole timeout, leaves the other half to those that answer.
 func (s *Source) take(now time.Time) *target {
 	t := s.ready.due(now)
-	if s.suspectsInFlight < max(1, s.settings.MaxConcurrent/2) {
+	if from, free := s.suspectsTurn(); free && !now.Before(from) {
 		if u := s.suspects.due(now); u != nil && (t == nil || u.due.Before(t.due)) {
 			t = u
 		}
@@ -80,6 +78,17 @@ func (s *Source) take(now time.Time) *target {
 		s.unqueue(t)
 	}
 	return t
+}
+
+// suspectsTurn says whether a suspect may get a slot, and from when on. Suspects
+// get at most half of the slots, so that any number of nodes that hang, each for
+// its whole timeout, leaves the other half to those that answer. Of a single slot
+// they get half of the time: each leaves it to the others for as long as it had it.
+func (s *Source) suspectsTurn() (from time.Time, free bool) {
+	if s.settings.MaxConcurrent == 1 {
+		return s.suspectsFrom, true
+	}
+	return time.Time{}, s.suspectsInFlight < s.settings.MaxConcurrent/2
 }
 
 // idle returns how long nothing is due.
@@ -91,8 +100,10 @@ func (s *Source) idle(now time.Time) time.Duration {
 	if next := s.ready.next(); !next.IsZero() {
 		wait = min(wait, next.Sub(now))
 	}
-	if next := s.suspects.next(); !next.IsZero() && s.suspectsInFlight < max(1, s.settings.MaxConcurrent/2) {
-		wait = min(wait, next.Sub(now))
+	if next := s.suspects.next(); !next.IsZero() {
+		if from, free := s.suspectsTurn(); free {
+			wait = min(wait, max(next.Sub(now), from.Sub(now)))
+		}
 	}
 	return max(wait, 0)
 }
@@ -131,6 +142,8 @@ func (s *Source) finish(ctx context.Context, t *target, suspect bool, o *outcome
 	s.inFlight--
 	if suspect {
 		s.suspectsInFlight--
+		now := s.clock.Now()
+		s.suspectsFrom = now.Add(now.Sub(t.started))
 	}
 	var line *logLine
 	if o != nil && !t.gone {

@@ -72,6 +72,45 @@ func TestMaxConcurrent(t *testing.T) {
 	})
 }
 
+// TestHangingNodesSingleSlot checks that nodes that hang do not take all of the
+// time where there is one slot for all.
+func TestHangingNodesSingleSlot(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		const hanging, answering = 20, 5
+		cfg := testSettings()
+		cfg.MaxConcurrent = 1
+		f := newBubble(t, cfg, certificate, func(node string, w http.ResponseWriter, r *http.Request) {
+			if node < "n020" {
+				<-r.Context().Done()
+				return
+			}
+			unstamped(node, w, r)
+		})
+		f.add(hanging + answering)
+		time.Sleep(10 * time.Minute)
+		since := time.Now()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		var hung time.Duration
+		for i := range hanging {
+			n := len(f.times(f.name(i), since))
+			if n == 0 {
+				t.Errorf("%s was not asked any more", f.name(i))
+			}
+			hung += time.Duration(n) * cfg.Timeout
+		}
+		if hung > 5*time.Minute+cfg.Timeout || hung < 4*time.Minute {
+			t.Errorf("nodes that hang had the slot for %s of 10 minutes, want half", hung)
+		}
+		for i := hanging; i < hanging+answering; i++ {
+			// One that comes while a node hangs is late, but within its interval.
+			if got := len(f.times(f.name(i), since)); got < 35 {
+				t.Errorf("%s was asked %d times in 40 intervals", f.name(i), got)
+			}
+		}
+	})
+}
+
 func TestIntervalChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		const nodes = 60

@@ -63,6 +63,8 @@ type Source struct {
 	ready, suspects queue
 	// inFlight counts scrapes under way, suspectsInFlight those of suspects.
 	inFlight, suspectsInFlight int
+	// suspectsFrom is when suspects may have a single slot again.
+	suspectsFrom time.Time
 	// seed and added place the next new node in the interval.
 	seed  float64
 	added uint64
