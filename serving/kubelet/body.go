@@ -13,8 +13,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
-// windowSize is what is held of a body at a time, and so the longest line. A
-// body of any length costs no more memory than this.
+// windowSize is what is held of a body at a time, and so the longest line. To
+// read a body of any length takes no more memory than this; what stays of it is
+// bounded by maxContainers and maxLabels.
 const windowSize = 64 << 10
 
 // workspace is what a scrape needs besides its node's ledger. It is pooled, so

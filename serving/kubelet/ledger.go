@@ -61,7 +61,8 @@ const (
 // container is a container, or the node as a whole. There are as many as in the
 // cluster, so its fields are kept few and small. Times are Unix milliseconds.
 type container struct {
-	// raw is the text of the labels, without braces; the name is a part of it.
+	// raw is the text of the labels, without braces, of at most maxLabels bytes;
+	// the name is a part of it.
 	raw string
 	// next in the order of the last body.
 	next            *container

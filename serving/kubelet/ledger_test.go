@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +170,59 @@ func TestLedgerBounds(t *testing.T) {
 			t.Errorf("held %d containers of %d pods after a broken body, want none", l.containers, len(l.pods))
 		}
 	})
+}
+
+// junkLabels writes containers with a label that makes the labels' text so long.
+func junkLabels(containers, length int) string {
+	var b strings.Builder
+	for i := range containers {
+		labels := fmt.Sprintf("container=\"c\",namespace=\"ns\",pod=\"p%d\",x=\"\"", i)
+		labels = labels[:len(labels)-1] + strings.Repeat("j", length-len(labels)) + "\""
+		fmt.Fprintf(&b, "container_cpu_usage_seconds_total{%s} 1\n", labels)
+	}
+	return b.String()
+}
+
+func TestLongLabels(t *testing.T) {
+	for length, want := range map[int]int{100: 3, maxLabels: 3, maxLabels + 1: 0, 60000: 0} {
+		var l ledger
+		got, err := readText(&l, strings.NewReader(junkLabels(3, length)))
+		if err != nil || l.containers != want || got.skipped[skipLabels] != 3-want {
+			t.Errorf("labels of %d bytes: held %d of 3, skipped %s, %v, want %d", length, l.containers, &got, err, want)
+		}
+	}
+}
+
+// TestRetained checks that a node cannot make the process keep much by writing much.
+func TestRetained(t *testing.T) {
+	const containers = 270
+	body := junkLabels(containers, maxLabels) + junkLabels(containers, 60000)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // the second one empties pools
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	var l ledger
+	for range 3 {
+		l.begin()
+		if err := readBody(strings.NewReader(body), 1<<30, new(workspace), &parser{ledger: &l, now: now}); err != nil {
+			t.Fatal(err)
+		}
+		l.commit()
+	}
+	kept := heap() - before
+	runtime.KeepAlive(body)
+	if l.containers != containers {
+		t.Errorf("held %d containers, want the %d whose labels are short enough", l.containers, containers)
+	}
+	// Beside the labels: the container, its pod, a name and a place in the map.
+	if most := int64(containers * (maxLabels + 1024)); kept > most {
+		t.Errorf("%d bytes are kept of a body of %d, want at most %d", kept, len(body), most)
+	}
+	t.Logf("%d bytes are kept of a body of %d", kept, len(body))
 }
 
 // TestPointsOfManyPods checks that points that share an allocation do not share

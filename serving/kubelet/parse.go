@@ -58,6 +58,9 @@ const (
 	maxCPU = 1 << 64 / 1e9
 	// maxBytes is 8 PiB: no node has more, and above a float64 skips integers.
 	maxBytes = 1 << 53
+	// maxLabels is the longest text of a container's labels, in bytes. It is kept
+	// between scrapes; three names of maxNameLength need less than half of it.
+	maxLabels = 2 << 10
 )
 
 // parser reads one body's lines into a ledger. A bad line costs that line.
@@ -155,7 +158,10 @@ func (p *parser) container(b, line []byte) (*container, []byte) {
 			p.skip(skipLabels, line)
 			return nil, nil
 		}
-		end = labelsEnd
+		if end = labelsEnd; end-2 > maxLabels {
+			p.skip(skipLabels, line)
+			return nil, nil
+		}
 		if c = p.ledger.container(labels, b[1:end-1]); c == nil {
 			p.skip(skipTooMany, line)
 			return nil, nil

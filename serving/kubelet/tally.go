@@ -18,7 +18,7 @@ const (
 	skipMalformed
 	// skipTruncated: the last line has no newline, so digits may be missing.
 	skipTruncated
-	// skipLabels: no container, pod and namespace, or not names.
+	// skipLabels: no container, pod and namespace, or not names, or too long.
 	skipLabels
 	// skipNotFinite: NaN or infinite.
 	skipNotFinite
