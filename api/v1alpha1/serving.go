@@ -110,15 +110,17 @@ type ServingSpec struct {
 	NetworkPolicy NetworkPolicyMode `json:"networkPolicy,omitempty"`
 
 	// Additional command line flags of the serving component, for flags of the
-	// generic API server such as `--audit-policy-file` or
-	// `--runtime-config=metrics.k8s.io/v1=false`. Flags that the operator sets
-	// itself are refused. Default: none.
+	// generic API server such as `--runtime-config=metrics.k8s.io/v1=false` or
+	// `--max-requests-inflight=800`. Flags that the operator sets itself, or that
+	// would take the pod's account or address from it, are refused. Nothing is
+	// mounted for a flag that names a file: the file must be in the image.
+	// Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.all(a, a.startsWith('--') && a.contains('='))",message="each of serving.extraArgs must have the form --flag=value"
-	// +kubebuilder:validation:XValidation:rule="self.all(a, !(a.split('=')[0] in ['--backend', '--backend-file', '--secure-port', '--cert-dir', '--tls-cert-file', '--tls-private-key-file', '--service-name', '--service-namespace', '--serving-ca-file', '--kubeconfig', '--shutdown-delay-duration', '--shutdown-send-retry-after', '-v', '--v']))",message="this flag is set by the operator: use the field of the MetricsBackend instead"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !(a.split('=')[0].replace('_', '-') in ['--backend', '--backend-file', '--bind-address', '--secure-port', '--cert-dir', '--tls-cert-file', '--tls-private-key-file', '--service-name', '--service-namespace', '--serving-ca-file', '--kubeconfig', '--authentication-kubeconfig', '--authorization-kubeconfig', '--shutdown-delay-duration', '--shutdown-send-retry-after', '--v']))",message="this flag is set by the operator: use the field of the MetricsBackend instead"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 }
 
