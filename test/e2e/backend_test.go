@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,16 +87,15 @@ func changeBackend(t *testing.T, change func(*v1alpha1.MetricsBackendSpec)) {
 	update(change)
 	t.Cleanup(func() {
 		// The test's own context has ended by now.
-		var backend v1alpha1.MetricsBackend
-		err := suite.client.Get(context.Background(), ctrlclient.ObjectKey{Name: backendName}, &backend)
-		if apierrors.IsNotFound(err) {
-			return
-		}
-		backend.Spec = before
-		if err == nil {
-			err = suite.client.Update(context.Background(), &backend)
-		}
-		if err != nil {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			var backend v1alpha1.MetricsBackend
+			if err := suite.client.Get(context.Background(), ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
+				return err
+			}
+			backend.Spec = before
+			return suite.client.Update(context.Background(), &backend)
+		})
+		if ctrlclient.IgnoreNotFound(err) != nil {
 			t.Errorf("restore the MetricsBackend: %v", err)
 		}
 	})
