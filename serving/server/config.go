@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -85,27 +84,4 @@ func (o *Options) clientConfig() (*rest.Config, error) {
 	}
 	client.UserAgent = rest.DefaultKubernetesUserAgent()
 	return client, nil
-}
-
-// kubeletCA returns the authorities of kubelets: --kubelet-ca-file, or those of
-// kube-apiserver, which sign the kubelets' certificates in most clusters.
-func (o *Options) kubeletCA(client *rest.Config) ([]byte, error) {
-	switch {
-	case o.KubeletCAFile != "":
-		ca, err := os.ReadFile(o.KubeletCAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read --kubelet-ca-file: %w", err)
-		}
-		return ca, nil
-	case len(client.CAData) > 0:
-		return client.CAData, nil
-	case client.CAFile != "":
-		ca, err := os.ReadFile(client.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the authorities of kube-apiserver: %w", err)
-		}
-		return ca, nil
-	}
-	// Verification goes by the system's authorities then.
-	return nil, nil
 }

@@ -58,10 +58,15 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	store := point.NewStore(c, initial.maxAge)
-	source, err := o.newSource(client, store, c, initial.kubelet)
+	ca, err := newKubeletCA(o.KubeletCAFile, client)
 	if err != nil {
 		return nil, err
 	}
+	source, err := newSource(client, store, c, ca.content(), initial.kubelet)
+	if err != nil {
+		return nil, err
+	}
+	ca.apply = source.SetDefaultCA
 	inForce := &configuration{source: source, store: store}
 	reloadSuccessful.Set(1)
 	follow, err := o.follow(client, file, inForce)
@@ -93,7 +98,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	}
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
 
-	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow}}
+	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run}}
 	for _, f := range feeds {
 		s.background = append(s.background, f.informer.RunWithContext)
 	}
@@ -114,11 +119,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // newSource makes the scrapes of kubelets.
-func (o *Options) newSource(client *rest.Config, store *point.Store, c clock.WithTicker, initial kubelet.Settings) (*kubelet.Source, error) {
-	ca, err := o.kubeletCA(client)
-	if err != nil {
-		return nil, err
-	}
+func newSource(client *rest.Config, store *point.Store, c clock.WithTicker, ca []byte, initial kubelet.Settings) (*kubelet.Source, error) {
 	source, err := kubelet.NewSource(kubelet.Options{
 		Store:      store,
 		Clock:      c,
