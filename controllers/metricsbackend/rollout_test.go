@@ -207,3 +207,28 @@ func TestReadyPodWithoutVersion(t *testing.T) {
 		t.Errorf("ServingReady is %+v", c)
 	}
 }
+
+// One ready pod that serves everything is not enough while others are to come.
+func TestRegistersAfterTheRollout(t *testing.T) {
+	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Replicas = ptr.To[int32](3) }))
+	r := w.reconciler(interceptor.Funcs{})
+	partly := 0
+	w.settle(r, func() bool {
+		ready := 0
+		for _, p := range w.pods() {
+			if isReady(&p) {
+				ready++
+			}
+		}
+		if ready > 0 && ready < 3 {
+			partly++
+			if len(w.apiServices()) > 0 {
+				t.Errorf("registered with %d of 3 pods", ready)
+			}
+		}
+		return w.isReady()
+	})
+	if partly == 0 {
+		t.Error("never saw the rollout half-way")
+	}
+}
