@@ -33,7 +33,8 @@ type servicePeers struct {
 	self string
 	// config has the credentials with which peers are asked: this pod's own.
 	config *rest.Config
-	// caFile verifies the peers; it is read anew each time, since it rotates.
+	// caFile verifies the peers. client-go shares one transport among them, and
+	// reads the file again as it rotates.
 	caFile string
 }
 
@@ -74,7 +75,6 @@ func (p *servicePeers) Serves(ctx context.Context, address string, version schem
 	if err != nil {
 		return false, err
 	}
-	defer client.Client.CloseIdleConnections()
 	var status int
 	result := client.Get().AbsPath("/apis", version.Group, version.Version).MaxRetries(0).Do(ctx).StatusCode(&status)
 	switch err := result.Error(); {
