@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
@@ -84,4 +85,13 @@ func (o *Options) clientConfig() (*rest.Config, error) {
 	}
 	client.UserAgent = rest.DefaultKubernetesUserAgent()
 	return client, nil
+}
+
+// withProtobuf asks for objects of built-in types as kube-apiserver stores them:
+// a Node is smaller than in JSON, and much cheaper to read.
+func withProtobuf(client *rest.Config) *rest.Config {
+	client = rest.CopyConfig(client)
+	client.ContentType = runtime.ContentTypeProtobuf
+	client.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return client
 }

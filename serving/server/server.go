@@ -156,7 +156,7 @@ func (o *Options) follow(client *rest.Config, file *backendFile, inForce *config
 
 // newFeeds makes the informers of nodes and pods.
 func newFeeds(client *rest.Config, store *point.Store, source *kubelet.Source) (syncGate, error) {
-	typed, err := kubernetes.NewForConfig(client)
+	typed, err := kubernetes.NewForConfig(withProtobuf(client))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of nodes: %w", err)
 	}
