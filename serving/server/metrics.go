@@ -40,11 +40,19 @@ var (
 		Help:           "1 since all gates of the first readiness were open at once, 0 before.",
 		StabilityLevel: metrics.ALPHA,
 	})
+
+	newestSample = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace:      metricsNamespace,
+		Subsystem:      "store",
+		Name:           "newest_node_sample_timestamp_seconds",
+		Help:           "Time in seconds since 1970 of the newest node sample that was read from any kubelet; 0 when there is none.",
+		StabilityLevel: metrics.ALPHA,
+	})
 )
 
 // registerMetrics registers this package's metrics and those of the sources with
 // the process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(reloads, reloadSuccessful, readiness)
+	legacyregistry.MustRegister(reloads, reloadSuccessful, readiness, newestSample)
 	kubelet.RegisterMetrics(legacyregistry.MustRegister)
 })

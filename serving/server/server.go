@@ -98,7 +98,8 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	}
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
 
-	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run}}
+	fresh := &freshness{source: source, clock: c}
+	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run, fresh.run}}
 	for _, f := range feeds {
 		s.background = append(s.background, f.informer.RunWithContext)
 	}
