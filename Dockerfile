@@ -15,6 +15,10 @@ COPY cmd ./cmd
 COPY controllers ./controllers
 COPY serving ./serving
 COPY hack/ldflags.sh ./hack/ldflags.sh
+# Where the sources come from, for /version; the context holds no repository.
+ARG GIT_COMMIT=
+ARG GIT_TREE_STATE=
+ARG BUILD_DATE=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "$(VERSION=$VERSION sh hack/ldflags.sh)" -o /out/ ./cmd/operator ./cmd/serving

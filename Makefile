@@ -14,6 +14,10 @@ SERVING_IMAGE := $(PREFIX)/serving:$(VERSION)
 
 CLUSTER := go -C test/cluster run .
 LDFLAGS = $$(VERSION=$(VERSION) sh hack/ldflags.sh)
+# The same for an image, whose build has no repository.
+BUILD_ARGS = --build-arg VERSION=$(VERSION) --build-arg GIT_COMMIT=$$(git rev-parse HEAD) \
+	--build-arg GIT_TREE_STATE=$$([ -z "$$(git status --porcelain)" ] && echo clean || echo dirty) \
+	--build-arg BUILD_DATE=$$(TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 GO_BUILD = CGO_ENABLED=0 go build -ldflags "$(LDFLAGS)"
 # Folder of kube-apiserver, etcd and kubectl for integration tests (built on first use).
 ASSETS = $$($(CLUSTER) binaries kube-apiserver etcd kubectl)
@@ -85,8 +89,8 @@ images: build ## Images as archives in bin/images/, without a container engine.
 
 .PHONY: docker
 docker: ## The same images with a container engine, from the Dockerfile.
-	docker build --build-arg VERSION=$(VERSION) --target operator -t $(OPERATOR_IMAGE) .
-	docker build --build-arg VERSION=$(VERSION) --target serving -t $(SERVING_IMAGE) .
+	docker build $(BUILD_ARGS) --target operator -t $(OPERATOR_IMAGE) .
+	docker build $(BUILD_ARGS) --target serving -t $(SERVING_IMAGE) .
 
 .PHONY: dist
 dist: ## dist/install.yaml for VERSION and PREFIX, and the recipe for multi-architecture images.

@@ -1,7 +1,13 @@
 #!/usr/bin/env sh
-# Prints the linker flags that stamp VERSION into a binary: k8s.io/component-base
-# shows it in /version, in the user agent and in the build_info metric.
+# Prints the linker flags that stamp VERSION into a binary, and the commit that it
+# is built from: k8s.io/component-base shows both in /version and in the build_info
+# metric, and the version in the user agent.
+#
+# GIT_COMMIT, GIT_TREE_STATE and BUILD_DATE say where the sources come from, for a
+# build without their repository (Dockerfile); by default the repository does. The
+# date is the commit's, so that a commit is built to the same bytes at any time.
 set -eu
+cd "$(dirname "$0")/.."
 version=${VERSION:-dev}
 pkg=k8s.io/component-base/version
 # component-base parses a semantic version; "dev" is none.
@@ -9,4 +15,16 @@ case $version in
 v[0-9]*) git_version=$version ;;
 *) git_version=v0.0.0-$version ;;
 esac
+
+commit=${GIT_COMMIT:-}
+state=${GIT_TREE_STATE:-}
+date=${BUILD_DATE:-}
+# Not a repository further up, that these sources happen to lie in.
+if [ -z "$commit" ] && [ -e .git ] && commit=$(git rev-parse HEAD 2>/dev/null); then
+	if [ -n "$(git status --porcelain 2>/dev/null)" ]; then state=dirty; else state=clean; fi
+	date=${date:-$(TZ=UTC0 git show --no-patch --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD)}
+fi
+
 printf -- '-s -w -X %s.gitVersion=%s -X %s.gitMajor= -X %s.gitMinor=' "$pkg" "$git_version" "$pkg" "$pkg"
+printf -- ' -X %s.gitCommit=%s -X %s.gitTreeState=%s -X %s.buildDate=%s' \
+	"$pkg" "$commit" "$pkg" "$state" "$pkg" "${date:-1970-01-01T00:00:00Z}"
