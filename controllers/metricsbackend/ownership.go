@@ -21,7 +21,7 @@ import (
 // name that matches is not ownership.
 func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 	for _, gv := range s.desired {
-		if _, ours := s.registered[apiServiceName(gv)]; ours {
+		if live := s.registered[apiServiceName(gv)]; live != nil && live.Labels[v1alpha1.LabelBackend] == s.backend.Name {
 			continue
 		}
 		if err := r.checkAPIService(ctx, s, gv); err != nil {

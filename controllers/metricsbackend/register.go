@@ -93,8 +93,7 @@ func (r *Reconciler) applyAPIService(ctx context.Context, s *scope, gv schema.Gr
 	return nil
 }
 
-// leadsToUs tells whether an APIService leads to the Service of this backend, or
-// to another one from before the serving namespace was a different one.
+// leadsToUs tells whether an APIService leads to the Service of this backend.
 func (s *scope) leadsToUs(service *apiregistrationv1.APIService) bool {
 	target := service.Spec.Service
 	return target != nil && target.Namespace == s.serving.Namespace && target.Name == s.serving.Name()

@@ -149,9 +149,8 @@ func (r *Reconciler) deleteAPIService(ctx context.Context, s *scope, name string
 	}
 }
 
-// owns tells whether an APIService may be removed with the backend: it has our
-// label, or lost it while it still leads to our Service, which would leave every
-// discovery broken once the Service is gone.
+// owns tells whether an APIService is this backend's: it has our label, or lost it
+// while it still leads to our Service, and so is in discovery at our pods' expense.
 func (s *scope) owns(service *apiregistrationv1.APIService) bool {
 	holder := service.Labels[v1alpha1.LabelBackend]
 	return holder == s.backend.Name || holder == "" && s.leadsToUs(service)

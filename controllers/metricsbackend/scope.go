@@ -45,7 +45,7 @@ type scope struct {
 	unmanaged bool
 	// observed: registered is known.
 	observed bool
-	// registered are the live APIServices with our label, by name.
+	// registered are the live APIServices that we own, with or without our label, by name.
 	registered map[string]*apiregistrationv1.APIService
 	// caBundle is what clients verify serving pods with; nil before the first.
 	caBundle            []byte

@@ -210,12 +210,16 @@ func (w *world) pods() []corev1.Pod {
 	return list.Items
 }
 
+// apiServices are those that say they are a backend's, or lead to its pods.
 func (w *world) apiServices() []apiregistrationv1.APIService {
 	var list apiregistrationv1.APIServiceList
-	if err := w.raw.List(context.Background(), &list, client.HasLabels{v1alpha1.LabelBackend}); err != nil {
+	if err := w.raw.List(context.Background(), &list); err != nil {
 		w.t.Fatal(err)
 	}
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(s apiregistrationv1.APIService) bool {
+		toUs := s.Spec.Service != nil && s.Spec.Service.Name == "metrics-serving-"+backendName
+		return s.Labels[v1alpha1.LabelBackend] == "" && !toUs
+	})
 }
 
 func (w *world) isRegistered(gv schema.GroupVersion) bool {
@@ -351,12 +355,15 @@ func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	return p
 }
 
-// mayBeReady is a serving pod's own gate: it serves all that is registered,
-// unless no ready peer does either.
+// mayBeReady is a serving pod's own gate: it serves all that is registered, by
+// label, unless no ready peer does either.
 func (w *world) mayBeReady(p *corev1.Pod) bool {
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		labelled := slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool {
+			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
+		})
 		peer := slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
-		if w.isRegistered(gv) && !serves(p, gv) && peer {
+		if labelled && !serves(p, gv) && peer {
 			return false
 		}
 	}
