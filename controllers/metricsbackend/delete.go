@@ -76,22 +76,22 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 		}
 	}
 	var gone []schema.GroupVersion
-	for _, service := range s.sortedAPIServices() {
-		gv, ok := versionOf(service.Name)
+	for _, name := range s.perhapsRegistered() {
+		gv, ok := versionOf(name)
 		if !ok {
 			continue
 		}
-		holder, err := r.deleteAPIService(ctx, s, service.Name)
+		holder, err := r.deleteAPIService(ctx, s, name)
 		if err != nil {
 			return "", err
 		}
 		switch holder {
 		case us:
-			return "APIService " + service.Name + " still exists: something holds it with a finalizer", nil
+			return "APIService " + name + " still exists: something holds it with a finalizer", nil
 		case nobody:
 			gone = append(gone, gv)
 		case someoneElse:
-			delete(s.apiServices, service.Name)
+			delete(s.apiServices, name)
 		}
 	}
 	if len(gone) == 0 {
@@ -106,6 +106,28 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 		versions = append(versions, apiServiceName(gv))
 	}
 	return strings.Join(versions, ", ") + ": " + lingers, nil
+}
+
+// perhapsRegistered names all versions that may be in discovery. Those that are
+// pending, or only desired, are among them: a process that ended before it wrote
+// its status may have registered them, and another one deleted them since.
+func (s *scope) perhapsRegistered() []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, service := range s.sortedAPIServices() {
+		add(service.Name)
+	}
+	for _, known := range s.before.APIServices {
+		add(known.Name)
+	}
+	for _, gv := range s.desired {
+		add(apiServiceName(gv))
+	}
+	return names
 }
 
 // removeChildren removes everything but APIServices, and returns what it found.
