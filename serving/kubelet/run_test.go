@@ -6,7 +6,9 @@ package kubelet
 import (
 	"crypto/tls"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,6 +196,63 @@ func TestFollowsBeat(t *testing.T) {
 		}
 		if late*10 > all {
 			t.Errorf("%d of %d scrapes came more than 2 s after a beat", late, all)
+		}
+	})
+}
+
+// TestFollowsWanderingBeat has kubelets whose work makes each period another one.
+func TestFollowsWanderingBeat(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		const nodes, settle, total = 20, 5 * time.Minute, 20 * time.Minute
+		begin := time.Now()
+		samples := map[string][]time.Time{}
+		r := rand.New(rand.NewPCG(3, 4))
+		for i := range nodes {
+			at := begin.Add(-time.Duration(r.Float64() * float64(beat)))
+			name := fmt.Sprintf("n%03d", i)
+			for at.Before(begin.Add(total)) {
+				samples[name] = append(samples[name], at)
+				at = at.Add(beat + 100*time.Millisecond + time.Duration(r.Float64()*float64(3900*time.Millisecond)))
+			}
+		}
+		sampleAt := func(node string, at time.Time) time.Time {
+			next, _ := slices.BinarySearchFunc(samples[node], at.Add(1), time.Time.Compare)
+			return samples[node][next-1]
+		}
+		f := newBubble(t, testSettings(), certificate, func(node string, w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, "node_cpu_usage_seconds_total %d %d\n", time.Now().Unix(), sampleAt(node, time.Now()).UnixMilli())
+		})
+		f.add(nodes)
+		time.Sleep(settle)
+		since := time.Now()
+		time.Sleep(total - settle)
+		synctest.Wait()
+		var age time.Duration
+		asked := 0
+		for i := range nodes {
+			times := f.times(f.name(i), since)
+			if len(times) < 56 || len(times) > 61 {
+				t.Errorf("%s was asked %d times in 60 intervals", f.name(i), len(times))
+			}
+			for _, at := range times {
+				asked++
+				age += at.Sub(sampleAt(f.name(i), at))
+			}
+		}
+		// Blind asking finds them 6.1 s old.
+		if mean := age / time.Duration(asked); mean > 4500*time.Millisecond {
+			t.Errorf("samples were %s old on average when they were read", mean)
+		}
+		f.source.mu.Lock()
+		defer f.source.mu.Unlock()
+		followed := 0
+		for _, target := range f.source.targets {
+			if target.rhythm.follows(f.source.settings.Interval) {
+				followed++
+			}
+		}
+		if followed < nodes-2 {
+			t.Errorf("%d of %d nodes are followed", followed, nodes)
 		}
 	})
 }
