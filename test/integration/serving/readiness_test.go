@@ -7,6 +7,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -94,6 +95,9 @@ func TestFirstReadinessByVersion(t *testing.T) {
 		status, reason, err = rollback.get(t.Context(), "/readyz/"+versionsCheck, reader)
 		if err != nil || status != http.StatusInternalServerError {
 			return fmt.Errorf("the reason: status %d, %w", status, err)
+		}
+		if strings.Contains(reason, "waiting for rates") {
+			return errors.New("the gate is being tried for the first time")
 		}
 		return nil
 	})

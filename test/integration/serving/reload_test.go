@@ -143,9 +143,9 @@ func TestFollowsItsBackend(t *testing.T) {
 	good := update(func(b *v1alpha1.MetricsBackend) { b.Spec.ResourceMetrics.KubeletTLS.CABundle = cluster.kubeletCA.PEM })
 	inForce("kubelets are of the right authority", good.Generation, 1)
 
-	// The schema cannot see that this is no certificate.
+	// The schema cannot see that there is no certificate between the lines.
 	update(func(b *v1alpha1.MetricsBackend) {
-		b.Spec.ResourceMetrics.KubeletTLS.CABundle = []byte("no certificate")
+		b.Spec.ResourceMetrics.KubeletTLS.CABundle = []byte("-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n")
 	})
 	eventually(t, 20*time.Second, "the log and the metrics tell of a spec that cannot be used", func() error {
 		_, body, err := p.get(t.Context(), "/metrics", reader)
