@@ -57,7 +57,7 @@ func scenarios() map[string]scenario {
 			registered: []string{"v1", "v1beta1"},
 		},
 		"image upgraded": {
-			prepare: func(w *world) { image(imageV1beta1)(w); versions("v1beta1")(w); ready(w) },
+			prepare: func(w *world) { w.lingers = 2; image(imageV1beta1)(w); versions("v1beta1")(w); ready(w) },
 			change:  func(w *world) { image(imageBoth)(w); versions("v1", "v1beta1")(w) }, done: (*world).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},

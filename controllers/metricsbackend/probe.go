@@ -28,7 +28,7 @@ import (
 // another. Pods that are not ready are asked too, since a pod of an older image
 // stays unready as long as a version is registered that it does not serve.
 func (r *Reconciler) probe(ctx context.Context, s *scope) error {
-	if len(s.pods) == 0 || len(s.caBundle) == 0 {
+	if len(s.runningPods()) == 0 || len(s.caBundle) == 0 {
 		return nil
 	}
 	account := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.ProberName()}
@@ -41,9 +41,8 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 	}
 	versions := s.versionsToAsk()
 	var asked sync.WaitGroup
-	for i := range s.pods {
-		p := &s.pods[i]
-		if p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning {
+	for _, p := range s.runningPods() {
+		if p.Status.PodIP == "" {
 			continue
 		}
 		asked.Go(func() {
@@ -56,7 +55,7 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 		})
 	}
 	asked.Wait()
-	for _, p := range s.pods {
+	for _, p := range s.runningPods() {
 		if errors.Is(p.err, podapi.ErrUnauthorized) {
 			// The account may have been replaced, and its token is worth nothing.
 			r.tokens.Forget(account)
@@ -64,6 +63,19 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 	}
 	s.judgeAnswers()
 	return nil
+}
+
+// runningPods are all that may answer, ending ones too.
+func (s *scope) runningPods() []*pod {
+	var running []*pod
+	for _, pods := range [][]pod{s.pods, s.ending} {
+		for i := range pods {
+			if pods[i].Status.Phase == corev1.PodRunning {
+				running = append(running, &pods[i])
+			}
+		}
+	}
+	return running
 }
 
 // versionsToAsk are all that are desired or registered.
@@ -144,6 +156,23 @@ func (s *scope) lacking(gv schema.GroupVersion) []string {
 		}
 	}
 	return names
+}
+
+// stillEnding tells of a pod that is ending and may still answer a request for
+// the version that it does not serve, over a connection from before; or is empty.
+// One that does not answer counts until it had to be gone: on a node that was
+// lost, pods stay Running for ever.
+func (s *scope) stillEnding(gv schema.GroupVersion) string {
+	for _, p := range s.ending {
+		name := fmt.Sprintf("pod %s (image %s)", p.Name, imageOf(p.Pod))
+		switch {
+		case p.answer != nil && !p.answer.Serves[gv]:
+			return name + ", which is ending and does not serve it"
+		case p.answer == nil && s.now.Before(p.DeletionTimestamp.Time):
+			return name + ", which is ending and does not answer"
+		}
+	}
+	return ""
 }
 
 // servedByAll tells whether there is a ready pod and every one said that it

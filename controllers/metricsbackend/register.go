@@ -106,6 +106,8 @@ func (s *scope) notYet(gv schema.GroupVersion) string {
 		return "waits until the rollout is finished"
 	case len(s.caBundle) == 0:
 		return "waits for the certificates"
+	case s.servedByAll(gv) && s.stillEnding(gv) != "":
+		return "waits for the end of " + s.stillEnding(gv)
 	case s.servedByAll(gv):
 		return ""
 	case len(s.lacking(gv)) > 0:

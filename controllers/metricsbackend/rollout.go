@@ -130,7 +130,7 @@ func (s *scope) notReady() string {
 	return strings.Join(names, ", ")
 }
 
-// readPods reads the backend's pods that are not ending.
+// readPods reads the backend's pods, those that are ending apart.
 func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
 	hash, err := r.currentHash(ctx, s)
 	if err != nil {
@@ -140,10 +140,16 @@ func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.serving.Namespace), client.MatchingLabels(s.serving.Selector())); err != nil {
 		return fmt.Errorf("list serving pods: %w", err)
 	}
-	s.pods = nil
+	s.pods, s.ending = nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		if p.DeletionTimestamp != nil {
+			if p.Status.Phase == corev1.PodRunning {
+				s.ending = append(s.ending, pod{Pod: p})
+			}
 			continue
 		}
 		s.pods = append(s.pods, pod{
@@ -151,7 +157,9 @@ func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
 			current: hash != "" && p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash,
 		})
 	}
-	slices.SortFunc(s.pods, func(a, b pod) int { return strings.Compare(a.Name, b.Name) })
+	for _, pods := range [][]pod{s.pods, s.ending} {
+		slices.SortFunc(pods, func(a, b pod) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return nil
 }
 

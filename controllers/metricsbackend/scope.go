@@ -56,6 +56,9 @@ type scope struct {
 	// rolledOut: every pod is of the current revision and available.
 	rolledOut bool
 	pods      []pod
+	// ending are pods whose deletion has begun and that still run. No Deployment
+	// counts them, but connections to them stay open until they are gone.
+	ending []pod
 
 	// blocked: a phase found a reason to change nothing more.
 	blocked bool

@@ -76,6 +76,10 @@ type world struct {
 	// everBroken is the first breach of the invariant.
 	everBroken string
 	podNumber  int
+	// lingers is how many steps a pod goes on answering, and being ready, after its
+	// deletion; ended counts them.
+	lingers int
+	ended   map[string]int
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -89,6 +93,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t:          t,
 		clock:      testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
 		discovered: map[schema.GroupVersion]bool{},
+		ended:      map[string]int{},
 		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
 	}
 	w.raw = fake.NewClientBuilder().
@@ -265,6 +270,15 @@ func (w *world) step() {
 	for i := range deployments.Items {
 		w.roll(ctx, &deployments.Items[i])
 	}
+	for _, p := range w.pods() {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		if w.ended[p.Name]++; w.ended[p.Name] > w.lingers {
+			p.Finalizers = nil
+			w.must(w.raw.Update(ctx, &p))
+		}
+	}
 	w.clock.Step(5 * time.Second)
 	w.watchInvariant("after a step of the cluster")
 }
@@ -284,6 +298,9 @@ func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
 	want := int(*d.Spec.Replicas)
 	var current, former []corev1.Pod
 	for _, p := range w.pods() {
+		if p.DeletionTimestamp != nil {
+			continue // no Deployment counts it any more
+		}
 		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
 			current = append(current, p)
 		} else {
@@ -349,6 +366,9 @@ func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	}}
 	for k, v := range d.Spec.Template.Labels {
 		p.Labels[k] = v
+	}
+	if w.lingers > 0 {
+		p.Finalizers = []string{"kubelet.example.com/answers"}
 	}
 	p.Spec = d.Spec.Template.Spec
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", w.podNumber/250, w.podNumber%250)}
