@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -37,13 +38,44 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	}
 	s.caBundle = current.Data[v1alpha1.SecretKeyCA]
 	if s.blocked {
-		r.judgeCertificate(s, keyPair(current))
-		return nil
+		return r.keepCertificate(ctx, s, current)
 	}
 	authority, err := r.ensureAuthority(ctx, s)
 	if err != nil {
 		return err
 	}
+	return r.issueCertificate(ctx, s, authority, current)
+}
+
+// keepCertificate renews the certificate of a backend that is held up: what is
+// registered goes on being served, and must not expire before someone looks. Only
+// under the authority that clients know, since no APIService is written meanwhile.
+func (r *Reconciler) keepCertificate(ctx context.Context, s *scope, current *corev1.Secret) error {
+	r.judgeCertificate(s, keyPair(current))
+	if len(s.registered) == 0 || s.withoutNamespace {
+		return nil
+	}
+	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
+	if err != nil {
+		return err
+	}
+	authority := keyPair(secret)
+	if why := r.issuer.CheckAuthority(authority); why != nil {
+		klog.FromContext(ctx).Info("Cannot renew the serving certificate while the backend is held up",
+			"secret", s.serving.CASecretName(), "why", why.Error())
+		return nil
+	}
+	for _, service := range s.registered {
+		// An authority that was replaced just before is not in use yet.
+		if !bytes.Contains(service.Spec.CABundle, bytes.TrimSpace(authority.Certificate)) {
+			return nil
+		}
+	}
+	return r.issueCertificate(ctx, s, authority, current)
+}
+
+// issueCertificate keeps the serving certificate valid, and the bundle complete.
+func (r *Reconciler) issueCertificate(ctx context.Context, s *scope, authority servingcert.KeyPair, current *corev1.Secret) error {
 	bundle, err := r.issuer.Bundle(authority, s.formerBundles()...)
 	if err != nil {
 		return fmt.Errorf("build the CA bundle: %w", err)

@@ -43,6 +43,8 @@ type scope struct {
 
 	// unmanaged: the operator may not look into the serving namespace.
 	unmanaged bool
+	// withoutNamespace: the serving namespace does not exist, or is being deleted.
+	withoutNamespace bool
 	// observed: registered is known.
 	observed bool
 	// registered are the live APIServices that we own, with or without our label, by name.

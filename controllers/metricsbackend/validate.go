@@ -60,7 +60,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		// No pod can serve: a registered version would only break discovery.
-		s.desired = nil
+		s.desired, s.withoutNamespace = nil, true
 		return stall(v1alpha1.ReasonNamespaceMissing,
 			"namespace %q does not exist: create it (kubectl create namespace %s)", name, name)
 	case err != nil:
@@ -68,7 +68,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
 	case namespace.DeletionTimestamp != nil:
 		// A registered version without pods would block the deletion of every
 		// namespace, of this one too.
-		s.desired = nil
+		s.desired, s.withoutNamespace = nil, true
 		return stall(v1alpha1.ReasonNamespaceTerminating, "%s", terminating(name))
 	}
 	return nil
