@@ -111,7 +111,7 @@ func conditionTransition(old, c *metav1.Condition) *transition {
 		switch {
 		case turned && c.Status == metav1.ConditionTrue:
 			return normal("Available", "Verify")
-		case was.Status == metav1.ConditionTrue && turned && c.Reason != v1alpha1.ReasonDeleting:
+		case was.Status == metav1.ConditionTrue && turned && readyWhile(*c) == metav1.ConditionFalse:
 			return warning("Verify")
 		}
 	case v1alpha1.ConditionCertificatesValid:

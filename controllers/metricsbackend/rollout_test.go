@@ -62,6 +62,11 @@ func TestTrouble(t *testing.T) {
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}},
 		}}}
 	}
+	restarted := func(times int32, state corev1.ContainerState) corev1.PodStatus {
+		status := crashed("serving", "Error", 137, false)
+		status.ContainerStatuses[0].RestartCount, status.ContainerStatuses[0].State = times, state
+		return status
+	}
 	cases := map[string]struct {
 		status corev1.PodStatus
 		want   string
@@ -74,14 +79,18 @@ func TestTrouble(t *testing.T) {
 		"waiting for a gate": {status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated",
 		}}}},
-		"no image":               {status: waiting("ErrImagePull", "not found"), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets"},
-		"no image, backing off":  {status: waiting("ImagePullBackOff", `Back-off pulling image "x:1"`), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets"},
-		"no such name":           {status: waiting("InvalidImageName", ""), want: "x:1 is not the name of an image (InvalidImageName): correct spec.serving.image"},
-		"no Secret":              {status: waiting("CreateContainerConfigError", `secret "y" not found`), want: `container serving cannot be started (CreateContainerConfigError): secret "y" not found`},
-		"crashes":                {status: crashed("serving", "Error", 1, false), want: "it crashes (CrashLoopBackOff), ended with exit code 1: kubectl logs -n ns p -c serving --previous"},
-		"out of memory":          {status: crashed("serving", "OOMKilled", 137, false), want: "it crashes (CrashLoopBackOff), ran out of memory, raise spec.serving.resources.limits.memory: kubectl logs -n ns p -c serving --previous"},
-		"crashed once, fine now": {status: crashed("serving", "Error", 1, true)},
-		"someone's sidecar":      {status: crashed("injected", "Error", 2, false), want: "it crashes (CrashLoopBackOff), container injected ended with exit code 2: kubectl logs -n ns p -c injected --previous"},
+		"no image":                 {status: waiting("ErrImagePull", "not found"), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets"},
+		"no image, backing off":    {status: waiting("ImagePullBackOff", `Back-off pulling image "x:1"`), want: "image x:1 cannot be pulled (ImagePullBackOff): check spec.serving.image, imagePullPolicy and imagePullSecrets"},
+		"no such name":             {status: waiting("InvalidImageName", ""), want: "x:1 is not the name of an image (InvalidImageName): correct spec.serving.image"},
+		"no Secret":                {status: waiting("CreateContainerConfigError", `secret "y" not found`), want: `container serving cannot be started (CreateContainerConfigError): secret "y" not found`},
+		"crashes":                  {status: crashed("serving", "Error", 1, false), want: "it crashes (CrashLoopBackOff), ended with exit code 1: kubectl logs -n ns p -c serving --previous"},
+		"out of memory":            {status: crashed("serving", "OOMKilled", 137, false), want: "it crashes (CrashLoopBackOff), ran out of memory, raise spec.serving.resources.limits.memory: kubectl logs -n ns p -c serving --previous"},
+		"killed once, warming up":  {status: restarted(1, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})},
+		"killed twice, warming up": {status: restarted(2, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})},
+		"backs off the first time": {status: restarted(1, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})},
+		"backs off again":          {status: restarted(2, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}), want: "it crashes (CrashLoopBackOff), ended with exit code 137: kubectl logs -n ns p -c serving --previous"},
+		"crashed once, fine now":   {status: crashed("serving", "Error", 1, true)},
+		"someone's sidecar":        {status: crashed("injected", "Error", 2, false), want: "it crashes (CrashLoopBackOff), container injected ended with exit code 2: kubectl logs -n ns p -c injected --previous"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -276,6 +276,8 @@ func TestTransitions(t *testing.T) {
 		"answers":            {status(""), status("", is("Available", yes, "Succeeded")), []string{"Normal Available "}},
 		"never answered":     {status(""), status("", is("Available", no, "RequestFailed")), nil},
 		"answers no more":    {status("", is("Available", yes, "Succeeded")), status("", is("Available", no, "RequestFailed")), []string{"Warning RequestFailed "}},
+		"a version is added": {status("", is("Available", yes, "Succeeded")), status("", is("Available", no, "DependencyNotReady")), nil},
+		"it is registered":   {status("", is("Available", yes, "Succeeded")), status("", is("Available", no, "Progressing")), nil},
 		"is deleted":         {status("", is("Available", yes, "Succeeded")), status("", is("Available", no, "Deleting")), nil},
 		"certificate":        {status(""), status("", is("CertificatesValid", yes, "Succeeded")), []string{"Normal CertificateValid "}},
 		"kubelets fail":      {status(""), status("", is("SourcesHealthy", no, "KubeletsFailing")), []string{"Warning KubeletsFailing "}},

@@ -28,7 +28,7 @@ func trouble(p *corev1.Pod) string {
 				return why
 			}
 		}
-		if c.RestartCount > 0 && !c.Ready && c.LastTerminationState.Terminated != nil {
+		if !c.Ready && c.LastTerminationState.Terminated != nil && crashes(c) {
 			return crashing(p, c)
 		}
 	}
@@ -45,6 +45,15 @@ func waitingTrouble(c *corev1.ContainerStatus, waiting *corev1.ContainerStateWai
 		return fmt.Sprintf("container %s cannot be started (%s): %s", c.Name, waiting.Reason, waiting.Message)
 	}
 	return ""
+}
+
+// manyRestarts is how often a container starts anew before that alone means that
+// it crashes. After fewer it may be warming up: readiness takes two samples.
+const manyRestarts = 3
+
+func crashes(c *corev1.ContainerStatus) bool {
+	backsOff := c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
+	return backsOff && c.RestartCount > 1 || c.RestartCount >= manyRestarts
 }
 
 func crashing(p *corev1.Pod, c *corev1.ContainerStatus) string {

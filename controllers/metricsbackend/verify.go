@@ -50,7 +50,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	case len(broken) > 0:
-		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, broken[0].reason, describe(broken))
+		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worst(broken), describe(broken))
 	default:
 		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 			strings.Join(available, " and ")+" answer with fresh samples through kube-apiserver")
@@ -64,6 +64,16 @@ type defect struct {
 	reason, message string
 }
 
+// worst is the reason of the first defect that is a failure, not work in progress.
+func worst(defects []defect) string {
+	for _, d := range defects {
+		if readyWhile(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse {
+			return d.reason
+		}
+	}
+	return defects[0].reason
+}
+
 func describe(defects []defect) string {
 	var parts []string
 	for _, d := range defects {
@@ -73,11 +83,14 @@ func describe(defects []defect) string {
 }
 
 func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) *defect {
-	if ok, reason := aggregated(live); !ok {
+	switch checked := aggregated(live); {
+	case checked == nil:
+		return &defect{gv, v1alpha1.ReasonProgressing, "is registered; kube-apiserver has not checked it yet"}
+	case checked.Status != apiregistrationv1.ConditionTrue:
 		// Not the aggregator's message: it names addresses and ports of the moment.
 		return &defect{gv, v1alpha1.ReasonAggregatorUnavailable,
 			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s; "+
-				"can kube-apiserver reach the pods at port %d?", reason, live.Name, *s.spec.Serving.Port)}
+				"can kube-apiserver reach the pods at port %d?", checked.Reason, live.Name, *s.spec.Serving.Port)}
 	}
 	maxAge := s.spec.ResourceMetrics.MaxAge.Duration
 	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
@@ -92,19 +105,19 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 	return nil
 }
 
-// aggregated tells whether the aggregator reports the APIService available, and
-// its reason when it does not.
-func aggregated(service *apiregistrationv1.APIService) (bool, string) {
-	for _, c := range service.Status.Conditions {
-		if c.Type == apiregistrationv1.Available {
-			return c.Status == apiregistrationv1.ConditionTrue, c.Reason
+// aggregated is what the aggregator says of the APIService; nil when it has not
+// looked at it yet.
+func aggregated(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+	for i := range service.Status.Conditions {
+		if c := &service.Status.Conditions[i]; c.Type == apiregistrationv1.Available {
+			return c
 		}
 	}
-	return false, "not checked yet"
+	return nil
 }
 
 func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {
-	if ok, _ := aggregated(service); ok {
+	if checked := aggregated(service); checked != nil && checked.Status == apiregistrationv1.ConditionTrue {
 		return v1alpha1.APIServiceAvailable
 	}
 	return v1alpha1.APIServiceRegistered
