@@ -50,6 +50,8 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
+	// A later account of the same name is another one.
+	r.tokens.Forget(s.proberAccount())
 	klog.FromContext(ctx).Info("Removed everything of the MetricsBackend")
 	s.gone = true
 	return nil

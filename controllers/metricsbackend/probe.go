@@ -31,7 +31,7 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 	if len(s.runningPods()) == 0 || len(s.caBundle) == 0 {
 		return nil
 	}
-	account := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.ProberName()}
+	account := s.proberAccount()
 	token, err := r.tokens.Token(ctx, account)
 	if err != nil {
 		if s.blocked && client.IgnoreNotFound(err) == nil {
@@ -76,6 +76,11 @@ func (s *scope) runningPods() []*pod {
 		}
 	}
 	return running
+}
+
+// proberAccount is the ServiceAccount with whose token pods are asked.
+func (s *scope) proberAccount() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.ProberName()}
 }
 
 // versionsToAsk are all that are desired or registered.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,6 +99,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.raw = fake.NewClientBuilder().
 		WithScheme(known.kinds).
+		WithRESTMapper(known.mapper).
 		WithTypeConverters(known.converters...).
 		WithStatusSubresource(&v1alpha1.MetricsBackend{}, &apiregistrationv1.APIService{}).
 		WithObjects(objects...).
@@ -117,7 +119,7 @@ var schemaOfTheWorld = sync.OnceValues(func() (*schemas, error) {
 			return nil, err
 		}
 	}
-	return &schemas{kinds, []managedfields.TypeConverter{
+	return &schemas{kinds, testrestmapper.TestOnlyStaticRESTMapper(kinds), []managedfields.TypeConverter{
 		clientgoapplyconfigurations.NewTypeConverter(kinds),
 		aggregatorapplyconfigurations.NewTypeConverter(kinds),
 		managedfields.NewDeducedTypeConverter(),
@@ -126,6 +128,7 @@ var schemaOfTheWorld = sync.OnceValues(func() (*schemas, error) {
 
 type schemas struct {
 	kinds      *runtime.Scheme
+	mapper     meta.RESTMapper
 	converters []managedfields.TypeConverter
 }
 

@@ -10,6 +10,8 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -66,15 +68,20 @@ func (n *podNetwork) add(pod *corev1.Pod, backend, secret string) string {
 	return ip
 }
 
+// shutdownDelay is how long a pod that left the endpoints goes on serving, as the
+// real one does, until kube-apiserver knows that it left.
+const shutdownDelay = 2 * time.Second
+
 func (n *podNetwork) remove(ip string) {
-	n.mu.Lock()
-	pod := n.pods[ip]
-	delete(n.pods, ip)
-	n.mu.Unlock()
-	if pod != nil {
-		pod.server.CloseClientConnections()
-		pod.server.Close()
-	}
+	time.AfterFunc(shutdownDelay, func() {
+		n.mu.Lock()
+		pod := n.pods[ip]
+		delete(n.pods, ip)
+		n.mu.Unlock()
+		if pod != nil {
+			_ = pod.server.Config.Shutdown(context.Background())
+		}
+	})
 }
 
 func (n *podNetwork) setReport(report *v1alpha1.KubeletReport) {
@@ -114,6 +121,8 @@ func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *se
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
 	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
 	p.server = httptest.NewUnstartedServer(p.authorized(mux))
+	// Clients that end in the middle of a handshake are none of a test's business.
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: secret}
 	p.server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		var secret corev1.Secret
@@ -134,8 +143,8 @@ func (p *servingPod) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if ok {
-			if err := mayGet(r.Context(), token, r.URL.Path); err != nil {
-				http.Error(w, err.Error(), http.StatusForbidden)
+			if code, err := mayGet(r.Context(), token, r.URL.Path); err != nil {
+				http.Error(w, err.Error(), code)
 				return
 			}
 		}
@@ -143,25 +152,26 @@ func (p *servingPod) authorized(next http.Handler) http.Handler {
 	})
 }
 
-func mayGet(ctx context.Context, token, path string) error {
+// mayGet returns why the bearer of token may not get path, with the HTTP status.
+func mayGet(ctx context.Context, token, path string) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := suite.admin.Create(ctx, review); err != nil {
-		return err
+		return http.StatusInternalServerError, err
 	}
 	if !review.Status.Authenticated {
-		return fmt.Errorf("who are you: %s", review.Status.Error)
+		return http.StatusUnauthorized, fmt.Errorf("who are you: %s", review.Status.Error)
 	}
 	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: review.Status.User.Username, Groups: review.Status.User.Groups,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}}
 	if err := suite.admin.Create(ctx, access); err != nil {
-		return err
+		return http.StatusInternalServerError, err
 	}
 	if !access.Status.Allowed {
-		return fmt.Errorf("%s may not get %s", review.Status.User.Username, path)
+		return http.StatusForbidden, fmt.Errorf("%s may not get %s", review.Status.User.Username, path)
 	}
-	return nil
+	return http.StatusOK, nil
 }
 
 func (p *servingPod) discovery(w http.ResponseWriter, r *http.Request) {

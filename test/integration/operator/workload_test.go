@@ -41,7 +41,9 @@ type workload struct {
 	pods   *podNetwork
 }
 
-func newWorkload(c client.Client, pods *podNetwork) *workload { return &workload{client: c, pods: pods} }
+func newWorkload(c client.Client, pods *podNetwork) *workload {
+	return &workload{client: c, pods: pods}
+}
 
 func (w *workload) run(ctx context.Context) {
 	ticker := time.NewTicker(30 * time.Millisecond)
@@ -51,7 +53,11 @@ func (w *workload) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := w.step(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			err := w.step(ctx)
+			switch {
+			case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err),
+				apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			default:
 				fmt.Fprintln(os.Stderr, "simulated workload:", err)
 			}
 		}

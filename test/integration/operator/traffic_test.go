@@ -1,0 +1,152 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// requests ask kube-apiserver for node metrics all the time.
+type requests struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	asked  int
+	failed []string
+}
+
+func startRequests(t *testing.T, versions ...string) *requests {
+	t.Helper()
+	core, err := kubernetes.NewForConfig(suite.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &requests{cancel: cancel}
+	t.Cleanup(cancel)
+	for _, version := range versions {
+		r.done.Go(func() {
+			ticker := time.NewTicker(20 * time.Millisecond)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+				}
+				path := "/apis/metrics.k8s.io/" + version + "/nodes"
+				err := core.RESTClient().Get().AbsPath(path).Do(ctx).Error()
+				if ctx.Err() != nil {
+					return
+				}
+				r.mu.Lock()
+				r.asked++
+				if err != nil {
+					r.failed = append(r.failed, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), path, err))
+				}
+				r.mu.Unlock()
+			}
+		})
+	}
+	return r
+}
+
+// stop ends the requests and fails the test for each that failed.
+func (r *requests) stop(t *testing.T) {
+	t.Helper()
+	r.cancel()
+	r.done.Wait()
+	t.Logf("%d requests, %d failed", r.asked, len(r.failed))
+	if r.asked == 0 {
+		t.Error("no request was made: nothing was proven")
+	}
+	for _, failure := range r.failed[:min(len(r.failed), 5)] {
+		t.Error(failure)
+	}
+}
+
+// guard watches the invariant: no version is registered that a ready pod does
+// not serve.
+type guard struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	looks  int
+	broken []string
+}
+
+func startGuard(t *testing.T) *guard {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &guard{cancel: cancel}
+	t.Cleanup(cancel)
+	g.done.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				g.look(ctx)
+			}
+		}
+	})
+	return g
+}
+
+func (g *guard) look(ctx context.Context) {
+	// Pods first: one that becomes ready in between was let to by what is
+	// registered at that time, which is read after it.
+	var pods corev1.PodList
+	var services apiregistrationv1.APIServiceList
+	if suite.admin.List(ctx, &pods, owned()) != nil || suite.admin.List(ctx, &services, owned()) != nil {
+		return
+	}
+	g.looks++
+	for _, service := range services.Items {
+		for _, pod := range pods.Items {
+			image := pod.Spec.Containers[0].Image
+			if podReady(&pod) && pod.DeletionTimestamp == nil && !slices.Contains(versionsOf(image), service.Spec.Version) {
+				g.broken = append(g.broken, fmt.Sprintf("%s is registered, ready pod %s (%s) does not serve it", service.Name, pod.Name, image))
+			}
+		}
+	}
+}
+
+func (g *guard) stop(t *testing.T) {
+	t.Helper()
+	g.cancel()
+	g.done.Wait()
+	if g.looks == 0 {
+		t.Error("the invariant was never looked at")
+	}
+	for _, broken := range g.broken[:min(len(g.broken), 5)] {
+		t.Error(broken)
+	}
+}
+
+func unstructuredOf(object map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object}
+}
+
+func shell(command string) (string, error) {
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = suite.root
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
