@@ -210,7 +210,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 
 // One call of a run fails, and no other.
 func TestOneCallFails(t *testing.T) {
-	const samples = 8
+	const samples = 3
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
