@@ -163,6 +163,21 @@ func TestDiscovered(t *testing.T) {
 	}
 }
 
+// A policy must not change with the order in which kube-apiservers enter themselves.
+func TestPorts(t *testing.T) {
+	p := newControlPlane(t, discovery())
+	p.slice.Ports = []discoveryv1.EndpointPort{{Port: ptr.To[int32](16443)}, {Port: ptr.To[int32](6443)}, {Port: ptr.To[int32](16443)}, {}}
+	got, err := p.client(t).Ports(t.Context())
+	if diff := cmp.Diff([]int32{443, 6443, 16443}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	c := p.client(t)
+	c.live = fake.NewClientBuilder().Build()
+	if _, err := c.Ports(t.Context()); err == nil || !strings.Contains(err.Error(), "default/kubernetes") {
+		t.Errorf("without the EndpointSlice: %v", err)
+	}
+}
+
 func TestDiscoveredWithoutAddresses(t *testing.T) {
 	p := newControlPlane(t, discovery())
 	c := p.client(t)

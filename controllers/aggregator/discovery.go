@@ -74,10 +74,9 @@ func (c *Client) Discovered(ctx context.Context, versions []schema.GroupVersion)
 // addresses are those of the EndpointSlice default/kubernetes, which every
 // kube-apiserver enters itself into.
 func (c *Client) addresses(ctx context.Context) ([]string, error) {
-	var slice discoveryv1.EndpointSlice
-	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
-	if err := c.live.Get(ctx, key, &slice); err != nil {
-		return nil, fmt.Errorf("get EndpointSlice %s with the addresses of kube-apiservers: %w", key, err)
+	slice, err := c.endpoints(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var addresses []string
 	for _, endpoint := range slice.Endpoints {
@@ -89,9 +88,33 @@ func (c *Client) addresses(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(addresses)
 	if len(addresses) == 0 {
-		return nil, fmt.Errorf("EndpointSlice %s holds no address of a kube-apiserver", key)
+		return nil, fmt.Errorf("EndpointSlice %s holds no address of a kube-apiserver", client.ObjectKeyFromObject(slice))
 	}
 	return addresses, nil
+}
+
+// Ports are those that kube-apiservers listen on, in order, each once; a NetworkPolicy sees
+// them in place of the Service's.
+func (c *Client) Ports(ctx context.Context) ([]int32, error) {
+	slice, err := c.endpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ports []int32
+	for _, port := range slice.Ports {
+		ports = append(ports, ptr.Deref(port.Port, 443))
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports), nil
+}
+
+func (c *Client) endpoints(ctx context.Context) (*discoveryv1.EndpointSlice, error) {
+	slice := &discoveryv1.EndpointSlice{}
+	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
+	if err := c.live.Get(ctx, key, slice); err != nil {
+		return nil, fmt.Errorf("get EndpointSlice %s with the addresses of kube-apiservers: %w", key, err)
+	}
+	return slice, nil
 }
 
 // current returns the group-versions that one kube-apiserver lists as current.

@@ -161,6 +161,7 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	s := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })
 	s.KubeletPort = 10255
+	s.APIServerPorts = []int32{16443, 6443, 9443, 16443}
 	policy := typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
 	if diff := cmp.Diff([]networkingv1.PolicyType{"Ingress", "Egress"}, policy.Spec.PolicyTypes); diff != "" {
 		t.Errorf("types (-want +got):\n%s", diff)
@@ -175,7 +176,9 @@ func TestNetworkPolicy(t *testing.T) {
 	if diff := cmp.Diff([]string{"TCP/https"}, show(policy.Spec.Ingress[0].Ports)); diff != "" || len(policy.Spec.Ingress) != 1 {
 		t.Errorf("ingress (-want +got):\n%s", diff)
 	}
-	want := []string{"UDP/53", "TCP/53", "TCP/443", "TCP/6443", "TCP/8443", "TCP/https", "TCP/10255"}
+	want := []string{
+		"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/443", "TCP/6443", "TCP/8443", "TCP/9443", "TCP/16443", "TCP/https", "TCP/10255",
+	}
 	if diff := cmp.Diff(want, show(policy.Spec.Egress[0].Ports)); diff != "" || len(policy.Spec.Egress) != 1 {
 		t.Errorf("egress (-want +got):\n%s", diff)
 	}

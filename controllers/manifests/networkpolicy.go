@@ -4,6 +4,8 @@
 package manifests
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -13,8 +15,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// NetworkPolicy restricts the serving pods to their API port, and to TCP and DNS
-// outwards; nil unless it was asked for.
+// NetworkPolicy restricts the serving pods to their API port, and outwards to the
+// ports of DNS, kube-apiserver and kubelets; nil unless it was asked for.
 //
 // Ingress has no peers: kube-apiserver usually comes from a node's own network,
 // which no selector can name, and requests are authenticated anyway. Egress has
@@ -24,6 +26,21 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 	if s.Spec.NetworkPolicy != v1alpha1.NetworkPolicyRestricted {
 		return nil
 	}
+	egress := []*networkingv1ac.NetworkPolicyPortApplyConfiguration{
+		policyPort(corev1.ProtocolUDP, intstr.FromInt32(53)),
+		policyPort(corev1.ProtocolTCP, intstr.FromInt32(53)),
+		// Policies are enforced after a Service's address is translated; OpenShift's
+		// DNS pods listen here.
+		policyPort(corev1.ProtocolUDP, intstr.FromInt32(5353)),
+		policyPort(corev1.ProtocolTCP, intstr.FromInt32(5353)),
+	}
+	for _, port := range s.apiServerPorts() {
+		egress = append(egress, policyPort(corev1.ProtocolTCP, intstr.FromInt32(port)))
+	}
+	egress = append(egress,
+		// Peers, which the first readiness asks.
+		policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)),
+		policyPort(corev1.ProtocolTCP, intstr.FromInt32(s.KubeletPort)))
 	return networkingv1ac.NetworkPolicy(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).
 		WithSpec(networkingv1ac.NetworkPolicySpec().
@@ -31,16 +48,15 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 			WithPolicyTypes(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress).
 			WithIngress(networkingv1ac.NetworkPolicyIngressRule().WithPorts(
 				policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)))).
-			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(
-				policyPort(corev1.ProtocolUDP, intstr.FromInt32(53)),
-				policyPort(corev1.ProtocolTCP, intstr.FromInt32(53)),
-				// kube-apiserver: through its Service, and as its usual own ports.
-				policyPort(corev1.ProtocolTCP, intstr.FromInt32(443)),
-				policyPort(corev1.ProtocolTCP, intstr.FromInt32(6443)),
-				policyPort(corev1.ProtocolTCP, intstr.FromInt32(8443)),
-				// Peers, which the first readiness asks.
-				policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)),
-				policyPort(corev1.ProtocolTCP, intstr.FromInt32(s.KubeletPort)))))
+			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(egress...)))
+}
+
+// apiServerPorts are those of kube-apiserver: of its Service, the usual ones, and
+// those of this cluster. In order, so that equal ports make equal policies.
+func (s Serving) apiServerPorts() []int32 {
+	ports := append([]int32{443, 6443, 8443}, s.APIServerPorts...)
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 func policyPort(protocol corev1.Protocol, port intstr.IntOrString) *networkingv1ac.NetworkPolicyPortApplyConfiguration {

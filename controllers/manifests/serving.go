@@ -42,6 +42,8 @@ type Serving struct {
 	Image string
 	// KubeletPort is the port of the kubelets, for the NetworkPolicy.
 	KubeletPort int32
+	// APIServerPorts are those that kube-apiservers listen on, for the NetworkPolicy.
+	APIServerPorts []int32
 	// AccountUID is the UID of the pods' ServiceAccount.
 	AccountUID types.UID
 	// Spec is spec.serving with all defaults set.

@@ -39,6 +39,7 @@ type PodAsker interface {
 // Aggregator asks kube-apiservers about aggregated APIs.
 type Aggregator interface {
 	Discovered(ctx context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error)
+	Ports(ctx context.Context) ([]int32, error)
 	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
 }
 

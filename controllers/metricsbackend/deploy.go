@@ -5,8 +5,10 @@ package metricsbackend
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
@@ -18,6 +20,12 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.serving.AccountUID = account.UID
+	if s.spec.Serving.NetworkPolicy == v1alpha1.NetworkPolicyRestricted {
+		// Without its own port, serving would be cut off from kube-apiserver.
+		if s.serving.APIServerPorts, err = r.Aggregator.Ports(ctx); err != nil {
+			return fmt.Errorf("read the ports of kube-apiservers for the NetworkPolicy: %w", err)
+		}
+	}
 	objects := manifests.All(s.serving)
 	for _, object := range objects {
 		applied, err := r.applier.Apply(ctx, s.backend.Name, object)

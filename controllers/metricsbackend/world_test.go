@@ -198,6 +198,14 @@ func (w *world) Discovered(_ context.Context, versions []schema.GroupVersion) (*
 	return presence, nil
 }
 
+// Ports implements Aggregator.
+func (w *world) Ports(context.Context) ([]int32, error) {
+	if w.unreachable {
+		return nil, apierrors.NewServiceUnavailable("etcd is down")
+	}
+	return []int32{16443}, nil
+}
+
 // FreshNodeSample implements Aggregator.
 func (w *world) FreshNodeSample(_ context.Context, gv schema.GroupVersion, _ time.Time) (bool, error) {
 	if w.refused || !w.isRegistered(gv) {
