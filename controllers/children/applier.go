@@ -33,6 +33,11 @@ type Applier struct {
 	// that is not there may still exist without our label.
 	live client.Reader
 
+	// creating is held from the look for an object to its first apply: all backends
+	// apply as one field owner, so that kube-apiserver would see no conflict between
+	// two that make an object of the same name.
+	creating sync.Mutex
+
 	mu      sync.Mutex
 	applied map[objectID]state
 }
@@ -88,6 +93,13 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 	found, err := a.find(ctx, backend, id)
 	if err != nil {
 		return Applied{}, err
+	}
+	if found == nil {
+		_ = 0
+		_ = 0
+		if found, err = a.find(ctx, backend, id); err != nil {
+			return Applied{}, err
+		}
 	}
 	if found != nil {
 		if known, ok := a.recall(id); ok && known.desired == sum && known.resourceVersion == found.GetResourceVersion() {

@@ -36,6 +36,9 @@ const (
 	// retryMin and retryMax bound the wait after a failed attempt.
 	retryMin = 200 * time.Millisecond
 	retryMax = 30 * time.Second
+	// workers let a backend go on while pods of another one, or a kube-apiserver
+	// that it is asked for, are slow to answer.
+	workers = 1
 )
 
 var (
@@ -89,9 +92,7 @@ func CacheOptions(namespaces []string) cache.Options {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		WithOptions(controller.Options{
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax),
-		}).
+		WithOptions(controllerOptions()).
 		// Our own status writes are no news.
 		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// A conflict ends when the other backend changes or goes.
@@ -107,6 +108,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.Watches(children.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
 	return b.Complete(r)
+}
+
+func controllerOptions() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax),
+	}
 }
 
 // ownedHandler maps an object to the backend that its label names.

@@ -58,6 +58,7 @@ const (
 var suite struct {
 	admin    client.WithWatch
 	config   *rest.Config
+	operator *envtest.AuthenticatedUser
 	pods     *podNetwork
 	workload *workload
 	auditLog string
@@ -152,6 +153,14 @@ func startControlPlane(dir string, egress *egressProxy) (*envtest.Environment, e
 		return env, fmt.Errorf("start kube-apiserver and etcd of KUBEBUILDER_ASSETS: %w", err)
 	}
 	suite.config = config
+	// The operator's ServiceAccount by a certificate: it has its rights and no others.
+	suite.operator, err = env.AddUser(envtest.User{
+		Name:   operatorUser,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace},
+	}, &rest.Config{QPS: 50, Burst: 100}) // as cmd/operator's defaults
+	if err != nil {
+		return env, fmt.Errorf("make the operator's credentials: %w", err)
+	}
 	kinds, err := newScheme()
 	if err != nil {
 		return env, err
@@ -203,16 +212,6 @@ func kubectl(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// operatorConfig has the rights of the operator's ServiceAccount and no others.
-func operatorConfig() *rest.Config {
-	config := rest.CopyConfig(suite.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: operatorUser,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
-	}
-	return config
-}
-
 // startOperator runs the controller as cmd/operator does.
 func startOperator(ctx context.Context) (<-chan struct{}, error) {
 	kinds, err := newScheme()
@@ -220,7 +219,7 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	namespaces := []string{systemNamespace, otherNamespace}
-	mgr, err := ctrl.NewManager(operatorConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(suite.operator.Config(), ctrl.Options{
 		Scheme:  kinds,
 		Cache:   metricsbackend.CacheOptions(namespaces),
 		Metrics: metricsserver.Options{BindAddress: "0"},
@@ -228,7 +227,7 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct := operatorConfig()
+	direct := suite.operator.Config()
 	direct.Dial = dialAdvertised(suite.config.Host)
 	aggregated, err := aggregator.NewClient(direct, mgr.GetAPIReader())
 	if err != nil {

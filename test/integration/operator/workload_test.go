@@ -55,7 +55,7 @@ func (w *workload) run(ctx context.Context) {
 		case <-ticker.C:
 			err := w.step(ctx)
 			switch {
-			case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err),
+			case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err),
 				apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			default:
 				fmt.Fprintln(os.Stderr, "simulated workload:", err)

@@ -1,0 +1,220 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func buildOperator(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "operator")
+	cmd := exec.Command("go", "build", "-o", binary, "./cmd/operator")
+	cmd.Dir = suite.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build cmd/operator: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// freeAddress is one on which nothing listens; nothing else here opens ports.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// The binary leads, answers probes, shows its metrics to those who may see them,
+// logs JSON, and gives its Lease back when it is told to end.
+func TestBinary(t *testing.T) {
+	binary := buildOperator(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	content, err := suite.operator.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	metrics, health := freeAddress(t), freeAddress(t)
+	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics,
+		"--health-probe-bind-address="+health, "--namespaces="+systemNamespace+","+otherNamespace)
+	cmd.Env = append(os.Environ(), "POD_NAMESPACE="+systemNamespace, "SERVING_IMAGE="+imageBoth)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	from := len(auditEvents(t))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+
+	for _, path := range []string{"/healthz", "/readyz"} {
+		eventually(t, patience, path, func(ctx context.Context) error {
+			code, _, err := fetch(ctx, "http://"+health+path, "")
+			if err != nil || code != http.StatusOK {
+				return fmt.Errorf("%d, %v", code, err)
+			}
+			return nil
+		})
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: systemNamespace, Name: "metrics-backend-operator.metricsbackend.io"}
+	eventually(t, patience, "it leads", func(ctx context.Context) error {
+		if err := suite.admin.Get(ctx, key, lease); err != nil {
+			return err
+		}
+		if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+			return fmt.Errorf("nobody holds the Lease")
+		}
+		return nil
+	})
+
+	token := func(account string) string {
+		out, err := kubectl("create", "token", account, "-n", systemNamespace)
+		if err != nil {
+			t.Fatal(out)
+		}
+		return strings.TrimSpace(out)
+	}
+	for _, args := range [][]string{
+		{"create", "serviceaccount", "reader", "-n", systemNamespace},
+		{"create", "serviceaccount", "stranger", "-n", systemNamespace},
+		{"create", "clusterrolebinding", "reader", "--clusterrole=metrics-backend-operator-metrics-reader", "--serviceaccount=" + systemNamespace + ":reader"},
+	} {
+		if out, err := kubectl(args...); err != nil {
+			t.Fatal(out)
+		}
+	}
+	for who, want := range map[string]int{"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "reader": http.StatusOK} {
+		bearer := ""
+		if who != "" {
+			bearer = token(who)
+		}
+		code, body, err := fetch(t.Context(), "https://"+metrics+"/metrics", bearer)
+		if err != nil || code != want {
+			t.Errorf("/metrics as %q: %d, %v, want %d", who, code, err, want)
+		}
+		if code == http.StatusOK && !strings.Contains(body, "controller_runtime_active_workers") {
+			t.Errorf("/metrics lacks controller-runtime's: %.300s", body)
+		}
+	}
+	if code, _, err := fetch(t.Context(), "http://"+metrics+"/metrics", ""); err == nil && code == http.StatusOK {
+		t.Error("/metrics without TLS")
+	}
+
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("after SIGTERM: %v\n%s", err, log.String())
+		}
+	case <-time.After(patience):
+		t.Fatal("did not end")
+	}
+	if err := suite.admin.Get(t.Context(), key, lease); err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") != "" {
+		t.Errorf("the Lease is still held by %q (%v)", ptr.Deref(lease.Spec.HolderIdentity, ""), err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("logged, and not as JSON: %s", line)
+		}
+	}
+	needed := map[string]bool{
+		"create leases": false, "get leases": false, "update leases": false,
+		"create tokenreviews": false, "create subjectaccessreviews": false, "create events": false,
+	}
+	for _, e := range auditEvents(t)[from:] {
+		if e.ResponseStatus.Code == http.StatusForbidden {
+			t.Errorf("refused: %s %s: %s", e.Verb, e.RequestURI, e.ResponseStatus.Message)
+		}
+		if _, ok := needed[e.Verb+" "+e.ObjectRef.Resource]; ok {
+			needed[e.Verb+" "+e.ObjectRef.Resource] = true
+		}
+	}
+	for right, used := range needed {
+		if !used {
+			t.Errorf("granted and not used: %s", right)
+		}
+	}
+}
+
+func fetch(ctx context.Context, url, token string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // self-signed, and on loopback
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// A command line or environment that cannot work is refused at once, and says
+// what to do.
+func TestBinaryRefuses(t *testing.T) {
+	binary := buildOperator(t)
+	good := []string{"POD_NAMESPACE=ns", "SERVING_IMAGE=image"}
+	cases := map[string]struct {
+		env, args []string
+		want      string
+	}{
+		"no namespace":           {env: []string{"SERVING_IMAGE=image"}, want: "POD_NAMESPACE is not set"},
+		"no image":               {env: []string{"POD_NAMESPACE=ns"}, want: "--serving-image (or the environment variable SERVING_IMAGE) must name the image"},
+		"malformed namespace":    {env: good, args: []string{"--namespaces=a,B_c"}, want: `B_c\" is not a namespace`},
+		"unknown flag":           {env: good, args: []string{"--colour=blue"}, want: "unknown flag: --colour"},
+		"an argument":            {env: good, args: []string{"now"}, want: `unknown command "now"`},
+		"kubeconfig is missing":  {env: good, args: []string{"--kubeconfig=/does/not/exist"}, want: "find kube-apiserver"},
+		"unknown logging format": {env: good, args: []string{"--logging-format=xml"}, want: "xml"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, binary, tc.args...)
+			cmd.Env = tc.env
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), tc.want) {
+				t.Errorf("%v, want a failure with %q:\n%s", err, tc.want, out)
+			}
+			if strings.Contains(string(out), "goroutine ") {
+				t.Errorf("it panicked:\n%s", out)
+			}
+		})
+	}
+}
