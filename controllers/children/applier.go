@@ -95,8 +95,8 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 		return Applied{}, err
 	}
 	if found == nil {
-		_ = 0
-		_ = 0
+		a.creating.Lock()
+		defer a.creating.Unlock()
 		if found, err = a.find(ctx, backend, id); err != nil {
 			return Applied{}, err
 		}

@@ -38,7 +38,7 @@ const (
 	retryMax = 30 * time.Second
 	// workers let a backend go on while pods of another one, or a kube-apiserver
 	// that it is asked for, are slow to answer.
-	workers = 1
+	workers = 4
 )
 
 var (
