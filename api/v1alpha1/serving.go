@@ -28,6 +28,7 @@ type ServingSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:XValidation:rule="self.all(s, size(s.name) > 0)",message="each of serving.imagePullSecrets must name a Secret"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
 	// Number of serving pods. Every pod reads every kubelet, so more replicas
@@ -103,8 +104,11 @@ type ServingSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('metricsbackend.io/'))",message="annotations below metricsbackend.io/ are set by the operator: choose another prefix"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// Restricts who may connect to the serving pods to their API port, and lets
-	// them connect to DNS, kube-apiserver and kubelets only. Default: None.
+	// Restricted admits connections to the serving pods at their API port only,
+	// and from them to the ports of DNS, kube-apiserver and kubelets only, at any
+	// address. Kubelets with a port of their own in their node's status are cut
+	// off while resourceMetrics.scrape.port is unset, since the policy holds the
+	// usual port alone. Default: None.
 	// +optional
 	// +kubebuilder:default=None
 	NetworkPolicy NetworkPolicyMode `json:"networkPolicy,omitempty"`
@@ -132,6 +136,6 @@ const (
 	// NetworkPolicyNone creates no NetworkPolicy.
 	NetworkPolicyNone NetworkPolicyMode = "None"
 	// NetworkPolicyRestricted admits traffic to the API port only, and from the
-	// pods to DNS, kube-apiserver and kubelet ports only.
+	// pods to the ports of DNS, kube-apiserver and kubelets only, at any address.
 	NetworkPolicyRestricted NetworkPolicyMode = "Restricted"
 )
