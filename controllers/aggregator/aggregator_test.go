@@ -29,10 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-var (
-	v1      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
-	v1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
-)
+var v1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -122,10 +122,12 @@ func (r *Reconciler) readSecret(ctx context.Context, s *scope, name string) (*co
 	if apierrors.IsNotFound(err) {
 		err = r.Live.Get(ctx, key, secret)
 	}
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return &corev1.Secret{}, nil
+	case err != nil:
 		return nil, fmt.Errorf("get Secret %s: %w", key, err)
-	}
-	if err != nil || secret.Labels[v1alpha1.LabelBackend] != s.backend.Name {
+	case secret.Labels[v1alpha1.LabelBackend] != s.backend.Name:
 		return &corev1.Secret{}, nil
 	}
 	return secret, nil

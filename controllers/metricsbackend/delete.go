@@ -99,9 +99,9 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 	if len(gone) == 0 {
 		return "", nil
 	}
-	lingers, err := r.lingers(ctx, s.backend.Name, gone)
-	if err != nil || lingers == "" {
-		return "", err
+	lingers := r.lingers(ctx, s.backend.Name, gone)
+	if lingers == "" {
+		return "", nil
 	}
 	var versions []string
 	for _, gv := range gone {

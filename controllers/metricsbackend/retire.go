@@ -76,11 +76,7 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 		}
 	}
 	if len(gone) > 0 {
-		lingers, err := r.lingers(ctx, s.backend.Name, gone)
-		if err != nil {
-			return err
-		}
-		if lingers != "" {
+		if lingers := r.lingers(ctx, s.backend.Name, gone); lingers != "" {
 			s.markRetiring(lingers)
 			return errWait
 		}
@@ -158,7 +154,7 @@ func (s *scope) owns(service *apiregistrationv1.APIService) bool {
 
 // lingers tells where one of the versions, whose APIServices are gone, still is
 // in discovery; empty when they are nowhere.
-func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.GroupVersion) (string, error) {
+func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.GroupVersion) string {
 	presence, err := r.Aggregator.Discovered(ctx, gone)
 	var reason string
 	if err != nil {
@@ -168,21 +164,21 @@ func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.
 		for _, gv := range gone {
 			if addresses := presence.Listed[gv]; len(addresses) > 0 {
 				return fmt.Sprintf("no longer registered, but %s is still in discovery of kube-apiserver %s",
-					gv.Version, strings.Join(addresses, ", ")), nil
+					gv.Version, strings.Join(addresses, ", "))
 			}
 		}
 		if len(presence.Unreachable) == 0 {
-			return "", nil
+			return ""
 		}
 		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
 	}
 	now := r.Clock.Now()
 	for _, gv := range gone {
 		if now.Sub(r.memory.goneSince(backend, apiServiceName(gv), now)) < soak {
-			return fmt.Sprintf("%s, so this waits %s", reason, soak), nil
+			return fmt.Sprintf("%s, so this waits %s", reason, soak)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // versionOf reads the version from an APIService's name, VERSION.GROUP.
