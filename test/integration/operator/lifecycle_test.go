@@ -229,8 +229,13 @@ func TestUntrustedKubelets(t *testing.T) {
 	waitCondition(t, "cluster", v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletCertificatesUntrusted)
 	backend := waitCondition(t, "cluster", v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNoFreshSample)
 	message := condition(backend, v1alpha1.ConditionSourcesHealthy).Message
-	command := message[strings.Index(message, "kubectl patch"):]
-	command = command[:strings.Index(command, "}}}}'")+len("}}}}'")]
+	const begin, end = "kubectl patch", "}}}}'"
+	_, command, begins := strings.Cut(message, begin)
+	command, _, ends := strings.Cut(command, end)
+	if !begins || !ends {
+		t.Fatalf("no command in the message: %s", message)
+	}
+	command = begin + command + end
 	// The command in the message is one that works.
 	if out, err := shell(strings.Replace(command, "kubectl", suite.kubectl, 1)); err != nil {
 		t.Fatalf("%s: %v: %s", command, err, out)
