@@ -111,6 +111,10 @@ func TestBinary(t *testing.T) {
 			t.Fatal(out)
 		}
 	}
+	t.Cleanup(func() {
+		_, _ = kubectl("delete", "serviceaccounts", "reader", "stranger", "-n", systemNamespace)
+		_, _ = kubectl("delete", "clusterrolebinding", "reader")
+	})
 	for who, want := range map[string]int{"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "reader": http.StatusOK} {
 		bearer := ""
 		if who != "" {
