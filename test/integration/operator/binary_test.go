@@ -114,6 +114,7 @@ func TestBinary(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = kubectl("delete", "serviceaccounts", "reader", "stranger", "-n", systemNamespace)
 		_, _ = kubectl("delete", "clusterrolebinding", "reader")
+		_, _ = kubectl("delete", "leases", "--all", "-n", systemNamespace)
 	})
 	for who, want := range map[string]int{"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "reader": http.StatusOK} {
 		bearer := ""
