@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/cluster/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/network"
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
@@ -107,29 +108,19 @@ func controllerManager(c Config, clients *clients) (Component, error) {
 		Name:  ControllerManager,
 		Path:  filepath.Join(c.Binaries, "kube-controller-manager"),
 		Files: map[string][]byte{path: content},
-		Args: []string{
-			"--kubeconfig=" + path,
-			"--authentication-kubeconfig=" + path,
-			"--authorization-kubeconfig=" + path,
-			"--bind-address=127.0.0.1",
-			"--tls-cert-file=" + s.Certificate(managerServing),
-			"--tls-private-key-file=" + s.Key(managerServing),
-			"--client-ca-file=" + s.Certificate(clusterCA),
-			"--requestheader-client-ca-file=" + s.Certificate(frontProxyCA),
+		Args: append(loopClient(s, path, managerServing),
 			"--use-service-account-credentials=true",
-			"--service-account-private-key-file=" + s.Key(tokenKey),
-			"--root-ca-file=" + s.Certificate(clusterCA),
-			"--cluster-signing-cert-file=" + s.Certificate(clusterCA),
-			"--cluster-signing-key-file=" + s.Key(clusterCA),
-			// There is one: an election would only make every restart wait for a lease to end.
-			"--leader-elect=false",
-			"--flex-volume-plugin-dir=" + c.Dir.Path("kubelet", "volume-plugins"),
+			"--service-account-private-key-file="+s.Key(tokenKey),
+			"--root-ca-file="+s.Certificate(clusterCA),
+			"--cluster-signing-cert-file="+s.Certificate(clusterCA),
+			"--cluster-signing-key-file="+s.Key(clusterCA),
+			"--flex-volume-plugin-dir="+c.Dir.Path("kubelet", "volume-plugins"),
 			// Autoscaling at the pace of a demonstration: the defaults are 15 s, 5 min, 30 s and 5 min.
 			"--horizontal-pod-autoscaler-sync-period=5s",
 			"--horizontal-pod-autoscaler-cpu-initialization-period=10s",
 			"--horizontal-pod-autoscaler-initial-readiness-delay=5s",
 			"--horizontal-pod-autoscaler-downscale-stabilization=30s",
-		},
+		),
 		Addresses: []string{"127.0.0.1:10257"},
 		// It says that it is well before its controllers run, and gives up if the API goes away in between.
 		Probe: clients.reports("https://127.0.0.1:10257/healthz", "horizontal-pod-autoscaler-controller"),
@@ -145,22 +136,29 @@ func scheduler(c Config, clients *clients) (Component, error) {
 		return Component{}, err
 	}
 	return Component{
-		Name:  Scheduler,
-		Path:  filepath.Join(c.Binaries, "kube-scheduler"),
-		Files: map[string][]byte{path: content},
-		Args: []string{
-			"--kubeconfig=" + path,
-			"--authentication-kubeconfig=" + path,
-			"--authorization-kubeconfig=" + path,
-			"--bind-address=127.0.0.1",
-			"--tls-cert-file=" + s.Certificate(schedulerServing),
-			"--tls-private-key-file=" + s.Key(schedulerServing),
-			"--client-ca-file=" + s.Certificate(clusterCA),
-			"--requestheader-client-ca-file=" + s.Certificate(frontProxyCA),
-			"--leader-elect=false",
-		},
+		Name:      Scheduler,
+		Path:      filepath.Join(c.Binaries, "kube-scheduler"),
+		Files:     map[string][]byte{path: content},
+		Args:      loopClient(s, path, schedulerServing),
 		Addresses: []string{"127.0.0.1:10259"},
 		Probe:     clients.healthy("https://127.0.0.1:10259/readyz"),
 		Grace:     20 * time.Second,
 	}, nil
+}
+
+// loopClient is what the controller manager and the scheduler have in common:
+// each is a client with a kubeconfig that serves its health on loopback.
+func loopClient(s certificates.Store, kubeconfig, serving string) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		"--tls-cert-file=" + s.Certificate(serving),
+		"--tls-private-key-file=" + s.Key(serving),
+		"--client-ca-file=" + s.Certificate(clusterCA),
+		"--requestheader-client-ca-file=" + s.Certificate(frontProxyCA),
+		// There is one of each: an election would only make every restart wait for a lease to end.
+		"--leader-elect=false",
+	}
 }
