@@ -64,17 +64,17 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 	if err := r.observe(ctx, s); err != nil {
 		return "", err
 	}
+	retiring := func(name string) {
+		s.apiServices[name] = v1alpha1.APIServiceStatus{
+			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
+		}
+	}
 	for _, name := range s.registeredNames() {
-		s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name}
+		retiring(name)
 	}
 	for _, known := range s.before.APIServices {
 		if known.State != v1alpha1.APIServicePending {
-			s.apiServices[known.Name] = v1alpha1.APIServiceStatus{Name: known.Name}
-		}
-	}
-	for name := range s.apiServices {
-		s.apiServices[name] = v1alpha1.APIServiceStatus{
-			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",
+			retiring(known.Name)
 		}
 	}
 	var gone []schema.GroupVersion
