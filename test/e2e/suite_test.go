@@ -125,8 +125,12 @@ func eventually(t *testing.T, timeout time.Duration, what string, check func(con
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if ctx.Err() == nil || last == nil {
+			// The check that the deadline cuts off says nothing of what is missing.
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		t.Fatalf("%s: not within %s: %v", what, timeout, last)
