@@ -27,6 +27,9 @@ const (
 	ConditionStaleAPIServicesRemoved = "StaleAPIServicesRemoved"
 	// ConditionSourcesHealthy speaks of kubelets, as the serving pods see them.
 	ConditionSourcesHealthy = "SourcesHealthy"
+	// ConditionConsumersCompatible speaks of clients that use a version which the
+	// spec no longer names.
+	ConditionConsumersCompatible = "ConsumersCompatible"
 )
 
 // Reasons that several conditions share.
@@ -60,6 +63,9 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonNotOwned: an object of the same name belongs to someone else.
 	ReasonNotOwned = "NotOwned"
+	// ReasonContested: someone else keeps changing an APIService back that was
+	// taken over; the message names the field manager.
+	ReasonContested = "Contested"
 	// ReasonForbidden: the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
 	// ReasonInvalid: serving refuses the spec, or kube-apiserver an object made
@@ -96,6 +102,22 @@ const (
 const (
 	// ReasonCertificateInvalid: the Secret's certificate cannot be used.
 	ReasonCertificateInvalid = "CertificateInvalid"
+	// ReasonCertificateExpiring: the certificate ends soon and was not renewed in time.
+	ReasonCertificateExpiring = "CertificateExpiring"
+	// ReasonCertificateMismatch: a pod does not serve the certificate of the
+	// Secret, or the authorities do not verify it.
+	ReasonCertificateMismatch = "CertificateMismatch"
+	// ReasonRotating: authority and certificate are being replaced, step by step.
+	ReasonRotating = "Rotating"
+)
+
+// Reasons of ConsumersCompatible.
+const (
+	// ReasonConsumersActive: clients used a version today or yesterday that the
+	// spec no longer names; its removal waits.
+	ReasonConsumersActive = "ConsumersActive"
+	// ReasonRemovalForced: such a version is removed as removeDespiteConsumers says.
+	ReasonRemovalForced = "RemovalForced"
 )
 
 // Reasons of SourcesHealthy. The first that applies is used; the message gives

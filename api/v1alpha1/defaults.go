@@ -24,6 +24,7 @@ const (
 	DefaultMaxBodySize             = "16Mi"
 	DefaultMaxAge                  = 90 * time.Second
 	DefaultKubeletPort       int32 = 10250
+	DefaultExistingPort      int32 = 443
 )
 
 // DefaultAddressTypes is the order in which a node's addresses are tried.
@@ -48,8 +49,29 @@ func SetDefaults(spec *MetricsBackendSpec) {
 	if spec.Serving.NetworkPolicy == "" {
 		spec.Serving.NetworkPolicy = NetworkPolicyNone
 	}
+	if spec.Adoption == "" {
+		spec.Adoption = AdoptionRefuse
+	}
+	if spec.Existing != nil {
+		setDefault(&spec.Existing.Service.Port, DefaultExistingPort)
+	}
+	setCertificatesDefaults(&spec.Serving.Certificates)
 	if spec.ResourceMetrics != nil {
 		setResourceMetricsDefaults(spec.ResourceMetrics)
+	}
+}
+
+func setCertificatesDefaults(certificates *CertificatesSpec) {
+	if certificates.Mode == "" {
+		certificates.Mode = CertificatesManaged
+	}
+	if manager := certificates.CertManager; manager != nil {
+		if manager.IssuerRef.Kind == "" {
+			manager.IssuerRef.Kind = "Issuer"
+		}
+		if manager.IssuerRef.Group == "" {
+			manager.IssuerRef.Group = "cert-manager.io"
+		}
 	}
 }
 

@@ -63,6 +63,23 @@ type MetricsBackendSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 
+	// What happens to an APIService of the metrics API that someone else owns.
+	// Refuse: it is left alone, and the backend is Stalled. IfUnavailable: it is
+	// taken over while kube-apiserver reports it unavailable. Always: it is taken
+	// over as soon as this backend serves its version. What it was is kept in an
+	// annotation on it, and it is handed back, if its Service still answers, when
+	// this MetricsBackend no longer wants it. Default: Refuse.
+	// +optional
+	// +kubebuilder:default=Refuse
+	Adoption AdoptionPolicy `json:"adoption,omitempty"`
+
+	// An implementation that someone else runs. The operator then deploys no
+	// serving component, and keeps the APIServices of this one. Setting it, or
+	// taking it out, moves the APIServices without a failed request. Default:
+	// none; the operator deploys the serving component.
+	// +optional
+	Existing *ExistingSpec `json:"existing,omitempty"`
+
 	// How the serving component is deployed: image, replicas, placement.
 	// Changes here roll its pods, one at a time and never below the wanted
 	// number. Default: two replicas of the image released with the operator.
@@ -86,8 +103,8 @@ type MetricsBackendStatus struct {
 	// Conditions of the backend. Available: the registered APIs answer real
 	// requests. Ready: everything is as the spec says. Reconciling and Stalled
 	// appear only while true. CertificatesValid, ServingReady,
-	// APIServicesRegistered, StaleAPIServicesRemoved and SourcesHealthy tell one
-	// area each. Reasons are listed in docs/conditions.md.
+	// APIServicesRegistered, StaleAPIServicesRemoved, SourcesHealthy and
+	// ConsumersCompatible tell one area each. Reasons are listed in docs/conditions.md.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -98,6 +115,12 @@ type MetricsBackendStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	APIServices []APIServiceStatus `json:"apiServices,omitempty"`
+
+	// The clients that asked for a version on one of the last two days, up to 20
+	// for each version.
+	// +optional
+	// +listType=atomic
+	Consumers []ConsumerStatus `json:"consumers,omitempty"`
 
 	// The registered and available versions in one line, for the printer column.
 	// +optional

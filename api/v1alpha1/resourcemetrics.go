@@ -35,6 +35,15 @@ type ResourceMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	Versions []ResourceMetricsVersion `json:"versions,omitempty"`
 
+	// Versions that are removed although clients used them today or yesterday. A
+	// version that is taken out of `versions` and has such clients (see
+	// status.consumers) stays registered until they are gone, or until it is named
+	// here. Default: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	RemoveDespiteConsumers []ResourceMetricsVersion `json:"removeDespiteConsumers,omitempty"`
+
 	// How kubelets are asked.
 	// +optional
 	// +kubebuilder:default={}

@@ -91,6 +91,11 @@ type ServingSpec struct {
 	// +kubebuilder:validation:Maximum=10
 	LogVerbosity *int32 `json:"logVerbosity,omitempty"`
 
+	// Where the serving certificate comes from. Default: the operator manages it.
+	// +optional
+	// +kubebuilder:default={}
+	Certificates CertificatesSpec `json:"certificates,omitzero"`
+
 	// Labels added to the serving Deployment and its pods. Keys below
 	// metricsbackend.io and app.kubernetes.io are the operator's. Default: none.
 	// +optional
