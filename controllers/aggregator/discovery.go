@@ -8,33 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// acceptAggregated asks for the one discovery document of all groups.
-	acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	endpointTimeout  = 10 * time.Second
-	// maxDiscovery is far above the discovery of any cluster.
-	maxDiscovery = 64 << 20
-)
+// acceptAggregated asks for the one discovery document of all groups.
+const acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // Presence is where versions still are in discovery.
 type Presence struct {
@@ -71,95 +55,19 @@ func (c *Client) Discovered(ctx context.Context, versions []schema.GroupVersion)
 	return presence, nil
 }
 
-// addresses are those of the EndpointSlice default/kubernetes, which every
-// kube-apiserver enters itself into.
-func (c *Client) addresses(ctx context.Context) ([]string, error) {
-	slice, err := c.endpoints(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var addresses []string
-	for _, endpoint := range slice.Endpoints {
-		for _, ip := range endpoint.Addresses {
-			for _, port := range slice.Ports {
-				addresses = append(addresses, net.JoinHostPort(ip, strconv.Itoa(int(ptr.Deref(port.Port, 443)))))
-			}
-		}
-	}
-	slices.Sort(addresses)
-	if len(addresses) == 0 {
-		return nil, fmt.Errorf("EndpointSlice %s holds no address of a kube-apiserver", client.ObjectKeyFromObject(slice))
-	}
-	return addresses, nil
-}
-
-// Ports are those that kube-apiservers listen on, in order, each once; a NetworkPolicy sees
-// them in place of the Service's.
-func (c *Client) Ports(ctx context.Context) ([]int32, error) {
-	slice, err := c.endpoints(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var ports []int32
-	for _, port := range slice.Ports {
-		ports = append(ports, ptr.Deref(port.Port, 443))
-	}
-	slices.Sort(ports)
-	return slices.Compact(ports), nil
-}
-
-func (c *Client) endpoints(ctx context.Context) (*discoveryv1.EndpointSlice, error) {
-	slice := &discoveryv1.EndpointSlice{}
-	key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
-	if err := c.live.Get(ctx, key, slice); err != nil {
-		return nil, fmt.Errorf("get EndpointSlice %s with the addresses of kube-apiservers: %w", key, err)
-	}
-	return slice, nil
-}
-
 // current returns the group-versions that one kube-apiserver lists as current.
 func (c *Client) current(ctx context.Context, address string) ([]schema.GroupVersion, error) {
-	hostname, err := c.hostname()
-	if err != nil {
+	discovery, err := c.ask(ctx, address, "/apis", acceptAggregated)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	config := rest.CopyConfig(c.config)
-	config.Host = "https://" + address
-	config.APIPath = ""
-	config.TLSClientConfig.ServerName = hostname
-	config.Timeout = endpointTimeout
-	// The operator's credentials go to this address only, never through a proxy.
-	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	shared, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	// Not shared after all: client-go caches no transport with a proxy function.
-	defer utilnet.CloseIdleConnectionsFor(shared.Transport)
-	endpoint := *shared
-	endpoint.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/apis", nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", acceptAggregated)
-	response, err := endpoint.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("discovery answered %s", response.Status)
-	}
-	if !strings.Contains(response.Header.Get("Content-Type"), "as=APIGroupDiscoveryList") {
+	case discovery.code != http.StatusOK:
+		return nil, fmt.Errorf("discovery answered %d %s", discovery.code, http.StatusText(discovery.code))
+	case !strings.Contains(discovery.contentType, "as=APIGroupDiscoveryList"):
 		return nil, errors.New("this kube-apiserver has no aggregated discovery of version v2")
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxDiscovery))
-	if err != nil {
-		return nil, fmt.Errorf("read discovery: %w", err)
-	}
 	var groups apidiscoveryv2.APIGroupDiscoveryList
-	if err := json.Unmarshal(body, &groups); err != nil {
+	if err := json.Unmarshal(discovery.body, &groups); err != nil {
 		return nil, fmt.Errorf("decode discovery: %w", err)
 	}
 	var current []schema.GroupVersion

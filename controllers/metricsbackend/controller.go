@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,7 @@ type PodAsker interface {
 // Aggregator asks kube-apiservers about aggregated APIs.
 type Aggregator interface {
 	Discovered(ctx context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error)
+	Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
 	Ports(ctx context.Context) ([]int32, error)
 	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
 }

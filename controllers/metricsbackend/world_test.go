@@ -68,6 +68,8 @@ type world struct {
 	discovered map[schema.GroupVersion]bool
 	// unreachable makes the kube-apiservers' own addresses unreachable.
 	unreachable bool
+	// replicas are the kube-apiservers.
+	replicas []*replica
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
 	// mute pods do not answer the operator.
@@ -83,6 +85,13 @@ type world struct {
 	ended   map[string]int
 }
 
+// replica is one kube-apiserver.
+type replica struct {
+	address string
+	// lags: its cache does not follow. down: it cannot be asked.
+	lags, down bool
+}
+
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	known, err := schemaOfTheWorld()
@@ -96,6 +105,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		discovered: map[schema.GroupVersion]bool{},
 		ended:      map[string]int{},
 		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
+		replicas:   []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
 	}
 	w.raw = fake.NewClientBuilder().
 		WithScheme(known.kinds).
@@ -196,6 +206,25 @@ func (w *world) Discovered(_ context.Context, versions []schema.GroupVersion) (*
 		}
 	}
 	return presence, nil
+}
+
+// Lagging implements Aggregator: the caches of the kube-apiservers follow at once,
+// but for lagging ones.
+func (w *world) Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
+	if w.unreachable {
+		return nil, nil, errors.New("no route to host")
+	}
+	for _, replica := range w.replicas {
+		var service apiregistrationv1.APIService
+		switch {
+		case replica.down:
+			unreachable = append(unreachable, replica.address)
+		case replica.lags,
+			w.raw.Get(ctx, client.ObjectKey{Name: name}, &service) != nil, !follows(&service):
+			lagging = append(lagging, replica.address)
+		}
+	}
+	return lagging, unreachable, nil
 }
 
 // Ports implements Aggregator.

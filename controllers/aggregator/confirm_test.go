@@ -1,0 +1,82 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregator
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+const serviceName = "v1.metrics.k8s.io"
+
+// apiService answers with an APIService that has the bundle, as a watch cache does.
+func apiService(name, bundle string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		want := "/apis/apiregistration.k8s.io/v1/apiservices/" + serviceName + "?resourceVersion=0"
+		if r.URL.String() != want || r.Header.Get("Authorization") != "Bearer operator-token" {
+			http.Error(w, "unexpected request "+r.URL.String(), http.StatusBadRequest)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       apiregistrationv1.APIServiceSpec{CABundle: []byte(bundle)},
+		})
+	}
+}
+
+func TestLagging(t *testing.T) {
+	newest, former := apiService(serviceName, "new"), apiService(serviceName, "old")
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	second := []string{"192.0.2.2:6443"}
+	cases := map[string]struct {
+		servers              []http.HandlerFunc
+		down                 string
+		lagging, unreachable []string
+	}{
+		"all follow":             {servers: []http.HandlerFunc{newest, newest}},
+		"one lags":               {servers: []http.HandlerFunc{newest, former}, lagging: second},
+		"all lag":                {servers: []http.HandlerFunc{former, former}, lagging: []string{"192.0.2.1:6443", "192.0.2.2:6443"}},
+		"one does not have it":   {servers: []http.HandlerFunc{newest, status(http.StatusNotFound)}, lagging: second},
+		"one is down":            {servers: []http.HandlerFunc{newest, newest}, down: "192.0.2.2", unreachable: second},
+		"one refuses":            {servers: []http.HandlerFunc{newest, status(http.StatusForbidden)}, unreachable: second},
+		"one is starting":        {servers: []http.HandlerFunc{newest, status(http.StatusServiceUnavailable)}, unreachable: second},
+		"one redirects":          {servers: []http.HandlerFunc{newest, http.RedirectHandler("https://example.com/", http.StatusFound).ServeHTTP}, unreachable: second},
+		"one talks gibberish":    {servers: []http.HandlerFunc{newest, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }}, unreachable: second},
+		"one answers with other": {servers: []http.HandlerFunc{newest, apiService("v1beta1.metrics.k8s.io", "new")}, unreachable: second},
+		"one down and one lags":  {servers: []http.HandlerFunc{former, newest}, down: "192.0.2.2", lagging: []string{"192.0.2.1:6443"}, unreachable: second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, tc.servers...)
+			delete(p.servers, tc.down)
+			lagging, unreachable, err := p.client(t).Lagging(t.Context(), serviceName, func(s *apiregistrationv1.APIService) bool {
+				return string(s.Spec.CABundle) == "new"
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([][]string{tc.lagging, tc.unreachable}, [][]string{lagging, unreachable}); diff != "" {
+				t.Errorf("lagging, unreachable (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLaggingWithoutAddresses(t *testing.T) {
+	c := newControlPlane(t, apiService(serviceName, "new")).client(t)
+	c.live = fake.NewClientBuilder().Build()
+	_, _, err := c.Lagging(t.Context(), serviceName, func(*apiregistrationv1.APIService) bool { return true })
+	if err == nil || !strings.Contains(err.Error(), "default/kubernetes") {
+		t.Errorf("without the EndpointSlice: %v", err)
+	}
+}
