@@ -174,4 +174,38 @@ type ServingStatus struct {
 	// READY/WANTED, for the printer column.
 	// +optional
 	Summary string `json:"summary,omitempty"`
+	// The end of the certificate that pods serve.
+	// +optional
+	CertificateNotAfter *metav1.Time `json:"certificateNotAfter,omitempty"`
+	// Each pod and the versions that it said it serves, by name, up to 20. It is
+	// here since nobody but the operator can ask a single pod without showing it
+	// credentials of their own.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Pods []ServingPodStatus `json:"pods,omitempty"`
+}
+
+// MaxServingPods bounds status.serving.pods: twice the most replicas, for a rollout.
+const MaxServingPods = 20
+
+// ServingPodStatus is a serving pod, as the operator last saw it.
+type ServingPodStatus struct {
+	// Name of the pod.
+	Name string `json:"name"`
+	// Image that it runs.
+	// +optional
+	Image string `json:"image,omitempty"`
+	// Whether it is ready, so that requests reach it.
+	Ready bool `json:"ready"`
+	// Whether it is of the newest revision of the Deployment.
+	UpToDate bool `json:"upToDate"`
+	// Versions that it serves of those that are desired or registered, each as
+	// VERSION.GROUP. Empty when the operator could not ask it.
+	// +optional
+	// +listType=set
+	Versions []string `json:"versions,omitempty"`
+	// Why the operator could not ask it.
+	// +optional
+	Message string `json:"message,omitempty"`
 }

@@ -77,6 +77,7 @@ func (s *scope) summarize(failed error) {
 	if s.observed {
 		status.APIServices = s.sortedAPIServices()
 	}
+	s.describeServing()
 	switch {
 	case s.backend.DeletionTimestamp != nil:
 		return

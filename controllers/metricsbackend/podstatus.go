@@ -1,0 +1,53 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// describeServing tells in the status what each pod serves, and until when its
+// certificate is valid. An administrator could learn it from the pods only by
+// showing each a token, and one that was taken over would keep it; nothing in it
+// changes unless a pod or the certificate does.
+func (s *scope) describeServing() {
+	status := s.backend.Status.Serving
+	if status == nil {
+		return
+	}
+	status.CertificateNotAfter = nil
+	if !s.certificateNotAfter.IsZero() {
+		end := metav1.NewTime(s.certificateNotAfter).Rfc3339Copy()
+		status.CertificateNotAfter = &end
+	}
+	status.Pods = nil
+	for _, p := range s.pods[:min(len(s.pods), v1alpha1.MaxServingPods)] {
+		status.Pods = append(status.Pods, s.describePod(p))
+	}
+}
+
+func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
+	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}
+	switch {
+	case p.err != nil:
+		described.Message = shorten(fmt.Sprintf("cannot be asked: %v", p.err), maxMessage)
+	case p.answer != nil:
+		for gv, serves := range p.answer.Serves {
+			if serves {
+				described.Versions = append(described.Versions, manifests.APIServiceName(gv))
+			}
+		}
+		slices.Sort(described.Versions)
+	case p.Status.Phase != corev1.PodRunning:
+		described.Message = "is not running"
+	}
+	return described
+}

@@ -1,0 +1,38 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// The status tells of each pod what it serves: an administrator cannot ask one.
+func TestPodsInStatus(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	want := []v1alpha1.ServingPodStatus{
+		{Name: "pod-001", Image: imageBoth, Ready: true, UpToDate: true, Versions: []string{"v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"}},
+		{Name: "pod-002", Image: imageBoth, Ready: true, UpToDate: true, Versions: []string{"v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"}},
+	}
+	serving := w.backend().Status.Serving
+	if diff := cmp.Diff(want, serving.Pods); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if serving.CertificateNotAfter == nil || !serving.CertificateNotAfter.After(w.clock.Now()) {
+		t.Errorf("certificateNotAfter is %v", serving.CertificateNotAfter)
+	}
+
+	w.mute = true
+	mustReconcile(t, r)
+	for i := range want {
+		want[i].Versions, want[i].Message = nil, "cannot be asked: dial: connection refused"
+	}
+	if diff := cmp.Diff(want, w.backend().Status.Serving.Pods); diff != "" {
+		t.Errorf("pods that do not answer (-want +got):\n%s", diff)
+	}
+}
