@@ -35,7 +35,6 @@ type scenario struct {
 }
 
 func scenarios() map[string]scenario {
-	ready := func(w *world) { w.settle(w.reconciler(interceptor.Funcs{}), w.isReady) }
 	versions := func(names ...v1alpha1.ResourceMetricsVersion) func(*world) {
 		return func(w *world) {
 			w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = names })
@@ -50,27 +49,27 @@ func scenarios() map[string]scenario {
 			registered: []string{"v1", "v1beta1"},
 		},
 		"version taken out of the spec": {
-			prepare: ready, change: versions("v1beta1"), done: (*world).isReady,
+			prepare: becomeReady, change: versions("v1beta1"), done: (*world).isReady,
 			registered: []string{"v1beta1"},
 		},
 		"version added to the spec": {
-			prepare: func(w *world) { versions("v1beta1")(w); ready(w) }, change: versions("v1", "v1beta1"), done: (*world).isReady,
+			prepare: func(w *world) { versions("v1beta1")(w); becomeReady(w) }, change: versions("v1", "v1beta1"), done: (*world).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"image upgraded": {
-			prepare: func(w *world) { w.lingers = 2; image(imageV1beta1)(w); versions("v1beta1")(w); ready(w) },
+			prepare: func(w *world) { w.lingers = 2; image(imageV1beta1)(w); versions("v1beta1")(w); becomeReady(w) },
 			change:  func(w *world) { image(imageBoth)(w); versions("v1", "v1beta1")(w) }, done: (*world).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"image rolled back to one without v1": {
-			prepare: ready, change: image(imageV1beta1),
+			prepare: becomeReady, change: image(imageV1beta1),
 			done: func(w *world) bool {
 				return w.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed
 			},
 			registered: []string{"v1beta1"},
 		},
 		"deleted": {
-			prepare: ready,
+			prepare: becomeReady,
 			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
 			done:    (*world).isGone,
 		},
@@ -87,6 +86,14 @@ func scenarios() map[string]scenario {
 			done:   (*world).isGone,
 		},
 	}
+}
+
+// world is where the scenario, of that name, begins.
+func (s scenario) world(t *testing.T, name string) *world {
+	t.Helper()
+	w := prepared(t, name, s.prepare)
+	s.change(w)
+	return w
 }
 
 func (w *world) isGone() bool {
@@ -143,18 +150,16 @@ func clean(t *testing.T, name string, s scenario) (string, []call) {
 	t.Helper()
 	known, _ := cleanRuns.LoadOrStore(name, &cleanRun{})
 	run := known.(*cleanRun)
-	run.once.Do(func() { run.end, run.calls = runClean(t, s) })
+	run.once.Do(func() { run.end, run.calls = runClean(t, name, s) })
 	if run.end == "" {
 		t.Fatal("the scenario does not end even without faults")
 	}
 	return run.end, run.calls
 }
 
-func runClean(t *testing.T, s scenario) (string, []call) {
+func runClean(t *testing.T, name string, s scenario) (string, []call) {
 	t.Helper()
-	w := newWorld(t, newBackend())
-	s.prepare(w)
-	s.change(w)
+	w := s.world(t, name)
 	var made []call
 	record := intercepted(func(c call, make func() error) error {
 		made = append(made, c)
@@ -198,9 +203,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 				}
 				return make()
 			})
-			w := newWorld(t, newBackend())
-			s.prepare(w)
-			s.change(w)
+			w := s.world(t, name)
 			w.settle(w.reconciler(fail), func() bool { return s.done(w) })
 			if diff := cmp.Diff(want, w.inventory()); diff != "" {
 				t.Errorf("after %d failures (-clean +faulty):\n%s", len(failed), diff)
@@ -225,9 +228,7 @@ func TestOneCallFails(t *testing.T) {
 					}
 					return make()
 				})
-				w := newWorld(t, newBackend())
-				s.prepare(w)
-				s.change(w)
+				w := s.world(t, name)
 				w.settle(w.reconciler(fail), func() bool { return s.done(w) })
 				if diff := cmp.Diff(want, w.inventory()); diff != "" {
 					t.Fatalf("call %d (%s) failed (-clean +faulty):\n%s", failing, calls[failing].name, diff)
@@ -247,9 +248,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, _ := clean(t, name, s)
-			w := newWorld(t, newBackend())
-			s.prepare(w)
-			s.change(w)
+			w := s.world(t, name)
 			for process := 1; !s.done(w); process++ {
 				writes := 0
 				killed := func() bool { return writes >= process }

@@ -19,11 +19,13 @@ import (
 
 func ready(t *testing.T, funcs interceptor.Funcs) (*world, *Reconciler) {
 	t.Helper()
-	w := newWorld(t, newBackend())
+	w := prepared(t, "ready", becomeReady)
 	r := w.reconciler(funcs)
-	w.settle(r, w.isReady)
+	mustReconcile(t, r)
 	return w, r
 }
+
+func becomeReady(w *world) { w.settle(w.reconciler(interceptor.Funcs{}), w.isReady) }
 
 func onlyV1beta1(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}

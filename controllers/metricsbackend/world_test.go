@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -60,9 +61,11 @@ var (
 // and what Deployment controller, kubelets and aggregator would do, one step at a
 // time. Nothing in it waits.
 type world struct {
-	t     *testing.T
-	raw   client.WithWatch
-	clock *testingclock.FakeClock
+	t *testing.T
+	// raw is the API server, server the same one without a memory.
+	raw, server client.WithWatch
+	memo        *memoClient
+	clock       *testingclock.FakeClock
 
 	// discovered follows the registered versions one step later.
 	discovered map[schema.GroupVersion]bool
@@ -94,10 +97,6 @@ type replica struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	known, err := schemaOfTheWorld()
-	if err != nil {
-		t.Fatal(err)
-	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
 	w := &world{
 		t:          t,
@@ -107,27 +106,56 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
 		replicas:   []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
 	}
-	w.raw = fake.NewClientBuilder().
+	w.start(objects)
+	return w
+}
+
+// start makes the API server.
+func (w *world) start(objects []client.Object) {
+	w.t.Helper()
+	known, err := schemaOfTheWorld()
+	w.must(err)
+	w.server = fake.NewClientBuilder().
 		WithScheme(known.kinds).
 		WithRESTMapper(known.mapper).
 		WithTypeConverters(known.converters...).
 		WithStatusSubresource(&v1alpha1.MetricsBackend{}, &apiregistrationv1.APIService{}).
+		WithReturnManagedFields().
 		WithObjects(objects...).
 		Build()
-	return w
+	w.memo = newMemoClient()
+	w.raw = w.memo.wrap(w.server)
 }
 
-// schemaOfTheWorld knows the kinds that the operator uses and no others: making
-// it, and a fake client from it, is what the tests spend most of their time on.
+// kindsOfTheWorld are those that the operator uses and no others: a fake client
+// looks through all of them at each write.
+func kindsOfTheWorld() map[schema.GroupVersion][]runtime.Object {
+	return map[schema.GroupVersion][]runtime.Object{
+		corev1.SchemeGroupVersion: {
+			&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Secret{}, &corev1.SecretList{},
+			&corev1.Service{}, &corev1.ServiceList{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{},
+			&corev1.ConfigMap{}, &corev1.ConfigMapList{},
+		},
+		appsv1.SchemeGroupVersion: {&appsv1.Deployment{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSet{}, &appsv1.ReplicaSetList{}},
+		rbacv1.SchemeGroupVersion: {
+			&rbacv1.Role{}, &rbacv1.RoleList{}, &rbacv1.RoleBinding{}, &rbacv1.RoleBindingList{},
+			&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRoleBindingList{},
+		},
+		policyv1.SchemeGroupVersion:          {&policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{}},
+		networkingv1.SchemeGroupVersion:      {&networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}},
+		discoveryv1.SchemeGroupVersion:       {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
+		authenticationv1.SchemeGroupVersion:  {&authenticationv1.TokenRequest{}},
+		apiregistrationv1.SchemeGroupVersion: {&apiregistrationv1.APIService{}, &apiregistrationv1.APIServiceList{}},
+		v1alpha1.GroupVersion:                {&v1alpha1.MetricsBackend{}, &v1alpha1.MetricsBackendList{}},
+	}
+}
+
+// schemaOfTheWorld is made once: it takes long.
 var schemaOfTheWorld = sync.OnceValues(func() (*schemas, error) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme,
-		authenticationv1.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(kinds); err != nil {
-			return nil, err
-		}
+	for gv, objects := range kindsOfTheWorld() {
+		kinds.AddKnownTypes(gv, objects...)
+		metav1.AddToGroupVersion(kinds, gv)
 	}
 	return &schemas{kinds, testrestmapper.TestOnlyStaticRESTMapper(kinds), []managedfields.TypeConverter{
 		clientgoapplyconfigurations.NewTypeConverter(kinds),

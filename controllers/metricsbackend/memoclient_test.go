@@ -1,0 +1,190 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// memoClient spares a fake client work that it has done: it encodes and decodes
+// each object of a kind at each read, and reads are most of what a test does. An
+// answer holds until something of that kind is written; a repeated apply until its
+// object is. Everything that is written must go through it.
+type memoClient struct {
+	mu      sync.Mutex
+	reads   map[string]map[readKey]*read
+	applies map[objectKey]*apply
+}
+
+type readKey struct {
+	into reflect.Type
+	what string
+}
+
+type read struct {
+	answer runtime.Object
+	err    error
+}
+
+type objectKey struct {
+	kind string
+	key  client.ObjectKey
+}
+
+type apply struct{ asked, answer []byte }
+
+func newMemoClient() *memoClient {
+	return &memoClient{reads: map[string]map[readKey]*read{}, applies: map[objectKey]*apply{}}
+}
+
+// wrap returns a client that remembers what c answered, and leaves managedFields
+// out, as the operator's cache does.
+func (m *memoClient) wrap(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return m.read(c, o, key.String(), func() error { return c.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			options := (&client.ListOptions{}).ApplyOptions(opts)
+			return m.read(c, l, fmt.Sprint(options.Namespace, " ", options.LabelSelector, " ", options.FieldSelector),
+				func() error { return c.List(ctx, l, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return m.write(c, o, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return m.write(c, o, func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return m.write(c, o, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return m.write(c, o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return m.write(c, o, func() error { return c.SubResource(name).Update(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return m.write(c, o, func() error { return c.SubResource(name).Patch(ctx, o, p, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return m.apply(ctx, c, o, opts)
+		},
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteAllOfOption) error {
+			m.forget()
+			return c.DeleteAllOf(ctx, o, opts...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, name string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			m.forget()
+			return c.SubResource(name).Apply(ctx, o, opts...)
+		},
+	})
+}
+
+func (m *memoClient) read(c client.Client, into runtime.Object, what string, ask func() error) error {
+	gvk, err := c.GroupVersionKindFor(into)
+	if err != nil {
+		return err
+	}
+	kind := gvk.Kind
+	if _, isList := into.(client.ObjectList); isList {
+		kind = kind[:len(kind)-len("List")]
+		what = "list " + what
+	}
+	key := readKey{reflect.TypeOf(into), what}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.reads[kind][key]
+	if !ok {
+		known = &read{err: ask()}
+		if err := withoutManagedFields(into); err != nil {
+			return err
+		}
+		known.answer = into.DeepCopyObject()
+		if m.reads[kind] == nil {
+			m.reads[kind] = map[readKey]*read{}
+		}
+		m.reads[kind][key] = known
+		return known.err
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(known.answer.DeepCopyObject()).Elem())
+	return known.err
+}
+
+func (m *memoClient) write(c client.Client, o client.Object, do func() error) error {
+	gvk, err := c.GroupVersionKindFor(o)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.reads, gvk.Kind)
+	delete(m.applies, objectKey{gvk.Kind, client.ObjectKeyFromObject(o)})
+	if err := do(); err != nil {
+		return err
+	}
+	return withoutManagedFields(o)
+}
+
+func withoutManagedFields(o runtime.Object) error {
+	if meta.IsListType(o) {
+		return meta.EachListItem(o, withoutManagedFields)
+	}
+	accessor, err := meta.Accessor(o)
+	if err != nil {
+		return err
+	}
+	accessor.SetManagedFields(nil)
+	return nil
+}
+
+func (m *memoClient) apply(ctx context.Context, c client.Client, o runtime.ApplyConfiguration, opts []client.ApplyOption) error {
+	id, ok := o.(manifests.Object)
+	if !ok {
+		return fmt.Errorf("apply of %T, which has no name", o)
+	}
+	asked, err := json.Marshal([]any{(&client.ApplyOptions{}).ApplyOptions(opts), o})
+	if err != nil {
+		return err
+	}
+	key := objectKey{kind: *id.GetKind(), key: client.ObjectKey{Name: *id.GetName()}}
+	if namespace := id.GetNamespace(); namespace != nil {
+		key.key.Namespace = *namespace
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.applies[key]; known != nil && string(known.asked) == string(asked) {
+		reflect.ValueOf(o).Elem().SetZero()
+		return json.Unmarshal(known.answer, o)
+	}
+	delete(m.reads, key.kind)
+	delete(m.applies, key)
+	if err := c.Apply(ctx, o, opts...); err != nil {
+		return err
+	}
+	answer, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	m.applies[key] = &apply{asked, answer}
+	return nil
+}
+
+func (m *memoClient) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.reads)
+	clear(m.applies)
+}
