@@ -3,6 +3,11 @@
 
 package v1alpha1
 
+import (
+	"cmp"
+	"slices"
+)
+
 // ConsumersPath is the path at which a serving pod answers a ConsumerReport as
 // JSON. It needs the verb get on this non-resource URL.
 const ConsumersPath = "/consumers"
@@ -32,4 +37,27 @@ type ConsumerReport struct {
 	Consumers []ConsumerStatus `json:"consumers"`
 	// Others is the number of clients beyond MaxConsumers, for each version.
 	Others map[string]int `json:"others,omitempty"`
+}
+
+// OperatorUserAgent is the family of the operator's own user agent.
+const OperatorUserAgent = "metrics-backend-operator"
+
+// ownUserAgents verify that versions answer; they are no reason to keep one.
+var ownUserAgents = [...]string{OperatorUserAgent, "kubectl-metrics"}
+
+// IsOwnUserAgent tells whether the family of a user agent is that of one of the
+// project's own tools, which no record of consumers holds.
+func IsOwnUserAgent(family string) bool { return slices.Contains(ownUserAgents[:], family) }
+
+// SortConsumers puts consumers in the order of a report and of a status: the
+// newest day first, then by version, user agent and user.
+func SortConsumers(consumers []ConsumerStatus) {
+	slices.SortFunc(consumers, func(a, b ConsumerStatus) int {
+		return cmp.Or(
+			cmp.Compare(b.LastSeen, a.LastSeen),
+			cmp.Compare(a.Version, b.Version),
+			cmp.Compare(a.UserAgent, b.UserAgent),
+			cmp.Compare(a.User, b.User),
+		)
+	})
 }

@@ -11,7 +11,10 @@ import (
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // Client asks kube-apiservers with the operator's own credentials.
@@ -24,6 +27,8 @@ type Client struct {
 // NewClient returns a Client for the cluster of config. live must not be a cache.
 func NewClient(config *rest.Config, live client.Reader) (*Client, error) {
 	raw := rest.CopyConfig(config)
+	// By this name serving tells verification from use: see v1alpha1.IsOwnUserAgent.
+	raw.UserAgent = v1alpha1.OperatorUserAgent + "/" + version.Get().GitVersion
 	// Answers are read raw; the codecs only decode errors.
 	raw.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	r, err := rest.UnversionedRESTClientFor(raw)

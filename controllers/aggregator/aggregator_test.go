@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 var v1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
@@ -284,5 +286,21 @@ func TestHostname(t *testing.T) {
 	}
 	if _, err := NewClient(&rest.Config{Host: "http://[::1"}, nil); err == nil {
 		t.Error("a client for a malformed address")
+	}
+}
+
+// The operator's own requests are told from use: serving would keep a version for
+// them otherwise.
+func TestVerificationIsNoUse(t *testing.T) {
+	userAgent := ""
+	p := newControlPlane(t, func(w http.ResponseWriter, r *http.Request) {
+		userAgent = r.UserAgent()
+		_, _ = w.Write([]byte(`{"items":[]}`))
+	})
+	if _, err := p.client(t).FreshNodeSample(t.Context(), v1, now); err != nil {
+		t.Fatal(err)
+	}
+	if family, _, _ := strings.Cut(userAgent, "/"); !v1alpha1.IsOwnUserAgent(family) {
+		t.Errorf("the user agent is %q", userAgent)
 	}
 }

@@ -34,7 +34,7 @@ func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return rbacv1ac.ClusterRole(s.ProberName()).
 		WithLabels(s.Labels()).
 		WithRules(rbacv1ac.PolicyRule().
-			WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath).
+			WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath).
 			WithVerbs("get"))
 }
 

@@ -56,6 +56,10 @@ type Answer struct {
 	Serves map[schema.GroupVersion]bool
 	// Sources is nil when the pod has no such report.
 	Sources *v1alpha1.SourceReport
+	// Consumers is nil when the pod has no such report, or when asking for it
+	// failed: then ConsumersError says why.
+	Consumers      *v1alpha1.ConsumerReport
+	ConsumersError error
 }
 
 // Client asks pods. It keeps no connections.
@@ -71,7 +75,7 @@ func NewClient(dial Dial) *Client {
 	return &Client{dial: dial}
 }
 
-// Ask asks a pod for each of the versions, and for its sources.
+// Ask asks a pod for each of the versions, and for its reports.
 func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pod.CABundle) {
@@ -96,7 +100,11 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 	}
 	var err error
 	answer.Sources, err = request.sources(ctx)
-	return answer, err
+	if err != nil {
+		return answer, err
+	}
+	answer.Consumers, answer.ConsumersError = request.consumers(ctx)
+	return answer, nil
 }
 
 // refuseRedirect keeps the token on this connection.

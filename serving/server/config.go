@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 )
 
@@ -23,7 +24,7 @@ const apiTitle = "Kubernetes metrics API"
 // genericConfig makes the configuration of the generic API server: no etcd, no
 // admission, no priority and fairness. It opens the port, so that a port which
 // is taken is an error at once, but does not serve yet.
-func (o *Options) genericConfig() (*genericapiserver.Config, *delegatedAuthentication, error) {
+func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver.Config, *delegatedAuthentication, error) {
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", o.serviceNames(), []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return nil, nil, fmt.Errorf("make a self-signed serving certificate: %w", err)
 	}
@@ -56,6 +57,7 @@ func (o *Options) genericConfig() (*genericapiserver.Config, *delegatedAuthentic
 	}
 	shuttingDown := config.ShutdownInitiatedNotify()
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		handler = consumers.WithRecording(handler, recorder)
 		return withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
 	}
 	return config, authentication, nil

@@ -42,7 +42,11 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, authentication, err := o.genericConfig()
+	recorder, err := o.newRecorder(c)
+	if err != nil {
+		return nil, err
+	}
+	config, authentication, err := o.genericConfig(recorder)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +101,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
+	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 
 	fresh := &freshness{source: source, clock: c}
 	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run, fresh.run}}

@@ -17,19 +17,23 @@ type reporter interface {
 	Report() v1alpha1.KubeletReport
 }
 
-// sourcesHandler answers a SourceReport. Authorization has happened before, in
-// the server's chain: the verb get on the path.
+// sourcesHandler answers a SourceReport.
 func sourcesHandler(source reporter, config *configuration) http.Handler {
+	return reportHandler("sources", func() any {
+		return v1alpha1.SourceReport{ObservedGeneration: config.observedGeneration(), Kubelets: source.Report()}
+	})
+}
+
+// reportHandler answers a report as JSON. Authorization has happened before, in
+// the server's chain: the verb get on the path.
+func reportHandler(subject string, report func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET is possible here", http.StatusMethodNotAllowed)
 			return
 		}
-		body, err := json.Marshal(v1alpha1.SourceReport{
-			ObservedGeneration: config.observedGeneration(),
-			Kubelets:           source.Report(),
-		})
+		body, err := json.Marshal(report())
 		if err != nil {
 			http.Error(w, "encode the report: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -37,7 +41,7 @@ func sourcesHandler(source reporter, config *configuration) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if _, err := w.Write(append(body, '\n')); err != nil {
-			klog.FromContext(r.Context()).V(4).Info("A client left before its report of sources was written", "err", err)
+			klog.FromContext(r.Context()).V(4).Info("A client left before its report was written", "report", subject, "err", err)
 		}
 	})
 }

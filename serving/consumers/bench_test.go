@@ -1,0 +1,51 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package consumers
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// hotPath is what a request of a client costs that has asked before.
+func hotPath(tb testing.TB, clients int) (*Recorder, *http.Request) {
+	tb.Helper()
+	r := NewRecorder(clock.RealClock{}, versions)
+	for i := range clients {
+		r.Record(v1beta1, fmt.Sprintf("client-%d/v1", i), "u")
+	}
+	request := newRequest(tb, "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods?labelSelector=app%3Dweb", hpaAgent, hpaUser)
+	r.recordRequest(request)
+	return r, request
+}
+
+func TestNoAllocations(t *testing.T) {
+	for name, clients := range map[string]int{"known": 0, "beyond the bound": v1alpha1.MaxConsumers} {
+		t.Run(name, func(t *testing.T) {
+			r, request := hotPath(t, clients)
+			if n := testing.AllocsPerRun(1000, func() { r.recordRequest(request) }); n != 0 {
+				t.Errorf("%v allocations a request", n)
+			}
+		})
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	for name, clients := range map[string]int{"known": 0, "beyond the bound": v1alpha1.MaxConsumers} {
+		b.Run(name, func(b *testing.B) {
+			r, request := hotPath(b, clients)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					r.recordRequest(request)
+				}
+			})
+		})
+	}
+}

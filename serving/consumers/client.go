@@ -1,0 +1,67 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package consumers
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxUserAgent and maxUser bound names, in bytes. The name of a
+	// ServiceAccount as a user is up to 339 bytes long.
+	maxUserAgent = 64
+	maxUser      = 384
+	// nameless stands for a client without a user agent, or without a user name.
+	nameless = "(none)"
+)
+
+// client is who asks.
+type client struct{ userAgent, user string }
+
+// clientOf names a client as it came; it allocates nothing.
+func clientOf(userAgent, user string) client {
+	family, _, _ := strings.Cut(userAgent, "/")
+	return client{userAgent: clip(family, maxUserAgent), user: clip(user, maxUser)}
+}
+
+// clone keeps nothing alive of the request that the names came with.
+func (c client) clone() client {
+	return client{userAgent: strings.Clone(c.userAgent), user: strings.Clone(c.user)}
+}
+
+// printable is the client with names that are safe in a terminal, a log and a
+// status. For most clients it is the client itself.
+func (c client) printable() client {
+	return client{userAgent: printable(c.userAgent), user: printable(c.user)}
+}
+
+// clip cuts a name to at most limit bytes, and not within a character.
+func clip(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	for i := limit; i > limit-utf8.UTFMax; i-- {
+		if utf8.RuneStart(name[i]) {
+			return name[:i]
+		}
+	}
+	return name[:limit]
+}
+
+// printable replaces what is not text, or steers a terminal: control characters,
+// changes of the writing direction, and bytes that are not UTF-8.
+func printable(name string) string {
+	name = strings.TrimSpace(name)
+	if name == "" {
+		return nameless
+	}
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, name)
+}

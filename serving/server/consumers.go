@@ -1,0 +1,34 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+)
+
+// newRecorder records the clients of every version that is served, best first.
+func (o *Options) newRecorder(c clock.PassiveClock) (*consumers.Recorder, error) {
+	enabled, err := o.enabledVersions()
+	if err != nil {
+		return nil, err
+	}
+	var versions []schema.GroupVersion
+	for _, version := range resourcemetrics.GroupVersions() {
+		if enabled.Has(version) {
+			versions = append(versions, version)
+		}
+	}
+	return consumers.NewRecorder(c, versions), nil
+}
+
+// consumersHandler answers a ConsumerReport.
+func consumersHandler(recorder *consumers.Recorder) http.Handler {
+	return reportHandler("consumers", func() any { return recorder.Report() })
+}
