@@ -59,6 +59,9 @@ const (
 	ReasonNamespaceNotManaged = "NamespaceNotManaged"
 	// ReasonSecretMissing: a Secret that the spec names does not exist.
 	ReasonSecretMissing = "SecretMissing"
+	// ReasonServiceMissing: the Service of spec.existing does not exist, or has no
+	// such port.
+	ReasonServiceMissing = "ServiceMissing"
 	// ReasonConflict: an older MetricsBackend claims the same group and version.
 	ReasonConflict = "Conflict"
 	// ReasonNotOwned: an object of the same name belongs to someone else.
@@ -84,6 +87,8 @@ const (
 	ReasonVersionNotServed = "VersionNotServed"
 	// ReasonProbeFailed: the operator could not ask a pod what it serves.
 	ReasonProbeFailed = "ProbeFailed"
+	// ReasonNoReadyEndpoint: the Service of spec.existing has no ready endpoint.
+	ReasonNoReadyEndpoint = "NoReadyEndpoint"
 )
 
 // Reasons of the APIService conditions and of Available.
@@ -130,4 +135,6 @@ const (
 	ReasonKubeletsFailing = "KubeletsFailing"
 	// ReasonNoNodes: no node matches the scrape's selector.
 	ReasonNoNodes = "NoNodes"
+	// ReasonNotApplicable: with spec.existing the operator sees no kubelets.
+	ReasonNotApplicable = "NotApplicable"
 )
