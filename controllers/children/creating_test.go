@@ -42,7 +42,7 @@ func TestOneOfTwoCreates(t *testing.T) {
 		go func() {
 			s := serving()
 			s.Backend = backend
-			_, err := a.Apply(t.Context(), backend, manifests.APIService(s, gv, []byte("CA")))
+			_, err := a.Apply(t.Context(), backend, manifests.APIService(s, gv, s.Target([]byte("CA"))))
 			failures <- err
 		}()
 	}

@@ -41,24 +41,24 @@ func KnownVersions() []schema.GroupVersion {
 // APIServiceName is the name that kube-apiserver demands: VERSION.GROUP.
 func APIServiceName(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// APIService registers a version with kube-apiserver's aggregator, verified with
-// caBundle (PEM).
-func APIService(s Serving, gv schema.GroupVersion, caBundle []byte) *apiregistrationv1ac.APIServiceApplyConfiguration {
-	return apiregistrationv1ac.APIService(APIServiceName(gv)).
-		WithLabels(s.Labels()).
-		WithSpec(apiregistrationv1ac.APIServiceSpec().
-			WithGroup(gv.Group).
-			WithVersion(gv.Version).
-			WithGroupPriorityMinimum(groupPriorityMinimum).
-			WithVersionPriority(versionPriority(gv)).
-			WithCABundle(caBundle...).
-			// Explicit, because an APIService that was made with true (the stock
-			// manifest of metrics-server is) refuses a caBundle until it is false.
-			WithInsecureSkipTLSVerify(false).
-			WithService(apiregistrationv1ac.ServiceReference().
-				WithNamespace(s.Namespace).
-				WithName(s.Name()).
-				WithPort(ServicePort)))
+// APIService registers a version with kube-apiserver's aggregator, to lead to target.
+func APIService(s Serving, gv schema.GroupVersion, target Target) *apiregistrationv1ac.APIServiceApplyConfiguration {
+	spec := apiregistrationv1ac.APIServiceSpec().
+		WithGroup(gv.Group).
+		WithVersion(gv.Version).
+		WithGroupPriorityMinimum(groupPriorityMinimum).
+		WithVersionPriority(versionPriority(gv)).
+		// Explicit, because an APIService that was made with true (the stock
+		// manifest of metrics-server is) refuses a caBundle until it is false.
+		WithInsecureSkipTLSVerify(target.InsecureSkipTLSVerify).
+		WithService(apiregistrationv1ac.ServiceReference().
+			WithNamespace(target.Namespace).
+			WithName(target.Name).
+			WithPort(target.Port))
+	if !target.InsecureSkipTLSVerify {
+		spec.WithCABundle(target.CABundle...)
+	}
+	return apiregistrationv1ac.APIService(APIServiceName(gv)).WithLabels(s.Labels()).WithSpec(spec)
 }
 
 // versionPriority puts the best version first in discovery.

@@ -186,7 +186,7 @@ func TestNetworkPolicy(t *testing.T) {
 
 func TestAPIService(t *testing.T) {
 	v1, v1beta1 := KnownVersions()[0], KnownVersions()[1]
-	configuration := APIService(serving(), v1, []byte("ca"))
+	configuration := APIService(serving(), v1, serving().Target([]byte("ca")))
 	if skip := configuration.Spec.InsecureSkipTLSVerify; skip == nil || *skip {
 		t.Errorf("insecureSkipTLSVerify is %v, want an explicit false", skip)
 	}
@@ -202,7 +202,7 @@ func TestAPIService(t *testing.T) {
 	if service.Name != "v1.metrics.k8s.io" {
 		t.Errorf("name %q", service.Name)
 	}
-	if other := APIService(serving(), v1beta1, nil); *other.Spec.VersionPriority >= *configuration.Spec.VersionPriority {
+	if other := APIService(serving(), v1beta1, serving().Target(nil)); *other.Spec.VersionPriority >= *configuration.Spec.VersionPriority {
 		t.Errorf("priority of v1beta1 %d, of v1 %d: want v1 above", *other.Spec.VersionPriority, *configuration.Spec.VersionPriority)
 	}
 	if got := APIServiceName(schema.GroupVersion{Group: "g.io", Version: "v2"}); got != "v2.g.io" {

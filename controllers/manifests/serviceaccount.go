@@ -22,3 +22,12 @@ func ProberServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration 
 		WithLabels(s.Labels()).
 		WithAutomountServiceAccountToken(false)
 }
+
+// GuestServiceAccount is the identity with which the operator asks implementations
+// that someone else runs. Nothing is granted to it: whoever answers there learns a
+// token that is worth what any account of the cluster is, and that for ten minutes.
+func GuestServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
+	return corev1ac.ServiceAccount(s.GuestName(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithAutomountServiceAccountToken(false)
+}

@@ -57,6 +57,10 @@ func (s Serving) Name() string { return namePrefix + s.Backend }
 // serve, and of its RBAC.
 func (s Serving) ProberName() string { return s.Name() + "-prober" }
 
+// GuestName is the name of the ServiceAccount that asks implementations which
+// someone else runs.
+func (s Serving) GuestName() string { return s.Name() + "-guest" }
+
 // TLSSecretName is the name of the Secret that serving pods mount.
 func (s Serving) TLSSecretName() string { return s.Name() + "-tls" }
 

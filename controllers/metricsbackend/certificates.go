@@ -37,7 +37,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.caBundle = current.Data[v1alpha1.SecretKeyCA]
-	if s.blocked {
+	if s.blocked || !s.deploys() {
 		return r.keepCertificate(ctx, s, current)
 	}
 	authority, err := r.ensureAuthority(ctx, s)
@@ -51,8 +51,11 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 // registered goes on being served, and must not expire before someone looks. Only
 // under the authority that clients know, since no APIService is written meanwhile.
 func (r *Reconciler) keepCertificate(ctx context.Context, s *scope, current *corev1.Secret) error {
+	if !s.deploys() && !s.servesStill() {
+		return nil
+	}
 	r.judgeCertificate(s, keyPair(current))
-	if len(s.registered) == 0 || s.withoutNamespace {
+	if !s.servesStill() || s.withoutNamespace {
 		return nil
 	}
 	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
@@ -66,6 +69,9 @@ func (r *Reconciler) keepCertificate(ctx context.Context, s *scope, current *cor
 		return nil
 	}
 	for _, service := range s.registered {
+		if !s.leadsToServing(service) {
+			continue
+		}
 		// An authority that was replaced just before is not in use yet.
 		if !bytes.Contains(service.Spec.CABundle, bytes.TrimSpace(authority.Certificate)) {
 			return nil
@@ -138,7 +144,10 @@ func (r *Reconciler) readSecret(ctx context.Context, s *scope, name string) (*co
 func (s *scope) formerBundles() [][]byte {
 	bundles := [][]byte{s.caBundle}
 	for _, name := range s.registeredNames() {
-		bundles = append(bundles, s.registered[name].Spec.CABundle)
+		// One that leads elsewhere holds the authority of someone else.
+		if s.leadsToServing(s.registered[name]) {
+			bundles = append(bundles, s.registered[name].Spec.CABundle)
+		}
 	}
 	return bundles
 }

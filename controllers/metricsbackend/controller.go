@@ -109,6 +109,7 @@ var phases = []phase{
 	{name: "probe", run: (*Reconciler).probe},
 	{name: "register", run: (*Reconciler).register},
 	{name: "verify", run: (*Reconciler).verify},
+	{name: "undeploy", acts: true, run: (*Reconciler).undeploy},
 	{name: "sources", run: (*Reconciler).sources},
 }
 

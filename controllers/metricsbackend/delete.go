@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +26,9 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
 		s.gone = true
 		return nil
+	}
+	if err := r.findNamespace(ctx, s); err != nil {
+		return s.deletionFailed(err)
 	}
 	held, err := r.removeVersions(ctx, s)
 	if err != nil {
@@ -52,6 +54,7 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	}
 	// A later account of the same name is another one.
 	r.tokens.Forget(s.proberAccount())
+	r.tokens.Forget(s.guestAccount())
 	klog.FromContext(ctx).Info("Removed everything of the MetricsBackend")
 	s.gone = true
 	return nil
@@ -78,23 +81,33 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 		}
 	}
 	var gone []schema.GroupVersion
+	var moved []string
 	for _, name := range s.perhapsRegistered() {
 		gv, ok := versionOf(name)
 		if !ok {
 			continue
 		}
-		holder, err := r.deleteAPIService(ctx, s, name)
+		if heir, err := r.awaitHeir(ctx, s, gv); err != nil || heir != "" {
+			return heir, err
+		}
+		holder, why, err := r.release(ctx, s, name)
 		if err != nil {
 			return "", err
 		}
 		switch holder {
 		case us:
-			return "APIService " + name + " still exists: something holds it with a finalizer", nil
+			return "APIService " + name + " still exists: " + why, nil
 		case nobody:
 			gone = append(gone, gv)
 		case someoneElse:
-			delete(s.apiServices, name)
+			moved = append(moved, name)
 		}
+	}
+	for _, name := range moved {
+		if held, err := r.leadsToUsStill(ctx, s, name); err != nil || held != "" {
+			return held, err
+		}
+		delete(s.apiServices, name)
 	}
 	if len(gone) == 0 {
 		return "", nil
@@ -132,19 +145,24 @@ func (s *scope) perhapsRegistered() []string {
 	return names
 }
 
+// findNamespace looks whether there still is a serving namespace to work in.
+func (r *Reconciler) findNamespace(ctx context.Context, s *scope) error {
+	s.unmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
+	live := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Live.Get(ctx, client.ObjectKey{Name: s.serving.Namespace}, live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get namespace %s: %w", s.serving.Namespace, err)
+	}
+	s.withoutNamespace = err != nil || live.DeletionTimestamp != nil
+	return nil
+}
+
 // removeChildren removes everything but APIServices, and returns what it found.
 // A namespace that is being deleted, or gone, sees to its own objects, and the
 // operator may have no rights there any more.
 func (r *Reconciler) removeChildren(ctx context.Context, s *scope) ([]string, error) {
 	namespace := s.serving.Namespace
-	live := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := r.Live.Get(ctx, client.ObjectKey{Name: namespace}, live)
-	switch {
-	case apierrors.IsNotFound(err):
-		namespace = ""
-	case err != nil:
-		return nil, fmt.Errorf("get namespace %s: %w", namespace, err)
-	case live.DeletionTimestamp != nil, !slices.Contains(r.Namespaces, namespace):
+	if s.withoutNamespace || s.unmanaged {
 		namespace = ""
 	}
 	return r.applier.RemoveAll(ctx, s.backend.Name, namespace)
@@ -182,8 +200,13 @@ func (r *Reconciler) RetireAll(ctx context.Context) error {
 		if err := r.observe(ctx, s); err != nil {
 			return err
 		}
+		// Nothing can be made in a namespace that is being deleted.
+		s.withoutNamespace = true
 		for _, name := range s.registeredNames() {
-			if _, err := r.deleteAPIService(ctx, s, name); err != nil {
+			if !s.leadsToServing(s.registered[name]) {
+				continue // what it leads to lives on
+			}
+			if _, _, err := r.release(ctx, s, name); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,9 @@ import (
 // deploy applies every object that serving pods need, the Deployment last, and
 // removes what the spec no longer asks for.
 func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
+	if !s.deploys() {
+		return nil // what was deployed before goes last, see undeploy
+	}
 	account, err := r.applier.Apply(ctx, s.backend.Name, manifests.ServiceAccount(s.serving))
 	if err != nil {
 		return err
@@ -36,6 +39,6 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 		s.applied = applied.Generation
 	}
 	keep := slices.Concat(objects, []manifests.Object{
-		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil)})
+		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil), manifests.GuestServiceAccount(s.serving)})
 	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, keep)
 }

@@ -19,6 +19,8 @@ type memory struct {
 	failures map[string]int
 	gone     map[string]map[string]time.Time
 	failing  map[string]time.Time
+	moments  map[string]map[string]time.Time
+	contests map[string]map[string]*contest
 }
 
 func newMemory() *memory {
@@ -26,6 +28,8 @@ func newMemory() *memory {
 		failures: map[string]int{},
 		gone:     map[string]map[string]time.Time{},
 		failing:  map[string]time.Time{},
+		moments:  map[string]map[string]time.Time{},
+		contests: map[string]map[string]*contest{},
 	}
 }
 
@@ -78,10 +82,33 @@ func (m *memory) failingSince(backend string, failing bool, now time.Time) time.
 	return now
 }
 
+// since returns when what was first seen to be so.
+func (m *memory) since(backend, what string, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.moments[backend] == nil {
+		m.moments[backend] = map[string]time.Time{}
+	}
+	if since, ok := m.moments[backend][what]; ok {
+		return since
+	}
+	m.moments[backend][what] = now
+	return now
+}
+
+// over forgets since: it is not so any more.
+func (m *memory) over(backend, what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.moments[backend], what)
+}
+
 func (m *memory) forget(backend string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.failures, backend)
 	delete(m.gone, backend)
 	delete(m.failing, backend)
+	delete(m.moments, backend)
+	delete(m.contests, backend)
 }

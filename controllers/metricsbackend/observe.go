@@ -21,6 +21,9 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	for i := range list.Items {
 		if service := &list.Items[i]; s.owns(service) {
 			s.registered[service.Name] = service
+			if s.leadsToServing(service) {
+				r.memory.over(s.backend.Name, "moved "+service.Name)
+			}
 		}
 	}
 	s.observed = true

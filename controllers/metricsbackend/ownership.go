@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,15 +22,20 @@ import (
 // name that matches is not ownership.
 func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 	for _, gv := range s.desired {
-		if live := s.registered[apiServiceName(gv)]; live != nil && live.Labels[v1alpha1.LabelBackend] == s.backend.Name {
+		if live := s.registered[apiServiceName(gv)]; live != nil && s.holds(live) {
 			continue
 		}
-		if err := r.checkAPIService(ctx, s, gv); err != nil {
+		live, err := r.findAPIService(ctx, s, gv)
+		if err != nil {
 			return err
 		}
+		s.foreign[apiServiceName(gv)] = live != nil
 	}
-	wanted := append(manifests.All(s.serving),
-		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil))
+	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
+	if s.deploys() {
+		wanted = append(manifests.All(s.serving), wanted[0],
+			manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil))
+	}
 	for _, object := range wanted {
 		if err := r.applier.Check(ctx, s.backend.Name, object); err != nil {
 			return err
@@ -38,37 +44,91 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// checkAPIService refuses an APIService of someone else. (Adoption by policy has
-// its place here.)
-func (r *Reconciler) checkAPIService(ctx context.Context, s *scope, gv schema.GroupVersion) error {
+// findAPIService returns the APIService of a version by a live read; nil when there
+// is none. One that this backend may not have yet is held. It fails for one that
+// this backend may not have at all, so that nothing else is done either.
+func (r *Reconciler) findAPIService(ctx context.Context, s *scope, gv schema.GroupVersion) (*apiregistrationv1.APIService, error) {
 	name := apiServiceName(gv)
-	var service apiregistrationv1.APIService
-	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)
+	service := &apiregistrationv1.APIService{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, service)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		// Whoever contested it has let go.
+		r.memory.settled(s.backend.Name, name)
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("get APIService %s: %w", name, err)
+		return nil, fmt.Errorf("get APIService %s: %w", name, err)
 	}
 	switch holder := service.Labels[v1alpha1.LabelBackend]; {
 	case holder == s.backend.Name:
-		return nil
+		return service, nil
 	case holder != "":
-		return stall(v1alpha1.ReasonNotOwned,
-			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
-			name, holder)
-	case s.leadsToUs(&service):
-		return stall(v1alpha1.ReasonNotOwned,
+		return service, r.checkBackend(ctx, s, gv, holder)
+	case s.leadsToServing(service):
+		return nil, stall(v1alpha1.ReasonNotOwned,
 			"APIService %s leads to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
 			name, name, v1alpha1.LabelBackend, s.backend.Name)
 	case service.Spec.Service == nil:
-		return stall(v1alpha1.ReasonNotOwned,
+		return nil, stall(v1alpha1.ReasonNotOwned,
 			"APIService %s is served by kube-apiserver itself: take version %s out of spec.resourceMetrics.versions", name, gv.Version)
 	}
+	return service, s.mayAdopt(gv, service)
+}
+
+// checkBackend holds a version of another MetricsBackend, unless that is being
+// deleted: it waits with its pods until its heir has taken the APIService over.
+func (r *Reconciler) checkBackend(ctx context.Context, s *scope, gv schema.GroupVersion, holder string) error {
+	var other v1alpha1.MetricsBackend
+	err := r.Live.Get(ctx, client.ObjectKey{Name: holder}, &other)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get MetricsBackend %s: %w", holder, err)
+	}
+	name := apiServiceName(gv)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.hold(gv, v1alpha1.ReasonNotOwned,
+			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered anew",
+			name, holder, name)
+	case other.DeletionTimestamp == nil:
+		s.hold(gv, v1alpha1.ReasonNotOwned,
+			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
+			name, holder)
+	}
+	return nil
+}
+
+// mayAdopt applies spec.adoption to an APIService of someone else.
+func (s *scope) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
+	switch s.spec.Adoption {
+	case v1alpha1.AdoptionAlways:
+		return nil
+	case v1alpha1.AdoptionIfUnavailable:
+		checked := aggregated(service)
+		if checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
+			return nil
+		}
+		s.hold(gv, v1alpha1.ReasonNotOwned,
+			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
+				"kube-apiserver reports it unavailable; set spec.adoption: Always to take it over now", service.Name, whereTo(service))
+		return nil
+	}
 	return stall(v1alpha1.ReasonNotOwned,
-		"APIService %s belongs to someone else, it is served by Service %s/%s: remove that implementation and its registration "+
-			"(kubectl delete apiservice %s), or take version %s out of spec.resourceMetrics.versions",
-		name, service.Spec.Service.Namespace, service.Spec.Service.Name, name, gv.Version)
+		"APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
+			"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
+			"and its registration (kubectl delete apiservice %s); or take version %s out of spec.resourceMetrics.versions",
+		service.Name, whereTo(service), service.Name, gv.Version)
+}
+
+// adoptedFrom tells whom an APIService of ours was taken from, for its status.
+func adoptedFrom(service *apiregistrationv1.APIService) string {
+	if !metav1.HasAnnotation(service.ObjectMeta, v1alpha1.AnnotationPreviousOwner) {
+		return ""
+	}
+	before, err := previousOwner(service)
+	if err != nil {
+		return "taken over, and cannot be handed back: " + err.Error()
+	}
+	return fmt.Sprintf("taken over from Service %s, to which it is handed back", before.target())
 }
 
 func apiServiceName(gv schema.GroupVersion) string { return manifests.APIServiceName(gv) }

@@ -28,6 +28,9 @@ import (
 // another. Pods that are not ready are asked too, since a pod of an older image
 // stays unready as long as a version is registered that it does not serve.
 func (r *Reconciler) probe(ctx context.Context, s *scope) error {
+	if !s.deploys() {
+		return r.probeExisting(ctx, s)
+	}
 	if len(s.runningPods()) == 0 || len(s.caBundle) == 0 {
 		return nil
 	}
@@ -83,9 +86,9 @@ func (s *scope) proberAccount() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.ProberName()}
 }
 
-// versionsToAsk are all that are desired or registered.
+// versionsToAsk are all that are desired, or would be, or are registered.
 func (s *scope) versionsToAsk() []schema.GroupVersion {
-	versions := slices.Clone(s.desired)
+	versions := slices.Concat(s.desired, s.yielded)
 	for _, name := range s.registeredNames() {
 		if gv, ok := versionOf(name); ok && !slices.Contains(versions, gv) {
 			versions = append(versions, gv)
@@ -114,6 +117,13 @@ func (s *scope) judgeAnswers() {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		if !ok || s.apiServices[name].State == v1alpha1.APIServiceRetiring {
+			continue
+		}
+		if !s.leadsToServing(s.registered[name]) {
+			// It is served elsewhere; our pods are about to take it over, or cannot.
+			if lacking := s.lacking(gv); s.rolledOut && len(lacking) > 0 {
+				s.letGo(gv, lacking[0]+" does not serve it")
+			}
 			continue
 		}
 		for _, p := range s.pods {

@@ -43,7 +43,9 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 	fresh := false
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		if !ok || s.wants(name) || s.persisted(name) == v1alpha1.APIServiceRetiring {
+		// Without their namespace our pods are gone, wherever others may serve.
+		lost := s.withoutNamespace && s.leadsToServing(s.registered[name])
+		if !ok || s.wants(name) && !lost || s.persisted(name) == v1alpha1.APIServiceRetiring {
 			continue
 		}
 		fresh = true
@@ -58,7 +60,7 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 	var gone []schema.GroupVersion
 	for _, intent := range intents {
 		gv, _ := versionOf(intent.Name)
-		owner, err := r.deleteAPIService(ctx, s, intent.Name)
+		owner, why, err := r.release(ctx, s, intent.Name)
 		if err != nil {
 			return err
 		}
@@ -67,11 +69,19 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 			delete(s.registered, intent.Name)
 			gone = append(gone, gv)
 		case us:
-			s.markRetiring("still exists: something holds it with a finalizer")
+			s.markRetiring("still exists: " + why)
 			return errWait
 		case someoneElse:
-			// Whoever took it over answers for it now.
+			// Whoever has it answers for it, once every kube-apiserver knows.
 			delete(s.registered, intent.Name)
+			held, err := r.leadsToUsStill(ctx, s, intent.Name)
+			if err != nil {
+				return err
+			}
+			if held != "" {
+				s.markRetiring(held)
+				return errWait
+			}
 			delete(s.apiServices, intent.Name)
 		}
 	}
@@ -121,35 +131,57 @@ const (
 	someoneElse
 )
 
-// deleteAPIService deletes the APIService if it is ours, and returns whose one
-// of this name is then, by a live read.
-func (r *Reconciler) deleteAPIService(ctx context.Context, s *scope, name string) (owner, error) {
+// release lets go of the APIService if it is ours: it goes back to whom it was
+// taken from, if they still answer for it, or it is deleted. It returns whose one
+// of this name is then, by a live read, and why it is still ours.
+func (r *Reconciler) release(ctx context.Context, s *scope, name string) (whose owner, why string, err error) {
 	for deleted := false; ; deleted = true {
 		var service apiregistrationv1.APIService
 		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)
 		switch {
 		case apierrors.IsNotFound(err):
-			return nobody, nil
+			return nobody, "", nil
 		case err != nil:
-			return us, fmt.Errorf("get APIService %s: %w", name, err)
+			return us, "", fmt.Errorf("get APIService %s: %w", name, err)
 		case !s.owns(&service):
-			return someoneElse, nil
+			return someoneElse, "", nil
 		case deleted || service.DeletionTimestamp != nil:
-			return us, nil
+			return us, "something holds it with a finalizer", nil
+		}
+		switch handed, waits, err := r.handBack(ctx, s, &service); {
+		case err != nil:
+			return us, "", err
+		case waits != "":
+			return us, waits, nil
+		case handed:
+			return someoneElse, "", nil
 		}
 		klog.FromContext(ctx).Info("Deleting APIService", "apiService", name)
 		err = r.Client.Delete(ctx, &service, client.Preconditions{UID: ptr.To(service.UID), ResourceVersion: ptr.To(service.ResourceVersion)})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return us, fmt.Errorf("delete APIService %s: %w", name, err)
+			return us, "", fmt.Errorf("delete APIService %s: %w", name, err)
 		}
 	}
+}
+
+// leadsToUsStill is stillLeads, for an APIService that someone else has now; while
+// we have no pods nothing can be sent to them.
+func (r *Reconciler) leadsToUsStill(ctx context.Context, s *scope, name string) (string, error) {
+	if s.unmanaged || s.withoutNamespace {
+		return "", nil
+	}
+	deployed, err := r.isDeployed(ctx, s)
+	if err != nil || !deployed {
+		return "", err
+	}
+	return r.stillLeads(ctx, s, name), nil
 }
 
 // owns tells whether an APIService is this backend's: it has our label, or lost it
 // while it still leads to our Service, and so is in discovery at our pods' expense.
 func (s *scope) owns(service *apiregistrationv1.APIService) bool {
 	holder := service.Labels[v1alpha1.LabelBackend]
-	return holder == s.backend.Name || holder == "" && s.leadsToUs(service)
+	return holder == s.backend.Name || holder == "" && s.leadsToServing(service)
 }
 
 // lingers tells where one of the versions, whose APIServices are gone, still is

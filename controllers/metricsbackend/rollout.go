@@ -25,6 +25,10 @@ const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // rollout reads how far the Deployment is, and what keeps pods from starting.
 func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
+	if !s.deploys() {
+		s.backend.Status.Serving = nil
+		return nil
+	}
 	s.backend.Status.Serving = &v1alpha1.ServingStatus{
 		Image: s.serving.Image, Namespace: s.serving.Namespace, Replicas: *s.spec.Serving.Replicas,
 	}

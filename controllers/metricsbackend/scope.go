@@ -38,6 +38,20 @@ type scope struct {
 	serving manifests.Serving
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
+	// yielded are those that the spec names, too, and an older backend has.
+	yielded []schema.GroupVersion
+	// held is why a version is not registered although everything is ready for it,
+	// by the APIService's name; heldInOrder holds them as they were found.
+	held        map[string]*stalledError
+	heldInOrder []schema.GroupVersion
+	// implementation is what answers at spec.existing; nil until it was read.
+	implementation *implementation
+	// foreign are the APIServices of desired versions that are someone else's.
+	foreign map[string]bool
+	// moving is an APIService that is about to be led to the target, or empty.
+	moving string
+	// existingEnds: the namespace of spec.existing.service is being deleted.
+	existingEnds bool
 	// apiServices is the state of each version, for the status.
 	apiServices map[string]v1alpha1.APIServiceStatus
 
@@ -113,6 +127,8 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 		before:      *backend.Status.DeepCopy(),
 		spec:        spec,
 		now:         r.Clock.Now(),
+		held:        map[string]*stalledError{},
+		foreign:     map[string]bool{},
 		apiServices: map[string]v1alpha1.APIServiceStatus{},
 		registered:  map[string]*apiregistrationv1.APIService{},
 		serving: manifests.Serving{

@@ -136,14 +136,15 @@ func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []recon
 	return r.backendsWhere(ctx, func(*v1alpha1.MetricsBackend) bool { return true })
 }
 
-// backendsIn returns the backends whose serving namespace it is.
+// backendsIn returns the backends that are served from the namespace.
 func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
 		name := backend.Spec.Namespace
 		if name == "" {
 			name = r.Namespace
 		}
-		return name == namespace.GetName()
+		existing := backend.Spec.Existing
+		return name == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
 	})
 }
 

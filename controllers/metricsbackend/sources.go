@@ -28,6 +28,12 @@ const (
 // sources sums up how the ready pods see their kubelets. Each pod asks every
 // kubelet; the report with the most failures counts, since requests reach any pod.
 func (r *Reconciler) sources(_ context.Context, s *scope) error {
+	if !s.deploys() {
+		r.memory.failingSince(s.backend.Name, false, s.now)
+		s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
+			"only the operator's own serving component tells how it sees the kubelets, and spec.existing is set")
+		return nil
+	}
 	report := s.worstReport()
 	if report == nil {
 		r.memory.failingSince(s.backend.Name, false, s.now)

@@ -21,18 +21,39 @@ import (
 // validate checks what the CRD's schema cannot: that serving will take the spec,
 // and that the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *scope) error {
-	// A conflict is looked for in any case: it takes versions out of s.desired.
-	conflict := r.validateConflict(ctx, s)
-	if err := r.validateNamespace(ctx, s); err != nil {
+	// First: it takes versions out of s.desired, which must be let go in any case.
+	if err := r.yield(ctx, s); err != nil {
 		return err
 	}
-	if conflict != nil {
-		return conflict
+	if err := r.validateNamespace(ctx, s); err != nil {
+		return err
 	}
 	if err := validateSpec(s); err != nil {
 		return err
 	}
+	if !s.deploys() {
+		return r.validateExisting(ctx, s)
+	}
 	return r.validateSecrets(ctx, s)
+}
+
+// validateExisting checks spec.existing.
+func (r *Reconciler) validateExisting(ctx context.Context, s *scope) error {
+	target := s.target()
+	if target.Namespace == s.serving.Namespace && target.Name == s.serving.Name() {
+		return stall(v1alpha1.ReasonInvalid,
+			"spec.existing names Service %s, which the operator itself makes for this MetricsBackend: take spec.existing out, or name another Service", target)
+	}
+	if errs := v1alpha1.ValidateExisting(s.spec.Existing); len(errs) > 0 {
+		return stall(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
+	}
+	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: target.Namespace}, namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get namespace %s: %w", target.Namespace, err)
+	}
+	s.existingEnds = err == nil && namespace.DeletionTimestamp != nil
+	return nil
 }
 
 // validateSpec says what serving would only say in its log: it refuses such a
@@ -60,7 +81,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		// No pod can serve: a registered version would only break discovery.
-		s.desired, s.withoutNamespace = nil, true
+		s.loseNamespace()
 		return stall(v1alpha1.ReasonNamespaceMissing,
 			"namespace %q does not exist: create it (kubectl create namespace %s)", name, name)
 	case err != nil:
@@ -68,10 +89,19 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
 	case namespace.DeletionTimestamp != nil:
 		// A registered version without pods would block the deletion of every
 		// namespace, of this one too.
-		s.desired, s.withoutNamespace = nil, true
+		s.loseNamespace()
 		return stall(v1alpha1.ReasonNamespaceTerminating, "%s", terminating(name))
 	}
 	return nil
+}
+
+// loseNamespace lets go of what our pods serve. What someone else serves, in
+// another namespace, stays.
+func (s *scope) loseNamespace() {
+	s.withoutNamespace = true
+	if s.deploys() {
+		s.desired = nil
+	}
 }
 
 func terminating(namespace string) string {

@@ -20,8 +20,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Each reason to stall: what the message says, that nothing is deployed or
-// registered, and that its end is enough for the backend to become ready.
+// Each reason to stall: what the message says, that nothing is registered, nor
+// deployed unless only the registration is held up, and that its end is enough for the backend to become ready.
 func TestStalled(t *testing.T) {
 	foreign := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io"}}
 	foreign.Spec = apiregistrationv1.APIServiceSpec{
@@ -48,7 +48,9 @@ func TestStalled(t *testing.T) {
 		objects  []client.Object
 		reason   string
 		messages []string
-		mend     func(*world)
+		// deploys: only the registration of a version is held up.
+		deploys bool
+		mend    func(*world)
 	}{
 		"namespace is not managed": {
 			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "foreign" },
@@ -80,6 +82,7 @@ func TestStalled(t *testing.T) {
 		"older backend claims a version": {
 			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
 			messages: []string{`MetricsBackend "older" is older and claims v1.metrics.k8s.io`},
+			deploys:  true,
 			mend:     remove(older),
 		},
 		"metrics-server is there": {
@@ -89,7 +92,7 @@ func TestStalled(t *testing.T) {
 		},
 		"another backend holds a version": {
 			objects: []client.Object{otherBackends}, reason: v1alpha1.ReasonNotOwned,
-			messages: []string{`v1beta1.metrics.k8s.io belongs to MetricsBackend "other"`}, mend: remove(otherBackends),
+			messages: []string{`v1beta1.metrics.k8s.io belongs to MetricsBackend "other"`}, deploys: true, mend: remove(otherBackends),
 		},
 		"kube-apiserver serves a version itself": {
 			objects: []client.Object{local}, reason: v1alpha1.ReasonNotOwned,
@@ -139,7 +142,7 @@ func TestStalled(t *testing.T) {
 			if w.condition(v1alpha1.ConditionReconciling).Type != "" {
 				t.Error("Reconciling and Stalled at once")
 			}
-			if len(w.pods()) > 0 || w.ours() > 0 {
+			if deployed := len(w.pods()) > 0; deployed != tc.deploys || w.ours() > 0 {
 				t.Errorf("%d pods, %d APIServices of ours while stalled", len(w.pods()), w.ours())
 			}
 			if tc.mend == nil {

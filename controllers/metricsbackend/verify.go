@@ -25,7 +25,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 	}
 	var broken []defect
 	var available []string
-	for _, gv := range s.desired {
+	for _, gv := range s.expected() {
 		live := s.registered[apiServiceName(gv)]
 		if live == nil {
 			broken = append(broken, defect{gv, v1alpha1.ReasonDependencyNotReady, "is not registered yet"})
@@ -41,7 +41,11 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
 			available = append(available, gv.Version)
-			s.setState(gv, v1alpha1.APIServiceAvailable, "")
+			message := adoptedFrom(live)
+			if held := s.held[live.Name]; held != nil {
+				message = held.message
+			}
+			s.setState(gv, v1alpha1.APIServiceAvailable, message)
 		}
 	}
 	s.backend.Status.RegisteredVersions = strings.Join(s.availableVersions(), ", ")
@@ -90,7 +94,7 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 		// Not the aggregator's message: it names addresses and ports of the moment.
 		return &defect{gv, v1alpha1.ReasonAggregatorUnavailable,
 			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s; "+
-				"can kube-apiserver reach the pods at port %d?", checked.Reason, live.Name, *s.spec.Serving.Port)}
+				"can kube-apiserver reach %s?", checked.Reason, live.Name, s.behind())}
 	}
 	maxAge := s.spec.ResourceMetrics.MaxAge.Duration
 	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
@@ -103,6 +107,14 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 			fmt.Sprintf("answers, but no node has a sample younger than %s: see SourcesHealthy", maxAge)}
 	}
 	return nil
+}
+
+// behind names what kube-apiserver must reach.
+func (s *scope) behind() string {
+	if !s.deploys() {
+		return "the endpoints of Service " + s.target().String()
+	}
+	return fmt.Sprintf("the pods at port %d", *s.spec.Serving.Port)
 }
 
 // aggregated is what the aggregator says of the APIService; nil when it has not

@@ -81,7 +81,7 @@ func TestObjectsAreAccepted(t *testing.T) {
 			s := servingOf(change)
 			objects := append(manifests.All(s), manifests.CASecret(s, []byte("c"), []byte("k")), manifests.TLSSecret(s, []byte("c"), []byte("k"), []byte("ca")))
 			for _, gv := range manifests.KnownVersions() {
-				objects = append(objects, manifests.APIService(s, gv, secretCA(t)))
+				objects = append(objects, manifests.APIService(s, gv, s.Target(secretCA(t))))
 			}
 			for _, object := range objects {
 				err := suite.admin.Apply(t.Context(), object, client.FieldOwner("test"), client.ForceOwnership, client.DryRunAll)

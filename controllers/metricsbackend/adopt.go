@@ -1,0 +1,84 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// seize makes an APIService that exists lead to the target and belong to this
+// backend, in one write: it is never without an owner, nor half theirs. The
+// resourceVersion that was read goes with it, so that what is recorded of the
+// owner before is what was there.
+func (r *Reconciler) seize(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
+	from := whereTo(live)
+	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
+	adopted := live.Labels[v1alpha1.LabelBackend] == ""
+	if adopted {
+		body, err := json.Marshal(ownedBefore(live, s.serving.Labels()))
+		if err != nil {
+			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
+		}
+		record = string(body)
+	}
+	klog.FromContext(ctx).Info("Leading an APIService elsewhere", "apiService", live.Name, "from", from, "to", s.target().String(), "adopted", adopted)
+	if err := r.write(ctx, s, gv, live, record); err != nil {
+		return fmt.Errorf("lead APIService %s from %s to Service %s: %w", live.Name, from, s.target(), err)
+	}
+	if adopted {
+		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionAdopted", "Register",
+			"took APIService %s over from %s", live.Name, from)
+	} else {
+		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionMoved", "Register",
+			"APIService %s leads to Service %s now, it led to %s before", live.Name, s.target(), from)
+	}
+	return nil
+}
+
+func (r *Reconciler) write(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService, record string) error {
+	target := s.target()
+	if target.InsecureSkipTLSVerify && len(live.Spec.CABundle) > 0 {
+		// kube-apiserver refuses both, and an apply cannot take away a bundle that
+		// someone else owns too.
+		return r.replace(ctx, s, live, target, record)
+	}
+	desired := manifests.APIService(s.serving, gv, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
+	if record != "" {
+		desired.WithAnnotations(map[string]string{v1alpha1.AnnotationPreviousOwner: record})
+	}
+	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
+}
+
+// replace is write for what only an update can do. The next pass applies the rest.
+func (r *Reconciler) replace(ctx context.Context, s *scope, live *apiregistrationv1.APIService, target manifests.Target, record string) error {
+	updated := live.DeepCopy()
+	updated.Spec.Service = &apiregistrationv1.ServiceReference{
+		Namespace: target.Namespace, Name: target.Name, Port: ptr.To(target.Port),
+	}
+	updated.Spec.CABundle, updated.Spec.InsecureSkipTLSVerify = nil, true
+	if updated.Labels == nil {
+		updated.Labels = map[string]string{}
+	}
+	maps.Copy(updated.Labels, s.serving.Labels())
+	if record != "" {
+		if updated.Annotations == nil {
+			updated.Annotations = map[string]string{}
+		}
+		updated.Annotations[v1alpha1.AnnotationPreviousOwner] = record
+	}
+	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
+}

@@ -1,0 +1,199 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+const (
+	// contestLimit is how often one APIService is written against the same field
+	// manager within contestWindow. An edit by hand is corrected; a GitOps tool
+	// that applies its own APIService each few minutes would go on for ever.
+	contestLimit  = 3
+	contestWindow = 6 * time.Hour
+)
+
+// contest is how often one APIService was written against a rival.
+type contest struct {
+	generation int64
+	writes     map[string][]time.Time
+	// lost is when the writing stopped; zero while it has not. After a
+	// contestWindow one more write shows whether the rival goes on.
+	lost time.Time
+}
+
+// contend tells whether one more write against rival may be made, and counts it.
+// lost is what the persisted status says of this generation.
+func (m *memory) contend(backend, name, rival string, generation int64, lost bool, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.contests[backend] == nil {
+		m.contests[backend] = map[string]*contest{}
+	}
+	c := m.contests[backend][name]
+	if c == nil || c.generation != generation {
+		restarted := c == nil && lost
+		c = &contest{generation: generation, writes: map[string][]time.Time{}}
+		if restarted {
+			c.lost = now // the fight does not begin anew
+		}
+		m.contests[backend][name] = c
+	}
+	if !c.lost.IsZero() {
+		if now.Sub(c.lost) < contestWindow {
+			return false
+		}
+		c.lost = now
+		return true
+	}
+	var recent []time.Time
+	for _, at := range c.writes[rival] {
+		if now.Sub(at) < contestWindow {
+			recent = append(recent, at)
+		}
+	}
+	if len(recent) >= contestLimit {
+		c.lost = now
+		return false
+	}
+	c.writes[rival] = append(recent, now)
+	return true
+}
+
+// uncontested forgets a contest that was lost once our last write has stood for a
+// contestWindow: who is slow to change it back has not stopped.
+func (m *memory) uncontested(backend, name string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.contests[backend][name]; c != nil && !c.lost.IsZero() && now.Sub(c.lost) >= contestWindow {
+		delete(m.contests[backend], name)
+	}
+}
+
+// settled forgets a contest: the APIService is gone.
+func (m *memory) settled(backend, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.contests[backend], name)
+}
+
+// contested holds a version whose APIService someone keeps changing back. It tells
+// whether it may be written once more.
+func (r *Reconciler) contested(s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService, rival string) bool {
+	if r.memory.contend(s.backend.Name, live.Name, rival, s.backend.Generation, s.wasContested(), s.now) {
+		return false
+	}
+	who := "someone"
+	if rival != "" {
+		who = "field manager \"" + rival + "\""
+	}
+	s.hold(gv, v1alpha1.ReasonContested,
+		"APIService %s is contested: %s keeps changing it back, to %s, so the operator has stopped to write it. Take it out of what that "+
+			"applies, then delete it (kubectl delete apiservice %s) and it is registered anew; or leave it to them "+
+			"by taking version %s out of spec.resourceMetrics.versions. The operator tries once more every %d hours, and after a change of the spec",
+		live.Name, who, whereTo(live), live.Name, gv.Version, int(contestWindow.Hours()))
+	return true
+}
+
+// wasContested tells whether the persisted status says that this generation lost.
+func (s *scope) wasContested() bool {
+	for _, c := range s.before.Conditions {
+		if c.Type == v1alpha1.ConditionStalled {
+			return c.Reason == v1alpha1.ReasonContested && c.ObservedGeneration == s.backend.Generation
+		}
+	}
+	return false
+}
+
+// rivalOf is the field manager that changed what we wrote in an APIService since,
+// and whether anybody did. A field that we still own, alone or with others, is as
+// we wrote it: then only what we want has changed.
+func rivalOf(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
+	for _, field := range differing(live, target) {
+		var others []metav1.ManagedFieldsEntry
+		ours := false
+		for _, entry := range live.ManagedFields {
+			if entry.Subresource != "" || !owns(entry, field) {
+				continue
+			}
+			if entry.Manager == v1alpha1.FieldOwner {
+				ours = true
+				break
+			}
+			others = append(others, entry)
+		}
+		switch {
+		case ours:
+		case len(others) > 0:
+			return newest(others).Manager, true
+		case len(live.ManagedFields) > 0:
+			// A field that is gone has no manager: whoever wrote last took it.
+			return newest(notOurs(live.ManagedFields)).Manager, true
+		}
+	}
+	return "", false
+}
+
+// differing are the paths of the fields that are not as target says.
+func differing(live *apiregistrationv1.APIService, target manifests.Target) [][]string {
+	spec := &live.Spec
+	to := ptr.Deref(spec.Service, apiregistrationv1.ServiceReference{})
+	var paths [][]string
+	for _, field := range []struct {
+		same bool
+		path []string
+	}{
+		{to.Namespace == target.Namespace, []string{"f:spec", "f:service", "f:namespace"}},
+		{to.Name == target.Name, []string{"f:spec", "f:service", "f:name"}},
+		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},
+		{spec.InsecureSkipTLSVerify == target.InsecureSkipTLSVerify, []string{"f:spec", "f:insecureSkipTLSVerify"}},
+		{bytes.Equal(spec.CABundle, target.CABundle), []string{"f:spec", "f:caBundle"}},
+	} {
+		if !field.same {
+			paths = append(paths, field.path)
+		}
+	}
+	return paths
+}
+
+func owns(entry metav1.ManagedFieldsEntry, path []string) bool {
+	var fields map[string]any
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		return false
+	}
+	_, found, err := unstructured.NestedFieldNoCopy(fields, path...)
+	return found && err == nil
+}
+
+func notOurs(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var others []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if entry.Manager != v1alpha1.FieldOwner && entry.Subresource == "" {
+			others = append(others, entry)
+		}
+	}
+	return others
+}
+
+func newest(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if last.Time == nil || entry.Time != nil && last.Time.Before(entry.Time) {
+			last = entry
+		}
+	}
+	return last
+}
