@@ -72,19 +72,27 @@ func waitCondition(t *testing.T, kind string, status metav1.ConditionStatus, rea
 // changeBackend changes the spec of the sample and puts it back after the test.
 func changeBackend(t *testing.T, change func(*v1alpha1.MetricsBackendSpec)) {
 	t.Helper()
+	restoreBackend(t)
+	editBackend(t, change)
+}
+
+// editBackend changes the spec of the sample.
+func editBackend(t *testing.T, change func(*v1alpha1.MetricsBackendSpec)) {
+	t.Helper()
+	eventually(t, 30*time.Second, "update the MetricsBackend", func(ctx context.Context) error {
+		var backend v1alpha1.MetricsBackend
+		if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
+			return err
+		}
+		change(&backend.Spec)
+		return suite.client.Update(ctx, &backend)
+	})
+}
+
+// restoreBackend puts the spec of the sample back, as it is now, after the test.
+func restoreBackend(t *testing.T) {
+	t.Helper()
 	before := getBackend(t).Spec
-	update := func(change func(*v1alpha1.MetricsBackendSpec)) {
-		t.Helper()
-		eventually(t, 30*time.Second, "update the MetricsBackend", func(ctx context.Context) error {
-			var backend v1alpha1.MetricsBackend
-			if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
-				return err
-			}
-			change(&backend.Spec)
-			return suite.client.Update(ctx, &backend)
-		})
-	}
-	update(change)
 	t.Cleanup(func() {
 		// The test's own context has ended by now.
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

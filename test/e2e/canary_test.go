@@ -1,0 +1,141 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/canary"
+)
+
+// autoscaler is that of hack/demo-hpa.yaml.
+var autoscaler = types.NamespacedName{Namespace: "default", Name: "burn"}
+
+// settled is how long a version must have been away before it may come back: the
+// canary's rule could not tell a short absence from none.
+const settled = canary.Settle + 2*time.Second
+
+// namespaceDeletion is how long a namespace takes to go while no metrics API is
+// registered, so that nothing of this product can be in the way. Measured once.
+var namespaceDeletion = sync.OnceValues(func() (time.Duration, error) {
+	if out, err := run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s"); err != nil {
+		return 0, fmt.Errorf("delete the MetricsBackend: %w: %s", err, out)
+	}
+	return canary.NamespaceDeletion(context.Background(), suite.core, 5)
+})
+
+// measureNamespaces must come before the metrics API of a test is set up.
+func measureNamespaces(t *testing.T) time.Duration {
+	t.Helper()
+	took, err := namespaceDeletion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a namespace is gone after %s without the operator (median of 5)", took.Round(time.Millisecond))
+	return took
+}
+
+// startCanary watches the metrics API, which must answer by now, as its consumers do.
+func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
+	t.Helper()
+	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
+	eventually(t, 3*time.Minute, "the autoscaler is ScalingActive", func(ctx context.Context) error {
+		hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(autoscaler.Namespace).Get(ctx, autoscaler.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range hpa.Status.Conditions {
+			if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %+v", hpa.Status.Conditions)
+	})
+	c, err := canary.Start(t.Context(), canary.Options{
+		Config:     suite.config,
+		Autoscaler: autoscaler,
+		Namespaces: namespaces,
+		// test/cluster's; the administrator's certificate is good for it too.
+		ControllerManager: os.Getenv("CONTROLLER_MANAGER"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A test that fails half way tells what its consumers saw, too.
+	t.Cleanup(func() { finishCanary(t, c) })
+	return c
+}
+
+// finishCanary ends the load, prints the report, and fails the test for each thing
+// that a consumer noticed.
+func finishCanary(t *testing.T, c *canary.Canary) *canary.Result {
+	t.Helper()
+	result, first := c.Stop(context.Background())
+	if !first {
+		return result
+	}
+	t.Log(result)
+	if len(result.Failures) > 0 {
+		t.Errorf("consumers noticed %d failures, see the report", len(result.Failures))
+	}
+	if result.AutoscalerStates == 0 || len(result.Namespaces) == 0 || result.FigureSamples == 0 {
+		t.Error("the canary did not see the autoscaler, namespaces or figures: too little to tell")
+	}
+	return result
+}
+
+// waitUsed waits until clients that follow discovery have got answers of the version.
+func waitUsed(t *testing.T, c *canary.Canary, version string) {
+	t.Helper()
+	before := c.Answered(version)
+	eventually(t, time.Minute, version+" is used by clients that follow discovery", func(context.Context) error {
+		if n := c.Answered(version) - before; n < 50 {
+			return fmt.Errorf("%d answers", n)
+		}
+		return nil
+	})
+}
+
+// waitAbsent waits until the version has been out of discovery for long enough.
+func waitAbsent(t *testing.T, c *canary.Canary, version string) {
+	t.Helper()
+	eventually(t, 5*time.Minute, version+" is out of discovery", func(context.Context) error {
+		if d := c.Absent(version); d < settled {
+			return fmt.Errorf("for %s, want %s", d, settled)
+		}
+		return nil
+	})
+}
+
+// cycles is how often a test repeats: the number in the environment variable, or n.
+func cycles(t *testing.T, variable string, n int) int {
+	t.Helper()
+	value := os.Getenv(variable)
+	if value == "" {
+		return n
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s must be a number from 1", variable, value)
+	}
+	return n
+}
+
+// both is every version that this product serves.
+var both = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1, v1alpha1.ResourceMetricsV1beta1}
