@@ -113,6 +113,10 @@ cluster-status: ## What runs of the cluster, and whether it is healthy.
 load: images ## Bring the images into the current cluster (test/cluster, kind, minikube).
 	@$(CLUSTER) load $(CURDIR)/bin/images/operator.tar $(CURDIR)/bin/images/serving.tar
 
+.PHONY: load-peers
+load-peers: ## Bring metrics-server, built from its Go module, into the current cluster.
+	@hack/peers.sh
+
 .PHONY: deploy
 deploy: ## Install CRDs and operator into the current kubeconfig's cluster.
 	@VERSION=$(VERSION) PREFIX=$(PREFIX) KUBECTL="$(KUBECTL)" hack/deploy.sh
