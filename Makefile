@@ -78,7 +78,7 @@ build: ## Static binaries of the operator and of serving into bin/.
 	$(GO_BUILD) -o bin/ ./cmd/operator ./cmd/serving
 
 .PHONY: generate
-generate: ## CRDs, deepcopy and OpenAPI from the Go types.
+generate: ## CRDs, deepcopy and OpenAPI from the Go types; the chart from config/.
 	@hack/generate.sh
 
 .PHONY: images
@@ -93,7 +93,7 @@ docker: ## The same images with a container engine, from the Dockerfile.
 	docker build $(BUILD_ARGS) --target serving -t $(SERVING_IMAGE) .
 
 .PHONY: dist
-dist: ## dist/install.yaml for VERSION and PREFIX, and the recipe for multi-architecture images.
+dist: ## Manifests and the chart for VERSION and PREFIX, and the recipe for multi-architecture images.
 	@VERSION=$(VERSION) PREFIX=$(PREFIX) KUBECTL="$(KUBECTL)" hack/dist.sh
 
 ##@ Cluster

@@ -23,14 +23,14 @@ drift() {
 
 generated_sums() {
 	local files
-	files=$(find api config/crd serving -name 'zz_generated*' -o -path 'config/crd/bases/*') || return
+	files=$(find api config/crd serving charts -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'charts/*/templates/*') || return
 	test -n "$files" || return
 	sort <<<"$files" | xargs sha256sum
 }
 
 formatted() {
 	local unformatted
-	unformatted=$(gofmt -l api cmd controllers serving test) || return
+	unformatted=$(gofmt -l api cmd controllers hack serving test) || return
 	test -z "$unformatted" || { echo "run gofmt -w on: $unformatted" >&2; return 1; }
 }
 
@@ -45,6 +45,7 @@ unit() {
 	fi
 	go test -race -timeout 25m ./...
 	(cd test/cluster && go vet ./... && go test ./...)
+	(cd test/chart && go vet ./... && go test ./...)
 }
 
 integration() {

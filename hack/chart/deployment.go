@@ -1,0 +1,37 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// deployment turns what config/manager/deployment.yaml fixes into values.
+var deployment = []replacement{
+	{"\n  replicas: 1\n", "\n  replicas: {{ $.Values.replicas }}\n"},
+	{"        app.kubernetes.io/component: operator\n      annotations:\n        kubectl.kubernetes.io/default-container: operator\n" +
+		"    spec:\n",
+		"        app.kubernetes.io/component: operator\n" +
+			"        {{- with $.Values.podLabels }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n" +
+			"      annotations:\n        kubectl.kubernetes.io/default-container: operator\n" +
+			"        {{- with $.Values.podAnnotations }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n" +
+			"    spec:\n" +
+			"      {{- with $.Values.imagePullSecrets }}\n      imagePullSecrets:\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n"},
+	{"      priorityClassName: system-cluster-critical\n",
+		"      {{- with $.Values.priorityClassName }}\n      priorityClassName: {{ . }}\n      {{- end }}\n"},
+	{"      nodeSelector:\n        kubernetes.io/os: linux\n",
+		"      {{- with $.Values.nodeSelector }}\n      nodeSelector:\n        {{- toYaml . | nindent 8 }}\n      {{- end }}\n" +
+			"      {{- with $.Values.tolerations }}\n      tolerations:\n      {{- toYaml . | nindent 6 }}\n      {{- end }}\n" +
+			"      {{- with $.Values.affinity }}\n      affinity:\n        {{- toYaml . | nindent 8 }}\n      {{- end }}\n"},
+	{"        image: metrics-backend/operator:dev\n        imagePullPolicy: IfNotPresent\n",
+		"        image: {{ include \"metrics-backend-operator.image\" (list $ $.Values.image) }}\n" +
+			"        imagePullPolicy: {{ $.Values.image.pullPolicy }}\n"},
+	{"        # Serving may run in other namespaces too; see config/rbac/serving-namespace.\n" +
+		"        # - --namespaces=metrics-backend-system,monitoring\n        - -v=1\n",
+		"        {{- with $.Values.namespaces }}\n        - --namespaces={{ concat (list $.Release.Namespace) . | uniq | join \",\" }}\n        {{- end }}\n" +
+			"        - -v={{ $.Values.logLevel }}\n" +
+			"        {{- with $.Values.extraArgs }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
+	{"          value: metrics-backend/serving:dev\n",
+		"          value: {{ include \"metrics-backend-operator.image\" (list $ $.Values.serving.image) }}\n"},
+	{"        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: 230MiB\n",
+		"        {{- with $.Values.goMemLimit }}\n        # Nine tenths of the memory limit.\n        - name: GOMEMLIMIT\n          value: {{ . }}\n        {{- end }}\n"},
+	{"        resources:\n          requests:\n            cpu: 10m\n            memory: 64Mi\n          limits:\n            memory: 256Mi\n",
+		"        resources:\n          {{- toYaml $.Values.resources | nindent 10 }}\n"},
+}

@@ -1,0 +1,52 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+)
+
+// base is what kubectl apply -k installs.
+const base = "config/default"
+
+// sources are the files that base is made of, by way of its kustomizations.
+func sources(root string) ([]string, error) { return resources(root, base) }
+
+func resources(root, dir string) ([]string, error) {
+	file := path.Join(dir, "kustomization.yaml")
+	content, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return nil, err
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+		// What else a kustomization may do shows in the comparison of test/chart.
+	}
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var files []string
+	for _, resource := range kustomization.Resources {
+		resource = path.Join(dir, resource)
+		info, err := os.Stat(filepath.Join(root, resource))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", file, err)
+		case info.IsDir():
+			below, err := resources(root, resource)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, below...)
+		default:
+			files = append(files, resource)
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,95 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+const (
+	// namespace is the operator's in config/; a chart's is the release's.
+	namespace        = "metrics-backend-system"
+	releaseNamespace = "{{ $.Release.Namespace }}"
+	labels           = "  labels:\n    {{- include \"metrics-backend-operator.labels\" $ | nindent 4 }}\n"
+)
+
+// replacement puts a value where config/ has a fixed text, which must be there
+// exactly once: a change of config/ that a template would miss is an error here.
+type replacement struct{ old, new string }
+
+// templateOf makes the template of one source; an empty name for a source that a
+// chart has no use for.
+func templateOf(source, content string) (name, template string, err error) {
+	if strings.Contains(content, "{{") {
+		return "", "", errors.New("holds {{, which a template would evaluate")
+	}
+	switch {
+	case source == "config/manager/namespace.yaml":
+		// Helm makes the release's namespace (--create-namespace).
+		return "", "", nil
+	case strings.HasPrefix(source, "config/crd/bases/"):
+		_, kind, _ := strings.Cut(path.Base(source), "_")
+		template, err = crd(content)
+		return "crd-" + kind, template, err
+	}
+	if content, err = labelled(content); err != nil {
+		return "", "", err
+	}
+	switch source {
+	case "config/manager/deployment.yaml":
+		content, err = replace(content, deployment)
+	case "config/rbac/serving-namespace/role.yaml":
+		content, err = inServingNamespaces(content)
+	}
+	return path.Base(path.Dir(source)) + "-" + path.Base(source), strings.ReplaceAll(content, namespace, releaseNamespace), err
+}
+
+// crd makes a CustomResourceDefinition something that a release may leave out,
+// upgrades, and by default leaves behind. (Helm never upgrades what is in crds/.)
+func crd(content string) (string, error) {
+	content, err := replace(content, []replacement{
+		{"\nmetadata:\n  annotations:\n", "\nmetadata:\n" + labels + "  annotations:\n" +
+			"    {{- if $.Values.crds.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}\n"},
+	})
+	return "{{- if $.Values.crds.enabled }}\n" + content + "{{- end }}\n", err
+}
+
+// labelled gives each object the chart's labels, beside its own.
+func labelled(content string) (string, error) {
+	documents := strings.Split(content, "\n---\n")
+	for i, document := range documents {
+		const own = "\n  labels:\n"
+		at := strings.Index(document, own)
+		if at < 0 || strings.Contains(document[:at], "\nspec:") {
+			return "", fmt.Errorf("object %d has no metadata.labels", i+1)
+		}
+		documents[i] = document[:at+1] + labels + document[at+len(own):]
+	}
+	return strings.Join(documents, "\n---\n"), nil
+}
+
+// inServingNamespaces repeats objects in each namespace that serving may run in.
+func inServingNamespaces(content string) (string, error) {
+	const name = "\n  name: metrics-backend-operator-serving\n  labels:\n"
+	if objects := strings.Count(content, "\nmetadata:\n"); strings.Count(content, name) != objects {
+		return "", fmt.Errorf("not all %d objects begin with %q", objects, name)
+	}
+	content = strings.ReplaceAll(content, name, strings.Replace(name, "\n  labels:", "\n  namespace: {{ $namespace }}\n  labels:", 1))
+	return "{{- range $namespace := concat (list $.Release.Namespace) $.Values.namespaces | uniq }}\n---\n" + content + "{{- end }}\n", nil
+}
+
+func replace(content string, replacements []replacement) (string, error) {
+	var errs []error
+	for _, r := range replacements {
+		if n := strings.Count(content, r.old); n != 1 {
+			errs = append(errs, fmt.Errorf("holds %d times, not once: %q", n, r.old))
+			continue
+		}
+		content = strings.Replace(content, r.old, r.new, 1)
+	}
+	return content, errors.Join(errs...)
+}

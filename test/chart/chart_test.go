@@ -1,0 +1,121 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart tests charts/metrics-backend-operator without a cluster. This
+// module also builds the helm that test/e2e uses: go -C test/chart tool helm.
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	directory = "../../charts/metrics-backend-operator"
+	// namespace is that of config/default.
+	namespace = "metrics-backend-system"
+)
+
+// render returns what helm install would apply, by kind, namespace and name.
+func render(t *testing.T, values string) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
+	loaded, err := loader.Load(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{
+		Name: "a-release", Namespace: namespace, Revision: 1, IsInstall: true,
+	}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(loaded, all)
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") {
+			read(t, name, files[name], objects)
+		}
+	}
+	return objects, nil
+}
+
+func mustRender(t *testing.T, values string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// kustomized returns what kubectl apply -k config/default would.
+func kustomized(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := made.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	read(t, "config/default", string(content), objects)
+	return objects
+}
+
+func read(t *testing.T, from, content string, into map[string]*unstructured.Unstructured) {
+	t.Helper()
+	for _, document := range strings.Split("\n"+content, "\n---") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%s: %v in\n%s", from, err, document)
+		}
+		if object.Object == nil {
+			continue
+		}
+		name := strings.TrimSpace(object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
+		if into[name] != nil {
+			t.Fatalf("%s: %s is there twice", from, name)
+		}
+		into[name] = object
+	}
+}
+
+func TestLint(t *testing.T) {
+	for name, values := range map[string]string{
+		"defaults": "{}",
+		"all":      everything,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var given map[string]any
+			if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range lint.RunAll(directory, given, namespace).Messages {
+				if !strings.Contains(message.Error(), "icon is recommended") {
+					t.Error(message)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// everything sets each value to another than its default.
+const everything = `
+crds: {enabled: true, keep: false}
+image: {repository: registry.example.com/operator, tag: v1.2.3, pullPolicy: Always}
+serving: {image: {repository: registry.example.com/serving, digest: "sha256:` + digest + `"}}
+imagePullSecrets: [{name: registry}]
+replicas: 2
+namespaces: [monitoring, metrics-backend-system]
+resources: {limits: {memory: 1Gi}}
+goMemLimit: 920MiB
+nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+tolerations: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}}
+priorityClassName: mine
+podLabels: {team: platform}
+podAnnotations: {example.com/a: b}
+logLevel: 4
+extraArgs: [--kube-api-qps=100, --kube-api-burst=200]
+serviceMonitor: {enabled: true, namespace: monitoring, labels: {release: prometheus}, interval: 1m, tlsConfig: {serverName: metrics}}
+`
+
+const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// With defaults, the chart's objects are those of config/default, but for labels
+// that tell of the release, the note for Helm that keeps CRDs, and the Namespace,
+// which Helm makes itself.
+func TestDefaultsAreKustomizes(t *testing.T) {
+	want := kustomized(t)
+	delete(want, "Namespace "+namespace)
+	got := mustRender(t, "{}")
+	for _, object := range got {
+		labels := object.GetLabels()
+		for key, value := range map[string]string{
+			"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "dev", "helm.sh/chart": "metrics-backend-operator-0.0.0-dev",
+		} {
+			if labels[key] != value {
+				t.Errorf("%s %s: label %s is %q, not %q", object.GetKind(), object.GetName(), key, labels[key], value)
+			}
+			delete(labels, key)
+		}
+		object.SetLabels(labels)
+		if annotations := object.GetAnnotations(); object.GetKind() == "CustomResourceDefinition" {
+			if annotations["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("%s is not kept", object.GetName())
+			}
+			delete(annotations, "helm.sh/resource-policy")
+			object.SetAnnotations(annotations)
+		}
+	}
+	if diff := cmp.Diff(plain(want), plain(got)); diff != "" {
+		t.Errorf("(-config/default +chart):\n%s", diff)
+	}
+}
+
+func plain(objects map[string]*unstructured.Unstructured) map[string]any {
+	all := map[string]any{}
+	for name, object := range objects {
+		all[name] = object.Object
+	}
+	return all
+}
+
+// Each value ends up where it should.
+func TestValues(t *testing.T) {
+	const (
+		deployment = "Deployment " + namespace + "/metrics-backend-operator"
+		pod        = "spec.template.spec."
+		container  = pod + "containers.0."
+		crd        = "CustomResourceDefinition metricsbackends.metricsbackend.io"
+		kept       = "metadata.annotations.helm%sh/resource-policy"
+		monitor    = "ServiceMonitor monitoring/metrics-backend-operator"
+	)
+	cases := map[string]struct{ values, object, path, want string }{
+		"image":                        {everything, deployment, container + "image", `"registry.example.com/operator:v1.2.3"`},
+		"pull policy":                  {everything, deployment, container + "imagePullPolicy", `"Always"`},
+		"serving image, a digest":      {everything, deployment, container + "env.1.value", `"registry.example.com/serving@sha256:` + digest + `"`},
+		"memory limit of Go":           {everything, deployment, container + "env.2.value", `"920MiB"`},
+		"no memory limit of Go":        {`goMemLimit: ""`, deployment, container + "env.2", ""},
+		"pull secrets":                 {everything, deployment, pod + "imagePullSecrets", `[{"name":"registry"}]`},
+		"replicas":                     {everything, deployment, "spec.replicas", "2"},
+		"resources":                    {"resources: {requests: null, limits: {memory: 1Gi}}", deployment, container + "resources", `{"limits":{"memory":"1Gi"}}`},
+		"node selector":                {everything, deployment, pod + "nodeSelector", `{"kubernetes.io/os":"linux","node-role.kubernetes.io/control-plane":""}`},
+		"tolerations":                  {everything, deployment, pod + "tolerations", `[{"effect":"NoSchedule","key":"node-role.kubernetes.io/control-plane"}]`},
+		"affinity":                     {everything, deployment, pod + "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0.matchFields.0.values", `["a"]`},
+		"priority class":               {everything, deployment, pod + "priorityClassName", `"mine"`},
+		"no priority class":            {`priorityClassName: ""`, deployment, pod + "priorityClassName", ""},
+		"pod labels":                   {everything, deployment, "spec.template.metadata.labels.team", `"platform"`},
+		"pods do not know the chart":   {everything, deployment, "spec.template.metadata.labels.helm%sh/chart", ""},
+		"pod annotations":              {everything, deployment, "spec.template.metadata.annotations.example%com/a", `"b"`},
+		"arguments":                    {everything, deployment, container + "args", `["--leader-elect=true","--namespaces=metrics-backend-system,monitoring","-v=4","--kube-api-qps=100","--kube-api-burst=200"]`},
+		"arguments by default":         {"", deployment, container + "args", `["--leader-elect=true","-v=1"]`},
+		"the Role elsewhere":           {everything, "RoleBinding monitoring/metrics-backend-operator-serving", "subjects.0.namespace", `"` + namespace + `"`},
+		"the Role here, once":          {everything, "Role " + namespace + "/metrics-backend-operator-serving", "metadata.name", `"metrics-backend-operator-serving"`},
+		"CRDs are kept":                {"", crd, kept, `"keep"`},
+		"CRDs are not kept":            {everything, crd, kept, ""},
+		"no CRDs":                      {"crds: {enabled: false}", crd, "", ""},
+		"no ServiceMonitor":            {"", monitor, "", ""},
+		"ServiceMonitor's labels":      {everything, monitor, "metadata.labels.release", `"prometheus"`},
+		"ServiceMonitor's endpoint":    {everything, monitor, "spec.endpoints.0.interval", `"1m"`},
+		"ServiceMonitor's certificate": {everything, monitor, "spec.endpoints.0.tlsConfig", `{"insecureSkipVerify":true,"serverName":"metrics"}`},
+		"ServiceMonitor's Service":     {everything, "Service " + namespace + "/metrics-backend-operator-metrics", "spec.ports.0.targetPort", `"metrics"`},
+		"no other Service":             {"", "Service " + namespace + "/metrics-backend-operator-metrics", "", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			objects := mustRender(t, tc.values)
+			object := objects[tc.object]
+			if object == nil {
+				if tc.want != "" || tc.path != "" {
+					t.Fatalf("no %s among %v", tc.object, slices.Sorted(maps.Keys(objects)))
+				}
+				return
+			}
+			if tc.path == "" {
+				t.Fatalf("there is a %s", tc.object)
+			}
+			if got := at(t, object.Object, tc.path); got != tc.want {
+				t.Errorf("%s: %s, want %s", tc.path, got, tc.want)
+			}
+		})
+	}
+}
+
+// at is the JSON of what is at a path; empty when there is nothing. A % stands
+// for a dot within a key.
+func at(t *testing.T, from any, path string) string {
+	t.Helper()
+	for _, key := range strings.Split(path, ".") {
+		key = strings.ReplaceAll(key, "%", ".")
+		switch in := from.(type) {
+		case map[string]any:
+			from = in[key]
+		case []any:
+			index := int(key[0] - '0')
+			if index >= len(in) {
+				return ""
+			}
+			from = in[index]
+		}
+		if from == nil {
+			return ""
+		}
+	}
+	found, err := json.Marshal(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(found)
+}
+
+// Values that cannot work are refused before anything is applied.
+func TestValuesRefused(t *testing.T) {
+	cases := map[string]struct{ values, want string }{
+		"a typing error":        {"tolerations: []\nresorces: {}", "resorces"},
+		"replicas as text":      {`replicas: "2"`, "replicas"},
+		"negative replicas":     {"replicas: -1", "replicas"},
+		"an unknown policy":     {"image: {pullPolicy: Sometimes}", "pullPolicy"},
+		"no image":              {`image: {repository: ""}`, "repository"},
+		"half a digest":         {"image: {digest: sha256:abc}", "digest"},
+		"no namespace's name":   {"namespaces: [Not_A_Name]", "namespaces"},
+		"an argument, no flag":  {"extraArgs: [help]", "extraArgs"},
+		"arguments as one text": {"extraArgs: --v=4", "extraArgs"},
+		"keep as text":          {`crds: {keep: "yes"}`, "keep"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, tc.values)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error about %s", err, tc.want)
+			}
+		})
+	}
+}
