@@ -34,8 +34,10 @@ type MetricsBackend struct {
 	// +required
 	Spec MetricsBackendSpec `json:"spec"`
 
-	// What the operator last observed. Written only when it changes.
+	// What the operator last observed. Written only when it changes. The default says
+	// that it did not look yet: kstatus takes an object without any status for finished.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status MetricsBackendStatus `json:"status,omitempty"`
 }
 

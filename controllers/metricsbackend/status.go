@@ -161,9 +161,22 @@ func (s *scope) availableVersions() []string {
 	return versions
 }
 
+// keepTransitionTimes takes back the time of conditions that one phase set and a
+// later one set back: their status did not change for anyone who looks, and a time
+// that did would be a status to write at each look.
+func (s *scope) keepTransitionTimes() {
+	for i := range s.backend.Status.Conditions {
+		now := &s.backend.Status.Conditions[i]
+		if was := meta.FindStatusCondition(s.before.Conditions, now.Type); was != nil && was.Status == now.Status {
+			now.LastTransitionTime = was.LastTransitionTime
+		}
+	}
+}
+
 // writeStatus persists the status if it changed, and only on top of what was
 // read: whoever changed the object meanwhile is heard first.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	s.keepTransitionTimes()
 	if equality.Semantic.DeepEqual(s.before, s.backend.Status) {
 		return nil
 	}

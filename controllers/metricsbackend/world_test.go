@@ -124,7 +124,7 @@ func (w *world) start(objects []client.Object) {
 		WithObjects(objects...).
 		Build()
 	w.memo = newMemoClient()
-	w.raw = w.memo.wrap(w.server)
+	w.raw = w.memo.wrap(withGenerations(w.server))
 }
 
 // kindsOfTheWorld are those that the operator uses and no others: a fake client

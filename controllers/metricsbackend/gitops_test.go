@@ -1,0 +1,341 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/argocd"
+)
+
+const healthCheck = "../../config/argocd/resource_customizations/metricsbackend.io/MetricsBackend/health.lua"
+
+// watcher is a GitOps tool that sees every version of the MetricsBackend that is
+// ever stored, and holds each against the cluster at that moment.
+type watcher struct {
+	t      *testing.T
+	w      *world
+	health string
+	before *v1alpha1.MetricsBackend
+	// seen counts what kstatus read, "Failed" and so on; argo what Argo CD did.
+	seen map[status.Status]int
+	argo map[string]int
+}
+
+func newWatcher(t *testing.T, w *world) *watcher {
+	t.Helper()
+	check, err := os.ReadFile(healthCheck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &watcher{t: t, w: w, health: string(check), seen: map[status.Status]int{}, argo: map[string]int{}}
+}
+
+// look reads the object, after a write of the operator or of someone else.
+func (g *watcher) look(after string) {
+	g.t.Helper()
+	backend := &v1alpha1.MetricsBackend{}
+	err := g.w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend)
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	g.w.must(err)
+	if g.before != nil && g.before.ResourceVersion == backend.ResourceVersion {
+		return
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(backend)
+	g.w.must(err)
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MetricsBackend"))
+	result, err := status.Compute(u)
+	g.w.must(err)
+	health, err := argocd.Run(g.health, u.Object)
+	g.w.must(err)
+	g.seen[result.Status]++
+	g.argo[health.Status]++
+	fail := func(format string, args ...any) {
+		g.t.Helper()
+		g.t.Errorf("after %s: kstatus reads %s (%s), Argo CD %s (%s): %s\n%s", after, result.Status, result.Message,
+			health.Status, health.Message, fmt.Sprintf(format, args...), g.w.show())
+	}
+
+	// What the cluster says, whatever the conditions do.
+	done := g.w.asTheSpecSays(backend)
+	stalled := meta.IsStatusConditionTrue(backend.Status.Conditions, v1alpha1.ConditionStalled)
+	current := backend.Status.ObservedGeneration == backend.Generation
+	switch {
+	case result.Status == status.CurrentStatus && done != "":
+		fail("it is not done: %s", done)
+	case result.Status == status.UnknownStatus:
+		fail("kstatus knows nothing")
+	case (backend.DeletionTimestamp != nil) != (result.Status == status.TerminatingStatus):
+		fail("it is Terminating if and only if it is being deleted")
+	case result.Status == status.FailedStatus != (stalled && current && backend.DeletionTimestamp == nil):
+		fail("it is Failed if and only if it is stalled")
+	}
+	// Both read the same story; Argo CD also tells apart what does not work.
+	want := map[status.Status][]string{
+		status.CurrentStatus: {"Healthy"}, status.FailedStatus: {"Degraded"},
+		status.TerminatingStatus: {"Progressing"}, status.InProgressStatus: {"Progressing", "Degraded"},
+	}
+	if !slices.Contains(want[result.Status], health.Status) {
+		fail("the two disagree")
+	}
+	for _, problem := range lintConditions(g.before, backend) {
+		fail("%s", problem)
+	}
+	g.before = backend
+}
+
+// asTheSpecSays returns what of the cluster is not as the spec says; nothing of
+// it comes from the status.
+func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
+	s := w.reconciler(interceptor.Funcs{}).newScope(backend)
+	wanted := 0
+	for _, gv := range []string{"v1", "v1beta1"} {
+		wants := s.wants(gv + ".metrics.k8s.io")
+		if wants {
+			wanted++
+		}
+		if registered := slices.Contains(w.registeredVersions(), gv); registered != wants {
+			return fmt.Sprintf("%s is registered: %t, wanted: %t", gv, registered, wants)
+		}
+	}
+	if wanted == 0 {
+		return "nothing is wanted"
+	}
+	ready := 0
+	for _, p := range w.pods() {
+		switch {
+		case p.DeletionTimestamp != nil:
+		case p.Spec.Containers[0].Image != s.serving.Image:
+			return fmt.Sprintf("pod %s has image %s, not %s", p.Name, p.Spec.Containers[0].Image, s.serving.Image)
+		case isReady(&p):
+			ready++
+		}
+	}
+	if want := int(ptr.Deref(s.spec.Serving.Replicas, 0)); ready != want {
+		return fmt.Sprintf("%d pods are ready, not %d", ready, want)
+	}
+	if w.refused || w.stale {
+		return "requests fail"
+	}
+	return ""
+}
+
+// lintConditions checks one stored version, and its step from the one before, by
+// the rules for conditions of Kubernetes (KEP-1623), kstatus and Flux
+// (fluxcd/pkg/runtime/conditions/check).
+func lintConditions(before, now *v1alpha1.MetricsBackend) []string {
+	var problems []string
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if len(now.Status.Conditions) == 0 {
+		// Only ever before the first look, which this default of the CRD tells.
+		if now.Status.ObservedGeneration != -1 {
+			problem("no conditions, and observedGeneration is %d", now.Status.ObservedGeneration)
+		}
+		return problems
+	}
+	kinds := map[string]bool{}
+	for _, c := range now.Status.Conditions {
+		if kinds[c.Type] {
+			problem("%s is there twice", c.Type)
+		}
+		kinds[c.Type] = true
+		if c.ObservedGeneration == 0 || c.ObservedGeneration > now.Generation || c.ObservedGeneration > now.Status.ObservedGeneration {
+			problem("%s has observedGeneration %d, the status %d, the object %d", c.Type, c.ObservedGeneration, now.Status.ObservedGeneration, now.Generation)
+		}
+		if c.Reason == "" || c.Message == "" || c.LastTransitionTime.IsZero() {
+			problem("%s lacks a reason, message or time: %+v", c.Type, c)
+		}
+		if abnormal(c.Type) && c.Status != metav1.ConditionTrue {
+			problem("%s is abnormal-true, and %s instead of absent", c.Type, c.Status)
+		}
+		if before == nil {
+			continue
+		}
+		if was := meta.FindStatusCondition(before.Status.Conditions, c.Type); was != nil && was.Status == c.Status && !was.LastTransitionTime.Equal(&c.LastTransitionTime) {
+			problem("%s stayed %s, and its lastTransitionTime changed", c.Type, c.Status)
+		}
+	}
+	ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return append(problems, "no Ready: kstatus takes the object for finished")
+	}
+	var why []metav1.Condition
+	for _, c := range now.Status.Conditions {
+		if abnormal(c.Type) {
+			why = append(why, c)
+		}
+	}
+	switch {
+	case len(why) > 1:
+		problem("Reconciling and Stalled at once")
+	case ready.Status == metav1.ConditionTrue && len(why) > 0:
+		problem("Ready, and %s", why[0].Type)
+	case ready.Status != metav1.ConditionTrue && len(why) == 0:
+		problem("Ready is %s, and neither Reconciling nor Stalled", ready.Status)
+	case len(why) == 1 && (why[0].Reason != ready.Reason || why[0].Message != ready.Message || why[0].ObservedGeneration != ready.ObservedGeneration):
+		problem("Ready and %s tell two stories: %+v, %+v", why[0].Type, *ready, why[0])
+	}
+	if ready.ObservedGeneration != now.Status.ObservedGeneration {
+		problem("Ready speaks of generation %d, the status of %d", ready.ObservedGeneration, now.Status.ObservedGeneration)
+	}
+	if ready.Status == metav1.ConditionTrue {
+		for _, c := range now.Status.Conditions {
+			if c.ObservedGeneration != ready.ObservedGeneration {
+				problem("Ready of generation %d, and %s of %d: kubectl wait would not end", ready.ObservedGeneration, c.Type, c.ObservedGeneration)
+			}
+		}
+	}
+	return problems
+}
+
+func abnormal(kind string) bool {
+	return kind == v1alpha1.ConditionReconciling || kind == v1alpha1.ConditionStalled
+}
+
+// gitopsScenarios adds what needs a hand, or fails and goes on failing.
+func gitopsScenarios() map[string]scenario {
+	all := scenarios()
+	ready := func(w *world) { w.settle(w.reconciler(interceptor.Funcs{}), w.isReady) }
+	stalledBy := func(reason string) func(*world) bool {
+		return func(w *world) bool { return w.condition(v1alpha1.ConditionStalled).Reason == reason }
+	}
+	pull := func(w *world) {
+		w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+		})
+	}
+	all["stalled by a missing Secret"] = scenario{prepare: ready, change: pull, done: stalledBy(v1alpha1.ReasonSecretMissing)}
+	all["stalled from the beginning"] = scenario{prepare: pull, change: func(*world) {}, done: stalledBy(v1alpha1.ReasonSecretMissing)}
+	all["resumed"] = scenario{
+		prepare: func(w *world) {
+			pull(w)
+			w.settle(w.reconciler(interceptor.Funcs{}), func() bool { return stalledBy(v1alpha1.ReasonSecretMissing)(w) })
+		},
+		change: func(w *world) {
+			w.must(w.raw.Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "registry"}}))
+		},
+		done: (*world).isReady,
+	}
+	all["deleted while stalled"] = scenario{
+		prepare: func(w *world) {
+			ready(w)
+			pull(w)
+			w.settle(w.reconciler(interceptor.Funcs{}), func() bool { return stalledBy(v1alpha1.ReasonSecretMissing)(w) })
+		},
+		change: func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+		done:   (*world).isGone,
+	}
+	all["requests begin to fail"] = scenario{
+		prepare: ready, change: func(w *world) { w.refused = true },
+		done: func(w *world) bool {
+			return w.condition(v1alpha1.ConditionAvailable).Reason == v1alpha1.ReasonRequestFailed
+		},
+	}
+	return all
+}
+
+// GitOps tools read every stored version of the object rightly: Current, or
+// Healthy, only when the cluster is as the spec says, never before.
+func TestEachStatusReadsRightly(t *testing.T) {
+	// Each must have been met in some scenario, or nothing was proven of it.
+	met := make(chan map[status.Status]int, 100)
+	t.Run("scenarios", func(t *testing.T) {
+		for name, s := range gitopsScenarios() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				backend := newBackend()
+				// The CRD's default.
+				backend.Status.ObservedGeneration = -1
+				w := newWorld(t, backend)
+				g := newWatcher(t, w)
+				g.look("creation")
+				s.prepare(w)
+				g.before = nil
+				g.look("preparation")
+				s.change(w)
+				g.look("the change")
+				r := w.reconciler(intercepted(func(c call, make func() error) error {
+					err := make()
+					g.look(c.name)
+					return err
+				}))
+				w.settle(r, func() bool { return s.done(w) })
+				// And nothing that was written is taken back when nothing happens.
+				for range 3 {
+					if w.isGone() {
+						break
+					}
+					_, err := reconcileOnce(t, r)
+					w.must(err)
+				}
+				// A sync of Argo CD fails at the first Degraded.
+				if g.argo["Degraded"] > 0 && g.seen[status.FailedStatus] == 0 && !w.isGone() && w.isReady() {
+					t.Errorf("Argo CD read Degraded on the way to Ready: %v", g.argo)
+				}
+				met <- g.seen
+				t.Logf("kstatus %v, Argo CD %v", g.seen, g.argo)
+			})
+		}
+	})
+	close(met)
+	total := map[status.Status]int{}
+	for seen := range met {
+		for kind, n := range seen {
+			total[kind] += n
+		}
+	}
+	for _, kind := range []status.Status{status.InProgressStatus, status.CurrentStatus, status.FailedStatus, status.TerminatingStatus} {
+		if total[kind] == 0 {
+			t.Errorf("no scenario met %s: %v", kind, total)
+		}
+	}
+}
+
+// The same while every call fails, again and again, the first times it is made.
+func TestEachStatusReadsRightlyUnderFailures(t *testing.T) {
+	for name, s := range gitopsScenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backend := newBackend()
+			backend.Status.ObservedGeneration = -1
+			w := newWorld(t, backend)
+			s.prepare(w)
+			g := newWatcher(t, w)
+			g.look("preparation")
+			s.change(w)
+			g.look("the change")
+			failed := map[string]int{}
+			r := w.reconciler(intercepted(func(c call, make func() error) error {
+				// Often enough that the status tells of it.
+				if failed[c.name]++; failed[c.name] <= failuresToReport && c.name != patchStatus {
+					return errors.New("etcdserver: leader changed")
+				}
+				err := make()
+				g.look(c.name)
+				return err
+			}))
+			w.settle(r, func() bool { return s.done(w) })
+		})
+	}
+}

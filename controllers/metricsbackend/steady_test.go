@@ -1,0 +1,101 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// stored is every object that there is, by kind and name: its resourceVersion and
+// its managedFields, which tell who wrote which field and when.
+func (w *world) stored() map[string]string {
+	w.t.Helper()
+	known, err := schemaOfTheWorld()
+	w.must(err)
+	found := map[string]string{}
+	for gv, kinds := range kindsOfTheWorld() {
+		for _, kind := range kinds {
+			gvk, err := w.raw.GroupVersionKindFor(kind)
+			w.must(err)
+			if !strings.HasSuffix(gvk.Kind, "List") {
+				continue
+			}
+			list, err := known.kinds.New(gv.WithKind(gvk.Kind))
+			w.must(err)
+			// Around the memory, which knows no managedFields.
+			w.must(w.server.List(context.Background(), list.(client.ObjectList)))
+			w.must(meta.EachListItem(list, func(o runtime.Object) error {
+				object := o.(client.Object)
+				name := strings.TrimSuffix(gvk.Kind, "List") + " " + client.ObjectKeyFromObject(object).String()
+				found[name] = fmt.Sprintf("%s %+v", object.GetResourceVersion(), object.GetManagedFields())
+				return nil
+			}))
+		}
+	}
+	return found
+}
+
+// Nothing of the operator's drifts by its own doing: in an hour in which nothing
+// happens, with a look each minute and each time that informers resync, every
+// object keeps its resourceVersion and managedFields. GitOps tools and informers
+// of the whole cluster would see each write.
+func TestSteadyHour(t *testing.T) {
+	cases := map[string]struct {
+		// happen brings about a state that lasts, good or bad.
+		happen func(*world)
+	}{
+		"ready":         {func(*world) {}},
+		"requests fail": {func(w *world) { w.refused = true }},
+		"old samples":   {func(w *world) { w.stale = true }},
+		"mute pods":     {func(w *world) { w.mute = true }},
+		"stalled":       {func(w *world) { gitopsScenarios()["stalled by a missing Secret"].change(w) }},
+		"an image that lacks v1": {func(w *world) {
+			gitopsScenarios()["image rolled back to one without v1"].change(w)
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, r := ready(t, interceptor.Funcs{})
+			tc.happen(w)
+			for range 30 {
+				_, err := reconcileOnce(t, r)
+				w.must(err)
+				w.step()
+			}
+			before := w.stored()
+			if len(before) < 15 {
+				t.Fatalf("only %d objects to look at", len(before))
+			}
+			var looks int
+			for end := w.clock.Now().Add(time.Hour); w.clock.Now().Before(end); looks++ {
+				result, err := reconcileOnce(t, r)
+				w.must(err)
+				if result.RequeueAfter == 0 {
+					t.Fatal("never looks again")
+				}
+				// An informer that resyncs hands out what it has, changed or not.
+				_, err = reconcileOnce(t, r)
+				w.must(err)
+				w.clock.Step(result.RequeueAfter)
+			}
+			if looks < 60 {
+				t.Errorf("only %d looks in an hour", looks)
+			}
+			if diff := cmp.Diff(before, w.stored()); diff != "" {
+				t.Errorf("written in an hour in which nothing happened (-before +after):\n%s\n%s", diff, w.show())
+			}
+		})
+	}
+}
