@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,16 +133,17 @@ func TestDiscovered(t *testing.T) {
 		servers []http.HandlerFunc
 		down    string
 		want    Presence
+		missing []string
 	}{
-		"gone everywhere":     {servers: []http.HandlerFunc{discovery("v1beta1"), discovery()}},
-		"listed by all":       {servers: []http.HandlerFunc{discovery("v1", "v1beta1"), discovery("v1")}, want: Presence{Listed: map[schema.GroupVersion][]string{v1: {"192.0.2.1:6443", "192.0.2.2:6443"}}}},
-		"listed by one":       {servers: []http.HandlerFunc{discovery(), discovery("v1")}, want: Presence{Listed: map[schema.GroupVersion][]string{v1: {"192.0.2.2:6443"}}}},
-		"listed as stale":     {servers: []http.HandlerFunc{discovery("v1?")}},
-		"one is down":         {servers: []http.HandlerFunc{discovery(), discovery()}, down: "192.0.2.2", want: Presence{Unreachable: []string{"192.0.2.2:6443"}}},
-		"one refuses":         {servers: []http.HandlerFunc{discovery(), status(http.StatusForbidden)}, want: Presence{Unreachable: []string{"192.0.2.2:6443"}}},
-		"one redirects":       {servers: []http.HandlerFunc{discovery(), http.RedirectHandler("https://example.com/", http.StatusFound).ServeHTTP}, want: Presence{Unreachable: []string{"192.0.2.2:6443"}}},
-		"one is too old":      {servers: []http.HandlerFunc{discovery(), body("application/json", `{"kind":"APIGroupList","groups":[]}`)}, want: Presence{Unreachable: []string{"192.0.2.2:6443"}}},
-		"one talks gibberish": {servers: []http.HandlerFunc{discovery(), body(aggregated, "<html>")}, want: Presence{Unreachable: []string{"192.0.2.2:6443"}}},
+		"gone everywhere":     {servers: []http.HandlerFunc{discovery("v1beta1"), discovery()}, want: Presence{Asked: []string{"192.0.2.1:6443", "192.0.2.2:6443"}}, missing: []string{"192.0.2.1:6443", "192.0.2.2:6443"}},
+		"listed by all":       {servers: []http.HandlerFunc{discovery("v1", "v1beta1"), discovery("v1")}, want: Presence{Asked: []string{"192.0.2.1:6443", "192.0.2.2:6443"}, Listed: map[schema.GroupVersion][]string{v1: {"192.0.2.1:6443", "192.0.2.2:6443"}}}},
+		"listed by one":       {servers: []http.HandlerFunc{discovery(), discovery("v1")}, want: Presence{Asked: []string{"192.0.2.1:6443", "192.0.2.2:6443"}, Listed: map[schema.GroupVersion][]string{v1: {"192.0.2.2:6443"}}}, missing: []string{"192.0.2.1:6443"}},
+		"listed as stale":     {servers: []http.HandlerFunc{discovery("v1?")}, want: Presence{Asked: []string{"192.0.2.1:6443"}}, missing: []string{"192.0.2.1:6443"}},
+		"one is down":         {servers: []http.HandlerFunc{discovery(), discovery()}, down: "192.0.2.2", want: Presence{Asked: []string{"192.0.2.1:6443"}, Unreachable: []string{"192.0.2.2:6443"}}, missing: []string{"192.0.2.1:6443"}},
+		"one refuses":         {servers: []http.HandlerFunc{discovery(), status(http.StatusForbidden)}, want: Presence{Asked: []string{"192.0.2.1:6443"}, Unreachable: []string{"192.0.2.2:6443"}}, missing: []string{"192.0.2.1:6443"}},
+		"one redirects":       {servers: []http.HandlerFunc{discovery(), http.RedirectHandler("https://example.com/", http.StatusFound).ServeHTTP}, want: Presence{Asked: []string{"192.0.2.1:6443"}, Unreachable: []string{"192.0.2.2:6443"}}, missing: []string{"192.0.2.1:6443"}},
+		"one is too old":      {servers: []http.HandlerFunc{discovery(), body("application/json", `{"kind":"APIGroupList","groups":[]}`)}, want: Presence{Asked: []string{"192.0.2.1:6443"}, Unreachable: []string{"192.0.2.2:6443"}}, missing: []string{"192.0.2.1:6443"}},
+		"one talks gibberish": {servers: []http.HandlerFunc{discovery(), body(aggregated, "<html>")}, want: Presence{Asked: []string{"192.0.2.1:6443"}, Unreachable: []string{"192.0.2.2:6443"}}, missing: []string{"192.0.2.1:6443"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +159,9 @@ func TestDiscovered(t *testing.T) {
 			}
 			if diff := cmp.Diff(&tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.missing, got.Missing(v1), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("missing (-want +got):\n%s", diff)
 			}
 		})
 	}

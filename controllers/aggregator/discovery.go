@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,8 +26,18 @@ type Presence struct {
 	// Listed holds the addresses of the kube-apiservers that still list a version
 	// as current, in order.
 	Listed map[schema.GroupVersion][]string
+	// Asked holds the addresses of all that answered, in order.
+	Asked []string
 	// Unreachable holds the addresses of those that could not be asked.
 	Unreachable []string
+}
+
+// Missing are the addresses of the kube-apiservers that answered and do not list
+// the version, in order.
+func (p *Presence) Missing(version schema.GroupVersion) []string {
+	return slices.DeleteFunc(slices.Clone(p.Asked), func(address string) bool {
+		return slices.Contains(p.Listed[version], address)
+	})
 }
 
 // Discovered asks every kube-apiserver by itself (a connection through the
@@ -38,16 +49,23 @@ func (c *Client) Discovered(ctx context.Context, versions []schema.GroupVersion)
 	if err != nil {
 		return nil, err
 	}
+	found := make([][]schema.GroupVersion, len(addresses))
+	errs := make([]error, len(addresses))
+	var asked sync.WaitGroup
+	for i, address := range addresses {
+		asked.Go(func() { found[i], errs[i] = c.current(ctx, address) })
+	}
+	asked.Wait()
 	presence := &Presence{Listed: map[schema.GroupVersion][]string{}}
-	for _, address := range addresses {
-		current, err := c.current(ctx, address)
-		if err != nil {
-			klog.FromContext(ctx).V(1).Info("Cannot read the discovery of a kube-apiserver", "address", address, "err", err)
+	for i, address := range addresses {
+		if errs[i] != nil {
+			klog.FromContext(ctx).V(1).Info("Cannot read the discovery of a kube-apiserver", "address", address, "err", errs[i])
 			presence.Unreachable = append(presence.Unreachable, address)
 			continue
 		}
+		presence.Asked = append(presence.Asked, address)
 		for _, version := range versions {
-			if slices.Contains(current, version) {
+			if slices.Contains(found[i], version) {
 				presence.Listed[version] = append(presence.Listed[version], address)
 			}
 		}
