@@ -33,9 +33,13 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return rbacv1ac.ClusterRole(s.ProberName()).
 		WithLabels(s.Labels()).
-		WithRules(rbacv1ac.PolicyRule().
-			WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath).
-			WithVerbs("get"))
+		WithRules(
+			rbacv1ac.PolicyRule().
+				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath).
+				WithVerbs("get"),
+			// A request of each version: discovery lists it whether it works or not.
+			rule([]string{"metrics.k8s.io"}, []string{"nodes"}, []string{"list"}),
+		)
 }
 
 func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfiguration {

@@ -225,6 +225,7 @@ func TestRules(t *testing.T) {
 	want := []grant{
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "get,list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers", "get"},
+		{"prober", "metrics.k8s.io", "nodes", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "get,list,watch"},
 		{"serving", "apiregistration.k8s.io", "apiservices", "", "list"},
 		{"serving", "metricsbackend.io", "metricsbackends", "", "get,list,watch"},

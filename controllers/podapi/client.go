@@ -6,6 +6,7 @@
 package podapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +21,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	build "k8s.io/component-base/version"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -56,8 +58,12 @@ type Pod struct {
 
 // Answer is what a pod said.
 type Answer struct {
-	// Serves holds each version that was asked for.
+	// Serves holds each version that was asked for: whether it is in the pod's
+	// discovery, and its requests do not end in 404.
 	Serves map[schema.GroupVersion]bool
+	// Failing tells of versions that are served why a request of theirs got no
+	// answer all the same. It may be for the moment.
+	Failing map[schema.GroupVersion]string
 	// Sources is nil when the pod has no such report.
 	Sources *v1alpha1.SourceReport
 	// Consumers is nil when the pod has no such report, or when asking for it
@@ -79,7 +85,8 @@ func NewClient(dial Dial) *Client {
 	return &Client{dial: dial}
 }
 
-// Ask asks a pod for each of the versions, and for its reports.
+// Ask asks a pod for each of the versions, in its discovery and with a request,
+// and for its reports.
 func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pod.CABundle) && !pod.InsecureSkipTLSVerify {
@@ -109,10 +116,11 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 	if pod.DiscoveryOnly {
 		return answer, nil
 	}
+	untold := request.tryAll(ctx, answer)
 	var err error
 	answer.Sources, err = request.sources(ctx)
-	if err != nil {
-		return answer, err
+	if untold != nil || err != nil {
+		return answer, cmp.Or(untold, err)
 	}
 	answer.Consumers, answer.ConsumersError = request.consumers(ctx)
 	return answer, nil
@@ -144,28 +152,12 @@ func (s *session) sources(ctx context.Context) (*v1alpha1.SourceReport, error) {
 
 // get reads JSON from path; false when there is no such path.
 func (s *session) get(ctx context.Context, path string, into any) (bool, error) {
-	target := url.URL{Scheme: "https", Host: s.pod.Address, Path: path}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return false, fmt.Errorf("ask %s: %w", path, err)
+	answer, found, err := s.open(ctx, path, "")
+	if err != nil || !found {
+		return false, err
 	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Authorization", "Bearer "+s.pod.Token)
-	response, err := s.http.Do(request)
-	if err != nil {
-		return false, fmt.Errorf("ask %s: %w", path, stable(err))
-	}
-	defer func() { _ = response.Body.Close() }()
-	switch response.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		return false, nil
-	case http.StatusUnauthorized:
-		return false, fmt.Errorf("ask %s: %w", path, ErrUnauthorized)
-	default:
-		return false, fmt.Errorf("ask %s: answered %s", path, response.Status)
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	defer func() { _ = answer.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer, maxBody+1))
 	if err != nil {
 		return false, fmt.Errorf("read the answer to %s: %w", path, stable(err))
 	}
@@ -178,12 +170,52 @@ func (s *session) get(ctx context.Context, path string, into any) (bool, error) 
 	return true, nil
 }
 
+// open returns the body of the answer to path; false when there is no such path.
+func (s *session) open(ctx context.Context, path, query string) (io.ReadCloser, bool, error) {
+	target := url.URL{Scheme: "https", Host: s.pod.Address, Path: path, RawQuery: query}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, false, fmt.Errorf("ask %s: %w", path, err)
+	}
+	// The pod does not count the operator among its clients.
+	request.Header.Set("User-Agent", v1alpha1.OperatorUserAgent+"/"+build.Get().GitVersion)
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Authorization", "Bearer "+s.pod.Token)
+	response, err := s.http.Do(request)
+	if err != nil {
+		return nil, false, fmt.Errorf("ask %s: %w", path, stable(err))
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, true, nil
+	}
+	_ = response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusNotFound:
+		return nil, false, nil
+	case http.StatusUnauthorized:
+		return nil, false, fmt.Errorf("ask %s: %w", path, ErrUnauthorized)
+	}
+	return nil, false, fmt.Errorf("ask %s: %w", path, &statusError{response.StatusCode, response.Status})
+}
+
+// statusError is an answer of neither 200 nor 404.
+type statusError struct {
+	code   int
+	status string
+}
+
+// Error implements error.
+func (e *statusError) Error() string { return "answered " + e.status }
+
+// errTimeout is a request that took longer than requestTimeout.
+var errTimeout = fmt.Errorf("no answer within %s", requestTimeout)
+
 // stable takes out of an error what differs between two equal failures, since it
 // ends in a condition: the URL, which says nothing new, and the local port.
 func stable(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("no answer within %s", requestTimeout)
+		return errTimeout
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -60,6 +60,9 @@ func resources(version, list string) string {
 
 func TestAsk(t *testing.T) {
 	nodes := `{"name":"nodes","kind":"NodeMetrics"}`
+	list := func(version string) string {
+		return `{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/` + version + `","metadata":{},"items":[]}`
+	}
 	cases := map[string]struct {
 		bodies map[string]string
 		want   *Answer
@@ -68,6 +71,7 @@ func TestAsk(t *testing.T) {
 		"both versions and sources": {
 			bodies: map[string]string{
 				"/apis/metrics.k8s.io/v1": resources("v1", nodes), "/apis/metrics.k8s.io/v1beta1": resources("v1beta1", nodes),
+				"/apis/metrics.k8s.io/v1/nodes": list("v1"), "/apis/metrics.k8s.io/v1beta1/nodes": list("v1beta1"),
 				"/sources": `{"observedGeneration":3,"kubelets":{"nodes":2,"healthy":1,"failures":[{"reason":"Timeout","count":1,"nodes":["a"],"message":"m"}]}}`,
 			},
 			want: &Answer{
@@ -79,8 +83,10 @@ func TestAsk(t *testing.T) {
 			},
 		},
 		"one version, no sources": {
-			bodies: map[string]string{"/apis/metrics.k8s.io/v1beta1": resources("v1beta1", nodes)},
-			want:   &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: true}},
+			bodies: map[string]string{
+				"/apis/metrics.k8s.io/v1beta1": resources("v1beta1", nodes), "/apis/metrics.k8s.io/v1beta1/nodes": list("v1beta1"),
+			},
+			want: &Answer{Serves: map[schema.GroupVersion]bool{v1: false, v1beta1: true}},
 		},
 		"a version without resources is not served": {
 			bodies: map[string]string{"/apis/metrics.k8s.io/v1": resources("v1", "")},

@@ -41,6 +41,8 @@ func TestAskForConsumers(t *testing.T) {
 				switch r.URL.Path {
 				case "/apis/metrics.k8s.io/v1":
 					_, _ = w.Write([]byte(resources("v1", `{"name":"nodes","kind":"NodeMetrics"}`)))
+				case "/apis/metrics.k8s.io/v1/nodes":
+					_, _ = w.Write([]byte(`{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1","items":[]}`))
 				case v1alpha1.ConsumersPath:
 					w.WriteHeader(tc.status)
 					_, _ = w.Write([]byte(tc.body))

@@ -1,0 +1,131 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// trial is a request of an API group that each version of it must answer. A list
+// is what the HPA controller and kubectl ask for; one item is enough.
+type trial struct{ resource, kind string }
+
+var trials = map[string]trial{
+	"metrics.k8s.io": {resource: "nodes", kind: "NodeMetricsList"},
+}
+
+// tryAll asks for objects of each version that is served: discovery is made from
+// what was installed and goes on listing a version whose requests fail. It notes
+// in answer how that went. The error is of requests that tell nothing of their
+// version: the pod can no longer be reached, does not let the operator ask, or has
+// too much to do. It is the first of them, by version.
+func (s *session) tryAll(ctx context.Context, answer *Answer) error {
+	var untold error
+	for _, version := range slices.SortedFunc(maps.Keys(answer.Serves), byName) {
+		serves := answer.Serves[version]
+		request, known := trials[version.Group]
+		if !serves || !known {
+			continue
+		}
+		found, err := s.try(ctx, version, request)
+		answer.Serves[version] = found || err != nil
+		if err == nil {
+			continue
+		}
+		if answer.Failing == nil {
+			answer.Failing = map[schema.GroupVersion]string{}
+		}
+		answer.Failing[version] = err.Error()
+		if untold == nil && !failure(err) {
+			untold = err
+		}
+	}
+	return untold
+}
+
+func byName(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }
+
+// try asks for objects of a version; false when there is no such path.
+func (s *session) try(ctx context.Context, version schema.GroupVersion, request trial) (bool, error) {
+	path := "/apis/" + version.String() + "/" + request.resource
+	body, found, err := s.open(ctx, path, "limit=1")
+	if err != nil || !found {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	if err := checkList(io.LimitReader(body, maxBody), version, request.kind); err != nil {
+		return true, &malformedError{path, err}
+	}
+	return true, nil
+}
+
+// malformedError is an answer that is not what was asked for.
+type malformedError struct {
+	path string
+	err  error
+}
+
+// Error implements error.
+func (e *malformedError) Error() string { return "read the answer to " + e.path + ": " + e.err.Error() }
+
+// Unwrap implements errors.Unwrap.
+func (e *malformedError) Unwrap() error { return e.err }
+
+// failure tells whether the pod was reached and failed.
+func failure(err error) bool {
+	var answered *statusError
+	var malformed *malformedError
+	return errors.Is(err, errTimeout) || errors.As(err, &malformed) ||
+		errors.As(err, &answered) && answered.code >= http.StatusInternalServerError
+}
+
+// checkList reads as far as a list says what it is: an implementation that knows
+// no limit answers with every node.
+func checkList(body io.Reader, version schema.GroupVersion, kind string) error {
+	decoder := json.NewDecoder(body)
+	start, err := decoder.Token()
+	if err != nil {
+		return stable(err)
+	}
+	if start != json.Delim('{') {
+		return errors.New("it is no JSON object")
+	}
+	found := map[string]string{}
+	for len(found) < 2 {
+		if !decoder.More() {
+			return errors.New("neither kind nor apiVersion in it")
+		}
+		field, err := decoder.Token()
+		if err != nil {
+			return stable(err)
+		}
+		name, _ := field.(string)
+		if name != "kind" && name != "apiVersion" {
+			var skipped json.RawMessage
+			if err := decoder.Decode(&skipped); err != nil {
+				return stable(err)
+			}
+			continue
+		}
+		var value string
+		if err := decoder.Decode(&value); err != nil {
+			return stable(err)
+		}
+		found[name] = value
+	}
+	if found["kind"] != kind || found["apiVersion"] != version.String() {
+		return fmt.Errorf("it is %.100q of %.100q, not %s of %s", found["kind"], found["apiVersion"], kind, version)
+	}
+	return nil
+}
