@@ -95,10 +95,14 @@ const (
 const (
 	// ReasonAggregatorUnavailable: kube-apiserver reports the APIService unavailable.
 	ReasonAggregatorUnavailable = "AggregatorUnavailable"
-	// ReasonRequestFailed: a real request through kube-apiserver failed.
+	// ReasonRequestFailed: a real request through kube-apiserver failed; of
+	// ServingReady, one to a pod.
 	ReasonRequestFailed = "RequestFailed"
 	// ReasonNoFreshSample: the API answers, but no node's sample is younger than maxAge.
 	ReasonNoFreshSample = "NoFreshSample"
+	// ReasonNotInDiscovery: a kube-apiserver, named in the message, goes on not
+	// listing a registered version in its discovery.
+	ReasonNotInDiscovery = "NotInDiscovery"
 	// ReasonRetiring: a version is being taken out of discovery.
 	ReasonRetiring = "Retiring"
 )

@@ -75,6 +75,7 @@ type Reconciler struct {
 	issuer  *servingcert.Issuer
 	tokens  *podapi.Tokens
 	memory  *memory
+	streaks *streaks
 }
 
 // New returns a Reconciler. It keeps nothing that it could not lose.
@@ -85,6 +86,7 @@ func New(o Options) *Reconciler {
 		issuer:  servingcert.NewIssuer(o.Clock),
 		tokens:  podapi.NewTokens(o.Client, o.Clock),
 		memory:  newMemory(),
+		streaks: newStreaks(),
 	}
 }
 
@@ -205,5 +207,6 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
 // forget drops everything that is remembered of a MetricsBackend that is gone.
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
+	r.streaks.forget(name)
 	forgetMetrics(name)
 }

@@ -6,9 +6,11 @@ package metricsbackend
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
@@ -35,6 +37,9 @@ func (s *scope) describeServing() {
 }
 
 func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
+	if i := slices.IndexFunc(s.beforePods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.hiccup && i >= 0 {
+		return s.beforePods()[i]
+	}
 	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}
 	switch {
 	case p.err != nil:
@@ -46,8 +51,26 @@ func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
 			}
 		}
 		slices.Sort(described.Versions)
+		described.Message = shorten(describeFailures(p.answer.Failing), maxMessage)
 	case p.Status.Phase != corev1.PodRunning:
 		described.Message = "is not running"
 	}
 	return described
+}
+
+// beforePods are the pods in the status that was read.
+func (s *scope) beforePods() []v1alpha1.ServingPodStatus {
+	if s.before.Serving == nil {
+		return nil
+	}
+	return s.before.Serving.Pods
+}
+
+func describeFailures(failing map[schema.GroupVersion]string) string {
+	var messages []string
+	for gv, message := range failing {
+		messages = append(messages, apiServiceName(gv)+": "+message)
+	}
+	slices.Sort(messages)
+	return strings.Join(messages, "; ")
 }

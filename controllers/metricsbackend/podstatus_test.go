@@ -29,6 +29,11 @@ func TestPodsInStatus(t *testing.T) {
 
 	w.mute = true
 	mustReconcile(t, r)
+	if diff := cmp.Diff(want, w.backend().Status.Serving.Pods); diff != "" {
+		t.Errorf("pods that may answer in a moment (-want +got):\n%s", diff)
+	}
+	w.clock.Step(failingPatience)
+	mustReconcile(t, r)
 	for i := range want {
 		want[i].Versions, want[i].Message = nil, "cannot be asked: dial: connection refused"
 	}

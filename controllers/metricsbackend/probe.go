@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -64,7 +65,11 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 			r.tokens.Forget(account)
 		}
 	}
-	s.judgeAnswers()
+	r.judgeRequests(klog.FromContext(ctx), s)
+	s.judgeAnswers(r.streaks)
+	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
+		r.judgeFailing(s)
+	}
 	return nil
 }
 
@@ -113,7 +118,7 @@ func portOf(p *corev1.Pod) int32 {
 // judgeAnswers adds to ServingReady what pods said, and lets go of registered
 // versions that a pod does not serve: a ready one, which answers requests now,
 // or one of the current revision, which waits to.
-func (s *scope) judgeAnswers() {
+func (s *scope) judgeAnswers(seen *streaks) {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		if !ok || s.apiServices[name].State == v1alpha1.APIServiceRetiring {
@@ -137,8 +142,10 @@ func (s *scope) judgeAnswers() {
 			}
 		}
 	}
+	silent := seen.look(s.backend.Name, "silent", s.now,
+		slices.ContainsFunc(s.readyPods(), func(p pod) bool { return p.err != nil }))
 	for _, p := range s.readyPods() {
-		if p.err != nil {
+		if p.err != nil && !s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience) {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
 			if errors.Is(p.err, podapi.ErrUnauthorized) {
 				hint = ""
@@ -191,11 +198,11 @@ func (s *scope) stillEnding(gv schema.GroupVersion) string {
 }
 
 // servedByAll tells whether there is a ready pod and every one said that it
-// serves the version.
+// serves the version, and answered a request of it.
 func (s *scope) servedByAll(gv schema.GroupVersion) bool {
 	ready := s.readyPods()
 	return len(ready) > 0 && !slices.ContainsFunc(ready, func(p pod) bool {
-		return p.answer == nil || !p.answer.Serves[gv]
+		return p.answer == nil || !p.answer.Serves[gv] || p.answer.Failing[gv] != ""
 	})
 }
 

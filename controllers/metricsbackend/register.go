@@ -233,6 +233,7 @@ func (s *scope) leftOut(gv schema.GroupVersion) string {
 
 // notYet is why the version may not be registered yet, or empty.
 func (s *scope) notYet(gv schema.GroupVersion) string {
+	failing, _ := s.requests(gv)
 	switch {
 	case !s.deploys():
 		return s.notYetExisting(gv)
@@ -242,12 +243,16 @@ func (s *scope) notYet(gv schema.GroupVersion) string {
 		return "waits for the certificates"
 	case s.servedByAll(gv) && s.stillEnding(gv) != "":
 		return "waits for the end of " + s.stillEnding(gv)
+	case s.proving[gv] != "":
+		return s.proving[gv]
 	case s.servedByAll(gv):
 		return ""
 	case len(s.lacking(gv)) > 0:
 		return "not served by " + strings.Join(s.lacking(gv), ", ")
 	case slices.ContainsFunc(s.readyPods(), func(p pod) bool { return p.err != nil }):
 		return "waits until every ready pod can be asked"
+	case len(failing) > 0:
+		return "its requests fail in " + describeFailing(gv, failing)
 	case len(s.readyPods()) == 0:
 		return "waits for a ready pod"
 	}

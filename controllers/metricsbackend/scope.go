@@ -72,6 +72,10 @@ type scope struct {
 	// rolledOut: every pod is of the current revision and available.
 	rolledOut bool
 	pods      []pod
+	// proving are versions that may not be registered yet whatever pods say now, and why.
+	proving map[schema.GroupVersion]string
+	// hiccup: what pods just did wrong may be for the moment, and is not told yet.
+	hiccup bool
 	// ending are pods whose deletion has begun and that still run. No Deployment
 	// counts them, but connections to them stay open until they are gone.
 	ending []pod
@@ -131,6 +135,7 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 		foreign:     map[string]bool{},
 		apiServices: map[string]v1alpha1.APIServiceStatus{},
 		registered:  map[string]*apiregistrationv1.APIService{},
+		proving:     map[schema.GroupVersion]string{},
 		serving: manifests.Serving{
 			Backend:     backend.Name,
 			Namespace:   spec.Namespace,

@@ -87,6 +87,7 @@ func (s *snapshot) restore(t *testing.T) *world {
 	w.t = t
 	w.clock = testingclock.NewFakeClock(s.now)
 	w.discovered = maps.Clone(s.world.discovered)
+	w.lagging = maps.Clone(s.world.lagging)
 	w.ended = maps.Clone(s.world.ended)
 	objects := make([]client.Object, len(s.objects))
 	for i := range s.objects {

@@ -121,7 +121,7 @@ func readyWhile(area metav1.Condition) metav1.ConditionStatus {
 	switch area.Reason {
 	case v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed, v1alpha1.ReasonProbeFailed,
 		v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed,
-		v1alpha1.ReasonNoFreshSample, v1alpha1.ReasonNoReadyEndpoint, v1alpha1.ReasonCertificateMismatch:
+		v1alpha1.ReasonNoFreshSample, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoReadyEndpoint, v1alpha1.ReasonCertificateMismatch:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionUnknown

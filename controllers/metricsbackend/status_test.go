@@ -403,6 +403,8 @@ func TestVerify(t *testing.T) {
 			w, r := ready(t, interceptor.Funcs{})
 			tc.happen(w)
 			mustReconcile(t, r)
+			w.clock.Step(requestPatience)
+			mustReconcile(t, r)
 			c := w.condition(v1alpha1.ConditionAvailable)
 			if c.Status != metav1.ConditionFalse || c.Reason != tc.reason || !strings.Contains(c.Message, tc.part) {
 				t.Errorf("got %+v, want %s with %q", c, tc.reason, tc.part)

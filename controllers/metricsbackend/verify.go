@@ -25,6 +25,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 	}
 	var broken []defect
 	var available []string
+	absent := r.absent(ctx, s)
 	for _, gv := range s.expected() {
 		live := s.registered[apiServiceName(gv)]
 		if live == nil {
@@ -33,6 +34,12 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 		}
 		retiring := s.apiServices[live.Name].State == v1alpha1.APIServiceRetiring
 		d := r.defectOf(ctx, s, gv, live)
+		if d == nil {
+			d = absent[gv]
+		}
+		if r.isBrief(s, gv, d) {
+			d = nil
+		}
 		switch {
 		case d != nil && !retiring:
 			broken = append(broken, *d)

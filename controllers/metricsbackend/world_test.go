@@ -69,6 +69,19 @@ type world struct {
 
 	// discovered follows the registered versions one step later.
 	discovered map[schema.GroupVersion]bool
+	// lag is how many steps more discovery takes to follow; lagging counts them.
+	lag     int
+	lagging map[schema.GroupVersion]int
+	// second is the discovery of a second kube-apiserver, which nothing moves but
+	// the test; nil when there is none.
+	second map[schema.GroupVersion]bool
+	// failing is why a request of the version to a pod fails; nil when none does.
+	failing func(*corev1.Pod, schema.GroupVersion) string
+	// busy pods say of what fails that they have too much to do.
+	busy bool
+	// ungated pods become ready whatever is registered, as those of an image that
+	// knows no such gate.
+	ungated bool
 	// unreachable makes the kube-apiservers' own addresses unreachable.
 	unreachable bool
 	// replicas are the kube-apiservers.
@@ -102,6 +115,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t:          t,
 		clock:      testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
 		discovered: map[schema.GroupVersion]bool{},
+		lagging:    map[schema.GroupVersion]int{},
 		ended:      map[string]int{},
 		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
 		replicas:   []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
@@ -216,6 +230,15 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		}
 		for _, gv := range versions {
 			answer.Serves[gv] = serves(&p, gv)
+			if w.failing != nil && w.failing(&p, gv) != "" {
+				if answer.Failing == nil {
+					answer.Failing = map[schema.GroupVersion]string{}
+				}
+				answer.Failing[gv] = w.failing(&p, gv)
+			}
+		}
+		if w.busy && answer.Failing != nil {
+			return answer, errors.New("answered 429 Too Many Requests")
 		}
 		return answer, nil
 	}
@@ -227,10 +250,16 @@ func (w *world) Discovered(_ context.Context, versions []schema.GroupVersion) (*
 	if w.unreachable {
 		return nil, errors.New("no route to host")
 	}
-	presence := &aggregator.Presence{Listed: map[schema.GroupVersion][]string{}}
+	presence := &aggregator.Presence{Listed: map[schema.GroupVersion][]string{}, Asked: []string{"192.0.2.1:6443"}}
+	if w.second != nil {
+		presence.Asked = append(presence.Asked, "192.0.2.2:6443")
+	}
 	for _, gv := range versions {
 		if w.discovered[gv] {
 			presence.Listed[gv] = []string{"192.0.2.1:6443"}
+		}
+		if w.second[gv] {
+			presence.Listed[gv] = append(presence.Listed[gv], "192.0.2.2:6443")
 		}
 	}
 	return presence, nil
@@ -303,7 +332,7 @@ func (w *world) isRegistered(gv schema.GroupVersion) bool {
 // serve.
 func (w *world) watchInvariant(when string) {
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
-		if !w.discovered[gv] && !w.isRegistered(gv) {
+		if !w.discovered[gv] && !w.second[gv] && !w.isRegistered(gv) {
 			continue
 		}
 		for _, p := range w.pods() {
@@ -317,9 +346,7 @@ func (w *world) watchInvariant(when string) {
 // step lets every other component of the cluster do one thing.
 func (w *world) step() {
 	ctx := context.Background()
-	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
-		w.discovered[gv] = w.isRegistered(gv)
-	}
+	w.stepDiscovery()
 	for _, service := range w.apiServices() {
 		if len(service.Status.Conditions) == 0 {
 			service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
@@ -349,6 +376,18 @@ func (w *world) step() {
 	}
 	w.clock.Step(5 * time.Second)
 	w.watchInvariant("after a step of the cluster")
+}
+
+func (w *world) stepDiscovery() {
+	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		if w.discovered[gv] == w.isRegistered(gv) {
+			w.lagging[gv] = 0
+			continue
+		}
+		if w.lagging[gv]++; w.lagging[gv] > w.lag {
+			w.discovered[gv], w.lagging[gv] = w.isRegistered(gv), 0
+		}
+	}
 }
 
 func (w *world) must(err error) {
@@ -447,6 +486,9 @@ func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 // label, unless no ready peer does either.
 func (w *world) mayBeReady(p *corev1.Pod) bool {
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		if w.ungated {
+			break
+		}
 		labelled := slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool {
 			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
 		})

@@ -1,0 +1,193 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const answered500 = "ask /apis/metrics.k8s.io/v1/nodes: answered 500 Internal Server Error"
+
+// fails makes requests of the versions fail in the pods whose names are given, or
+// in all when there are none.
+func (w *world) fails(versions []schema.GroupVersion, pods ...string) {
+	w.failing = func(p *corev1.Pod, gv schema.GroupVersion) string {
+		for _, name := range append(pods, p.Name)[:max(len(pods), 1)] {
+			for _, version := range versions {
+				if name == p.Name && gv == version {
+					return answered500
+				}
+			}
+		}
+		return ""
+	}
+}
+
+// pass lets the cluster and the operator do their work for a while.
+func (w *world) pass(r *Reconciler, d time.Duration) {
+	w.t.Helper()
+	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
+		mustReconcile(w.t, r)
+		w.watchInvariant("after a reconciliation")
+		w.step()
+	}
+	mustReconcile(w.t, r)
+	if w.everBroken != "" {
+		w.t.Errorf("invariant broken: %s", w.everBroken)
+	}
+}
+
+// Pods go on listing versions whose requests fail. What that does, by who fails and
+// for how long.
+func TestFailingRequests(t *testing.T) {
+	both := []schema.GroupVersion{v1, v1beta1}
+	cases := map[string]struct {
+		versions []schema.GroupVersion
+		pods     []string
+		busy     bool
+		lasts    time.Duration
+
+		registered []string
+		serving    metav1.Condition
+	}{
+		"a hiccup": {
+			versions: []schema.GroupVersion{v1}, lasts: failingPatience - 5*time.Second,
+			registered: []string{"v1", "v1beta1"},
+			serving:    metav1.Condition{Reason: v1alpha1.ReasonSucceeded, Message: "2 of 2 pods are up to date and ready"},
+		},
+		"too short to take it out of discovery": {
+			versions: []schema.GroupVersion{v1}, lasts: failingFor - 10*time.Second,
+			registered: []string{"v1", "v1beta1"},
+			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
+				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is taken out of discovery if that goes on: see the pod's log"},
+		},
+		"one version in every pod": {
+			versions: []schema.GroupVersion{v1}, lasts: failingFor + 30*time.Second,
+			registered: []string{"v1beta1"},
+			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
+				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is not in discovery"},
+		},
+		"one version in one pod of two": {
+			versions: []schema.GroupVersion{v1}, pods: []string{"pod-002"}, lasts: time.Hour,
+			registered: []string{"v1", "v1beta1"},
+			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
+				"pod pod-002 (image serving:both): " + answered500 + "; it stays in discovery for the pods that answer: delete the pod, or use an image that works"},
+		},
+		"every version, for minutes": {
+			versions: both, lasts: failingAlone - 30*time.Second,
+			registered: []string{"v1", "v1beta1"},
+			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
+				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is taken out of discovery if that goes on: see the pod's log"},
+		},
+		"every version, for good": {
+			versions: both, lasts: failingAlone + time.Minute,
+			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
+				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is not in discovery"},
+		},
+		"pods have too much to do": {
+			versions: both, busy: true, lasts: time.Hour,
+			registered: []string{"v1", "v1beta1"},
+			serving: metav1.Condition{Reason: v1alpha1.ReasonProbeFailed, Message: "the operator cannot ask pod operator-ns/pod-001 at 10.0.0.1 what it serves: " +
+				"answered 429 Too Many Requests (a NetworkPolicy must let the operator's pod connect)"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w, r := ready(t, interceptor.Funcs{})
+			before := w.backend().ResourceVersion
+			w.fails(tc.versions, tc.pods...)
+			w.busy = tc.busy
+			w.pass(r, tc.lasts)
+			if diff := cmp.Diff(tc.registered, w.registeredVersions()); diff != "" {
+				t.Errorf("registered (-want +got):\n%s", diff)
+			}
+			c := w.condition(v1alpha1.ConditionServingReady)
+			if diff := cmp.Diff(tc.serving, metav1.Condition{Reason: c.Reason, Message: c.Message}); diff != "" {
+				t.Errorf("ServingReady (-want +got):\n%s", diff)
+			}
+			if same := w.backend().ResourceVersion == before; same != (c.Reason == v1alpha1.ReasonSucceeded) {
+				t.Errorf("the status was not written: %t", same)
+			}
+
+			// It works again: so does the backend, by itself.
+			w.failing = nil
+			w.pass(r, 2*goodFor)
+			if !w.isReady() {
+				t.Errorf("it works again, but:\n%s", w.show())
+			}
+			if got := w.registeredVersions(); len(got) != 2 {
+				t.Errorf("registered %v", got)
+			}
+		})
+	}
+}
+
+// A version that works and fails by turns is not in discovery by turns.
+func TestFailingByTurns(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	registered := 0
+	was := true
+	for range 24 {
+		w.fails([]schema.GroupVersion{v1})
+		w.pass(r, 2*time.Minute)
+		w.failing = nil
+		for range 3 {
+			w.pass(r, 40*time.Second)
+			is := w.isRegistered(v1)
+			if is && !was {
+				registered++
+			}
+			was = is
+		}
+		was = w.isRegistered(v1)
+	}
+	if registered > 2 {
+		t.Errorf("v1 came back %d times in an hour and a half", registered)
+	}
+	if got := w.registeredVersions(); len(got) == 0 {
+		t.Errorf("registered %v", got)
+	}
+}
+
+// The requests of an image that is rolled out fail: its version is not registered.
+func TestFailingAreNotRegistered(t *testing.T) {
+	w := newWorld(t, newBackend())
+	w.fails([]schema.GroupVersion{v1})
+	r := w.reconciler(interceptor.Funcs{})
+	w.pass(r, 5*time.Minute)
+	if got := w.registeredVersions(); len(got) != 1 || got[0] != "v1beta1" {
+		t.Errorf("registered %v", got)
+	}
+	want := "its requests fail in pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod)"
+	if c := w.condition(v1alpha1.ConditionAPIServicesRegistered); !strings.Contains(c.Message, want) {
+		t.Errorf("APIServicesRegistered is %+v", c)
+	}
+	w.failing = nil
+	w.settle(r, w.isReady)
+}
+
+// A new process remembers nothing of what failed, and still registers nothing that
+// fails now.
+func TestFailingAcrossARestart(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.fails([]schema.GroupVersion{v1})
+	w.pass(r, 2*time.Minute)
+	r = w.reconciler(interceptor.Funcs{})
+	w.pass(r, 2*time.Minute)
+	if w.isRegistered(v1) {
+		t.Error("v1 is registered")
+	}
+	w.failing = nil
+	w.settle(r, w.isReady)
+}
