@@ -203,7 +203,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	cases := map[string]struct{ resource, patch, path, want string }{
 		"replicas":          {"deployment/metrics-serving-cluster", `{"spec":{"replicas":5}}`, "{.spec.replicas}", "2"},
 		"image":             {"deployment/metrics-serving-cluster", `{"spec":{"template":{"spec":{"containers":[{"name":"serving","image":"evil"}]}}}}`, "{.spec.template.spec.containers[0].image}", imageBoth},
-		"rights":            {"clusterrole/metrics-serving-cluster-prober", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`, "{.rules[*].verbs}", `["get"]`},
+		"rights":            {"clusterrole/metrics-serving-cluster-prober", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`, "{.rules[*].verbs}", `["get"] ["list"]`},
 		"selector":          {"service/metrics-serving-cluster", `{"spec":{"selector":{"metricsbackend.io/backend":"other"}}}`, "{.spec.selector.metricsbackend\\.io/backend}", "cluster"},
 		"unverified TLS":    {"apiservice/v1.metrics.k8s.io", `{"spec":{"insecureSkipTLSVerify":true,"caBundle":null}}`, "{.spec.insecureSkipTLSVerify}", ""},
 		"priority":          {"apiservice/v1.metrics.k8s.io", `{"spec":{"versionPriority":1}}`, "{.spec.versionPriority}", "200"},
