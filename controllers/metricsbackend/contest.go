@@ -35,11 +35,10 @@ type contest struct {
 	lost time.Time
 }
 
-// contend tells whether one more write against rival may be made, and counts it.
-// lost is what the persisted status says of this generation.
-func (m *memory) contend(backend, name, rival string, generation int64, lost bool, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// contestOf is the contest over one APIService, one for each generation of the spec.
+// lost is what the persisted status says of this generation: a restart does not
+// begin the fight anew.
+func (m *memory) contestOf(backend, name string, generation int64, lost bool, now time.Time) *contest {
 	if m.contests[backend] == nil {
 		m.contests[backend] = map[string]*contest{}
 	}
@@ -48,10 +47,26 @@ func (m *memory) contend(backend, name, rival string, generation int64, lost boo
 		restarted := c == nil && lost
 		c = &contest{generation: generation, writes: map[string][]time.Time{}}
 		if restarted {
-			c.lost = now // the fight does not begin anew
+			c.lost = now
 		}
 		m.contests[backend][name] = c
 	}
+	return c
+}
+
+// lost tells whether nothing is to be written for now.
+func (m *memory) lost(backend, name string, generation int64, persisted bool, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.contestOf(backend, name, generation, persisted, now)
+	return !c.lost.IsZero() && now.Sub(c.lost) < contestWindow
+}
+
+// contend tells whether one more write against rival may be made, and counts it.
+func (m *memory) contend(backend, name, rival string, generation int64, persisted bool, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.contestOf(backend, name, generation, persisted, now)
 	if !c.lost.IsZero() {
 		if now.Sub(c.lost) < contestWindow {
 			return false
@@ -90,12 +105,8 @@ func (m *memory) settled(backend, name string) {
 	delete(m.contests[backend], name)
 }
 
-// contested holds a version whose APIService someone keeps changing back. It tells
-// whether it may be written once more.
-func (r *Reconciler) contested(s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService, rival string) bool {
-	if r.memory.contend(s.backend.Name, live.Name, rival, s.backend.Generation, s.wasContested(), s.now) {
-		return false
-	}
+// holdContested holds a version whose APIService someone keeps changing back.
+func (s *scope) holdContested(gv schema.GroupVersion, live *apiregistrationv1.APIService, rival string) string {
 	who := "someone"
 	if rival != "" {
 		who = "field manager \"" + rival + "\""
@@ -105,7 +116,7 @@ func (r *Reconciler) contested(s *scope, gv schema.GroupVersion, live *apiregist
 			"applies, then delete it (kubectl delete apiservice %s) and it is registered anew; or leave it to them "+
 			"by taking version %s out of spec.resourceMetrics.versions. The operator tries once more every %d hours, and after a change of the spec",
 		live.Name, who, whereTo(live), live.Name, gv.Version, int(contestWindow.Hours()))
-	return true
+	return s.held[live.Name].message
 }
 
 // wasContested tells whether the persisted status says that this generation lost.
@@ -171,7 +182,7 @@ func differing(live *apiregistrationv1.APIService, target manifests.Target) [][]
 
 func owns(entry metav1.ManagedFieldsEntry, path []string) bool {
 	var fields map[string]any
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return false
 	}
 	_, found, err := unstructured.NestedFieldNoCopy(fields, path...)

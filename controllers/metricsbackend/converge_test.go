@@ -68,6 +68,24 @@ func scenarios() map[string]scenario {
 			},
 			registered: []string{"v1beta1"},
 		},
+		"taken over from metrics-server": {
+			prepare: stockWorld, change: func(w *world) { w.change(adopting(v1alpha1.AdoptionAlways)) }, done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
+		"handed back to metrics-server": {
+			prepare: adoptedWorld,
+			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			done:    func(w *world) bool { return w.isGone() && w.leadsNow(v1beta1) == metricsServer },
+		},
+		"from serving to existing": {
+			prepare: besideTheirs, change: toExisting,
+			done:       func(w *world) bool { return w.isReady() && !w.deployed() && len(w.pods()) == 0 },
+			registered: []string{"v1beta1"},
+		},
+		"from existing to serving": {
+			prepare: existingWorld, change: toServing, done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
 		"deleted": {
 			prepare: becomeReady,
 			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
@@ -119,6 +137,9 @@ func intercepted(do func(c call, make func() error) error) interceptor.Funcs {
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return do(call{fmt.Sprintf("apply %T", o), true}, func() error { return c.Apply(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return do(call{fmt.Sprintf("update %T %s", o, o.GetName()), true}, func() error { return c.Update(ctx, o, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return do(call{fmt.Sprintf("delete %T %s", o, o.GetName()), true}, func() error { return c.Delete(ctx, o, opts...) })

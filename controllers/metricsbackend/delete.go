@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -150,10 +151,14 @@ func (r *Reconciler) findNamespace(ctx context.Context, s *scope) error {
 	s.unmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
 	live := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := r.Live.Get(ctx, client.ObjectKey{Name: s.serving.Namespace}, live)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		s.withoutNamespace = true
+		return nil
+	case err != nil:
 		return fmt.Errorf("get namespace %s: %w", s.serving.Namespace, err)
 	}
-	s.withoutNamespace = err != nil || live.DeletionTimestamp != nil
+	s.withoutNamespace = live.DeletionTimestamp != nil
 	return nil
 }
 

@@ -31,9 +31,6 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.implementation = found
-	if !found.missing && s.existingEnds {
-		found.missing, found.why = true, fmt.Sprintf("namespace %q of spec.existing.service is being deleted", found.target.Namespace)
-	}
 	if found.missing {
 		s.judgeMissing()
 		return nil
@@ -67,7 +64,7 @@ func (s *scope) judgeMissing() {
 		}
 	}
 	reason := v1alpha1.ReasonServiceMissing
-	if s.existingEnds {
+	if found.ending {
 		reason = v1alpha1.ReasonNamespaceTerminating
 	}
 	message := found.why + ": create it, or correct spec.existing.service"
@@ -132,7 +129,8 @@ func (s *scope) expected() []schema.GroupVersion {
 // judgeEndpoints sets ServingReady by what the endpoints answered.
 func (s *scope) judgeEndpoints() {
 	found := s.implementation
-	status, reason, message := metav1.ConditionFalse, "", ""
+	var reason, message string
+	status := metav1.ConditionFalse
 	switch failed := found.failed(); {
 	case len(found.endpoints) == 0:
 		reason = v1alpha1.ReasonNoReadyEndpoint
@@ -156,7 +154,8 @@ func (s *scope) judgeEndpoints() {
 // judgeExistingCertificates sets CertificatesValid by how the connections went.
 func (s *scope) judgeExistingCertificates() {
 	found := s.implementation
-	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonSucceeded, ""
+	var message string
+	status, reason := metav1.ConditionTrue, v1alpha1.ReasonSucceeded
 	untrusted := found.untrusted()
 	switch failed := found.failed(); {
 	case found.target.InsecureSkipTLSVerify:

@@ -111,7 +111,7 @@ func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
 	s := w.reconciler(interceptor.Funcs{}).newScope(backend)
 	wanted := 0
 	for _, gv := range []string{"v1", "v1beta1"} {
-		wants := s.wants(gv + ".metrics.k8s.io")
+		wants := s.wants(gv+".metrics.k8s.io") && (s.deploys() || w.theirs.allServe(gv))
 		if wants {
 			wanted++
 		}
@@ -121,6 +121,12 @@ func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
 	}
 	if wanted == 0 {
 		return "nothing is wanted"
+	}
+	if !s.deploys() {
+		if w.deployed() || w.leadsNow(v1beta1) != metricsServer {
+			return fmt.Sprintf("v1beta1 leads to %s, our Deployment is there: %t", w.leadsNow(v1beta1), w.deployed())
+		}
+		return ""
 	}
 	ready := 0
 	for _, p := range w.pods() {

@@ -11,13 +11,16 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
+// holdUp is why a version is not registered although everything is ready for it.
+type holdUp struct{ reason, message string }
+
 // hold keeps one version from being registered, and nothing else: pods are
 // deployed and asked all the same, so that the version can be registered the
 // moment that whoever has it lets go.
 func (s *scope) hold(gv schema.GroupVersion, reason, format string, args ...any) {
 	name := apiServiceName(gv)
 	if _, ok := s.held[name]; !ok {
-		s.held[name] = &stalledError{reason: reason, message: fmt.Sprintf(format, args...)}
+		s.held[name] = &holdUp{reason: reason, message: fmt.Sprintf(format, args...)}
 		s.heldInOrder = append(s.heldInOrder, gv)
 	}
 }
@@ -27,7 +30,7 @@ func (s *scope) hold(gv schema.GroupVersion, reason, format string, args ...any)
 func (s *scope) tellHeld() {
 	for _, gv := range s.heldInOrder {
 		e := s.held[apiServiceName(gv)]
-		s.stall(e)
+		s.stall(&stalledError{reason: e.reason, message: e.message})
 		if live := s.registered[apiServiceName(gv)]; live == nil {
 			s.setState(gv, v1alpha1.APIServicePending, e.message)
 		}

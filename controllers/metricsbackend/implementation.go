@@ -31,8 +31,9 @@ const asksAtOnce = 16
 type implementation struct {
 	target manifests.Target
 	// missing: there is no such Service, or no such port of it. why says which.
-	missing bool
-	why     string
+	// ending: its namespace is being deleted, which is missing too.
+	missing, ending bool
+	why             string
 	// endpoints are the ready ones, in the order of their addresses.
 	endpoints []endpoint
 }
@@ -48,8 +49,19 @@ type endpoint struct {
 // the cache, which holds no Service of the cluster at large.
 func (r *Reconciler) readImplementation(ctx context.Context, target manifests.Target) (*implementation, error) {
 	found := &implementation{target: target}
+	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Client.Get(ctx, client.ObjectKey{Name: target.Namespace}, namespace)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("get namespace %s: %w", target.Namespace, err)
+	case err == nil && namespace.DeletionTimestamp != nil:
+		// It may answer still, but not for long.
+		found.missing, found.ending = true, true
+		found.why = fmt.Sprintf("namespace %q of Service %s is being deleted", target.Namespace, target)
+		return found, nil
+	}
 	var service corev1.Service
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, &service)
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, &service)
 	switch {
 	case apierrors.IsNotFound(err):
 		found.missing, found.why = true, fmt.Sprintf("Service %s does not exist", target)

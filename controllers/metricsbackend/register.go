@@ -145,6 +145,10 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 		return "", r.apply(ctx, s, gv, nil)
 	}
 	target := s.target()
+	rival, contended := rivalOf(live, target)
+	if contended && r.memory.lost(s.backend.Name, name, s.backend.Generation, s.wasContested(), s.now) {
+		return s.holdContested(gv, live, rival), nil
+	}
 	moves := !s.holds(live) || !leadsTo(live, target)
 	if moves {
 		if left := endpointSoak - s.now.Sub(r.memory.since(s.backend.Name, "served "+name, s.now)); left > 0 {
@@ -153,9 +157,8 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", whereTo(live), target, endpointSoak), nil
 		}
 	}
-	rival, contended := rivalOf(live, target)
-	if contended && r.contested(s, gv, live, rival) {
-		return s.held[name].message, nil
+	if contended && !r.memory.contend(s.backend.Name, name, rival, s.backend.Generation, s.wasContested(), s.now) {
+		return s.holdContested(gv, live, rival), nil
 	}
 	if !contended {
 		r.memory.uncontested(s.backend.Name, name, s.now)

@@ -42,7 +42,7 @@ type scope struct {
 	yielded []schema.GroupVersion
 	// held is why a version is not registered although everything is ready for it,
 	// by the APIService's name; heldInOrder holds them as they were found.
-	held        map[string]*stalledError
+	held        map[string]*holdUp
 	heldInOrder []schema.GroupVersion
 	// implementation is what answers at spec.existing; nil until it was read.
 	implementation *implementation
@@ -50,8 +50,6 @@ type scope struct {
 	foreign map[string]bool
 	// moving is an APIService that is about to be led to the target, or empty.
 	moving string
-	// existingEnds: the namespace of spec.existing.service is being deleted.
-	existingEnds bool
 	// apiServices is the state of each version, for the status.
 	apiServices map[string]v1alpha1.APIServiceStatus
 
@@ -131,7 +129,7 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 		before:      *backend.Status.DeepCopy(),
 		spec:        spec,
 		now:         r.Clock.Now(),
-		held:        map[string]*stalledError{},
+		held:        map[string]*holdUp{},
 		foreign:     map[string]bool{},
 		apiServices: map[string]v1alpha1.APIServiceStatus{},
 		registered:  map[string]*apiregistrationv1.APIService{},

@@ -89,6 +89,7 @@ func (s *snapshot) restore(t *testing.T) *world {
 	w.discovered = maps.Clone(s.world.discovered)
 	w.lagging = maps.Clone(s.world.lagging)
 	w.ended = maps.Clone(s.world.ended)
+	w.theirs = s.world.theirs.clone()
 	objects := make([]client.Object, len(s.objects))
 	for i := range s.objects {
 		objects[i] = s.objects[i].DeepCopyObject().(client.Object)

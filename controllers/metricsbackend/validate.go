@@ -32,13 +32,13 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 		return err
 	}
 	if !s.deploys() {
-		return r.validateExisting(ctx, s)
+		return validateExisting(s)
 	}
 	return r.validateSecrets(ctx, s)
 }
 
 // validateExisting checks spec.existing.
-func (r *Reconciler) validateExisting(ctx context.Context, s *scope) error {
+func validateExisting(s *scope) error {
 	target := s.target()
 	if target.Namespace == s.serving.Namespace && target.Name == s.serving.Name() {
 		return stall(v1alpha1.ReasonInvalid,
@@ -47,12 +47,6 @@ func (r *Reconciler) validateExisting(ctx context.Context, s *scope) error {
 	if errs := v1alpha1.ValidateExisting(s.spec.Existing); len(errs) > 0 {
 		return stall(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
 	}
-	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := r.Client.Get(ctx, client.ObjectKey{Name: target.Namespace}, namespace)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get namespace %s: %w", target.Namespace, err)
-	}
-	s.existingEnds = err == nil && namespace.DeletionTimestamp != nil
 	return nil
 }
 

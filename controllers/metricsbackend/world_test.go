@@ -86,6 +86,8 @@ type world struct {
 	unreachable bool
 	// replicas are the kube-apiservers.
 	replicas []*replica
+	// theirs are implementations that someone else runs.
+	theirs theirWorld
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
 	// mute pods do not answer the operator.
@@ -217,6 +219,9 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 	if w.mute {
 		return nil, errors.New("dial: connection refused")
 	}
+	if pod.DiscoveryOnly {
+		return w.theirs.answer(pod, versions)
+	}
 	if len(pod.CABundle) == 0 || pod.Token == "" {
 		return nil, fmt.Errorf("asked without authority or token: %+v", pod)
 	}
@@ -331,8 +336,9 @@ func (w *world) isRegistered(gv schema.GroupVersion) bool {
 // watchInvariant notes when a version is in discovery that a ready pod does not
 // serve.
 func (w *world) watchInvariant(when string) {
+	w.watchTheirs(when)
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
-		if !w.discovered[gv] && !w.second[gv] && !w.isRegistered(gv) {
+		if !w.discovered[gv] && !w.second[gv] && !w.isRegistered(gv) || !w.mayReachPods(gv) {
 			continue
 		}
 		for _, p := range w.pods() {
@@ -358,7 +364,7 @@ func (w *world) step() {
 	var deployments appsv1.DeploymentList
 	w.must(w.raw.List(ctx, &deployments))
 	for _, p := range w.pods() {
-		if len(deployments.Items) == 0 {
+		if !slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool { return isOf(&p, &d) }) {
 			w.must(w.raw.Delete(ctx, &p))
 		}
 	}
@@ -380,6 +386,7 @@ func (w *world) step() {
 
 func (w *world) stepDiscovery() {
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		w.follow(gv)
 		if w.discovered[gv] == w.isRegistered(gv) {
 			w.lagging[gv] = 0
 			continue
@@ -388,6 +395,10 @@ func (w *world) stepDiscovery() {
 			w.discovered[gv], w.lagging[gv] = w.isRegistered(gv), 0
 		}
 	}
+}
+
+func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {
+	return p.Labels[v1alpha1.LabelBackend] == d.Labels[v1alpha1.LabelBackend]
 }
 
 func (w *world) must(err error) {
@@ -405,7 +416,7 @@ func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
 	want := int(*d.Spec.Replicas)
 	var current, former []corev1.Pod
 	for _, p := range w.pods() {
-		if p.DeletionTimestamp != nil {
+		if p.DeletionTimestamp != nil || !isOf(&p, d) {
 			continue // no Deployment counts it any more
 		}
 		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {

@@ -1,0 +1,219 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// What each policy does with metrics-server's APIService.
+func TestAdoptionPolicies(t *testing.T) {
+	said := func(status apiregistrationv1.ConditionStatus) []apiregistrationv1.APIServiceCondition {
+		return []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: status}}
+	}
+	cases := map[string]struct {
+		policy  v1alpha1.AdoptionPolicy
+		said    []apiregistrationv1.APIServiceCondition
+		adopted bool
+		// deployed: our pods run; message is that of Stalled.
+		deployed bool
+		message  string
+	}{
+		"Refuse, unavailable":        {policy: v1alpha1.AdoptionRefuse, said: said("False"), message: "set spec.adoption to Always"},
+		"default":                    {said: said("True"), message: "set spec.adoption to Always"},
+		"IfUnavailable, available":   {policy: v1alpha1.AdoptionIfUnavailable, said: said("True"), deployed: true, message: "set spec.adoption: Always to take it over now"},
+		"IfUnavailable, not checked": {policy: v1alpha1.AdoptionIfUnavailable, deployed: true, message: "once kube-apiserver reports it unavailable"},
+		"IfUnavailable, unavailable": {policy: v1alpha1.AdoptionIfUnavailable, said: said("False"), deployed: true, adopted: true},
+		"Always, available":          {policy: v1alpha1.AdoptionAlways, said: said("True"), deployed: true, adopted: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newBackend(adopting(tc.policy)))
+			stockWorld(w)
+			theirs := w.apiService(v1beta1)
+			theirs.Status.Conditions = tc.said
+			w.must(w.raw.Status().Update(context.Background(), theirs))
+			r := w.live(interceptor.Funcs{})
+			for range 20 {
+				mustReconcile(t, r)
+				w.watchInvariant("after a reconciliation")
+				w.step()
+			}
+			if adopted := w.leadsNow(v1beta1) == ourService; adopted != tc.adopted {
+				t.Errorf("adopted %t, want %t\n%s", adopted, tc.adopted, w.show())
+			}
+			if deployed := len(w.pods()) > 0; deployed != tc.deployed {
+				t.Errorf("%d pods", len(w.pods()))
+			}
+			stalled := w.condition(v1alpha1.ConditionStalled)
+			if tc.adopted {
+				if stalled.Type != "" {
+					t.Errorf("Stalled is %+v", stalled)
+				}
+				w.settleAfterTakeover(r)
+				return
+			}
+			if stalled.Reason != v1alpha1.ReasonNotOwned || !strings.Contains(stalled.Message, tc.message) ||
+				!strings.Contains(stalled.Message, "Service kube-system/metrics-server") {
+				t.Errorf("Stalled is %+v, want NotOwned with %q", stalled, tc.message)
+			}
+		})
+	}
+}
+
+// settleAfterTakeover waits until the backend is ready, the aggregator being content.
+func (w *world) settleAfterTakeover(r *Reconciler) {
+	w.t.Helper()
+	service := w.apiService(v1beta1)
+	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: "True"}}
+	w.must(w.raw.Status().Update(context.Background(), service))
+	w.settle(r, w.isReady)
+}
+
+// One write takes the APIService over: it leads to us, is verified, has our label
+// and what it was, all at once; and v1 comes after it.
+func TestAdoptionInOneWrite(t *testing.T) {
+	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
+	stockWorld(w)
+	theirs := w.apiService(v1beta1)
+	var writes []string
+	r := w.live(intercepted(func(c call, make func() error) error {
+		before := w.leadsNow(v1beta1)
+		err := make()
+		if c.write && strings.Contains(c.name, "APIService") {
+			writes = append(writes, c.name+": v1beta1 from "+before+" to "+w.leadsNow(v1beta1)+", v1 to "+w.leadsNow(v1))
+		}
+		return err
+	}))
+	w.settle(r, func() bool { return len(writes) > 0 })
+	const applied = "apply *v1.APIServiceApplyConfiguration: "
+	want := []string{applied + "v1beta1 from " + metricsServer + " to " + ourService + ", v1 to "}
+	if diff := cmp.Diff(want, writes[:1]); diff != "" {
+		t.Fatalf("writes of APIServices (-want +got):\n%s", diff)
+	}
+	ours := w.apiService(v1beta1)
+	if ours.UID != theirs.UID {
+		t.Error("it was deleted and made anew")
+	}
+	if ours.Spec.InsecureSkipTLSVerify || string(ours.Spec.CABundle) == "THEIR CA" || ours.Labels[v1alpha1.LabelBackend] != backendName || ours.Labels["k8s-app"] != "metrics-server" {
+		t.Errorf("after the takeover: %+v", ours)
+	}
+	var record v1alpha1.PreviousOwner
+	w.must(json.Unmarshal([]byte(ours.Annotations[v1alpha1.AnnotationPreviousOwner]), &record))
+	labels := map[string]*string{}
+	for key := range r.newScope(w.backend()).serving.Labels() {
+		labels[key] = nil
+	}
+	wantRecord := v1alpha1.PreviousOwner{
+		Service:  v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
+		CABundle: []byte("THEIR CA"), GroupPriorityMinimum: 100, VersionPriority: 100, Labels: labels,
+	}
+	if diff := cmp.Diff(wantRecord, record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	w.settle(r, w.isReady)
+	if !w.isRegistered(v1) {
+		t.Error("v1 is not registered")
+	}
+	if message := stateMessage(w, "v1beta1.metrics.k8s.io"); !strings.Contains(message, "taken over from Service kube-system/metrics-server") {
+		t.Errorf("the status says %q", message)
+	}
+	if !recorded(r, "VersionAdopted", "took APIService v1beta1.metrics.k8s.io over from Service kube-system/metrics-server") {
+		t.Error("no event tells of the takeover")
+	}
+	kept := w.apiService(v1beta1).Annotations[v1alpha1.AnnotationPreviousOwner]
+	if kept != ours.Annotations[v1alpha1.AnnotationPreviousOwner] {
+		t.Errorf("the record changed to %s", kept)
+	}
+}
+
+func stateMessage(w *world, name string) string {
+	for _, s := range w.backend().Status.APIServices {
+		if s.Name == name {
+			return s.Message
+		}
+	}
+	return ""
+}
+
+// What is recorded is what was there at the moment of the write.
+func TestAdoptionRacesWithItsOwner(t *testing.T) {
+	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
+	stockWorld(w)
+	raced := false
+	r := w.live(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			body, err := json.Marshal(o)
+			w.must(err)
+			if !raced && strings.Contains(string(body), v1alpha1.AnnotationPreviousOwner) {
+				raced = true
+				theirs := w.apiService(v1beta1)
+				theirs.Spec.VersionPriority = 200
+				w.must(w.raw.Update(ctx, theirs))
+			}
+			return c.Apply(ctx, o, opts...)
+		},
+	})
+	w.settle(r, func() bool { return w.leadsNow(v1beta1) == ourService })
+	if !raced {
+		t.Fatal("not what this test is about")
+	}
+	record, err := previousOwner(w.apiService(v1beta1))
+	w.must(err)
+	if record.VersionPriority != 200 {
+		t.Errorf("recorded versionPriority %d, it was 200 at the takeover", record.VersionPriority)
+	}
+}
+
+// Labels of ours that meant something to the owner before come back to them.
+func TestAdoptionKeepsLabels(t *testing.T) {
+	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
+	stockWorld(w)
+	theirs := w.apiService(v1beta1)
+	theirs.Labels["app.kubernetes.io/managed-by"] = "Helm"
+	theirs.Labels["app.kubernetes.io/name"] = "metrics-server"
+	w.must(w.raw.Update(context.Background(), theirs))
+	want := w.apiService(v1beta1)
+	r := w.live(interceptor.Funcs{})
+	w.settle(r, w.isReady)
+	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.settle(r, w.isGone)
+	got := w.apiService(v1beta1)
+	if diff := cmp.Diff(want.Labels, got.Labels); diff != "" {
+		t.Errorf("labels after the hand-back (-before +after):\n%s", diff)
+	}
+}
+
+// An APIService of a MetricsBackend that does not exist is nobody's to hand back.
+func TestAdoptionOfAnOrphan(t *testing.T) {
+	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
+	orphan := stockAPIService()
+	orphan.Labels = map[string]string{v1alpha1.LabelBackend: "gone"}
+	w.must(w.raw.Create(context.Background(), orphan))
+	r := w.live(interceptor.Funcs{})
+	for range 10 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	c := w.condition(v1alpha1.ConditionStalled)
+	if c.Reason != v1alpha1.ReasonNotOwned || !strings.Contains(c.Message, `MetricsBackend "gone", which does not exist: delete it (kubectl delete apiservice v1beta1.metrics.k8s.io)`) {
+		t.Errorf("Stalled is %+v", c)
+	}
+	if w.leadsNow(v1beta1) != metricsServer {
+		t.Error("it was taken over")
+	}
+}

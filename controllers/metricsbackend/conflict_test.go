@@ -1,0 +1,129 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const elderName = "elder"
+
+// elder is a backend that is older than "cluster".
+func elder(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBackend {
+	backend := newBackend(change...)
+	backend.Name, backend.UID = elderName, "uid-"+elderName
+	backend.CreationTimestamp = metav1.NewTime(backend.CreationTimestamp.Add(-time.Hour))
+	return backend
+}
+
+// settleBoth reconciles both backends until done.
+func (w *world) settleBoth(r *Reconciler, done func() bool) {
+	w.t.Helper()
+	for range maxRounds {
+		if done() {
+			return
+		}
+		for _, name := range []string{elderName, backendName} {
+			if _, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil && !apierrors.IsConflict(err) {
+				w.t.Fatal(err)
+			}
+		}
+		w.step()
+	}
+	w.t.Fatalf("not settled:\n%s", w.show())
+}
+
+// both is a world in which the elder has the versions, and "cluster" waits.
+func both(t *testing.T) (*world, *Reconciler) {
+	w := newWorld(t, newBackend(), elder())
+	r := w.live(interceptor.Funcs{})
+	w.settleBoth(r, func() bool {
+		return w.leadsNow(v1) == elderService && w.leadsNow(v1beta1) == elderService && w.isWaiting()
+	})
+	return w, r
+}
+
+const elderService = systemNamespace + "/metrics-serving-" + elderName
+
+// isWaiting tells whether the younger has everything but the versions.
+func (w *world) isWaiting() bool {
+	return w.condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonConflict &&
+		w.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
+}
+
+// Only the registration of the younger is held up.
+func TestTwoBackends(t *testing.T) {
+	w, _ := both(t)
+	c := w.condition(v1alpha1.ConditionReady)
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `MetricsBackend "elder" is older and claims v1.metrics.k8s.io`) {
+		t.Errorf("Ready is %+v", c)
+	}
+	for _, name := range []string{"v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"} {
+		if state := w.state(name); state != v1alpha1.APIServicePending {
+			t.Errorf("%s is %s", name, state)
+		}
+	}
+}
+
+// The younger takes over in place: the versions never leave discovery.
+func TestHeirTakesOver(t *testing.T) {
+	w, r := both(t)
+	uid := w.apiService(v1).UID
+	w.must(w.raw.Delete(context.Background(), elder()))
+	w.settleBoth(r, func() bool {
+		if w.leadsNow(v1) == "" || w.leadsNow(v1beta1) == "" {
+			t.Fatal("a version left discovery")
+		}
+		return w.isReady()
+	})
+	if live := w.apiService(v1); live.UID != uid || live.Labels[v1alpha1.LabelBackend] != backendName || w.leadsNow(v1) != ourService {
+		t.Errorf("v1 is %+v", live)
+	}
+	w.settleBoth(r, func() bool {
+		return apierrors.IsNotFound(w.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, &v1alpha1.MetricsBackend{}))
+	})
+	if got := w.inventory(); strings.Contains(got, elderName) {
+		t.Errorf("left of the elder:\n%s", got)
+	}
+}
+
+// An heir that is not ready is not waited for; one that gets no further, not long.
+func TestHeirIsNotReady(t *testing.T) {
+	w, r := both(t)
+	w.mute = true // the heir's pods cannot be asked any more
+	for range 3 {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: backendName}})
+		w.must(err)
+	}
+	w.must(w.raw.Delete(context.Background(), elder()))
+	w.settleBoth(r, func() bool { return w.leadsNow(v1) == "" && w.leadsNow(v1beta1) == "" })
+	w.mute = false
+	w.settleBoth(r, w.isReady)
+}
+
+// The younger gets what the elder's spec no longer names, and nothing else.
+func TestElderLetsGoOfAVersion(t *testing.T) {
+	w, r := both(t)
+	live := &v1alpha1.MetricsBackend{}
+	w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, live))
+	onlyV1beta1(&live.Spec)
+	live.Generation++
+	w.must(w.raw.Update(context.Background(), live))
+	w.settleBoth(r, func() bool { return w.leadsNow(v1) == ourService })
+	if w.leadsNow(v1beta1) != elderService || !w.isWaiting() {
+		t.Errorf("v1beta1 leads to %s\n%s", w.leadsNow(v1beta1), w.show())
+	}
+}

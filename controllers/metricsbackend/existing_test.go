@@ -1,0 +1,262 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// existingWorld has a backend that keeps the APIServices of metrics-server, which
+// serves v1beta1 alone, by an APIService that its manifests made.
+func existingWorld(w *world) {
+	stockWorld(w)
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		existing(spec)
+		adopting(v1alpha1.AdoptionAlways)(spec)
+	})
+	becomeReady(w)
+}
+
+// What serves v1beta1 alone is complete as it is.
+func TestExistingServesOneVersion(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	if c := w.condition(v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue {
+		t.Errorf("Available is %+v", c)
+	}
+	want := map[string]v1alpha1.APIServiceState{"v1.metrics.k8s.io": "Pending", "v1beta1.metrics.k8s.io": "Available"}
+	got := map[string]v1alpha1.APIServiceState{}
+	for _, s := range w.backend().Status.APIServices {
+		got[s.Name] = s.State
+		if s.Name == "v1.metrics.k8s.io" && !strings.Contains(s.Message, "Service kube-system/metrics-server does not serve it at endpoint 192.168.0.1:10250") {
+			t.Errorf("v1: message %q", s.Message)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	if c := w.condition(v1alpha1.ConditionAPIServicesRegistered); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "left out: v1.metrics.k8s.io") {
+		t.Errorf("APIServicesRegistered is %+v", c)
+	}
+	if len(w.pods()) > 0 || w.backend().Status.Serving != nil {
+		t.Errorf("%d pods, serving %v: want nothing deployed", len(w.pods()), w.backend().Status.Serving)
+	}
+	w.guestHasNoRights()
+}
+
+func (w *world) guestHasNoRights() {
+	w.t.Helper()
+	var account corev1.ServiceAccount
+	w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-guest"}, &account))
+	var roles rbacv1.RoleBindingList
+	var clusterRoles rbacv1.ClusterRoleBindingList
+	w.must(w.raw.List(context.Background(), &roles))
+	w.must(w.raw.List(context.Background(), &clusterRoles))
+	if len(roles.Items)+len(clusterRoles.Items) > 0 {
+		w.t.Errorf("something is granted: %v %v", roles.Items, clusterRoles.Items)
+	}
+}
+
+// Each thing that can be wrong with the implementation, found at the start.
+func TestExistingIsNotWell(t *testing.T) {
+	untrusted := fmt.Errorf("ask /apis: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})
+	cases := map[string]struct {
+		world     func(*world)
+		condition string
+		reason    string
+		message   string
+		stalled   bool
+	}{
+		"no Service": {
+			world:     func(w *world) { w.must(w.raw.Delete(context.Background(), theirService(w))) },
+			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
+			message: "Service kube-system/metrics-server does not exist",
+		},
+		"no such port": {
+			world: func(w *world) {
+				service := theirService(w)
+				service.Spec.Ports[0].Port = 4443
+				w.must(w.raw.Update(context.Background(), service))
+			},
+			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
+			message: "has no port 443",
+		},
+		"no ready endpoint": {
+			world:     func(w *world) { w.scaleMetricsServer(0) },
+			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonNoReadyEndpoint,
+			message: "kubectl get endpointslices -n kube-system -l kubernetes.io/service-name=metrics-server",
+		},
+		"one endpoint does not answer": {
+			world:     func(w *world) { w.theirs.mute["192.168.0.2:10250"] = errors.New("dial: connection refused") },
+			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonProbeFailed,
+			message: "cannot ask endpoint 192.168.0.2:10250",
+		},
+		"its certificate is not trusted": {
+			world: func(w *world) {
+				w.theirs.mute["192.168.0.1:10250"] = untrusted
+				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+					spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, w.authorityPEM()
+				})
+			},
+			condition: v1alpha1.ConditionCertificatesValid, reason: v1alpha1.ReasonCertificateMismatch,
+			message: "spec.existing.caBundle does not verify endpoint 192.168.0.1:10250 as metrics-server.kube-system.svc",
+		},
+		"it serves no metrics": {
+			world:     func(w *world) { w.scaleMetricsServer(2) },
+			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonVersionNotServed,
+			message: "serves no version of spec.resourceMetrics.versions",
+		},
+		"the caBundle is none": {
+			world: func(w *world) {
+				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+					spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, []byte("none")
+				})
+			},
+			condition: v1alpha1.ConditionStalled, reason: v1alpha1.ReasonInvalid, stalled: true,
+			message: "spec.existing.caBundle",
+		},
+		"it names the operator's own Service": {
+			world: func(w *world) {
+				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+					spec.Existing.Service = v1alpha1.ExistingService{Namespace: systemNamespace, Name: "metrics-serving-cluster"}
+				})
+			},
+			condition: v1alpha1.ConditionStalled, reason: v1alpha1.ReasonInvalid, stalled: true,
+			message: "which the operator itself makes",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newBackend(existing))
+			w.runMetricsServer(2, v1beta1)
+			tc.world(w)
+			r := w.reconciler(interceptor.Funcs{})
+			for range 5 {
+				mustReconcile(t, r)
+				w.step()
+			}
+			if c := w.condition(tc.condition); c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) {
+				t.Errorf("%s is %+v, want %s with %q", tc.condition, c, tc.reason, tc.message)
+			}
+			if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
+				t.Errorf("Ready is %+v", c)
+			}
+			if stalled := w.condition(v1alpha1.ConditionStalled).Status == metav1.ConditionTrue; stalled != tc.stalled {
+				t.Errorf("Stalled is %t, want %t", stalled, tc.stalled)
+			}
+			if got := w.registeredVersions(); len(got) > 0 {
+				t.Errorf("registered %v", got)
+			}
+		})
+	}
+}
+
+func theirService(w *world) *corev1.Service {
+	w.t.Helper()
+	service := &corev1.Service{}
+	w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "metrics-server"}, service))
+	return service
+}
+
+func (w *world) authorityPEM() []byte {
+	w.t.Helper()
+	authority, err := servingcert.NewIssuer(w.clock).Authority("someone")
+	w.must(err)
+	return authority.Certificate
+}
+
+// An implementation that comes to serve more, or less, is followed: more once each
+// endpoint does, less at once.
+func TestExistingChanges(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	w.theirs.watched = false // their own rollback takes v1 away before anybody can know
+	r := w.reconciler(interceptor.Funcs{})
+	w.theirs.serves["192.168.0.1:10250"] = append(w.theirs.serves["192.168.0.1:10250"], v1)
+	for range 3 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	if w.isRegistered(v1) {
+		t.Fatal("registered v1, which one of two endpoints serves")
+	}
+	w.scaleMetricsServer(2, v1, v1beta1)
+	w.settle(r, func() bool { return w.isReady() && w.isRegistered(v1) })
+	w.theirs.serves["192.168.0.2:10250"] = w.theirs.serves["192.168.0.2:10250"][1:]
+	mustReconcile(t, r)
+	mustReconcile(t, r)
+	if w.isRegistered(v1) {
+		t.Error("v1 is still registered, one endpoint does not serve it any more")
+	}
+	w.scaleMetricsServer(2, v1beta1)
+	w.settle(r, w.isReady)
+}
+
+// Without its Service the APIServices would block the deletion of every namespace.
+func TestExistingIsTakenAway(t *testing.T) {
+	cases := map[string]struct {
+		happen func(*world)
+		reason string
+	}{
+		"Service deleted": {
+			happen: func(w *world) { w.must(w.raw.Delete(context.Background(), theirService(w))) },
+			reason: v1alpha1.ReasonServiceMissing,
+		},
+		"its namespace ends": {
+			happen: func(w *world) {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", Finalizers: []string{"kubernetes"}}}
+				w.must(w.raw.Create(context.Background(), namespace))
+				w.must(w.raw.Delete(context.Background(), namespace))
+			},
+			reason: v1alpha1.ReasonNamespaceTerminating,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := prepared(t, "existing", existingWorld)
+			r := w.reconciler(interceptor.Funcs{})
+			tc.happen(w)
+			w.settle(r, func() bool {
+				return w.leadsNow(v1beta1) == "" && w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
+			})
+			if c := w.condition(v1alpha1.ConditionStalled); c.Reason != tc.reason {
+				t.Errorf("Stalled is %+v, want %s", c, tc.reason)
+			}
+		})
+	}
+}
+
+// That endpoints cannot be asked for a while takes nothing away.
+func TestExistingDoesNotAnswer(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	r := w.reconciler(interceptor.Funcs{})
+	w.theirs.mute["192.168.0.1:10250"] = errors.New("dial: connection refused")
+	for range 5 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	if !w.isRegistered(v1beta1) {
+		t.Error("v1beta1 was taken away")
+	}
+	if c := w.condition(v1alpha1.ConditionServingReady); c.Reason != v1alpha1.ReasonProbeFailed {
+		t.Errorf("ServingReady is %+v", c)
+	}
+	clear(w.theirs.mute)
+	w.settle(r, w.isReady)
+}

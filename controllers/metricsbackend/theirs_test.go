@@ -1,0 +1,232 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+)
+
+const (
+	metricsServer = "kube-system/metrics-server"
+	ourService    = systemNamespace + "/metrics-serving-" + backendName
+)
+
+// theirWorld is what someone else runs.
+type theirWorld struct {
+	// serves is what each endpoint, by address, serves; mute ones do not answer.
+	serves map[string][]schema.GroupVersion
+	mute   map[string]error
+	// leads is the Service to which kube-apiservers send requests for a version:
+	// they follow an APIService one step later.
+	leads map[schema.GroupVersion]string
+	// pods of ours must answer while requests may be sent to them.
+	watched bool
+}
+
+func (t theirWorld) clone() theirWorld {
+	t.serves, t.mute, t.leads = maps.Clone(t.serves), maps.Clone(t.mute), maps.Clone(t.leads)
+	return t
+}
+
+func (t theirWorld) answer(pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error) {
+	if pod.Token == "" || len(pod.CABundle) == 0 && !pod.InsecureSkipTLSVerify || pod.ServerName != "metrics-server.kube-system.svc" {
+		return nil, fmt.Errorf("asked without token, trust or name: %+v", pod)
+	}
+	if err := t.mute[pod.Address]; err != nil {
+		return nil, err
+	}
+	serves, ok := t.serves[pod.Address]
+	if !ok {
+		return nil, errors.New("dial: no route to host")
+	}
+	answer := &podapi.Answer{Serves: map[schema.GroupVersion]bool{}}
+	for _, gv := range versions {
+		answer.Serves[gv] = slices.Contains(serves, gv)
+	}
+	return answer, nil
+}
+
+// allServe tells whether each endpoint serves the version of metrics.k8s.io.
+func (t theirWorld) allServe(version string) bool {
+	for _, served := range t.serves {
+		if !slices.Contains(served, schema.GroupVersion{Group: "metrics.k8s.io", Version: version}) {
+			return false
+		}
+	}
+	return len(t.serves) > 0
+}
+
+// runMetricsServer makes the Service of metrics-server with ready endpoints, each
+// of which serves the versions.
+func (w *world) runMetricsServer(endpoints int, versions ...schema.GroupVersion) {
+	w.t.Helper()
+	w.theirs.serves, w.theirs.mute = map[string][]schema.GroupVersion{}, map[string]error{}
+	w.must(w.raw.Create(context.Background(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
+	}))
+	w.must(w.raw.Create(context.Background(), theirEndpoints(0)))
+	w.scaleMetricsServer(endpoints, versions...)
+}
+
+func (w *world) scaleMetricsServer(endpoints int, versions ...schema.GroupVersion) {
+	w.t.Helper()
+	clear(w.theirs.serves)
+	slice := &discoveryv1.EndpointSlice{}
+	w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "metrics-server-1"}, slice))
+	slice.Endpoints = theirEndpoints(endpoints).Endpoints
+	for _, e := range slice.Endpoints {
+		w.theirs.serves[e.Addresses[0]+":10250"] = versions
+	}
+	w.must(w.raw.Update(context.Background(), slice))
+}
+
+func theirEndpoints(n int) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "metrics-server-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "metrics-server"},
+		},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("metrics"), Port: ptr.To[int32](8080)}, {Name: ptr.To("https"), Port: ptr.To[int32](10250)}},
+	}
+	for i := range n {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("192.168.0.%d", i+1)}})
+	}
+	return slice
+}
+
+// stockAPIService is what metrics-server's chart registers with a certificate of
+// its own. (The stock manifest's insecureSkipTLSVerify: true is for the real
+// kube-apiserver in test/integration: a fake client's apply loses a false.)
+func stockAPIService() *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io", UID: "uid-of-theirs", Labels: map[string]string{"k8s-app": "metrics-server"}},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: "metrics.k8s.io", Version: "v1beta1", GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: []byte("THEIR CA"),
+			Service: &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
+		},
+		Status: apiregistrationv1.APIServiceStatus{Conditions: []apiregistrationv1.APIServiceCondition{{
+			Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed",
+		}}},
+	}
+}
+
+// existing makes a backend keep the APIServices of metrics-server.
+func existing(spec *v1alpha1.MetricsBackendSpec) {
+	spec.Existing = &v1alpha1.ExistingSpec{
+		Service: v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server"}, InsecureSkipTLSVerify: true,
+	}
+}
+
+func adopting(policy v1alpha1.AdoptionPolicy) func(*v1alpha1.MetricsBackendSpec) {
+	return func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = policy }
+}
+
+// stockWorld is a cluster with metrics-server's stock manifests and a backend.
+func stockWorld(w *world) {
+	w.runMetricsServer(2, v1beta1)
+	theirs := stockAPIService()
+	status := theirs.Status
+	w.must(w.raw.Create(context.Background(), theirs, client.FieldOwner("kubectl")))
+	theirs.Status = status
+	w.must(w.raw.Status().Update(context.Background(), theirs))
+	w.theirs.watched = true
+}
+
+// live is a reconciler that sees who owns which field, as it does in a cluster.
+func (w *world) live(funcs interceptor.Funcs) *Reconciler {
+	r := w.reconciler(funcs)
+	o := r.Options
+	o.Live = interceptor.NewClient(w.server, interceptor.Funcs{Get: funcs.Get, List: funcs.List})
+	return New(o)
+}
+
+func (w *world) apiService(gv schema.GroupVersion) *apiregistrationv1.APIService {
+	w.t.Helper()
+	service := &apiregistrationv1.APIService{}
+	w.must(w.server.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service))
+	return service
+}
+
+// leadsNow is the Service to which the version's APIService leads, empty when
+// there is none.
+func (w *world) leadsNow(gv schema.GroupVersion) string {
+	service := &apiregistrationv1.APIService{}
+	if w.raw.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service) != nil || service.Spec.Service == nil {
+		return ""
+	}
+	return service.Spec.Service.Namespace + "/" + service.Spec.Service.Name
+}
+
+// follow lets kube-apiservers learn where the version leads.
+func (w *world) follow(gv schema.GroupVersion) {
+	if w.theirs.leads == nil {
+		w.theirs.leads = map[schema.GroupVersion]string{}
+	}
+	if !slices.ContainsFunc(w.replicas, func(r *replica) bool { return r.lags }) {
+		w.theirs.leads[gv] = w.leadsNow(gv)
+	}
+}
+
+// mayReachPods tells whether requests for the version may be sent to our pods.
+func (w *world) mayReachPods(gv schema.GroupVersion) bool {
+	now, known := w.leadsNow(gv), w.theirs.leads[gv]
+	return now == ourService || known == ourService || now != metricsServer && known != metricsServer
+}
+
+// watchTheirs notes when requests may be sent to an implementation that does not
+// serve the version, or to pods of ours that are gone.
+func (w *world) watchTheirs(when string) {
+	if !w.theirs.watched || w.everBroken != "" {
+		return
+	}
+	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+		for _, to := range []string{w.leadsNow(gv), w.theirs.leads[gv]} {
+			switch {
+			case to == metricsServer:
+				for address, versions := range w.theirs.serves {
+					if !slices.Contains(versions, gv) {
+						w.everBroken = fmt.Sprintf("%s: %s leads to %s, where %s does not serve it", when, gv, to, address)
+					}
+				}
+			case to == ourService && !slices.ContainsFunc(w.pods(), func(p corev1.Pod) bool { return isReady(&p) }):
+				w.everBroken = fmt.Sprintf("%s: %s leads to our Service, which has no ready pod", when, gv)
+			}
+		}
+	}
+}
+
+// recorded tells whether the reconciler recorded an event with all the parts; it
+// takes the events up to that one.
+func recorded(r *Reconciler, parts ...string) bool {
+	recorder := r.Events.(*events.FakeRecorder)
+	for {
+		select {
+		case e := <-recorder.Events:
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(e, part) }) {
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
