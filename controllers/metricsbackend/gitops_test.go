@@ -7,33 +7,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/test/argocd"
+	"github.com/metricsbackend/metrics-backend-operator/test/gitops"
 )
-
-const healthCheck = "../../config/argocd/resource_customizations/metricsbackend.io/MetricsBackend/health.lua"
 
 // watcher is a GitOps tool that sees every version of the MetricsBackend that is
 // ever stored, and holds each against the cluster at that moment.
 type watcher struct {
 	t      *testing.T
 	w      *world
-	health string
+	reader *gitops.Reader
 	before *v1alpha1.MetricsBackend
 	// seen counts what kstatus read, "Failed" and so on; argo what Argo CD did.
 	seen map[status.Status]int
@@ -42,11 +36,11 @@ type watcher struct {
 
 func newWatcher(t *testing.T, w *world) *watcher {
 	t.Helper()
-	check, err := os.ReadFile(healthCheck)
+	reader, err := gitops.NewReader("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &watcher{t: t, w: w, health: string(check), seen: map[status.Status]int{}, argo: map[string]int{}}
+	return &watcher{t: t, w: w, reader: reader, seen: map[status.Status]int{}, argo: map[string]int{}}
 }
 
 // look reads the object, after a write of the operator or of someone else.
@@ -61,46 +55,16 @@ func (g *watcher) look(after string) {
 	if g.before != nil && g.before.ResourceVersion == backend.ResourceVersion {
 		return
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(backend)
+	reading, problems, err := g.reader.Read(backend)
 	g.w.must(err)
-	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MetricsBackend"))
-	result, err := status.Compute(u)
-	g.w.must(err)
-	health, err := argocd.Run(g.health, u.Object)
-	g.w.must(err)
-	g.seen[result.Status]++
-	g.argo[health.Status]++
-	fail := func(format string, args ...any) {
-		g.t.Helper()
-		g.t.Errorf("after %s: kstatus reads %s (%s), Argo CD %s (%s): %s\n%s", after, result.Status, result.Message,
-			health.Status, health.Message, fmt.Sprintf(format, args...), g.w.show())
-	}
-
+	g.seen[reading.KStatus.Status]++
+	g.argo[reading.ArgoCD.Status]++
 	// What the cluster says, whatever the conditions do.
-	done := g.w.asTheSpecSays(backend)
-	stalled := meta.IsStatusConditionTrue(backend.Status.Conditions, v1alpha1.ConditionStalled)
-	current := backend.Status.ObservedGeneration == backend.Generation
-	switch {
-	case result.Status == status.CurrentStatus && done != "":
-		fail("it is not done: %s", done)
-	case result.Status == status.UnknownStatus:
-		fail("kstatus knows nothing")
-	case (backend.DeletionTimestamp != nil) != (result.Status == status.TerminatingStatus):
-		fail("it is Terminating if and only if it is being deleted")
-	case result.Status == status.FailedStatus != (stalled && current && backend.DeletionTimestamp == nil):
-		fail("it is Failed if and only if it is stalled")
+	if done := g.w.asTheSpecSays(backend); reading.KStatus.Status == status.CurrentStatus && done != "" {
+		problems = append(problems, "it is not done: "+done)
 	}
-	// Both read the same story; Argo CD also tells apart what does not work.
-	want := map[status.Status][]string{
-		status.CurrentStatus: {"Healthy"}, status.FailedStatus: {"Degraded"},
-		status.TerminatingStatus: {"Progressing"}, status.InProgressStatus: {"Progressing", "Degraded"},
-	}
-	if !slices.Contains(want[result.Status], health.Status) {
-		fail("the two disagree")
-	}
-	for _, problem := range lintConditions(g.before, backend) {
-		fail("%s", problem)
+	for _, problem := range append(problems, gitops.Lint(g.before, backend)...) {
+		g.t.Errorf("after %s: %s: %s\n%s", after, reading, problem, g.w.show())
 	}
 	g.before = backend
 }
@@ -145,78 +109,6 @@ func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
 		return "requests fail"
 	}
 	return ""
-}
-
-// lintConditions checks one stored version, and its step from the one before, by
-// the rules for conditions of Kubernetes (KEP-1623), kstatus and Flux
-// (fluxcd/pkg/runtime/conditions/check).
-func lintConditions(before, now *v1alpha1.MetricsBackend) []string {
-	var problems []string
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if len(now.Status.Conditions) == 0 {
-		// Only ever before the first look, which this default of the CRD tells.
-		if now.Status.ObservedGeneration != -1 {
-			problem("no conditions, and observedGeneration is %d", now.Status.ObservedGeneration)
-		}
-		return problems
-	}
-	kinds := map[string]bool{}
-	for _, c := range now.Status.Conditions {
-		if kinds[c.Type] {
-			problem("%s is there twice", c.Type)
-		}
-		kinds[c.Type] = true
-		if c.ObservedGeneration == 0 || c.ObservedGeneration > now.Generation || c.ObservedGeneration > now.Status.ObservedGeneration {
-			problem("%s has observedGeneration %d, the status %d, the object %d", c.Type, c.ObservedGeneration, now.Status.ObservedGeneration, now.Generation)
-		}
-		if c.Reason == "" || c.Message == "" || c.LastTransitionTime.IsZero() {
-			problem("%s lacks a reason, message or time: %+v", c.Type, c)
-		}
-		if abnormal(c.Type) && c.Status != metav1.ConditionTrue {
-			problem("%s is abnormal-true, and %s instead of absent", c.Type, c.Status)
-		}
-		if before == nil {
-			continue
-		}
-		if was := meta.FindStatusCondition(before.Status.Conditions, c.Type); was != nil && was.Status == c.Status && !was.LastTransitionTime.Equal(&c.LastTransitionTime) {
-			problem("%s stayed %s, and its lastTransitionTime changed", c.Type, c.Status)
-		}
-	}
-	ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil {
-		return append(problems, "no Ready: kstatus takes the object for finished")
-	}
-	var why []metav1.Condition
-	for _, c := range now.Status.Conditions {
-		if abnormal(c.Type) {
-			why = append(why, c)
-		}
-	}
-	switch {
-	case len(why) > 1:
-		problem("Reconciling and Stalled at once")
-	case ready.Status == metav1.ConditionTrue && len(why) > 0:
-		problem("Ready, and %s", why[0].Type)
-	case ready.Status != metav1.ConditionTrue && len(why) == 0:
-		problem("Ready is %s, and neither Reconciling nor Stalled", ready.Status)
-	case len(why) == 1 && (why[0].Reason != ready.Reason || why[0].Message != ready.Message || why[0].ObservedGeneration != ready.ObservedGeneration):
-		problem("Ready and %s tell two stories: %+v, %+v", why[0].Type, *ready, why[0])
-	}
-	if ready.ObservedGeneration != now.Status.ObservedGeneration {
-		problem("Ready speaks of generation %d, the status of %d", ready.ObservedGeneration, now.Status.ObservedGeneration)
-	}
-	if ready.Status == metav1.ConditionTrue {
-		for _, c := range now.Status.Conditions {
-			if c.ObservedGeneration != ready.ObservedGeneration {
-				problem("Ready of generation %d, and %s of %d: kubectl wait would not end", ready.ObservedGeneration, c.Type, c.ObservedGeneration)
-			}
-		}
-	}
-	return problems
-}
-
-func abnormal(kind string) bool {
-	return kind == v1alpha1.ConditionReconciling || kind == v1alpha1.ConditionStalled
 }
 
 // gitopsScenarios adds what needs a hand, or fails and goes on failing.

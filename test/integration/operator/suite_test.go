@@ -62,7 +62,9 @@ var suite struct {
 	pods     *podNetwork
 	workload *workload
 	auditLog string
-	kubectl  string
+	// etcd is the URL of etcd.
+	etcd    string
+	kubectl string
 	root     string
 }
 
@@ -152,7 +154,7 @@ func startControlPlane(dir string, egress *egressProxy) (*envtest.Environment, e
 	if err != nil {
 		return env, fmt.Errorf("start kube-apiserver and etcd of KUBEBUILDER_ASSETS: %w", err)
 	}
-	suite.config = config
+	suite.config, suite.etcd = config, env.ControlPlane.Etcd.URL.String()
 	// The operator's ServiceAccount by a certificate: it has its rights and no others.
 	suite.operator, err = env.AddUser(envtest.User{
 		Name:   operatorUser,

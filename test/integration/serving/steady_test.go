@@ -1,0 +1,51 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/etcdwrites"
+)
+
+// TestPersistsNothing: scrapes, requests of users with their reviews of tokens and
+// access, and the time that passes leave nothing in etcd. What a process does in
+// this time, at an interval of a second, it does at the default in some minutes.
+func TestPersistsNothing(t *testing.T) {
+	const long = 15 * time.Second
+	p, kubelet := startAlone(t, "steady")
+	p.waitReady(t)
+	reader := cluster.token(t, "reader")
+	began := time.Now()
+	writes, err := etcdwrites.Start(t.Context(), cluster.env.ControlPlane.Etcd.URL.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for time.Since(began) < long {
+		<-ticker.C
+		for _, version := range []string{"v1", "v1beta1"} {
+			if status, body, err := p.get(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", reader); err != nil || status != http.StatusOK {
+				t.Fatalf("%s: status %d, %v: %s", version, status, err, body)
+			}
+		}
+	}
+	written, err := writes.Stop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, n := range written {
+		if !etcdwrites.IsLease(key) {
+			t.Errorf("%s was written %d times", key, n)
+		}
+	}
+	if n := kubelet.requests(began); n < 5 {
+		t.Errorf("only %d scrapes: nothing was proven", n)
+	}
+}
