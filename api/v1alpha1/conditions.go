@@ -127,6 +127,9 @@ const (
 	ReasonConsumersActive = "ConsumersActive"
 	// ReasonRemovalForced: such a version is removed as removeDespiteConsumers says.
 	ReasonRemovalForced = "RemovalForced"
+	// ReasonConsumersUnknown: what serves cannot tell who uses which version; a
+	// version is removed without waiting.
+	ReasonConsumersUnknown = "ConsumersUnknown"
 )
 
 // Reasons of SourcesHealthy. The first that applies is used; the message gives

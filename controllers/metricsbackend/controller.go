@@ -113,6 +113,7 @@ var phases = []phase{
 	{name: "verify", run: (*Reconciler).verify},
 	{name: "undeploy", acts: true, run: (*Reconciler).undeploy},
 	{name: "sources", run: (*Reconciler).sources},
+	{name: "consumers", run: (*Reconciler).consumers},
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -104,8 +104,16 @@ func conditionTransition(old, c *metav1.Condition) *transition {
 	}
 	switch c.Type {
 	case v1alpha1.ConditionStalled:
-		if anew {
+		// ConsumersCompatible tells of clients that keep a version.
+		if anew && c.Reason != v1alpha1.ReasonConsumersActive {
 			return warning("Stall")
+		}
+	case v1alpha1.ConditionConsumersCompatible:
+		switch {
+		case anew && c.Reason == v1alpha1.ReasonConsumersActive:
+			return warning("KeepVersion")
+		case anew && c.Reason == v1alpha1.ReasonRemovalForced:
+			return warning("Retire")
 		}
 	case v1alpha1.ConditionAvailable:
 		switch {

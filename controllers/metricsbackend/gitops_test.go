@@ -144,6 +144,14 @@ func gitopsScenarios() map[string]scenario {
 		change: func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
 		done:   (*world).isGone,
 	}
+	all["kept for its clients"] = scenario{
+		prepare: ready,
+		change: func(w *world) {
+			w.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", w.today()))
+			w.change(onlyV1)
+		},
+		done: stalledBy(v1alpha1.ReasonConsumersActive),
+	}
 	all["requests begin to fail"] = scenario{
 		prepare: ready, change: func(w *world) { w.refused = true },
 		done: func(w *world) bool {

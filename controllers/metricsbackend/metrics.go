@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 var (
@@ -18,10 +20,14 @@ var (
 		Name: "metrics_backend_certificate_expiration_timestamp_seconds",
 		Help: "When the serving certificate expires, in seconds since 1970.",
 	}, []string{"backend"})
+	consumersGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "metrics_backend_consumers",
+		Help: "Number of clients (user agent and user) that asked for a version today or yesterday, at most 20; absent while nobody tells.",
+	}, []string{"backend", "version"})
 )
 
 func init() {
-	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge)
+	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge, consumersGauge)
 }
 
 // recordMetrics shows the conditions as written. One that is absent, such as
@@ -49,9 +55,26 @@ func (r *Reconciler) recordMetrics(s *scope) {
 	if !s.certificateNotAfter.IsZero() {
 		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
 	}
+	s.recordConsumers()
+}
+
+// recordConsumers shows how many clients each version has that is desired or
+// registered.
+func (s *scope) recordConsumers() {
+	unknown, _ := s.consumersUnknown()
+	for _, gv := range manifests.KnownVersions() {
+		name := apiServiceName(gv)
+		_, shown := s.apiServices[name]
+		if !shown || unknown != "" {
+			consumersGauge.DeleteLabelValues(s.backend.Name, name)
+			continue
+		}
+		consumersGauge.WithLabelValues(s.backend.Name, name).Set(float64(len(activeConsumers(s.backend.Status.Consumers, gv, s.now))))
+	}
 }
 
 func forgetMetrics(backend string) {
 	conditionGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 	certificateGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
+	consumersGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 }

@@ -48,6 +48,11 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 		if !ok || s.wants(name) && !lost || s.persisted(name) == v1alpha1.APIServiceRetiring {
 			continue
 		}
+		if kept, err := r.keepForConsumers(ctx, s, gv); err != nil {
+			return err
+		} else if kept {
+			continue
+		}
 		fresh = true
 		s.setState(gv, v1alpha1.APIServiceRetiring, "no longer desired")
 	}
@@ -94,6 +99,9 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 			delete(s.apiServices, apiServiceName(gv))
 			r.memory.confirmed(s.backend.Name, apiServiceName(gv))
 		}
+	}
+	if len(s.kept) > 0 {
+		return s.markKept()
 	}
 	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 		"only desired versions are in discovery")

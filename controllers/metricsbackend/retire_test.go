@@ -48,6 +48,7 @@ func TestRetireInOrder(t *testing.T) {
 	})
 	deployed := func() string { return w.backend().Status.Serving.Image }
 
+	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	if state := w.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceRetiring || !w.isRegistered(v1) {
 		t.Fatalf("first: state %q, registered %t, want Retiring and still registered", state, w.isRegistered(v1))
@@ -89,6 +90,7 @@ func TestRetireSoaks(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
 	w.unreachable = true
 	w.change(onlyV1beta1)
+	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	mustReconcile(t, r)
 	w.clock.Step(soak - time.Second)
@@ -109,6 +111,7 @@ func TestRetireSoaks(t *testing.T) {
 func TestRetireIsFinished(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
 	w.change(onlyV1beta1)
+	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}

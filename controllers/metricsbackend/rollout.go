@@ -33,6 +33,7 @@ func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
 		Image: s.serving.Image, Namespace: s.serving.Namespace, Replicas: *s.spec.Serving.Replicas,
 	}
 	if s.unmanaged {
+		s.podsRead = true
 		s.summarizeReplicas(0)
 		s.mark(v1alpha1.ConditionServingReady, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"pods of a namespace that the operator does not manage are not read")
@@ -42,6 +43,7 @@ func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, &deployment)
 	switch {
 	case apierrors.IsNotFound(err):
+		s.podsRead = true
 		s.summarizeReplicas(0)
 		reason, message := v1alpha1.ReasonProgressing, "the Deployment is being made"
 		if s.blocked {
@@ -60,6 +62,7 @@ func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
 	if err := r.readPods(ctx, s); err != nil {
 		return err
 	}
+	s.podsRead = true
 	s.rolledOut = finished(&deployment, s.applied)
 	s.judgeRollout()
 	return nil

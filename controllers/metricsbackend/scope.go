@@ -61,6 +61,9 @@ type scope struct {
 	observed bool
 	// registered are the live APIServices that we own, with or without our label, by name.
 	registered map[string]*apiregistrationv1.APIService
+	// kept are registered versions, by name, that the spec no longer names and that
+	// stay for their clients; false while it is not known whether there are any.
+	kept map[string]bool
 	// caBundle is what clients verify serving pods with; nil before the first.
 	caBundle            []byte
 	certificateNotAfter time.Time
@@ -74,6 +77,8 @@ type scope struct {
 	proving map[schema.GroupVersion]string
 	// hiccup: what pods just did wrong may be for the moment, and is not told yet.
 	hiccup bool
+	// podsRead: pods are all that there are, or that the operator may look at.
+	podsRead bool
 	// ending are pods whose deletion has begun and that still run. No Deployment
 	// counts them, but connections to them stay open until they are gone.
 	ending []pod
@@ -134,6 +139,7 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 		apiServices: map[string]v1alpha1.APIServiceStatus{},
 		registered:  map[string]*apiregistrationv1.APIService{},
 		proving:     map[schema.GroupVersion]string{},
+		kept:        map[string]bool{},
 		serving: manifests.Serving{
 			Backend:     backend.Name,
 			Namespace:   spec.Namespace,

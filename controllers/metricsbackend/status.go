@@ -61,7 +61,7 @@ func (s *scope) introduce() {
 
 // markUnreported sets the conditions of which nothing is known yet.
 func (s *scope) markUnreported() {
-	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy) {
+	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible) {
 		if s.condition(kind).Type == "" {
 			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotYetReported, "not looked at yet")
 		}
@@ -82,26 +82,28 @@ func (s *scope) summarize(failed error) {
 	case s.backend.DeletionTimestamp != nil:
 		return
 	case s.stalled != nil:
-		s.mark(v1alpha1.ConditionReady, metav1.ConditionFalse, s.stalled.reason, s.stalled.message)
-		s.mark(v1alpha1.ConditionStalled, metav1.ConditionTrue, s.stalled.reason, s.stalled.message)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
-		s.requeueWithin(stalledResync)
+		s.markStalled(s.stalled)
 		return
 	}
-	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	if failed != nil {
 		s.working(metav1.ConditionUnknown, v1alpha1.ReasonAPICallFailed, "retrying: "+stableMessage(failed))
 		return
 	}
 	for _, kind := range areas {
-		if area := s.condition(kind); area.Status != metav1.ConditionTrue {
+		if area := s.condition(kind); area.Status != metav1.ConditionTrue && area.Reason != v1alpha1.ReasonConsumersActive {
 			s.working(readyWhile(area), area.Reason, kind+": "+area.Message)
 			s.requeueWithin(s.progressDelay())
 			return
 		}
 	}
+	if waits := s.condition(v1alpha1.ConditionConsumersCompatible); waits.Status == metav1.ConditionFalse {
+		// Everything else is done, and only people, or a day, can change this.
+		s.markStalled(&stalledError{waits.Reason, waits.Message})
+		return
+	}
 	s.mark(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the backend is as its spec says")
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	s.requeueWithin(resync)
 	if s.condition(v1alpha1.ConditionSourcesHealthy).Status != metav1.ConditionTrue {
 		s.requeueWithin(progressMax)
@@ -113,6 +115,16 @@ func (s *scope) summarize(failed error) {
 func (s *scope) working(ready metav1.ConditionStatus, reason, message string) {
 	s.mark(v1alpha1.ConditionReady, ready, reason, message)
 	s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)
+	meta.RemoveStatusCondition(&s.backend.Status.Conditions, v1alpha1.ConditionStalled)
+}
+
+// markStalled marks what only a change from outside can end. It does not remove
+// a condition that stays: that would begin anew each time, and be written.
+func (s *scope) markStalled(why *stalledError) {
+	s.mark(v1alpha1.ConditionReady, metav1.ConditionFalse, why.reason, why.message)
+	s.mark(v1alpha1.ConditionStalled, metav1.ConditionTrue, why.reason, why.message)
+	meta.RemoveStatusCondition(&s.backend.Status.Conditions, v1alpha1.ConditionReconciling)
+	s.requeueWithin(stalledResync)
 }
 
 // readyWhile is Ready's status while an area is not True: False for what does

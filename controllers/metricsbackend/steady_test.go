@@ -60,6 +60,10 @@ func TestSteadyHour(t *testing.T) {
 		"old samples":   {func(w *world) { w.stale = true }},
 		"mute pods":     {func(w *world) { w.mute = true }},
 		"stalled":       {func(w *world) { gitopsScenarios()["stalled by a missing Secret"].change(w) }},
+		"a version kept for its clients": {func(w *world) {
+			w.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", w.today()))
+			w.change(onlyV1)
+		}},
 		"an image that lacks v1": {func(w *world) {
 			gitopsScenarios()["image rolled back to one without v1"].change(w)
 		}},

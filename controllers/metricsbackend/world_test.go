@@ -94,6 +94,8 @@ type world struct {
 	mute bool
 	// report is what pods say of their kubelets.
 	report v1alpha1.KubeletReport
+	// consumers is what a pod says of its clients; nil: that it saw none.
+	consumers func(*corev1.Pod) (*v1alpha1.ConsumerReport, error)
 	// everBroken is the first breach of the invariant.
 	everBroken string
 	podNumber  int
@@ -244,6 +246,10 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		}
 		if w.busy && answer.Failing != nil {
 			return answer, errors.New("answered 429 Too Many Requests")
+		}
+		answer.Consumers = &v1alpha1.ConsumerReport{}
+		if w.consumers != nil {
+			answer.Consumers, answer.ConsumersError = w.consumers(&p)
 		}
 		return answer, nil
 	}

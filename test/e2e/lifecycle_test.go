@@ -19,14 +19,29 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// A version that leaves the spec leaves discovery, while clients of the other
-// version go on without a failure; it comes back when the spec names it again.
+// A version that leaves the spec stays for the clients that used it, and says for
+// whom. Once the spec says so all the same it leaves discovery, while clients of the
+// other version go on without a failure; it comes back when the spec names it again.
 func TestVersionDroppedAndAdded(t *testing.T) {
 	requireBackend(t)
 	load := startTraffic(t, "/apis/metrics.k8s.io/v1beta1/nodes")
+	kubectl(t, "top", "nodes")
 	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
 	})
+	kept := waitCondition(t, v1alpha1.ConditionConsumersCompatible, metav1.ConditionFalse, v1alpha1.ReasonConsumersActive)
+	waitCondition(t, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConsumersActive)
+	waitCondition(t, v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
+	if !strings.Contains(kept.Message, "v1.metrics.k8s.io is no longer in spec.resourceMetrics.versions") || !strings.Contains(kept.Message, "kubectl") {
+		t.Errorf("the message names no version or no client: %s", kept.Message)
+	}
+	if _, err := getAPIService(t.Context(), "v1"); err != nil {
+		t.Errorf("v1 was taken from kubectl: %v", err)
+	}
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
+	})
+	waitCondition(t, v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, v1alpha1.ReasonRemovalForced)
 	backend := waitReady(t)
 	if _, err := getAPIService(t.Context(), "v1"); !apierrors.IsNotFound(err) {
 		t.Errorf("APIService v1 should be gone, got %v", err)
@@ -40,7 +55,7 @@ func TestVersionDroppedAndAdded(t *testing.T) {
 	// kubectl falls back to v1beta1 (KEP-5207).
 	kubectl(t, "top", "nodes")
 
-	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = nil })
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = nil })
 	backend = waitReady(t)
 	if got := backend.Status.RegisteredVersions; got != "v1, v1beta1" {
 		t.Errorf("registeredVersions = %q", got)
