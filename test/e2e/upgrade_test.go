@@ -1,0 +1,243 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/canary"
+)
+
+// withoutV1 makes of the image one that is too old to know v1.
+const withoutV1 = "--runtime-config=metrics.k8s.io/v1=false"
+
+// Upgrade, rollback, upgrade, ten times, by the versions in the spec: no consumer
+// notices. (KEP-5207 says of upgrade, downgrade and upgrade again: "not yet".) The
+// operator is killed in the middle of one of them, and replaced in another.
+func TestUpgradeAndRollbackBySpec(t *testing.T) {
+	baseline := measureNamespaces(t)
+	requireBackend(t)
+	restoreBackend(t)
+	c := startCanary(t, baseline)
+	n := cycles(t, "E2E_SPEC_CYCLES", 10)
+	for i := range n {
+		editBackend(t, withoutV1InSpec)
+		disturb(t, i, 2*n)
+		waitReady(t)
+		waitAbsent(t, c, "v1")
+		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.ResourceMetrics.Versions, spec.ResourceMetrics.RemoveDespiteConsumers = both, nil
+		})
+		disturb(t, n+i, 2*n)
+		waitReady(t)
+		waitUsed(t, c, "v1")
+	}
+	if got := finishCanary(t, c).Departures("v1"); got != n {
+		t.Errorf("v1 left discovery %d times, want %d: what was tested was something else", got, n)
+	}
+}
+
+func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
+	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
+	// The canary's own clients use it.
+	spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
+}
+
+// The same by the image: an older one, which does not serve v1, and back. v1 is out
+// of discovery before a pod of the older image is ready, so before it gets requests.
+// In every second cycle spec and image change at once, as they do where one manifest
+// is rolled back.
+func TestUpgradeAndRollbackByImage(t *testing.T) {
+	baseline := measureNamespaces(t)
+	requireBackend(t)
+	restoreBackend(t)
+	waitServing(t, 2)
+	older := watchOlderPods(t)
+	c := startCanary(t, baseline)
+	n := cycles(t, "E2E_IMAGE_CYCLES", 2)
+	for i := range n {
+		atOnce := i%2 == 1
+		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.Serving.ExtraArgs = []string{withoutV1}
+			if atOnce {
+				withoutV1InSpec(spec)
+			}
+		})
+		waitOlderPod(t)
+		disturb(t, i, n)
+		waitRolledBack(t)
+		if atOnce {
+			waitReady(t)
+		} else {
+			waitCondition(t, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed)
+		}
+		waitAbsent(t, c, "v1")
+		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.Serving.ExtraArgs = nil
+			spec.ResourceMetrics.Versions, spec.ResourceMetrics.RemoveDespiteConsumers = both, nil
+		})
+		waitReady(t)
+		waitUsed(t, c, "v1")
+	}
+	if got := finishCanary(t, c).Departures("v1"); got != n {
+		t.Errorf("v1 left discovery %d times, want %d: what was tested was something else", got, n)
+	}
+	older.judge(t, c, 2*n)
+}
+
+// disturb kills the operator in the first of n changes, hard, so that its Lease has
+// to expire, and has it replaced in the last one, as an upgrade of it does.
+func disturb(t *testing.T, i, n int) {
+	t.Helper()
+	switch i {
+	case 0:
+		killContainer(t, operatorPod(t))
+	case n - 1:
+		kubectl(t, "-n", namespace, "rollout", "restart", "deployment/metrics-backend-operator")
+		t.Cleanup(func() {
+			out, err := run("kubectl", "-n", namespace, "rollout", "status", "deployment/metrics-backend-operator", "--timeout=180s")
+			if err != nil {
+				t.Errorf("the operator's rollout: %v: %s", err, out)
+			}
+		})
+	}
+}
+
+// operatorPod is the name of the operator's only pod.
+func operatorPod(t *testing.T) string {
+	t.Helper()
+	var name string
+	eventually(t, time.Minute, "one pod of the operator", func(ctx context.Context) error {
+		var pods corev1.PodList
+		err := suite.client.List(ctx, &pods, ctrlclient.InNamespace(namespace),
+			ctrlclient.MatchingLabels{"app.kubernetes.io/name": "metrics-backend-operator"})
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("%d pods", len(pods.Items))
+		}
+		name = pods.Items[0].Name
+		return nil
+	})
+	return name
+}
+
+// waitOlderPod waits until the rollout of the older image has begun.
+func waitOlderPod(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, "the first pod of the older image", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := suite.client.List(ctx, &pods, serving()...); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return isOlder(pod.Spec) }) {
+			return fmt.Errorf("none of %d pods", len(pods.Items))
+		}
+		return nil
+	})
+}
+
+// waitRolledBack waits until pods of the older image alone serve.
+func waitRolledBack(t *testing.T) {
+	t.Helper()
+	eventually(t, 5*time.Minute, "the older image is rolled out", func(ctx context.Context) error {
+		var list appsv1.DeploymentList
+		if err := suite.client.List(ctx, &list, serving()...); err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || !isOlder(list.Items[0].Spec.Template.Spec) {
+			return fmt.Errorf("%d Deployments, none of the older image", len(list.Items))
+		}
+		want, status := *list.Items[0].Spec.Replicas, list.Items[0].Status
+		if status.ObservedGeneration < list.Items[0].Generation || status.UpdatedReplicas != want ||
+			status.Replicas != want || status.AvailableReplicas != want {
+			return fmt.Errorf("want %d, got %+v", want, status)
+		}
+		return nil
+	})
+}
+
+func isOlder(pod corev1.PodSpec) bool {
+	return len(pod.Containers) > 0 && slices.Contains(pod.Containers[0].Args, withoutV1)
+}
+
+// olderPods notes when a pod of the older image became ready, as it happens.
+type olderPods struct {
+	mu    sync.Mutex
+	ready map[string]time.Time
+}
+
+func watchOlderPods(t *testing.T) *olderPods {
+	t.Helper()
+	older := &olderPods{ready: map[string]time.Time{}}
+	seen := func(object any) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || !isOlder(pod.Spec) {
+			return
+		}
+		older.mu.Lock()
+		defer older.mu.Unlock()
+		for _, condition := range pod.Status.Conditions {
+			_, known := older.ready[pod.Name]
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && !known {
+				older.ready[pod.Name] = time.Now()
+			}
+		}
+	}
+	source := cache.NewFilteredListWatchFromClient(suite.core.CoreV1().RESTClient(), "pods", namespace,
+		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelBackend + "=" + backendName })
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: source, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, now any) { seen(now) }},
+	})
+	go informer.RunWithContext(t.Context())
+	return older
+}
+
+// judge fails for each pod that was ready while discovery listed v1. A pod stays of
+// interest until v1 is registered again, which waits until it is gone.
+func (o *olderPods) judge(t *testing.T, c *canary.Canary, want int) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.ready) < want {
+		t.Errorf("%d pods of the older image became ready, want %d", len(o.ready), want)
+	}
+	for name, ready := range o.ready {
+		read, err := firstSince(c.Reads(), ready)
+		switch {
+		case err != nil:
+			t.Errorf("pod %s: %v", name, err)
+		case read.Lists("v1"):
+			t.Errorf("pod %s of the older image became ready at %s, and discovery still listed v1 at %s", name,
+				ready.Format(time.TimeOnly), read.Began.Format(time.TimeOnly))
+		}
+	}
+}
+
+// firstSince is the first read that began after the moment.
+func firstSince(reads []canary.Read, moment time.Time) (canary.Read, error) {
+	for _, read := range reads {
+		if read.Err == "" && read.Began.After(moment) {
+			return read, nil
+		}
+	}
+	return canary.Read{}, errors.New("discovery was not read any more")
+}
