@@ -103,12 +103,14 @@ func (r *Result) judgeFigures(before, after figures) {
 	r.judgeTerminations(grown)
 	constant(unavailableTotal, map[string]string{"name": "v1." + group})
 	constant(unavailableTotal, map[string]string{"name": "v1beta1." + group})
-	if after[computations] != nil || before[computations] != nil {
-		constant(computations, map[string]string{"error": "internal"})
-		n := grown(computationTime, nil)
-		r.Figures = append(r.Figures, fmt.Sprintf("%s: %g computations, mean %.1f ms", computationTime, n,
-			1000*(after.seconds(computationTime)-before.seconds(computationTime))/max(n, 1)))
+	if after[computations] == nil && before[computations] == nil {
+		r.Figures = append(r.Figures, computations+": not read")
+		return
 	}
+	constant(computations, map[string]string{"error": "internal"})
+	n := grown(computationTime, nil)
+	r.Figures = append(r.Figures, fmt.Sprintf("%s: %g computations, mean %.1f ms", computationTime, n,
+		1000*(after.seconds(computationTime)-before.seconds(computationTime))/max(n, 1)))
 }
 
 // judgeTerminations: the aggregator gave up no request of a client. It does count one
