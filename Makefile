@@ -73,9 +73,9 @@ lint: ## golangci-lint with .golangci.yml (built from its Go module on first use
 ##@ Build
 
 .PHONY: build
-build: ## Static binaries of the operator and of serving into bin/.
+build: ## Static binaries of the operator, of serving and of the kubectl plugin into bin/.
 	@mkdir -p bin
-	$(GO_BUILD) -o bin/ ./cmd/operator ./cmd/serving
+	$(GO_BUILD) -o bin/ ./cmd/operator ./cmd/serving ./cmd/kubectl-metrics
 
 .PHONY: generate
 generate: ## CRDs, deepcopy and OpenAPI from the Go types; the chart from config/.

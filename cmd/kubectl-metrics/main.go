@@ -1,0 +1,13 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-metrics is the kubectl plugin `kubectl metrics`.
+package main
+
+import (
+	"os"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin"
+)
+
+func main() { os.Exit(plugin.Main(os.Args[1:])) }

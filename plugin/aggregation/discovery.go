@@ -1,0 +1,110 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	acceptJSON = "application/json"
+	// acceptAggregated asks for the one discovery document of all groups, which
+	// clients of Kubernetes 1.27 and later read.
+	acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+)
+
+// Getter reads a path of kube-apiserver.
+type Getter interface {
+	Get(ctx context.Context, path, accept string) ([]byte, error)
+}
+
+// Discovery is what the aggregated document says of a group.
+type Discovery struct {
+	// Current are the versions that clients use, best first.
+	Current []string
+	// Stale are those that did not answer and that clients skip.
+	Stale []string
+}
+
+// Aggregated reads a group from the aggregated discovery document, /apis. It is
+// the document of the kube-apiserver that answers, which need not be the only one.
+func Aggregated(ctx context.Context, from Getter, group string) (*Discovery, error) {
+	var list apidiscoveryv2.APIGroupDiscoveryList
+	if err := read(ctx, from, "/apis", acceptAggregated, &list); err != nil {
+		return nil, err
+	}
+	if list.Kind != "APIGroupDiscoveryList" {
+		return nil, fmt.Errorf("GET /apis: the answer is of kind %q: this kube-apiserver has no aggregated discovery (it came with Kubernetes 1.26)", list.Kind)
+	}
+	found := &Discovery{}
+	for _, item := range list.Items {
+		if item.Name != group {
+			continue
+		}
+		for _, v := range item.Versions {
+			if v.Freshness == apidiscoveryv2.DiscoveryFreshnessStale {
+				found.Stale = append(found.Stale, v.Version)
+			} else {
+				found.Current = append(found.Current, v.Version)
+			}
+		}
+	}
+	slices.SortFunc(found.Current, CompareVersions)
+	slices.SortFunc(found.Stale, CompareVersions)
+	return found, nil
+}
+
+// Group is what /apis/GROUP says.
+type Group struct {
+	// Versions, best first.
+	Versions []string
+	// Preferred is the version that clients should use.
+	Preferred string
+}
+
+// GroupDocument reads /apis/GROUP. A group without versions is NotFound.
+func GroupDocument(ctx context.Context, from Getter, group string) (*Group, error) {
+	var document metav1.APIGroup
+	if err := read(ctx, from, "/apis/"+group, acceptJSON, &document); err != nil {
+		return nil, err
+	}
+	found := &Group{Preferred: document.PreferredVersion.Version}
+	for _, v := range document.Versions {
+		found.Versions = append(found.Versions, v.Version)
+	}
+	slices.SortFunc(found.Versions, CompareVersions)
+	return found, nil
+}
+
+// Resources reads the names of the resources of a version, which the
+// implementation itself answers.
+func Resources(ctx context.Context, from Getter, group, version string) ([]string, error) {
+	var list metav1.APIResourceList
+	if err := read(ctx, from, "/apis/"+group+"/"+version, acceptJSON, &list); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, resource := range list.APIResources {
+		names = append(names, resource.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func read(ctx context.Context, from Getter, path, accept string, into any) error {
+	body, err := from.Get(ctx, path, accept)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("GET %s: decode the answer: %w", path, err)
+	}
+	return nil
+}

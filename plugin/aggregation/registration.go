@@ -1,0 +1,147 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package aggregation reads what kube-apiserver's aggregation layer says of a
+// metrics API: its APIServices, and the two discovery documents they show up in.
+package aggregation
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// GroupResourceMetrics is the API group of CPU and memory metrics.
+const GroupResourceMetrics = "metrics.k8s.io"
+
+// Registration is an APIService, as far as users of a metrics API care.
+type Registration struct {
+	// Name is VERSION.GROUP.
+	Name    string `json:"name"`
+	Group   string `json:"-"`
+	Version string `json:"-"`
+	// Service is NAMESPACE/NAME:PORT; empty for an API of kube-apiserver's own.
+	Service string `json:"service,omitempty"`
+	// Available is what the aggregator last found, with its reason and message.
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitempty"`
+	Message   string `json:"message,omitempty"`
+	// Backend names the MetricsBackend that owns it.
+	Backend string `json:"backend,omitempty"`
+	// AdoptedFrom is the Service that it led to before it was taken over.
+	AdoptedFrom string `json:"adoptedFrom,omitempty"`
+	// InsecureSkipTLSVerify: kube-apiserver does not verify who answers.
+	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
+	// Authorities is the number of certificates in caBundle.
+	Authorities int `json:"authorities"`
+	// CABundleNotAfter is the end of the one that ends last.
+	CABundleNotAfter *metav1.Time `json:"caBundleNotAfter,omitempty"`
+	// CABundleError says why caBundle cannot be used.
+	CABundleError string `json:"caBundleError,omitempty"`
+	// Deleting: it is on its way out.
+	Deleting bool `json:"deleting,omitempty"`
+}
+
+// Registrations reads the APIServices of a group, best version first.
+func Registrations(ctx context.Context, reader client.Reader, group string) ([]Registration, error) {
+	var list apiregistrationv1.APIServiceList
+	if err := reader.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list APIServices: %w", err)
+	}
+	var found []Registration
+	for i := range list.Items {
+		if list.Items[i].Spec.Group == group {
+			found = append(found, Describe(&list.Items[i]))
+		}
+	}
+	slices.SortFunc(found, func(a, b Registration) int { return CompareVersions(a.Version, b.Version) })
+	return found, nil
+}
+
+// CompareVersions orders versions as Kubernetes does, the best first: v1, v1beta1.
+func CompareVersions(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) }
+
+var versionPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
+
+// IsVersion tells whether a text is an API version's name, such as v1 or v1beta1.
+func IsVersion(text string) bool { return versionPattern.MatchString(text) }
+
+// Describe reads one APIService.
+func Describe(service *apiregistrationv1.APIService) Registration {
+	r := Registration{
+		Name: service.Name, Group: service.Spec.Group, Version: service.Spec.Version,
+		Backend:               service.Labels[v1alpha1.LabelBackend],
+		InsecureSkipTLSVerify: service.Spec.InsecureSkipTLSVerify,
+		Deleting:              service.DeletionTimestamp != nil,
+		Reason:                "NotChecked",
+		Message:               "kube-apiserver has not looked at it yet",
+	}
+	if to := service.Spec.Service; to != nil {
+		r.Service = serviceName(to.Namespace, to.Name, ptr.Deref(to.Port, 443))
+	}
+	for _, c := range service.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			r.Available = c.Status == apiregistrationv1.ConditionTrue
+			r.Reason, r.Message = c.Reason, c.Message
+		}
+	}
+	if recorded := service.Annotations[v1alpha1.AnnotationPreviousOwner]; recorded != "" {
+		r.AdoptedFrom = "someone unknown: annotation " + v1alpha1.AnnotationPreviousOwner + " cannot be read"
+		var previous v1alpha1.PreviousOwner
+		if json.Unmarshal([]byte(recorded), &previous) == nil {
+			r.AdoptedFrom = serviceName(previous.Service.Namespace, previous.Service.Name, ptr.Deref(previous.Service.Port, 443))
+		}
+	}
+	var end time.Time
+	var err error
+	if r.Authorities, end, err = authorities(service.Spec.CABundle); err != nil {
+		r.CABundleError = err.Error()
+	}
+	if r.Authorities > 0 {
+		r.CABundleNotAfter = ptr.To(metav1.NewTime(end))
+	}
+	return r
+}
+
+func serviceName(namespace, name string, port int32) string {
+	return namespace + "/" + net.JoinHostPort(name, strconv.Itoa(int(port)))
+}
+
+// authorities counts the certificates of a bundle and returns the end of the one
+// that ends last: while a CA is rotated, the bundle holds the old and the new.
+func authorities(bundle []byte) (int, time.Time, error) {
+	count, last := 0, time.Time{}
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return count, last, fmt.Errorf("a certificate of caBundle cannot be read: %w", err)
+		}
+		count++
+		if certificate.NotAfter.After(last) {
+			last = certificate.NotAfter
+		}
+	}
+	if count == 0 && len(bundle) > 0 {
+		return 0, last, errors.New("caBundle holds no certificate")
+	}
+	return count, last, nil
+}

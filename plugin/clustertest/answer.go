@@ -1,0 +1,199 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clustertest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// answer is what the cluster says to one request.
+type answer struct {
+	code  int
+	kind  string
+	body  []byte
+	hangs bool
+	// watched is the kind that a watch speaks of.
+	watched metav1.TypeMeta
+}
+
+const backendsPath = "/apis/metricsbackend.io/v1alpha1/metricsbackends"
+
+func (w *World) answer(r *http.Request) answer {
+	path := r.URL.Path
+	if slices.Contains(w.Hanging, path) {
+		return answer{hangs: true}
+	}
+	if code := w.Codes[path]; code != 0 {
+		return refusal(code, path)
+	}
+	name, isBackend := strings.CutPrefix(path, backendsPath+"/")
+	version, kind, _ := strings.Cut(strings.TrimPrefix(path, "/apis/metrics.k8s.io/"), "/")
+	switch {
+	case w.NoKind && strings.HasPrefix(path, backendsPath):
+		return refusal(http.StatusNotFound, path)
+	case path == backendsPath:
+		return list("MetricsBackend", v1alpha1.GroupVersion.String(), v1alpha1.MetricsBackendList{Items: w.Backends})
+	case isBackend:
+		for i := range w.Backends {
+			if w.Backends[i].Name == name {
+				return found(w.Backends[i])
+			}
+		}
+	case path == "/apis/apiregistration.k8s.io/v1/apiservices":
+		return list("APIService", "apiregistration.k8s.io/v1", apiregistrationv1.APIServiceList{Items: w.APIServices})
+	case path == "/apis/autoscaling/v2/horizontalpodautoscalers":
+		return list("HorizontalPodAutoscaler", "autoscaling/v2", autoscalingv2.HorizontalPodAutoscalerList{Items: w.Autoscalers})
+	case path == "/api/v1/nodes":
+		var nodes corev1.NodeList
+		for _, name := range w.Nodes {
+			nodes.Items = append(nodes.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return list("Node", "v1", nodes)
+	case path == "/apis":
+		return w.aggregated()
+	case path == "/apis/metrics.k8s.io" && len(w.Group) > 0:
+		return w.groupDocument()
+	case path == "/metrics":
+		return answer{code: http.StatusOK, kind: "text/plain; version=0.0.4", body: []byte(w.Figures)}
+	case w.Served[version] != nil:
+		return w.Served[version].answer(version, kind)
+	}
+	return refusal(http.StatusNotFound, path)
+}
+
+func (w *World) aggregated() answer {
+	group := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: "metrics.k8s.io"}}
+	for _, v := range w.Current {
+		group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent})
+	}
+	for _, v := range w.Stale {
+		group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessStale})
+	}
+	return found(apidiscoveryv2.APIGroupDiscoveryList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
+		Items:    []apidiscoveryv2.APIGroupDiscovery{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}, group},
+	})
+}
+
+func (w *World) groupDocument() answer {
+	group := metav1.APIGroup{Name: "metrics.k8s.io"}
+	for _, v := range w.Group {
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{Version: v, GroupVersion: "metrics.k8s.io/" + v})
+	}
+	group.PreferredVersion = group.Versions[0]
+	return found(group)
+}
+
+func (d *Data) answer(version, kind string) answer {
+	switch kind {
+	case "":
+		resources := metav1.APIResourceList{GroupVersion: "metrics.k8s.io/" + version}
+		for _, name := range d.Resources {
+			resources.APIResources = append(resources.APIResources, metav1.APIResource{Name: name})
+		}
+		return found(resources)
+	case "nodes":
+		// The two versions are the same on the wire.
+		var nodes metricsv1beta1.NodeMetricsList
+		for _, name := range slices.Sorted(maps.Keys(d.Nodes)) {
+			nodes.Items = append(nodes.Items, metricsv1beta1.NodeMetrics{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Timestamp: metav1.NewTime(d.Nodes[name]),
+				Usage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(d.CPU)},
+			})
+		}
+		return found(nodes)
+	case "pods":
+		var pods metricsv1beta1.PodMetricsList
+		for _, key := range slices.Sorted(maps.Keys(d.Pods)) {
+			namespace, name, _ := strings.Cut(key, "/")
+			pods.Items = append(pods.Items, metricsv1beta1.PodMetrics{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Timestamp: metav1.NewTime(d.Pods[key]),
+				Containers: []metricsv1beta1.ContainerMetrics{{Name: "main", Usage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}}},
+			})
+		}
+		return found(pods)
+	}
+	return refusal(http.StatusNotFound, kind)
+}
+
+func found(object any) answer {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return refusal(http.StatusInternalServerError, err.Error())
+	}
+	return answer{code: http.StatusOK, kind: "application/json", body: body}
+}
+
+func list(kind, version string, object any) answer {
+	a := found(object)
+	a.watched = metav1.TypeMeta{Kind: kind, APIVersion: version}
+	return a
+}
+
+// refusal is a Status, as kube-apiserver answers.
+func refusal(code int, path string) answer {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(code), //nolint:gosec // an HTTP status
+	}
+	switch code {
+	case http.StatusForbidden:
+		status.Reason = metav1.StatusReasonForbidden
+		status.Message = `forbidden: User "bob" cannot get path "` + path + `"`
+	case http.StatusNotFound:
+		status.Reason = metav1.StatusReasonNotFound
+		status.Message = "the server could not find the requested resource"
+	case http.StatusServiceUnavailable:
+		status.Reason = metav1.StatusReasonServiceUnavailable
+		status.Message = "the server is currently unable to handle the request"
+	default:
+		status.Reason, status.Message = metav1.StatusReasonInternalError, "an internal error"
+	}
+	a := found(status)
+	a.code = code
+	return a
+}
+
+func without(text, part string) string { return strings.ReplaceAll(text, part, "") }
+
+// Authority is a certificate in PEM that ends at that time.
+func Authority(t *testing.T, notAfter time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: notAfter.Add(-10 * 365 * 24 * time.Hour), NotAfter: notAfter,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+}

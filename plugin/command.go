@@ -1,0 +1,100 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugin is the command tree of `kubectl metrics`.
+package plugin
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/status"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/verify"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/wait"
+)
+
+const long = `Looks after the metrics APIs of a cluster: what serves metrics.k8s.io, whether it
+answers as KEP-5207 wants it, and when a change has arrived.
+
+Exit codes: 0 when the answer is yes, 1 when a check failed or time ran out,
+2 when the question could not be answered (flags, connection, permissions).`
+
+// Main runs the plugin with the process' own streams and returns its exit code.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	return run(ctx, args, streams)
+}
+
+func run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	cmd := NewCommand(streams) //nolint:contextcheck // cobra hands the context to each command
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil && !errors.Is(err, exit.ErrNotMet) {
+		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	}
+	return exit.Code(err)
+}
+
+// NewCommand returns `kubectl metrics` with all its commands.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	// Client libraries that log would mix their lines with the answer's.
+	ctrllog.SetLogger(logr.Discard())
+
+	// Everything here is cluster-scoped, so there is no --namespace to misread.
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.Namespace = nil
+
+	cmd := &cobra.Command{
+		Use:   "kubectl-metrics",
+		Short: "Look after the metrics APIs of a cluster",
+		Long:  long,
+		// The name by which users call it.
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl metrics"},
+		Version:       version.Get().GitVersion,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SetIn(streams.In)
+	cmd.SetOut(streams.Out)
+	cmd.SetErr(streams.ErrOut)
+	flags.AddFlags(cmd.PersistentFlags())
+	addVerbosity(cmd)
+	cmd.AddCommand(
+		status.NewCommand(flags, streams),
+		verify.NewCommand(flags, streams),
+		wait.NewCommand(flags, streams),
+	)
+	return cmd
+}
+
+// addVerbosity adds kubectl's -v, which shows requests from 6 on.
+func addVerbosity(cmd *cobra.Command) {
+	all := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(all)
+	v := all.Lookup("v")
+	cmd.PersistentFlags().VarP(goValue{v.Value}, "v", "v", "number for the log level verbosity; 6 shows requests")
+}
+
+// goValue makes a flag.Value a pflag.Value.
+type goValue struct{ flag.Value }
+
+// Type implements pflag.Value.
+func (goValue) Type() string { return "Level" }

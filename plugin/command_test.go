@@ -1,0 +1,101 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+)
+
+// runPlugin runs a command line against a kubeconfig.
+func runPlugin(t *testing.T, kubeconfig string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", kubeconfig)
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+// kubeconfig leads to a server.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	config.CurrentContext = "c"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"", "status", "verify", "wait"} {
+		t.Run("kubectl metrics "+command, func(t *testing.T) {
+			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
+			if code != exit.OK || errs != "" {
+				t.Fatalf("exit code %d, stderr %s", code, errs)
+			}
+			// What kubectl's own flags say changes with Kubernetes.
+			text, _, _ := strings.Cut(out, "\nGlobal Flags:")
+			if command == "" {
+				text, _, _ = strings.Cut(out, "\nFlags:")
+			}
+			clustertest.Golden(t, "help-"+command+".txt", text)
+		})
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.AddDate(10, 0, 0)))
+	// A client of the command line has a real clock, and learns the cluster's time.
+	healthy := kubeconfig(t, clustertest.Start(t, world).Config.Host)
+	stale := clustertest.Healthy(nil)
+	stale.Backends = nil
+	rollback := kubeconfig(t, clustertest.Start(t, stale).Config.Host)
+
+	cases := map[string]struct {
+		kubeconfig string
+		args       []string
+		code       int
+		out, errs  string
+	}{
+		"status":            {kubeconfig: healthy, args: []string{"status"}, out: "MetricsBackend cluster  Ready\n"},
+		"verify":            {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
+		"wait":              {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
+		"verify a rollback": {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: exit.NotMet, out: "FAIL  apiservice-stale "},
+		"wait once":         {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: exit.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
+		"negative timeout":  {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: exit.NotRun, errs: "error: --timeout must not be negative\n"},
+		"unknown flag":      {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: exit.NotRun, errs: "error: unknown flag: --expekt\n"},
+		"unknown command":   {kubeconfig: healthy, args: []string{"top"}, code: exit.NotRun, errs: `error: unknown command "top" for "kubectl metrics"`},
+		"no kubeconfig":     {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: exit.NotRun, errs: "error: "},
+		"kube-apiserver is down": {
+			kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"verify"}, code: exit.NotRun,
+			errs: "error: list MetricsBackends: ",
+		},
+		"completion of backends": {kubeconfig: healthy, args: []string{"__complete", "status", ""}, out: "cluster\n:4\n", errs: "Completion ended"},
+		"completion of checks":   {kubeconfig: healthy, args: []string{"__complete", "verify", "--skip", ""}, out: "hpa-active\n", errs: "Completion ended"},
+		"completion when down":   {kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"__complete", "status", ""}, out: ":4\n", errs: "Completion ended"},
+		"version":                {kubeconfig: healthy, args: []string{"--version"}, out: "kubectl metrics version v"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := runPlugin(t, tc.kubeconfig, tc.args...)
+			if code != tc.code || !strings.Contains(out, tc.out) || !strings.Contains(errs, tc.errs) || (tc.errs == "" && errs != "") {
+				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, tc.code, out, errs)
+			}
+		})
+	}
+}

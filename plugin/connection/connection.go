@@ -1,0 +1,189 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package connection connects the plugin to the cluster of a kubeconfig.
+package connection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"runtime"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// requestTimeout bounds a single request, unless --request-timeout does.
+const requestTimeout = 15 * time.Second
+
+// Cluster is a cluster that the user may ask.
+type Cluster struct {
+	// Objects reads and watches objects.
+	Objects client.WithWatch
+	// Host is kube-apiserver's address, for messages.
+	Host string
+	// Timeout bounds a single request.
+	Timeout time.Duration
+
+	raw   rest.Interface
+	dates *dates
+}
+
+// Open connects with the kubeconfig and flags of getter. It makes no request.
+func Open(getter genericclioptions.RESTClientGetter, warnings io.Writer) (*Cluster, error) {
+	config, err := getter.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return ForConfig(config, warnings, clock.RealClock{})
+}
+
+// ForConfig connects to the cluster of config. It makes no request.
+func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100
+	// Serving does not count what the plugin asks among the users of a version.
+	config.UserAgent = userAgent()
+	timeout := cmp.Or(config.Timeout, requestTimeout)
+	config.Timeout = 0 // it would end watches, too
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+	c := &Cluster{Host: config.Host, Timeout: timeout, dates: &dates{clock: clock}}
+	config.Wrap(c.dates.observe)
+
+	kinds, mapper, err := known()
+	if err != nil {
+		return nil, err
+	}
+	c.Objects, err = client.NewWithWatch(config, client.Options{Scheme: kinds, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
+	}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	if c.raw, err = rest.UnversionedRESTClientFor(config); err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+func userAgent() string {
+	return fmt.Sprintf("kubectl-metrics/%s (%s/%s)", version.Get().GitVersion, runtime.GOOS, runtime.GOARCH)
+}
+
+// known are the kinds that the plugin reads. Their paths are fixed here: discovery
+// may be what is broken.
+func known() (*apiruntime.Scheme, meta.RESTMapper, error) {
+	kinds := apiruntime.NewScheme()
+	for _, add := range []func(*apiruntime.Scheme) error{
+		corev1.AddToScheme, autoscalingv2.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(kinds); err != nil {
+			return nil, nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
+	mapper.Add(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"), meta.RESTScopeRoot)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("MetricsBackend"), meta.RESTScopeRoot)
+	return kinds, mapper, nil
+}
+
+// Get returns the body of GET path, which may have a query. Its errors are those
+// of k8s.io/apimachinery/pkg/api/errors, with the path.
+func (c *Cluster) Get(ctx context.Context, path, accept string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	result := c.raw.Get().RequestURI(path).SetHeader("Accept", accept).Do(ctx)
+	// Unlike Raw's, this error holds the words of the Status that was answered.
+	if err := result.Error(); err != nil {
+		return nil, fmt.Errorf("GET %s: %w", path, withoutURL(err))
+	}
+	return result.Raw()
+}
+
+// Stream is Get for a body that is too long to keep. The caller closes it.
+func (c *Cluster) Stream(ctx context.Context, path string) (io.ReadCloser, error) {
+	body, err := c.raw.Get().RequestURI(path).SetHeader("Accept", "*/*").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", path, withoutURL(err))
+	}
+	return body, nil
+}
+
+// withoutURL takes out what the caller says again.
+func withoutURL(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// Now is the time at kube-apiserver: a clock that is wrong here must not make
+// samples old.
+func (c *Cluster) Now() time.Time { return c.dates.now() }
+
+// Backends lists the MetricsBackends in order of their names; none when the cluster
+// does not know the kind, which is no error.
+func (c *Cluster) Backends(ctx context.Context) ([]v1alpha1.MetricsBackend, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	var list v1alpha1.MetricsBackendList
+	if err := c.Objects.List(ctx, &list); err != nil {
+		if isUnknownKind(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("list MetricsBackends: %w", err)
+	}
+	return list.Items, nil
+}
+
+// BackendNames are for the completion of a command line; errors mean none.
+func (c *Cluster) BackendNames(ctx context.Context) []string {
+	backends, err := c.Backends(ctx)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range backends {
+		names = append(names, backends[i].Name)
+	}
+	return names
+}
+
+// pageSize bounds an answer.
+const pageSize = 500
+
+// Each calls do with each page of a list of objects.
+func (c *Cluster) Each(ctx context.Context, list client.ObjectList, do func()) error {
+	next := ""
+	for {
+		page, cancel := context.WithTimeout(ctx, c.Timeout)
+		err := c.Objects.List(page, list, client.Limit(pageSize), client.Continue(next))
+		cancel()
+		if err != nil {
+			return err
+		}
+		do()
+		if next = list.(metav1.ListInterface).GetContinue(); next == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+)
+
+const years = 365 * 24 * time.Hour
+
+// What is printed of every state that a reader has to tell apart: golden files.
+func TestStatus(t *testing.T) {
+	cases := map[string]struct {
+		change  func(t *testing.T, w *clustertest.World)
+		backend string
+		output  string
+	}{
+		"healthy":         {},
+		"healthy as json": {output: "json"},
+		"healthy as yaml": {output: "yaml"},
+		"no operator": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Backends[0].Status = v1alpha1.MetricsBackendStatus{}
+			w.Unregister("v1")
+			w.Unregister("v1beta1")
+		}},
+		"metrics-server": {change: func(_ *testing.T, w *clustertest.World) { *w = *clustertest.MetricsServer() }},
+		"nothing": {change: func(_ *testing.T, w *clustertest.World) {
+			*w = *clustertest.MetricsServer()
+			w.Unregister("v1beta1")
+		}},
+		"rollback": {change: func(_ *testing.T, w *clustertest.World) {
+			b := &w.Backends[0]
+			const message = "pod metrics-serving-cluster-7f4-qrstu does not serve v1.metrics.k8s.io: its APIService is removed first"
+			w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", message)
+			w.Condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "Progressing", message)
+			b.Status.APIServices[0] = v1alpha1.APIServiceStatus{Name: "v1.metrics.k8s.io", State: v1alpha1.APIServiceRetiring, Message: "not all pods serve it"}
+			b.Status.Serving.Pods = append(b.Status.Serving.Pods,
+				v1alpha1.ServingPodStatus{Name: "metrics-serving-cluster-7f4-qrstu", Image: "metrics-backend/serving:v0.0.9", UpToDate: true, Versions: []string{"v1beta1.metrics.k8s.io"}},
+				v1alpha1.ServingPodStatus{Name: "metrics-serving-cluster-7f4-vwxyz", Image: "metrics-backend/serving:v0.0.9", UpToDate: true, Message: "connection refused"})
+			b.Status.Serving.Pods[0].UpToDate = false
+		}},
+		"retired": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Unregister("v1")
+			w.Backends[0].Status.APIServices[0] = v1alpha1.APIServiceStatus{Name: "v1.metrics.k8s.io", State: v1alpha1.APIServicePending, Message: "pods of image metrics-backend/serving:v0.0.9 do not serve it"}
+		}},
+		"stalled": {change: func(_ *testing.T, w *clustertest.World) {
+			const message = "v1beta1.metrics.k8s.io belongs to someone else: set spec.adoption"
+			w.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "NotOwned", message)
+			w.Condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "NotOwned", message)
+			w.APIServices[1] = *clustertest.APIService("v1beta1", "", nil)
+			w.APIServices[1].Spec.InsecureSkipTLSVerify = true
+		}},
+		"adopted": {change: func(_ *testing.T, w *clustertest.World) {
+			w.APIServices[0].Annotations = map[string]string{v1alpha1.AnnotationPreviousOwner: "no JSON"}
+			w.APIServices[1].Annotations = map[string]string{v1alpha1.AnnotationPreviousOwner: `{"service":{"namespace":"kube-system","name":"metrics-server"},"groupPriorityMinimum":100,"versionPriority":100}`}
+		}},
+		"existing": {change: func(_ *testing.T, w *clustertest.World) {
+			b := &w.Backends[0]
+			b.Spec.Existing = &v1alpha1.ExistingSpec{Service: v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server"}}
+			b.Status.Serving = nil
+			b.Status.Consumers = nil
+		}},
+		"certificates end": {change: func(t *testing.T, w *clustertest.World) {
+			w.Backends[0].Status.Serving.CertificateNotAfter = ptr.To(metav1.NewTime(w.Now.Add(3 * time.Hour)))
+			w.APIServices[0].Spec.CABundle = append(clustertest.Authority(t, w.Now.Add(-years)), clustertest.Authority(t, w.Now.Add(24*time.Hour))...)
+			w.APIServices[1].Spec.CABundle = clustertest.Authority(t, w.Now.Add(-time.Hour))
+		}},
+		"caBundle unreadable": {change: func(_ *testing.T, w *clustertest.World) {
+			w.APIServices[0].Spec.CABundle = []byte("no PEM")
+			w.APIServices[1].Spec.CABundle = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+		}},
+		"not available": {change: func(_ *testing.T, w *clustertest.World) {
+			clustertest.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
+			w.Codes["/apis/metrics.k8s.io/v1beta1/nodes"] = http.StatusServiceUnavailable
+			w.APIServices[1].Status.Conditions = nil
+		}},
+		"deleting": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
+			w.APIServices[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
+			w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Deleting", "v1.metrics.k8s.io is removed first")
+		}},
+		"no samples and no right": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Served["v1"].Nodes = nil
+			w.Codes["/apis/metrics.k8s.io/v1beta1/nodes"] = http.StatusForbidden
+		}},
+		"generation not seen": {change: func(_ *testing.T, w *clustertest.World) { w.Backends[0].Generation++ }},
+		"two backends": {change: func(_ *testing.T, w *clustertest.World) {
+			other := clustertest.Backend("other")
+			other.Status.APIServices, other.Status.Serving, other.Status.Consumers = nil, nil, nil
+			w.Backends = append(w.Backends, *other)
+		}},
+		"one of two backends": {backend: "other", change: func(_ *testing.T, w *clustertest.World) {
+			w.Backends = append(w.Backends, *clustertest.Backend("other"))
+		}},
+		"a message that steers the terminal": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "KubeletsFailing", "node-a:\x1b[2J\nx509: unknown authority")
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
+			if tc.change != nil {
+				tc.change(t, world)
+			}
+			c := clustertest.Start(t, world)
+			report, err := read(t.Context(), c.Connection, tc.backend)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.output == "" {
+				tc.output = "text"
+			}
+			printer, err := printerFor(tc.output)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := printer(&out, report, c.Connection); err != nil {
+				t.Fatal(err)
+			}
+			clustertest.Golden(t, strings.ReplaceAll(name, " ", "-")+".txt", out.String())
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	cases := map[string]struct {
+		change  func(w *clustertest.World)
+		backend string
+		want    string
+	}{
+		"no right to backends": {
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusForbidden
+			},
+			want: `list MetricsBackends: forbidden: User "bob" cannot get path "/apis/metricsbackend.io/v1alpha1/metricsbackends" (the ClusterRole metrics-backend-viewer allows it)`,
+		},
+		"no right to APIServices": {
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
+			},
+			want: `list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices" (you need the permission to list apiservices.apiregistration.k8s.io)`,
+		},
+		"unknown backend": {
+			change:  func(*clustertest.World) {},
+			backend: "other",
+			want:    `MetricsBackend "other" not found; there are: cluster`,
+		},
+		"no backend": {
+			change:  func(w *clustertest.World) { *w = *clustertest.MetricsServer() },
+			backend: "cluster",
+			want:    `MetricsBackend "cluster" not found; there are: none`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			world := clustertest.Healthy(nil)
+			tc.change(world)
+			_, err := read(t.Context(), clustertest.Start(t, world).Connection, tc.backend)
+			if err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+	if _, err := printerFor("wide"); err == nil || err.Error() != `--output "wide": must be text, json or yaml` {
+		t.Errorf("an unknown output: %v", err)
+	}
+}

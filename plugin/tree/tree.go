@@ -1,0 +1,151 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tree prints what a command found: trees and rows in aligned columns,
+// coloured on a terminal only.
+package tree
+
+import (
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// Tone says how a cell is meant; on a terminal it is its colour.
+type Tone int
+
+// Tones.
+const (
+	Plain Tone = iota
+	Good
+	Bad
+	Warning
+	Faint
+	Strong
+)
+
+var colours = map[Tone]string{
+	Good: "\x1b[32m", Bad: "\x1b[31m", Warning: "\x1b[33m", Faint: "\x1b[2m", Strong: "\x1b[1m",
+}
+
+// Cell is a text in a column.
+type Cell struct {
+	Text string
+	Tone Tone
+}
+
+// Text returns a plain cell.
+func Text(text string) Cell { return Cell{Text: text} }
+
+// Node is a row of cells with rows below it.
+type Node struct {
+	Cells    []Cell
+	Children []*Node
+}
+
+// New returns a node.
+func New(cells ...Cell) *Node { return &Node{Cells: cells} }
+
+// Add adds a row below n and returns it.
+func (n *Node) Add(cells ...Cell) *Node {
+	child := New(cells...)
+	n.Children = append(n.Children, child)
+	return child
+}
+
+// Print writes trees one after the other. Rows below one node are aligned with
+// each other.
+func Print(w io.Writer, roots ...*Node) error {
+	var out strings.Builder
+	colour := printers.AllowsColorOutput(w)
+	for i, root := range roots {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		writeRow(&out, root.Cells, nil, colour)
+		writeChildren(&out, root.Children, "", colour)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// Rows writes rows in aligned columns.
+func Rows(w io.Writer, rows ...[]Cell) error {
+	var out strings.Builder
+	colour, widths := printers.AllowsColorOutput(w), widthsOf(rows)
+	for _, row := range rows {
+		writeRow(&out, row, widths, colour)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func writeChildren(out *strings.Builder, children []*Node, prefix string, colour bool) {
+	var rows [][]Cell
+	for _, child := range children {
+		rows = append(rows, child.Cells)
+	}
+	widths := widthsOf(rows)
+	for i, child := range children {
+		branch, below := "├── ", "│   "
+		if i == len(children)-1 {
+			branch, below = "└── ", "    "
+		}
+		out.WriteString(prefix + branch)
+		writeRow(out, child.Cells, widths, colour)
+		writeChildren(out, child.Children, prefix+below, colour)
+	}
+}
+
+// widthsOf measures columns; the last cell of a row, often a sentence, widens none.
+func widthsOf(rows [][]Cell) []int {
+	var widths []int
+	for _, row := range rows {
+		for column, cell := range row {
+			if column == len(widths) {
+				widths = append(widths, 0)
+			}
+			if column < len(row)-1 {
+				widths[column] = max(widths[column], utf8.RuneCountInString(clean(cell.Text)))
+			}
+		}
+	}
+	return widths
+}
+
+func writeRow(out *strings.Builder, cells []Cell, widths []int, colour bool) {
+	last := len(cells) - 1
+	for last > 0 && cells[last].Text == "" {
+		last--
+	}
+	for column, cell := range cells[:last+1] {
+		text := clean(cell.Text)
+		if code := colours[cell.Tone]; colour && code != "" && text != "" {
+			out.WriteString(code + text + "\x1b[0m")
+		} else {
+			out.WriteString(text)
+		}
+		if column < last {
+			width := 0
+			if column < len(widths) {
+				width = widths[column]
+			}
+			out.WriteString(strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)+2))
+		}
+	}
+	out.WriteByte('\n')
+}
+
+// clean makes one line of a text from the cluster, and takes out what would steer
+// the terminal.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, printers.EscapeTerminal(text))
+}

@@ -1,0 +1,131 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+)
+
+// expiresSoon is when a bundle that ends is worth a warning.
+const expiresSoon = 14 * 24 * time.Hour
+
+// apiServiceRegistered: an unregistered version answers 404, whatever the
+// implementation serves (KEP-5207).
+func apiServiceRegistered(_ context.Context, l *look) []Result {
+	var results []Result
+	for _, version := range l.expected {
+		r := l.registration(version)
+		switch {
+		case r == nil:
+			results = append(results, fail(nameOf(version), "there is no such APIService: requests for this version get 404",
+				l.unregisteredRemedy()))
+		case r.Deleting:
+			results = append(results, fail(r.Name, "is being deleted", "kubectl describe apiservice "+r.Name+": which finalizer holds it?"))
+		case r.Service == "":
+			results = append(results, fail(r.Name, "leads to kube-apiserver itself, which does not serve it",
+				"kubectl delete apiservice "+r.Name+", and let the implementation register it again"))
+		default:
+			results = append(results, pass(r.Name, "leads to %s%s", r.Service, owner(r)))
+		}
+	}
+	return results
+}
+
+func (l *look) unregisteredRemedy() string {
+	const otherwise = "; if this version should not be there, name the others with --expect"
+	if len(l.backends) == 0 {
+		return "the implementation's installation must register it" + otherwise
+	}
+	return "kubectl metrics status tells what it waits for" + otherwise
+}
+
+func owner(r *aggregation.Registration) string {
+	if r.Backend == "" {
+		return ""
+	}
+	return ", kept by MetricsBackend " + r.Backend
+}
+
+// apiServiceStale: one that was left behind advertises its version in discovery
+// while its requests fail, and clients prefer v1 (KEP-5207, downgrade).
+func apiServiceStale(_ context.Context, l *look) []Result {
+	var results []Result
+	for i := range l.registrations {
+		r := &l.registrations[i]
+		if slices.Contains(l.expected, r.Version) {
+			continue
+		}
+		remedy := fmt.Sprintf("if nothing serves %s any more: kubectl delete apiservice %s; otherwise add it to --expect", r.Version, r.Name)
+		if r.Backend != "" {
+			remedy = "kubectl metrics status " + r.Backend + " tells what its removal waits for"
+		}
+		results = append(results, fail(r.Name, fmt.Sprintf("is registered and not expected: it leads to %s%s, and clients that find it in discovery use it",
+			r.Service, owner(r)), remedy))
+	}
+	if len(results) == 0 {
+		results = append(results, pass(group, "no APIService but for %s", listed(l.expected)))
+	}
+	return results
+}
+
+// apiServiceAvailable repeats what the aggregator found when it last looked.
+func apiServiceAvailable(_ context.Context, l *look) []Result {
+	return l.each(func(_ string, r *aggregation.Registration) Result {
+		if r.Available {
+			return pass(r.Name, "Available, %s", r.Reason)
+		}
+		return fail(r.Name, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message),
+			fmt.Sprintf("are the pods behind %s ready, and can kube-apiserver reach them? Namespaces cannot be deleted meanwhile", r.Service))
+	})
+}
+
+// apiServiceVerified: without TLS verification, whoever can answer in the
+// implementation's place decides what autoscalers see.
+func apiServiceVerified(_ context.Context, l *look) []Result {
+	return l.each(func(_ string, r *aggregation.Registration) Result {
+		switch {
+		case r.InsecureSkipTLSVerify && l.insecureByChoice(r):
+			return warn(r.Name, "kube-apiserver does not verify "+r.Service+": insecureSkipTLSVerify",
+				"give its owner a caBundle when it has a certificate for its Service's name")
+		case r.InsecureSkipTLSVerify:
+			return fail(r.Name, "insecureSkipTLSVerify is true, although its MetricsBackend does not say so",
+				"take insecureSkipTLSVerify out; the operator does so by itself while it runs")
+		case r.CABundleError != "":
+			return fail(r.Name, r.CABundleError, "correct spec.caBundle; the operator does so by itself while it runs")
+		case r.Authorities == 0 && r.Backend == "":
+			return warn(r.Name, "has no caBundle: it is verified with the authorities of kube-apiserver's own system", "")
+		case r.Authorities == 0:
+			return fail(r.Name, "has no caBundle", "the operator sets it while it runs: kubectl metrics status "+r.Backend)
+		}
+		end, now := r.CABundleNotAfter.Time, l.cluster.Now()
+		switch {
+		case end.Before(now):
+			return fail(r.Name, "every authority in caBundle ended, the last on "+day(end), "renew the certificate of "+r.Service+" and its authority")
+		case end.Before(now.Add(expiresSoon)):
+			return warn(r.Name, "the last authority in caBundle ends on "+day(end), "renew the certificate of "+r.Service+" and its authority")
+		}
+		return pass(r.Name, "verified with caBundle until %s", day(end))
+	})
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// insecureByChoice: the owner's spec says so, or the owner is not ours to judge, as
+// with metrics-server's stock manifest.
+func (l *look) insecureByChoice(r *aggregation.Registration) bool {
+	if r.Backend == "" {
+		return true
+	}
+	for i := range l.backends {
+		if b := &l.backends[i]; b.Name == r.Backend {
+			return b.Spec.Existing != nil && b.Spec.Existing.InsecureSkipTLSVerify
+		}
+	}
+	return false
+}

@@ -1,0 +1,79 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// advisory are conditions that tell of something around the backend: a node that is
+// down, a client that should move on.
+var advisory = []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible}
+
+// backendConditions looks at every condition of every MetricsBackend, one line each
+// for those that are not as they should be.
+func backendConditions(_ context.Context, l *look) []Result {
+	if l.backendsRefused != nil {
+		return []Result{l.unread("MetricsBackends", l.backendsRefused, "")}
+	}
+	if len(l.backends) == 0 {
+		return []Result{skip("MetricsBackends", "there is none: someone else serves %s", group)}
+	}
+	var results []Result
+	for i := range l.backends {
+		results = append(results, conditionsOf(&l.backends[i])...)
+	}
+	return results
+}
+
+func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
+	subject := "metricsbackend/" + backend.Name
+	remedy := fmt.Sprintf("kubectl metrics status %s; docs/conditions.md tells each reason", backend.Name)
+	if backend.DeletionTimestamp != nil {
+		return []Result{fail(subject, "is being deleted", "wait until it is gone: kubectl wait --for=delete "+subject)}
+	}
+	if len(backend.Status.Conditions) == 0 {
+		return []Result{fail(subject, "has no conditions", "does the operator run? kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator")}
+	}
+	if seen := backend.Status.ObservedGeneration; seen < backend.Generation {
+		return []Result{fail(subject, fmt.Sprintf("the operator has not looked at generation %d of the spec yet, only at %d", backend.Generation, seen),
+			"wait some seconds; does the operator run? kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator")}
+	}
+	var results []Result
+	var good []string
+	for _, c := range backend.Status.Conditions {
+		abnormal := c.Type == v1alpha1.ConditionReconciling || c.Type == v1alpha1.ConditionStalled
+		if (c.Status == metav1.ConditionTrue) != abnormal {
+			good = append(good, c.Type)
+			continue
+		}
+		// Ready says it, too.
+		if abnormal {
+			continue
+		}
+		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message), remedy)
+		if slices.Contains(advisory, c.Type) {
+			result.Outcome = Warn
+		}
+		results = append(results, result)
+	}
+	failed := func(r Result) bool { return r.Outcome == Fail }
+	// Ready repeats the words of the area that is the cause.
+	if i := slices.IndexFunc(results, func(r Result) bool { return strings.HasPrefix(r.Message, v1alpha1.ConditionReady+" ") }); i >= 0 {
+		if others := slices.Delete(slices.Clone(results), i, i+1); slices.ContainsFunc(others, failed) {
+			results = others
+		}
+	}
+	if !slices.ContainsFunc(results, failed) {
+		results = append(results, pass(subject, "%s", strings.Join(good, ", ")))
+	}
+	return results
+}

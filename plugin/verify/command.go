@@ -1,0 +1,189 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+)
+
+// retryInterval is the time between two looks while --timeout lasts.
+const retryInterval = 2 * time.Second
+
+const example = `  # Is everything as it should be?
+  kubectl metrics verify
+
+  # After a rollback: v1beta1 and nothing else, within two minutes
+  kubectl metrics verify --expect v1beta1 --timeout 2m
+
+  # In a pipeline
+  kubectl metrics verify --expect v1,v1beta1 -o junit > metrics.xml
+
+  # An autoscaler that never worked is not the upgrade's fault
+  kubectl metrics verify --skip hpa-active=hpa/default/broken`
+
+var formats = map[string]func(io.Writer, *Report) error{"text": printText, "json": printJSON, "junit": printJUnit}
+
+type options struct {
+	streams genericiooptions.IOStreams
+	clock   clock.Clock
+
+	expect  []string
+	output  string
+	skip    []string
+	timeout time.Duration
+	maxAge  time.Duration
+}
+
+// NewCommand returns `kubectl metrics verify`.
+func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, clock: clock.RealClock{}, output: "text"}
+	cmd := &cobra.Command{
+		Use:     "verify",
+		Short:   "Check metrics.k8s.io after an upgrade, a rollback or a migration",
+		Long:    long(),
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			cluster, err := connection.Open(flags, streams.ErrOut)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cluster)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringSliceVar(&o.expect, "expect", nil, "Versions that must be served, and no others, such as v1,v1beta1. "+
+		"Default: what the MetricsBackends want; without any, v1beta1 and what is registered.")
+	fs.StringVarP(&o.output, "output", "o", o.output, "Output format: text, json or junit.")
+	fs.StringSliceVar(&o.skip, "skip", nil, "Checks to leave out: ID, or ID=SUBJECT for one of its lines.")
+	fs.DurationVar(&o.timeout, "timeout", 0, "How long checks that fail are tried again before the run fails. 0 looks once.")
+	fs.DurationVar(&o.maxAge, "max-age", 0, "Age up to which a sample is fresh. Default: maxAge of the MetricsBackend; 90s without any.")
+	complete(cmd, "output", "text", "json", "junit")
+	complete(cmd, "expect", "v1", "v1beta1")
+	complete(cmd, "skip", ids()...)
+	return cmd
+}
+
+// complete offers values of a flag to shells.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	// It fails for an unknown flag only, which a test of this command would show.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func ids() []string {
+	var ids []string
+	for _, c := range checks {
+		ids = append(ids, c.id)
+	}
+	return ids
+}
+
+func long() string {
+	var b strings.Builder
+	b.WriteString(`Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
+migration, whoever serves it. Each line tells what was looked at and, where it is not
+as it should be, what to do. Discovery and metrics are those of the kube-apiserver
+that answers.
+
+Exit codes: 0 all checks passed (warnings and skipped ones included), 1 a check
+failed, 2 the checks could not be run.
+
+Checks:
+`)
+	for _, c := range checks {
+		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.looks)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (o *options) validate() error {
+	if formats[o.output] == nil {
+		return fmt.Errorf("--output %q: must be text, json or junit", o.output)
+	}
+	for _, version := range o.expect {
+		if !aggregation.IsVersion(version) {
+			return fmt.Errorf("--expect %q: must be versions of %s such as v1,v1beta1", version, group)
+		}
+	}
+	for _, s := range o.skip {
+		if id, _, _ := strings.Cut(s, "="); !slices.Contains(ids(), id) {
+			return fmt.Errorf("--skip %q: there is no such check; known: %s", s, strings.Join(ids(), ", "))
+		}
+	}
+	if o.timeout < 0 || o.maxAge < 0 {
+		return errors.New("--timeout and --max-age must not be negative")
+	}
+	return nil
+}
+
+// run looks until all checks pass or the time is up, and prints the last look.
+func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
+	deadline := o.clock.Now().Add(o.timeout)
+	told := ""
+	for {
+		l := &look{cluster: cluster, expect: o.expect, maxAge: o.maxAge}
+		report, err := l.verify(ctx, o.skip)
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+		}
+		if err == nil && report.Outcome == Pass || !o.clock.Now().Add(retryInterval).Before(deadline) {
+			return o.conclude(report, err)
+		}
+		if waiting := waitingFor(report, err); waiting != told {
+			_, _ = fmt.Fprintln(o.streams.ErrOut, waiting)
+			told = waiting
+		}
+		select {
+		case <-ctx.Done():
+		case <-o.clock.After(retryInterval):
+		}
+	}
+}
+
+func (o *options) conclude(report *Report, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := formats[o.output](o.streams.Out, report); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	switch report.Outcome {
+	case Fail:
+		return exit.ErrNotMet
+	case Error:
+		return fmt.Errorf("%d checks could not be run", report.count(Error))
+	}
+	return nil
+}
+
+// waitingFor names the checks that keep the run from ending; not their messages,
+// which tell of ages.
+func waitingFor(report *Report, err error) string {
+	if err != nil {
+		return "waiting: " + err.Error()
+	}
+	var lines []string
+	for _, check := range report.unmet() {
+		lines = append(lines, check.ID+" "+check.Subject)
+	}
+	return "waiting for " + strings.Join(lines, ", ")
+}

@@ -1,0 +1,168 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/samples"
+)
+
+const (
+	// agreeTries bounds how often versions are read again: between two requests a
+	// node may be scraped, and two replicas need not have asked at one time.
+	agreeTries = 3
+	namesShown = 3
+)
+
+// nodesFresh asks each version for nodes, as kubectl top does.
+func nodesFresh(ctx context.Context, l *look) []Result {
+	return l.each(func(version string, _ *aggregation.Registration) Result {
+		subject := groupSubject + "/" + version + "/nodes"
+		found, err := samples.Nodes(ctx, l.cluster, version)
+		if err != nil {
+			return l.unread(subject, err, dataRemedy)
+		}
+		if stale := l.stale(subject, found); stale != nil {
+			return *stale
+		}
+		fresh := found.Since(l.oldest())
+		nodes, err := l.nodes(ctx)
+		if err != nil {
+			// How many nodes there are is only for comparison.
+			return pass(subject, "%d fresh samples, the newest %s old", fresh, l.age(found))
+		}
+		var missing []string
+		for _, name := range nodes {
+			if sample, ok := found[name]; !ok || sample.Time.Before(l.oldest()) {
+				missing = append(missing, name)
+			}
+		}
+		if len(missing) > 0 {
+			return warn(subject, fmt.Sprintf("%d of %d nodes have a fresh sample; not: %s", len(nodes)-len(missing), len(nodes), some(missing)),
+				"can the implementation reach these kubelets? kubectl metrics status shows its sources")
+		}
+		return pass(subject, "%d of %d nodes have a fresh sample, the newest is %s old", len(nodes), len(nodes), l.age(found))
+	})
+}
+
+// podsFresh asks each version for pods.
+func podsFresh(ctx context.Context, l *look) []Result {
+	return l.each(func(version string, _ *aggregation.Registration) Result {
+		subject := groupSubject + "/" + version + "/pods"
+		found, err := samples.SomePods(ctx, l.cluster, version)
+		if err != nil {
+			return l.unread(subject, err, dataRemedy)
+		}
+		if stale := l.stale(subject, found); stale != nil {
+			return *stale
+		}
+		return pass(subject, "%d of %d pods have a fresh sample, the newest is %s old", found.Since(l.oldest()), len(found), l.age(found))
+	})
+}
+
+const dataRemedy = "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log"
+
+// stale is a failure unless at least one sample is fresh.
+func (l *look) stale(subject string, found samples.Samples) *Result {
+	const remedy = "the API answers without data: can the implementation reach kubelets? kubectl metrics status shows its sources"
+	var result Result
+	switch {
+	case len(found) == 0:
+		result = fail(subject, "no data: the list is empty", remedy)
+	case found.Since(l.oldest()) == 0:
+		result = fail(subject, fmt.Sprintf("no fresh data: the newest of %d samples is %s old, expected: at most %s",
+			len(found), l.age(found), l.samplesMaxAge), remedy)
+	default:
+		return nil
+	}
+	return &result
+}
+
+func (l *look) oldest() time.Time { return l.cluster.Now().Add(-l.samplesMaxAge) }
+
+func (l *look) age(found samples.Samples) time.Duration {
+	return max(l.cluster.Now().Sub(found.Newest()), 0).Round(time.Second)
+}
+
+// nodes are the names of all nodes.
+func (l *look) nodes(ctx context.Context) ([]string, error) {
+	var list corev1.NodeList
+	var names []string
+	err := l.cluster.Each(ctx, &list, func() {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	})
+	return names, err
+}
+
+func some(names []string) string {
+	slices.Sort(names)
+	text := listed(names[:min(len(names), namesShown)])
+	if more := len(names) - namesShown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// versionsAgree: the versions are one data under two names (KEP-5207).
+func versionsAgree(ctx context.Context, l *look) []Result {
+	var registered []string
+	for _, version := range l.expected {
+		if l.registration(version) != nil {
+			registered = append(registered, version)
+		}
+	}
+	if len(registered) < 2 {
+		return []Result{skip(group, "only one version to ask: %s", listed(registered))}
+	}
+	var results []Result
+	for _, other := range registered[1:] {
+		results = append(results, l.agree(ctx, registered[0], other))
+	}
+	return results
+}
+
+func (l *look) agree(ctx context.Context, version, other string) Result {
+	subject := version + " and " + other
+	var differ error
+	for range agreeTries {
+		a, errA := samples.Nodes(ctx, l.cluster, version)
+		b, errB := samples.Nodes(ctx, l.cluster, other)
+		if errA != nil || errB != nil || len(a)+len(b) == 0 {
+			return skip(subject, "there is nothing to compare, see nodes-fresh")
+		}
+		if differ = l.difference(a, b); differ == nil {
+			return pass(subject, "tell the same of %d nodes", len(a))
+		}
+	}
+	return fail(subject, differ.Error(), "do both APIServices lead to one implementation? See apiservice-registered")
+}
+
+// difference tells what two versions see differently. Times may differ by what two
+// replicas are apart, figures of one time may not.
+func (l *look) difference(a, b samples.Samples) error {
+	if names, others := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b)); !slices.Equal(names, others) {
+		return fmt.Errorf("they know different nodes: %d and %d", len(names), len(others))
+	}
+	for name, sample := range a {
+		other := b[name]
+		apart := sample.Time.Sub(other.Time).Abs()
+		if apart == 0 && !sample.Equal(other) {
+			return fmt.Errorf("their samples of node %s at one time differ", name)
+		}
+		if apart > l.samplesMaxAge {
+			return fmt.Errorf("their samples of node %s are %s apart", name, apart.Round(time.Second))
+		}
+	}
+	return nil
+}

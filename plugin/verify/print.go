@@ -1,0 +1,58 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+)
+
+var tones = map[Outcome]tree.Tone{Pass: tree.Good, Warn: tree.Warning, Skip: tree.Faint, Fail: tree.Bad, Error: tree.Bad}
+
+// printText writes a line for each check, and below one that is not as it should
+// be what to do.
+func printText(w io.Writer, report *Report) error {
+	if _, err := fmt.Fprintf(w, "%s at %s, expected: %s (%s)\n\n", group, report.Cluster, listed(report.Expected), report.ExpectedBy); err != nil {
+		return err
+	}
+	var rows [][]tree.Cell
+	for _, check := range report.Checks {
+		tone := tones[check.Outcome]
+		rows = append(rows, []tree.Cell{
+			{Text: strings.ToUpper(string(check.Outcome)), Tone: tone}, tree.Text(check.ID), tree.Text(check.Subject), tree.Text(check.Message),
+		})
+		if check.Remedy != "" && check.Outcome != Pass {
+			rows = append(rows, []tree.Cell{tree.Text(""), {Text: "to do: " + check.Remedy, Tone: tone}})
+		}
+	}
+	if err := tree.Rows(w, rows...); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", summary(report))
+	return err
+}
+
+func summary(report *Report) string {
+	parts := []string{fmt.Sprintf("%d passed", report.count(Pass))}
+	for _, outcome := range []struct {
+		outcome Outcome
+		words   string
+	}{{Fail, "failed"}, {Error, "could not be run"}, {Warn, "with a warning"}, {Skip, "skipped"}} {
+		if n := report.count(outcome.outcome); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, outcome.words))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func printJSON(w io.Writer, report *Report) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(report)
+}

@@ -1,0 +1,113 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wait waits until a MetricsBackend, or a version of metrics.k8s.io, is as
+// a runbook needs it.
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+)
+
+const long = `Waits, and prints what is missing whenever that changes.
+
+  ready                     the MetricsBackend is Ready, for its newest spec
+  condition=NAME[=STATUS]   it has that condition, for its newest spec; True by default
+  versions=VERSION,VERSION  exactly these versions of metrics.k8s.io are registered,
+                            available and in discovery; versions=none: no version is,
+                            as after an uninstall. This one needs no MetricsBackend.
+
+Exit codes: 0 it is so, 1 not within --timeout, 2 it could not be waited for.`
+
+const example = `  # Has the change arrived?
+  kubectl metrics wait
+
+  # May the pods of the old version go?
+  kubectl metrics wait --for=versions=v1beta1 --timeout=2m
+
+  # One condition of one backend
+  kubectl metrics wait cluster --for=condition=CertificatesValid
+
+  # Is the metrics API gone, so that namespaces can be deleted?
+  kubectl metrics wait --for=versions=none`
+
+// defaultTimeout is enough for a rollout of a few pods with their first scrapes.
+const defaultTimeout = 5 * time.Minute
+
+// NewCommand returns `kubectl metrics wait`.
+func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	text, timeout := "ready", defaultTimeout
+	cmd := &cobra.Command{
+		Use:               "wait [BACKEND]",
+		Short:             "Wait until a backend is ready, or versions are there or gone",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: connection.CompleteBackend(flags),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			goal, err := parseGoal(text)
+			if err != nil {
+				return err
+			}
+			if timeout < 0 {
+				return errors.New("--timeout must not be negative")
+			}
+			cluster, err := connection.Open(flags, streams.ErrOut)
+			if err != nil {
+				return err
+			}
+			backend, err := choose(cmd.Context(), cluster, args, goal)
+			if err != nil {
+				return err
+			}
+			w := &waiter{cluster: cluster, streams: streams, clock: clock.RealClock{}, goal: goal, backend: backend, timeout: timeout}
+			return w.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&text, "for", text, "What to wait for: ready, condition=NAME[=STATUS] or versions=VERSION,VERSION.")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait; 0 looks once.")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(
+		[]string{"ready", "condition=Available", "condition=CertificatesValid", "versions=v1,v1beta1", "versions=v1beta1", "versions=none"},
+		cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// choose returns the backend that is named, or the only one. Versions can be
+// waited for without any.
+func choose(ctx context.Context, cluster *connection.Cluster, args []string, goal goal) (string, error) {
+	backends, err := cluster.Backends(ctx)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for i := range backends {
+		if len(args) > 0 && backends[i].Name == args[0] {
+			return args[0], nil
+		}
+		names = append(names, backends[i].Name)
+	}
+	switch {
+	case len(args) > 0 && len(names) == 0:
+		return "", fmt.Errorf("MetricsBackend %q not found: there is none", args[0])
+	case len(args) > 0:
+		return "", fmt.Errorf("MetricsBackend %q not found; there are: %s", args[0], strings.Join(names, ", "))
+	case len(names) == 1:
+		return names[0], nil
+	case !goal.ofBackend():
+		return "", nil
+	case len(names) == 0:
+		return "", errors.New("there is no MetricsBackend")
+	}
+	return "", fmt.Errorf("name one of the MetricsBackends: %s", strings.Join(names, ", "))
+}

@@ -1,0 +1,181 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wait
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+)
+
+const (
+	group = aggregation.GroupResourceMetrics
+	// none is written for no version at all, as after an uninstall.
+	none = "none"
+)
+
+// goal is what is waited for: a condition of a MetricsBackend, or else exactly
+// these versions of metrics.k8s.io.
+type goal struct {
+	condition string
+	status    metav1.ConditionStatus
+	versions  []string
+}
+
+// parseGoal reads ready, condition=NAME, condition=NAME=STATUS or versions=V,V.
+func parseGoal(text string) (goal, error) {
+	kind, value, hasValue := strings.Cut(text, "=")
+	switch {
+	case strings.EqualFold(text, "ready"):
+		return goal{condition: v1alpha1.ConditionReady, status: metav1.ConditionTrue}, nil
+	case kind == "condition" && value != "":
+		name, status, hasStatus := strings.Cut(value, "=")
+		if !hasStatus {
+			status = string(metav1.ConditionTrue)
+		}
+		for _, known := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+			if name != "" && strings.EqualFold(status, string(known)) {
+				return goal{condition: name, status: known}, nil
+			}
+		}
+	case kind == "versions" && value == none:
+		return goal{}, nil
+	case kind == "versions" && hasValue:
+		versions := strings.Split(value, ",")
+		for i, version := range versions {
+			versions[i] = strings.TrimSuffix(strings.TrimSpace(version), "."+group)
+			if !aggregation.IsVersion(versions[i]) {
+				return goal{}, fmt.Errorf("--for %q: %q is no version; write versions=v1,v1beta1, or versions=none", text, version)
+			}
+		}
+		slices.SortFunc(versions, aggregation.CompareVersions)
+		return goal{versions: slices.Compact(versions)}, nil
+	}
+	return goal{}, fmt.Errorf("--for %q: must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION", text)
+}
+
+// ofBackend tells whether the goal is a backend's, and not the cluster's.
+func (g goal) ofBackend() bool { return g.condition != "" }
+
+// String says what is waited for, as in "waiting for …".
+func (g goal) String() string {
+	if g.ofBackend() {
+		return fmt.Sprintf("%s=%s", g.condition, g.status)
+	}
+	return group + " with " + g.listed()
+}
+
+func (g goal) listed() string {
+	if len(g.versions) == 0 {
+		return "no version"
+	}
+	return strings.Join(g.versions, ", ")
+}
+
+// reached says in a sentence that it is so.
+func (g goal) reached(backend string) string {
+	switch {
+	case g.ofBackend():
+		return fmt.Sprintf("metricsbackend/%s has %s", backend, g)
+	case len(g.versions) == 0:
+		return group + " is gone, from discovery too"
+	}
+	return fmt.Sprintf("%s: %s, and no other version, available and in discovery", group, g.listed())
+}
+
+// sight is what was seen at one moment.
+type sight struct {
+	// backend is nil when there is none.
+	backend *v1alpha1.MetricsBackend
+	// registrations are the APIServices of the group.
+	registrations []aggregation.Registration
+}
+
+// judge tells whether the goal is reached, or what is missing. It asks discovery
+// once everything else is as it should be.
+func (g goal) judge(ctx context.Context, from aggregation.Getter, seen sight) (bool, string, error) {
+	if g.ofBackend() {
+		done, missing := g.judgeCondition(seen.backend)
+		return done, missing, nil
+	}
+	for _, r := range seen.registrations {
+		switch {
+		case !slices.Contains(g.versions, r.Version):
+			return false, withReason(r.Name+" is registered"+leadsTo(r), seen.backend), nil
+		case r.Deleting:
+			return false, r.Name + " is being deleted", nil
+		case !r.Available:
+			return false, fmt.Sprintf("%s is not available, %s: %s", r.Name, r.Reason, r.Message), nil
+		}
+	}
+	for _, version := range g.versions {
+		if !slices.ContainsFunc(seen.registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
+			return false, withReason(version+"."+group+" is not registered", seen.backend), nil
+		}
+	}
+	// Clients go by this document, which follows APIServices some moments later.
+	found, err := aggregation.Aggregated(ctx, from, group)
+	if err != nil {
+		return false, "", err
+	}
+	for _, version := range found.Current {
+		if !slices.Contains(g.versions, version) {
+			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery", version, group), nil
+		}
+	}
+	for _, version := range g.versions {
+		if !slices.Contains(found.Current, version) {
+			return false, fmt.Sprintf("%s.%s is available, and not in discovery yet", version, group), nil
+		}
+	}
+	return true, "", nil
+}
+
+func (g goal) judgeCondition(backend *v1alpha1.MetricsBackend) (bool, string) {
+	if backend.Status.ObservedGeneration < backend.Generation {
+		return false, fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
+	}
+	c := meta.FindStatusCondition(backend.Status.Conditions, g.condition)
+	if c == nil {
+		// Reconciling and Stalled are there only while they are true.
+		abnormal := g.condition == v1alpha1.ConditionReconciling || g.condition == v1alpha1.ConditionStalled
+		if abnormal && g.status == metav1.ConditionFalse && len(backend.Status.Conditions) > 0 {
+			return true, ""
+		}
+		return false, "there is no such condition yet"
+	}
+	if c.ObservedGeneration < backend.Generation {
+		return false, fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
+	}
+	if c.Status == g.status {
+		return true, ""
+	}
+	return false, fmt.Sprintf("it is %s, %s: %s", c.Status, c.Reason, c.Message)
+}
+
+func leadsTo(r aggregation.Registration) string {
+	if r.Service == "" {
+		return ""
+	}
+	return " and leads to " + r.Service
+}
+
+// withReason adds what the operator says of itself while it works.
+func withReason(what string, backend *v1alpha1.MetricsBackend) string {
+	if backend == nil {
+		return what
+	}
+	c := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return what
+	}
+	return fmt.Sprintf("%s; metricsbackend/%s: %s", what, backend.Name, c.Message)
+}

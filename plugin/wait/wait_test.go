@@ -1,0 +1,305 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wait
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+)
+
+func TestParseGoal(t *testing.T) {
+	cases := map[string]struct {
+		want  goal
+		error string
+	}{
+		"ready":                        {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
+		"Ready":                        {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
+		"condition=Available":          {want: goal{condition: "Available", status: metav1.ConditionTrue}},
+		"condition=Stalled=false":      {want: goal{condition: "Stalled", status: metav1.ConditionFalse}},
+		"versions=v1beta1,v1":          {want: goal{versions: []string{"v1", "v1beta1"}}},
+		"versions=v1.metrics.k8s.io":   {want: goal{versions: []string{"v1"}}},
+		"versions=none":                {want: goal{}},
+		"versions=":                    {error: `--for "versions=": "" is no version; write versions=v1,v1beta1, or versions=none`},
+		"versions=1":                   {error: `--for "versions=1": "1" is no version; write versions=v1,v1beta1, or versions=none`},
+		"condition=":                   {error: `--for "condition=": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
+		"condition=Available=probably": {error: `--for "condition=Available=probably": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
+		"delete":                       {error: `--for "delete": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
+	}
+	for text, tc := range cases {
+		t.Run(text, func(t *testing.T) {
+			got, err := parseGoal(text)
+			if message := errorText(err); message != tc.error {
+				t.Fatalf("error %q, want %q", message, tc.error)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(goal{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// What a single look says, for each state on the way.
+func TestLookOnce(t *testing.T) {
+	cases := map[string]struct {
+		goal   string
+		change func(w *clustertest.World)
+		want   string
+		code   int
+	}{
+		"ready": {goal: "ready", want: "metricsbackend/cluster has Ready=True\n"},
+		"not ready": {
+			goal: "ready", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
+			},
+			want: "waiting for Ready=True: it is Unknown, Progressing: 1 of 2 pods is up to date\nerror: Ready=True not reached within 0s\n",
+		},
+		"an old look of the operator": {
+			goal: "condition=Available", code: exit.NotMet,
+			change: func(w *clustertest.World) { w.Backends[0].Generation++ },
+			want:   "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
+		},
+		"an old condition": {
+			goal: "condition=Available", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				w.Backends[0].Generation, w.Backends[0].Status.ObservedGeneration = 4, 4
+			},
+			want: "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
+		},
+		"no such condition": {
+			goal: "condition=Stalled", code: exit.NotMet,
+			want: "waiting for Stalled=True: there is no such condition yet\nerror: Stalled=True not reached within 0s\n",
+		},
+		"not stalled": {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
+		"versions":    {goal: "versions=v1,v1beta1", want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n"},
+		"one too many": {
+			goal: "versions=v1beta1", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "kube-apiservers still list v1")
+			},
+			want: "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is registered and leads to metrics-backend-system/metrics-serving-cluster:443; metricsbackend/cluster: kube-apiservers still list v1\n" +
+				"error: metrics.k8s.io with v1beta1 not reached within 0s\n",
+		},
+		"deleted, still in discovery": {
+			goal: "versions=v1beta1", code: exit.NotMet,
+			change: func(w *clustertest.World) { w.APIServices = w.APIServices[1:] },
+			want:   "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is deleted, and still in discovery\nerror: metrics.k8s.io with v1beta1 not reached within 0s\n",
+		},
+		"one too few": {
+			goal: "versions=v1,v1beta1", code: exit.NotMet,
+			change: func(w *clustertest.World) { w.Unregister("v1") },
+			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not registered\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
+		},
+		"not available": {
+			goal: "versions=v1,v1beta1", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				clustertest.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")
+			},
+			want: "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not available, MissingEndpoints: no addresses\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
+		},
+		"not in discovery": {
+			goal: "versions=v1,v1beta1", code: exit.NotMet,
+			change: func(w *clustertest.World) { w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"} },
+			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is available, and not in discovery yet\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
+		},
+		"of metrics-server": {
+			goal:   "versions=v1beta1",
+			change: func(w *clustertest.World) { *w = *clustertest.MetricsServer() },
+			want:   "metrics.k8s.io: v1beta1, and no other version, available and in discovery\n",
+		},
+		"none": {
+			goal: "versions=none",
+			change: func(w *clustertest.World) {
+				*w = *clustertest.MetricsServer()
+				w.Unregister("v1beta1")
+			},
+			want: "metrics.k8s.io is gone, from discovery too\n",
+		},
+		"no right": {
+			goal: "versions=v1", code: exit.NotRun,
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
+			},
+			want: `error: list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices"` + "\n",
+		},
+		"no right to the backend": {
+			goal: "ready", code: exit.NotRun,
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"] = http.StatusForbidden
+			},
+			want: `error: get MetricsBackend cluster: forbidden: User "bob" cannot get path "/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"` + "\n",
+		},
+		"kube-apiserver restarts": {
+			goal: "versions=v1", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusServiceUnavailable
+			},
+			want: "waiting for metrics.k8s.io with v1: list APIServices: the server is currently unable to handle the request\n" +
+				"error: metrics.k8s.io with v1 not reached within 0s\n",
+		},
+		"the backend goes": {
+			goal: "ready", code: exit.NotMet,
+			change: func(w *clustertest.World) { w.Backends = nil },
+			want:   `error: MetricsBackend "cluster" was deleted meanwhile: not met` + "\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			world := clustertest.Healthy(nil)
+			if tc.change != nil {
+				tc.change(world)
+			}
+			w, out := waiting(t, clustertest.Start(t, world), tc.goal)
+			// Its time is up after the first look.
+			w.clock = clocktesting.NewFakeClock(clustertest.Now)
+			err := w.run(t.Context())
+			if err != nil && !strings.Contains(out.String(), "error: ") {
+				_, _ = out.Write([]byte("error: " + err.Error() + "\n"))
+			}
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if code := exit.Code(err); code != tc.code {
+				t.Errorf("exit code %d, want %d", code, tc.code)
+			}
+		})
+	}
+}
+
+func waiting(t *testing.T, c *clustertest.Cluster, text string) (*waiter, *output) {
+	t.Helper()
+	goal, err := parseGoal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := "cluster"
+	if strings.HasPrefix(text, "versions=") {
+		if backend, err = choose(t.Context(), c.Connection, nil, goal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := &output{written: make(chan struct{}, 100)}
+	return &waiter{
+		cluster: c.Connection, streams: genericiooptions.IOStreams{Out: out, ErrOut: out},
+		clock: clock.RealClock{}, goal: goal, backend: backend,
+	}, out
+}
+
+// output tells of each line.
+type output struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{}
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.written <- struct{}{}
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// A change that a watch tells of ends the wait; each state is told once. The clock
+// stands still, so that nothing but the watch can have told.
+func TestWatchEndsWait(t *testing.T) {
+	world := clustertest.Healthy(nil)
+	world.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
+	c := clustertest.Start(t, world)
+	w, out := waiting(t, c, "ready")
+	w.timeout = time.Minute
+	w.clock = clocktesting.NewFakeClock(clustertest.Now)
+	ended := make(chan error, 1)
+	go func() { ended <- w.run(t.Context()) }()
+	<-out.written
+	c.AwaitWatch(t)
+	c.Change(func(world *clustertest.World) {
+		world.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Succeeded", "the backend is as its spec says")
+	})
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	want := "waiting for Ready=True: it is Unknown, Progressing: 1 of 2 pods is up to date\nmetricsbackend/cluster has Ready=True\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	c := clustertest.Start(t, clustertest.Healthy(nil))
+	w, out := waiting(t, c, "versions=none")
+	w.timeout = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.run(ctx) }()
+	<-out.written
+	cancel()
+	err := <-ended
+	if got, want := errorText(err), "interrupted while waiting for metrics.k8s.io with no version"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if code := exit.Code(err); code != exit.NotRun {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	ready := goal{condition: "Ready", status: metav1.ConditionTrue}
+	versions := goal{versions: []string{"v1"}}
+	two := []v1alpha1.MetricsBackend{*clustertest.Backend("cluster"), *clustertest.Backend("other")}
+	cases := map[string]struct {
+		backends []v1alpha1.MetricsBackend
+		args     []string
+		goal     goal
+		want     string
+		error    string
+	}{
+		"the only one":         {backends: two[:1], goal: ready, want: "cluster"},
+		"named":                {backends: two, args: []string{"other"}, goal: ready, want: "other"},
+		"one of two":           {backends: two, goal: ready, error: "name one of the MetricsBackends: cluster, other"},
+		"versions of two":      {backends: two, goal: versions},
+		"none":                 {goal: ready, error: "there is no MetricsBackend"},
+		"versions without":     {goal: versions},
+		"unknown":              {backends: two, args: []string{"x"}, goal: ready, error: `MetricsBackend "x" not found; there are: cluster, other`},
+		"named, there is none": {args: []string{"x"}, goal: versions, error: `MetricsBackend "x" not found: there is none`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			world := clustertest.Healthy(nil)
+			world.Backends = tc.backends
+			got, err := choose(t.Context(), clustertest.Start(t, world).Connection, tc.args, tc.goal)
+			if got != tc.want || errorText(err) != tc.error {
+				t.Errorf("got %q, %v, want %q, %s", got, err, tc.want, tc.error)
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+)
+
+// lookAgain is for what no watch tells of: discovery, and a watch that broke.
+const lookAgain = time.Second
+
+// waiter waits for one goal.
+type waiter struct {
+	cluster *connection.Cluster
+	streams genericiooptions.IOStreams
+	clock   clock.Clock
+	goal    goal
+	// backend is the name of a MetricsBackend; empty when there is none to speak of.
+	backend string
+	timeout time.Duration
+}
+
+// run looks whenever a watch tells of a change, and prints what is missing whenever
+// that changes.
+func (w *waiter) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	for _, object := range w.watched() {
+		go w.follow(ctx, object, changed)
+	}
+	deadline := w.clock.Now().Add(w.timeout)
+	told := ""
+	for {
+		done, missing, err := w.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("interrupted while waiting for %s", w.goal)
+		case err != nil && !passes(err):
+			return err
+		case err != nil:
+			missing = err.Error()
+		case done:
+			_, err := fmt.Fprintln(w.streams.Out, w.goal.reached(w.backend))
+			return err
+		}
+		if missing != told {
+			_, _ = fmt.Fprintf(w.streams.Out, "waiting for %s: %s\n", w.goal, printers.EscapeTerminal(missing))
+			told = missing
+		}
+		left := deadline.Sub(w.clock.Now())
+		if left <= 0 {
+			_, _ = fmt.Fprintf(w.streams.ErrOut, "error: %s not reached within %s\n", w.goal, w.timeout)
+			return exit.ErrNotMet
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-w.clock.After(min(lookAgain, left)):
+		}
+	}
+}
+
+// look reads what the goal depends on, and judges it.
+func (w *waiter) look(ctx context.Context) (bool, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.cluster.Timeout)
+	defer cancel()
+	var seen sight
+	if w.backend != "" {
+		var backend v1alpha1.MetricsBackend
+		switch err := w.cluster.Objects.Get(ctx, client.ObjectKey{Name: w.backend}, &backend); {
+		case apierrors.IsNotFound(err) && w.goal.ofBackend():
+			return false, "", fmt.Errorf("MetricsBackend %q was deleted meanwhile: %w", w.backend, exit.ErrNotMet)
+		case err == nil:
+			seen.backend = &backend
+		case !apierrors.IsNotFound(err):
+			return false, "", fmt.Errorf("get MetricsBackend %s: %w", w.backend, err)
+		}
+	}
+	if !w.goal.ofBackend() {
+		var err error
+		if seen.registrations, err = aggregation.Registrations(ctx, w.cluster.Objects, group); err != nil {
+			return false, "", err
+		}
+	}
+	return w.goal.judge(ctx, w.cluster, seen)
+}
+
+// passes tells whether an error may be gone at the next look: kube-apiserver may be
+// restarting, which is when people wait.
+func passes(err error) bool {
+	return !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !errors.Is(err, exit.ErrNotMet)
+}
+
+// watched are the objects whose changes are worth a look: the backend, and every
+// APIService, since one of another version may come.
+func (w *waiter) watched() []watched {
+	var objects []watched
+	if w.backend != "" {
+		objects = append(objects, watched{&v1alpha1.MetricsBackendList{}, client.MatchingFields{"metadata.name": w.backend}})
+	}
+	if !w.goal.ofBackend() {
+		objects = append(objects, watched{&apiregistrationv1.APIServiceList{}, client.MatchingFields{}})
+	}
+	return objects
+}
+
+type watched struct {
+	list   client.ObjectList
+	fields client.MatchingFields
+}
+
+// follow tells of each change of an object. A watch that ends is begun anew, and
+// begins with the object as it is, so that nothing is missed.
+func (w *waiter) follow(ctx context.Context, object watched, changed chan<- struct{}) {
+	for ctx.Err() == nil {
+		// Errors are those of look, too, which explains them.
+		if events, err := w.cluster.Objects.Watch(ctx, object.list, object.fields); err == nil {
+			for range events.ResultChan() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			}
+			events.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.clock.After(lookAgain):
+		}
+	}
+}
