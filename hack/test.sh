@@ -69,7 +69,15 @@ e2e() {
 	export CONTROLLER_MANAGER=https://127.0.0.1:10257
 	step "build and load the images" make load
 	hack/peers.sh
-	go test -count=1 -tags e2e -timeout 60m -v ./test/e2e/...
+	local log code=0
+	log=$(mktemp)
+	go test -count=1 -tags e2e -timeout 60m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?
+	printf '\n  What took longest:\n'
+	sed -nE 's/^--- (PASS|FAIL): (\S+) \((.*)s\)/\3 \1 \2/p' "$log" | sort -rn | head -12 | sed 's/^/    /'
+	rm -f "$log"
+	if [ "$code" -ne 0 ]; then
+		return "$code"
+	fi
 	# On a build machine nothing may stay behind; a developer keeps the cluster.
 	if [ "${CI:-}" = true ]; then
 		cluster down

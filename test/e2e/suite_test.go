@@ -50,7 +50,30 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "set up the end-to-end tests: %v\n", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if code != 0 {
+		diagnose()
+	}
+	os.Exit(code)
+}
+
+// diagnose shows what a build machine takes with it when it goes.
+func diagnose() {
+	const serving = "app.kubernetes.io/name=metrics-backend-serving"
+	for _, args := range [][]string{
+		{"get", "metricsbackends", "-o", "yaml"},
+		{"get", "apiservices", "-l", v1alpha1.LabelBackend, "-o", "wide"},
+		{"get", "pods", "-A", "-o", "wide"},
+		{"get", "events", "-n", namespace, "--sort-by=.metadata.creationTimestamp"},
+		{"logs", "-n", namespace, "deployment/metrics-backend-operator", "--tail=300"},
+		{"logs", "-n", namespace, "-l", serving, "--prefix", "--tail=60"},
+	} {
+		out, err := run("kubectl", args...)
+		fmt.Printf("\n$ kubectl %s\n%s", strings.Join(args, " "), out)
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
 }
 
 func setUp() error {
