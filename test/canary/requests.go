@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -67,7 +68,7 @@ func get(ctx context.Context, client *http.Client, url string) (int, string) {
 		// Cut off in the middle: for the client that is no answer.
 		return 0, err.Error()
 	case response.StatusCode != http.StatusOK:
-		return response.StatusCode, string(body[:min(len(body), 200)])
+		return response.StatusCode, strings.TrimSpace(string(body[:min(len(body), 200)]))
 	}
 	return response.StatusCode, ""
 }
