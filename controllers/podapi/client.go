@@ -70,6 +70,8 @@ type Answer struct {
 	// failed: then ConsumersError says why.
 	Consumers      *v1alpha1.ConsumerReport
 	ConsumersError error
+	// Chain is the certificate that the pod serves, and its intermediates.
+	Chain []*x509.Certificate
 }
 
 // Client asks pods. It keeps no connections.
@@ -119,6 +121,7 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 	untold := request.tryAll(ctx, answer)
 	var err error
 	answer.Sources, err = request.sources(ctx)
+	answer.Chain = request.chain
 	if untold != nil || err != nil {
 		return answer, cmp.Or(untold, err)
 	}
@@ -132,6 +135,8 @@ func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLa
 type session struct {
 	http *http.Client
 	pod  Pod
+	// chain is what the pod showed at the last request.
+	chain []*x509.Certificate
 }
 
 // serves tells whether discovery of the version lists any resource.
@@ -185,6 +190,7 @@ func (s *session) open(ctx context.Context, path, query string) (io.ReadCloser, 
 	if err != nil {
 		return nil, false, fmt.Errorf("ask %s: %w", path, stable(err))
 	}
+	s.chain = response.TLS.PeerCertificates
 	if response.StatusCode == http.StatusOK {
 		return response.Body, true, nil
 	}
@@ -216,6 +222,10 @@ func stable(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return errTimeout
+	}
+	var unverified *tls.CertificateVerificationError
+	if errors.As(err, &unverified) {
+		return &UntrustedError{Chain: unverified.UnverifiedCertificates, Reason: unverifiedReason(unverified.Err)}
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {

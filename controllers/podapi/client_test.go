@@ -4,7 +4,10 @@
 package podapi
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -13,10 +16,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -121,10 +126,45 @@ func TestAsk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Answer{}, "Chain")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Which certificate a pod serves is known whether it can be verified or not.
+func TestAskTellsTheCertificate(t *testing.T) {
+	pod := server(t, http.NotFoundHandler())
+	block, _ := pem.Decode(pod.CABundle)
+	got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1})
+	if err != nil || len(got.Chain) != 1 || !bytes.Equal(got.Chain[0].Raw, block.Bytes) {
+		t.Errorf("got %+v, %v, want the server's certificate", got, err)
+	}
+	expired := x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time 2026-11-01T12:00:01Z is after"}
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"another authority": {x509.UnknownAuthorityError{}, "its certificate cannot be verified: x509: certificate signed by unknown authority"},
+		"expired":           {expired, "its certificate cannot be verified: it, or its authority, has expired or is not valid yet"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := stable(&url.Error{Op: "Get", URL: "https://192.0.2.1/", Err: &tls.CertificateVerificationError{
+				UnverifiedCertificates: []*x509.Certificate{{Raw: []byte("leaf")}}, Err: tc.err,
+			}})
+			var untrusted *UntrustedError
+			if !errors.As(err, &untrusted) || len(untrusted.Chain) != 1 || err.Error() != tc.want {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+	pod.ServerName = "metrics.ns.svc"
+	var untrusted *UntrustedError
+	if _, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{v1}); !errors.As(err, &untrusted) ||
+		!bytes.Equal(untrusted.Chain[0].Raw, block.Bytes) {
+		t.Errorf("for another name: %v", err)
 	}
 }
 

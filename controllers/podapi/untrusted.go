@@ -1,0 +1,29 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"crypto/x509"
+	"errors"
+)
+
+// UntrustedError means that a pod's certificate cannot be verified.
+type UntrustedError struct {
+	// Chain is what the pod showed, leaf first.
+	Chain []*x509.Certificate
+	// Reason does not change from one moment to the next.
+	Reason string
+}
+
+// Error implements error.
+func (e *UntrustedError) Error() string { return "its certificate cannot be verified: " + e.Reason }
+
+func unverifiedReason(err error) string {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		// The error holds the current time.
+		return "it, or its authority, has expired or is not valid yet"
+	}
+	return err.Error()
+}
