@@ -32,8 +32,9 @@ type CertificatesSpec struct {
 	// +kubebuilder:default=Managed
 	Mode CertificateMode `json:"mode,omitempty"`
 
-	// Any text. With mode Managed, a change of it rotates authority and
-	// certificate now, for example after a leak of the key. Default: none.
+	// Any text, such as a date. With mode Managed, a text that was not heeded yet
+	// rotates authority and certificate now, for example after a leak of the key;
+	// taking it out does nothing. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Rotate string `json:"rotate,omitempty"`

@@ -113,6 +113,11 @@ const (
 	ReasonCertificateInvalid = "CertificateInvalid"
 	// ReasonCertificateExpiring: the certificate ends soon and was not renewed in time.
 	ReasonCertificateExpiring = "CertificateExpiring"
+	// ReasonCertificateExpired: the certificate is no longer valid; with mode
+	// Managed it is being replaced.
+	ReasonCertificateExpired = "CertificateExpired"
+	// ReasonCertManagerMissing: cert-manager is not installed.
+	ReasonCertManagerMissing = "CertManagerMissing"
 	// ReasonCertificateMismatch: a pod does not serve the certificate of the
 	// Secret, or the authorities do not verify it.
 	ReasonCertificateMismatch = "CertificateMismatch"

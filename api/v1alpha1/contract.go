@@ -36,6 +36,16 @@ const (
 	SecretKeyCA = "ca.crt"
 )
 
+// Of the Secret with the managed authority, which no pod mounts.
+const (
+	// SecretKeyNextCertificate and SecretKeyNextPrivateKey hold the authority that
+	// takes over once every kube-apiserver trusts it.
+	SecretKeyNextCertificate = "next.crt"
+	SecretKeyNextPrivateKey  = "next.key"
+	// AnnotationRotated is the last spec.serving.certificates.rotate that was heeded.
+	AnnotationRotated = "metricsbackend.io/rotated"
+)
+
 // SourceReport is how a serving pod sees its sources, answered at SourcesPath.
 // +kubebuilder:object:generate=false
 type SourceReport struct {

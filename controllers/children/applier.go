@@ -128,7 +128,13 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 // find returns the object, or nil when there is none of that name.
 func (a *Applier) find(ctx context.Context, backend string, id objectID) (client.Object, error) {
 	object := Prototype(id.GroupVersionKind)
-	err := a.client.Get(ctx, id.ObjectKey, object)
+	var err error
+	if id.Group == manifests.CertManagerGroup {
+		// Never cached: a watch of a kind that may not exist keeps a cache from being ready.
+		err = a.live.Get(ctx, id.ObjectKey, object)
+	} else {
+		err = a.client.Get(ctx, id.ObjectKey, object)
+	}
 	if apierrors.IsNotFound(err) {
 		object = metadataOf(id)
 		err = a.live.Get(ctx, id.ObjectKey, object)

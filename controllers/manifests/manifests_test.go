@@ -278,7 +278,7 @@ func TestSecrets(t *testing.T) {
 	if diff := cmp.Diff(map[string][]byte{"tls.crt": []byte("cert"), "tls.key": []byte("key"), "ca.crt": []byte("ca")}, tls.Data); diff != "" {
 		t.Errorf("TLS (-want +got):\n%s", diff)
 	}
-	ca := typed[corev1.Secret](t, CASecret(serving(), []byte("cert"), []byte("key")))
+	ca := typed[corev1.Secret](t, CASecret(serving(), Authorities{Certificate: []byte("cert"), Key: []byte("key")}))
 	if ca.Name == tls.Name {
 		t.Error("the authority's key is in the Secret that pods mount")
 	}

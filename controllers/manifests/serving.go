@@ -67,6 +67,11 @@ func (s Serving) TLSSecretName() string { return s.Name() + "-tls" }
 // CASecretName is the name of the Secret with the CA's key. No pod mounts it.
 func (s Serving) CASecretName() string { return s.Name() + "-ca" }
 
+// IssuedSecretName is the name of the Secret that cert-manager keeps. No pod
+// mounts it: the operator takes the certificate over into TLSSecretName once
+// clients trust its authority.
+func (s Serving) IssuedSecretName() string { return s.Name() + "-issued" }
+
 // ServerName is the name for which the aggregator verifies the certificate.
 func (s Serving) ServerName() string { return s.Name() + "." + s.Namespace + ".svc" }
 

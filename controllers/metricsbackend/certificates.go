@@ -4,8 +4,8 @@
 package metricsbackend
 
 import (
-	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,115 +19,136 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// certificates keeps the managed authority and the serving certificate. Pods
-// reload a renewed certificate in process. The authority's key is in a Secret
-// that no pod mounts.
+// certificates is what is known of serving's certificate. Everything that decides
+// is in Secrets and APIServices, so that a new process goes on where one ended.
 //
-// An authority that is lost is replaced at once; the former ones stay in the
-// bundle, so that pods with the former certificate stay trusted meanwhile.
-// (A planned change of authority, with overlap, has its place here.)
+// Pods mount one Secret in every mode; only the operator writes it. So a change of
+// authority, of mode too, goes in one order: clients trust the new authority, on
+// every kube-apiserver; then the certificate changes; then, when every pod was seen
+// to serve it, clients forget the old authority.
+type certificates struct {
+	// served is what pods mount; chain its certificates, nil when it is unusable.
+	served servingcert.KeyPair
+	chain  []*x509.Certificate
+	// mounted are the authorities beside it.
+	mounted servingcert.Bundle
+	// trusted are all authorities that clients or pods trust now.
+	trusted servingcert.Bundle
+	// wanted are those that they should trust when everything is done.
+	wanted servingcert.Bundle
+
+	// authorities are the managed ones.
+	authorities authorities
+	// provided is the certificate that someone else keeps, when it is usable.
+	provided *servingcert.KeyPair
+	// problem is why it is not.
+	problem *certificateProblem
+	// waiting is what the replacement of authority or certificate waits for.
+	waiting string
+	// straggler is a pod that was asked and serves another certificate.
+	straggler string
+}
+
+// certificateProblem is what someone else has to do about the certificate.
+type certificateProblem struct {
+	reason, message string
+	// passes: it may end without anybody's doing.
+	passes bool
+}
+
+// certificates finds out which certificate pods should serve and which
+// authorities clients should trust. It replaces a certificate only where none is
+// served; rotate does the rest, when pods were asked.
 func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	if s.unmanaged {
 		s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"Secrets of a namespace that the operator does not manage are not read")
 		return nil
 	}
-	current, err := r.readSecret(ctx, s, s.serving.TLSSecretName())
-	if err != nil {
-		return err
-	}
-	s.caBundle = current.Data[v1alpha1.SecretKeyCA]
-	if s.blocked || !s.deploys() {
-		return r.keepCertificate(ctx, s, current)
-	}
-	authority, err := r.ensureAuthority(ctx, s)
-	if err != nil {
-		return err
-	}
-	return r.issueCertificate(ctx, s, authority, current)
-}
-
-// keepCertificate renews the certificate of a backend that is held up: what is
-// registered goes on being served, and must not expire before someone looks. Only
-// under the authority that clients know, since no APIService is written meanwhile.
-func (r *Reconciler) keepCertificate(ctx context.Context, s *scope, current *corev1.Secret) error {
 	if !s.deploys() && !s.servesStill() {
 		return nil
 	}
-	r.judgeCertificate(s, keyPair(current))
-	if !s.servesStill() || s.withoutNamespace {
-		return nil
-	}
-	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
+	mounted, err := r.readSecret(ctx, s, s.serving.TLSSecretName())
 	if err != nil {
 		return err
 	}
-	authority := keyPair(secret)
-	if why := r.issuer.CheckAuthority(authority); why != nil {
-		klog.FromContext(ctx).Info("Cannot renew the serving certificate while the backend is held up",
-			"secret", s.serving.CASecretName(), "why", why.Error())
+	c := &certificates{
+		served:  servingcert.Provided(mounted.Data),
+		mounted: servingcert.ParseBundle(mounted.Data[v1alpha1.SecretKeyCA]),
+	}
+	if chain, err := c.served.Chain(); err == nil {
+		c.chain = chain
+	}
+	c.trusted = r.issuer.Valid(c.mounted.With(s.registeredBundles()...))
+	if err := r.findAuthorities(ctx, s, c); err != nil {
+		return err
+	}
+	if err := r.findWanted(ctx, s, c); err != nil {
+		return err
+	}
+	s.certificates = c
+	c.trusted = c.trusted.With(c.wanted)
+	s.caBundle = c.trusted.PEM()
+	switch {
+	case !s.deploys():
+		// Pods that serve until spec.existing does keep their certificate valid.
+		defer r.judgeCertificate(s)
+		return r.replaceCertificate(ctx, s)
+	case s.blocked:
 		return nil
 	}
-	for _, service := range s.registered {
-		if !s.leadsToServing(service) {
-			continue
+	if c.chain == nil {
+		if c.problem != nil {
+			r.judgeCertificate(s)
+			return c.problem.stop()
 		}
-		// An authority that was replaced just before is not in use yet.
-		if !bytes.Contains(service.Spec.CABundle, bytes.TrimSpace(authority.Certificate)) {
-			return nil
-		}
+		return r.replaceCertificate(ctx, s)
 	}
-	return r.issueCertificate(ctx, s, authority, current)
+	return r.mountCertificate(ctx, s, c.served, c.trusted)
 }
 
-// issueCertificate keeps the serving certificate valid, and the bundle complete.
-func (r *Reconciler) issueCertificate(ctx context.Context, s *scope, authority servingcert.KeyPair, current *corev1.Secret) error {
-	bundle, err := r.issuer.Bundle(authority, s.formerBundles()...)
-	if err != nil {
-		return fmt.Errorf("build the CA bundle: %w", err)
-	}
-	leaf := keyPair(current)
-	if why := r.issuer.CheckLeaf(leaf, authority, s.serving.DNSNames()); why != nil {
-		klog.FromContext(ctx).Info("Issuing a serving certificate", "secret", s.serving.TLSSecretName(), "why", why.Error())
-		if leaf, err = r.issuer.Leaf(authority, s.serving.DNSNames()); err != nil {
+func (r *Reconciler) findWanted(ctx context.Context, s *scope, c *certificates) error {
+	if s.certificateMode() != v1alpha1.CertificatesCertManager && !s.blocked && s.deploys() {
+		if err := r.withdrawCertificate(ctx, s); err != nil {
 			return err
 		}
 	}
-	secret := manifests.TLSSecret(s.serving, leaf.Certificate, leaf.Key, bundle)
-	if _, err := r.applier.Apply(ctx, s.backend.Name, secret); err != nil {
-		return err
+	if s.certificateMode() == v1alpha1.CertificatesManaged {
+		return r.manage(ctx, s, c)
 	}
-	s.caBundle = bundle
-	r.judgeCertificate(s, leaf)
-	return nil
+	return r.provide(ctx, s, c)
 }
 
-// ensureAuthority returns the authority, a new one when there is none that works.
-func (r *Reconciler) ensureAuthority(ctx context.Context, s *scope) (servingcert.KeyPair, error) {
-	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
-	if err != nil {
-		return servingcert.KeyPair{}, err
+// stop holds the backend up.
+func (p *certificateProblem) stop() error {
+	if p.passes {
+		return errWait
 	}
-	authority := keyPair(secret)
-	if why := r.issuer.CheckAuthority(authority); why != nil {
-		klog.FromContext(ctx).Info("Making a certificate authority", "secret", s.serving.CASecretName(), "why", why.Error())
-		if authority, err = r.issuer.Authority(s.serving.Name()); err != nil {
-			return servingcert.KeyPair{}, err
-		}
-	}
-	_, err = r.applier.Apply(ctx, s.backend.Name, manifests.CASecret(s.serving, authority.Certificate, authority.Key))
-	return authority, err
+	return stall(p.reason, "%s", p.message)
 }
 
-// readSecret returns one of our Secrets, or an empty one. A key that must not be
-// made twice is looked for around the cache before it counts as missing.
+func (s *scope) certificateMode() v1alpha1.CertificateMode {
+	if mode := s.spec.Serving.Certificates.Mode; mode != "" {
+		return mode
+	}
+	return v1alpha1.CertificatesManaged
+}
+
+// mountCertificate writes what pods mount.
+func (r *Reconciler) mountCertificate(ctx context.Context, s *scope, pair servingcert.KeyPair, bundle servingcert.Bundle) error {
+	_, err := r.applier.Apply(ctx, s.backend.Name, manifests.TLSSecret(s.serving, pair.Certificate, pair.Key, bundle.PEM()))
+	if err == nil {
+		s.certificates.mounted = bundle
+	}
+	return err
+}
+
+// readSecret returns one of our Secrets, or an empty one. It reads around the
+// cache: with what was there a moment ago, a rotation would take a step back.
 func (r *Reconciler) readSecret(ctx context.Context, s *scope, name string) (*corev1.Secret, error) {
 	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: name}
 	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, key, secret)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, secret)
-	}
+	err := r.Live.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &corev1.Secret{}, nil
@@ -139,41 +160,100 @@ func (r *Reconciler) readSecret(ctx context.Context, s *scope, name string) (*co
 	return secret, nil
 }
 
-// formerBundles are all authorities that clients trust now: those in the Secret,
-// and, should that be lost, those in the APIServices.
-func (s *scope) formerBundles() [][]byte {
-	bundles := [][]byte{s.caBundle}
-	for _, name := range s.registeredNames() {
-		// One that leads elsewhere holds the authority of someone else.
-		if s.leadsToServing(s.registered[name]) {
-			bundles = append(bundles, s.registered[name].Spec.CABundle)
-		}
+// registeredBundles are the authorities that clients trust now, by APIService.
+func (s *scope) registeredBundles() []servingcert.Bundle {
+	var bundles []servingcert.Bundle
+	for _, name := range s.servedNames() {
+		bundles = append(bundles, servingcert.ParseBundle(s.registered[name].Spec.CABundle))
 	}
 	return bundles
 }
 
-func (r *Reconciler) judgeCertificate(s *scope, leaf servingcert.KeyPair) {
-	notAfter, err := leaf.NotAfter()
-	s.certificateNotAfter = notAfter
-	switch {
-	case err != nil && s.blocked:
-		s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
-			"no usable certificate yet: it is issued once the backend is no longer stalled")
-	case err != nil:
-		s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateInvalid,
-			fmt.Sprintf("the certificate in Secret %s/%s cannot be used: %v", s.serving.Namespace, s.serving.TLSSecretName(), err))
-	case s.now.After(notAfter):
-		s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateInvalid,
-			fmt.Sprintf("the certificate in Secret %s/%s has expired", s.serving.Namespace, s.serving.TLSSecretName()))
-	default:
-		s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
-			"the serving certificate for "+s.serving.ServerName()+" is valid and renewed by the operator")
+// servedNames are the names of the APIServices that lead to our pods, in order.
+func (s *scope) servedNames() []string {
+	var names []string
+	for _, name := range s.registeredNames() {
+		if s.leadsToServing(s.registered[name]) {
+			names = append(names, name)
+		}
 	}
+	return names
 }
 
-func keyPair(secret *corev1.Secret) servingcert.KeyPair {
-	return servingcert.KeyPair{
-		Certificate: secret.Data[v1alpha1.SecretKeyCertificate],
-		Key:         secret.Data[v1alpha1.SecretKeyPrivateKey],
+// certificateSecrets are the Secrets that are not leftovers.
+func (s *scope) certificateSecrets() []manifests.Object {
+	keep := []manifests.Object{manifests.TLSSecret(s.serving, nil, nil, nil)}
+	c := s.certificates
+	if s.certificateMode() == v1alpha1.CertificatesManaged || c == nil || c.signedByUs() {
+		keep = append(keep, manifests.CASecret(s.serving, manifests.Authorities{}))
 	}
+	if s.certificateMode() == v1alpha1.CertificatesCertManager {
+		keep = append(keep, manifests.IssuedSecret(s.serving))
+	}
+	return keep
+}
+
+// replaceCertificate brings the certificate that pods mount to what it should be,
+// once clients trust its authority.
+func (r *Reconciler) replaceCertificate(ctx context.Context, s *scope) error {
+	c := s.certificates
+	switch {
+	case s.withoutNamespace, s.blocked && len(s.servedNames()) == 0:
+		return nil // nobody needs it now
+	case c.provided != nil:
+		return r.takeOver(ctx, s, c)
+	case c.problem != nil && !c.signedByUs():
+		return nil
+	}
+	if err := r.promote(ctx, s, c); err != nil {
+		return err
+	}
+	authority := c.authorities.current
+	if len(authority.Authority()) == 0 {
+		return nil
+	}
+	why := r.issuer.CheckLeaf(c.served, authority, s.serving.DNSNames())
+	if why == nil {
+		return nil
+	}
+	if c.waiting = r.untrusted(ctx, s, authority.Authority()); c.waiting != "" {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Issuing a serving certificate", "secret", s.serving.TLSSecretName(), "why", why.Error())
+	leaf, err := r.issuer.Leaf(authority, s.serving.DNSNames())
+	if err != nil {
+		return err
+	}
+	return r.install(ctx, s, leaf)
+}
+
+// takeOver is replaceCertificate for a certificate that someone else keeps.
+func (r *Reconciler) takeOver(ctx context.Context, s *scope, c *certificates) error {
+	if c.provided.Equal(c.served) {
+		return nil
+	}
+	chain, err := c.provided.Chain()
+	if err != nil {
+		return err
+	}
+	if c.waiting = r.untrusted(ctx, s, r.issuer.InUse(c.wanted, chain)); c.waiting != "" {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Taking over a serving certificate", "secret", s.serving.TLSSecretName(), "mode", s.certificateMode())
+	return r.install(ctx, s, *c.provided)
+}
+
+// install lets pods have the certificate. Clients trust its authority.
+func (r *Reconciler) install(ctx context.Context, s *scope, pair servingcert.KeyPair) error {
+	c := s.certificates
+	chain, err := pair.Chain()
+	if err != nil {
+		return fmt.Errorf("use the new serving certificate: %w", err)
+	}
+	if err := r.mountCertificate(ctx, s, pair, c.trusted); err != nil {
+		return err
+	}
+	c.served, c.chain = pair, chain
+	s.requeueWithin(progressMin)
+	return nil
 }

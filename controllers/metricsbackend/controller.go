@@ -109,6 +109,7 @@ var phases = []phase{
 	{name: "deploy", acts: true, run: (*Reconciler).deploy},
 	{name: "rollout", run: (*Reconciler).rollout},
 	{name: "probe", run: (*Reconciler).probe},
+	{name: "rotate", run: (*Reconciler).rotate},
 	{name: "register", run: (*Reconciler).register},
 	{name: "verify", run: (*Reconciler).verify},
 	{name: "undeploy", acts: true, run: (*Reconciler).undeploy},

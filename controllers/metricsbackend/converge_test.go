@@ -86,6 +86,19 @@ func scenarios() map[string]scenario {
 			prepare: existingWorld, change: toServing, done: (*world).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
+		"authority rotated": {
+			prepare: becomeReady, change: rotate("now"), done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
+		"certificate from a Secret": {
+			prepare: becomeReady, change: func(w *world) { w.provide("mine"); useSecret("mine")(w) }, done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
+		"certificate from a Secret no more": {
+			prepare: func(w *world) { w.provide("mine"); useSecret("mine")(w); becomeReady(w) },
+			change:  managed, done: (*world).isReady,
+			registered: []string{"v1", "v1beta1"},
+		},
 		"deleted": {
 			prepare: becomeReady,
 			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },

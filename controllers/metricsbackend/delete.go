@@ -170,6 +170,12 @@ func (r *Reconciler) removeChildren(ctx context.Context, s *scope) ([]string, er
 	if s.withoutNamespace || s.unmanaged {
 		namespace = ""
 	}
+	if namespace != "" {
+		// Before its Secret, which cert-manager would make again.
+		if err := r.withdrawCertificate(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	return r.applier.RemoveAll(ctx, s.backend.Name, namespace)
 }
 

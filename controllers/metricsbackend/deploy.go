@@ -38,7 +38,6 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 		// The Deployment is the last one.
 		s.applied = applied.Generation
 	}
-	keep := slices.Concat(objects, []manifests.Object{
-		manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil), manifests.GuestServiceAccount(s.serving)})
+	keep := slices.Concat(objects, s.certificateSecrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, keep)
 }

@@ -103,6 +103,14 @@ func (m *memory) over(backend, what string) {
 	delete(m.moments[backend], what)
 }
 
+// knows tells whether since was asked of what, and it is not over.
+func (m *memory) knows(backend, what string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.moments[backend][what]
+	return ok
+}
+
 func (m *memory) forget(backend string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -34,7 +34,7 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
 	if s.deploys() {
 		wanted = append(manifests.All(s.serving), wanted[0],
-			manifests.CASecret(s.serving, nil, nil), manifests.TLSSecret(s.serving, nil, nil, nil))
+			manifests.CASecret(s.serving, manifests.Authorities{}), manifests.TLSSecret(s.serving, nil, nil, nil))
 	}
 	for _, object := range wanted {
 		if err := r.applier.Check(ctx, s.backend.Name, object); err != nil {

@@ -67,6 +67,8 @@ type scope struct {
 	// caBundle is what clients verify serving pods with; nil before the first.
 	caBundle            []byte
 	certificateNotAfter time.Time
+	// certificates is nil until they were read.
+	certificates *certificates
 	// applied is the generation of the Deployment that was applied.
 	applied    int64
 	deployment *appsv1.Deployment

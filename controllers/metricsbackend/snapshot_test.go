@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -90,6 +91,11 @@ func (s *snapshot) restore(t *testing.T) *world {
 	w.lagging = maps.Clone(s.world.lagging)
 	w.ended = maps.Clone(s.world.ended)
 	w.theirs = s.world.theirs.clone()
+	w.certs = s.world.certs.clone()
+	w.replicas = nil
+	for _, r := range s.world.replicas {
+		w.replicas = append(w.replicas, ptr.To(*r))
+	}
 	objects := make([]client.Object, len(s.objects))
 	for i := range s.objects {
 		objects[i] = s.objects[i].DeepCopyObject().(client.Object)

@@ -90,7 +90,7 @@ func (s *scope) summarize(failed error) {
 		return
 	}
 	for _, kind := range areas {
-		if area := s.condition(kind); area.Status != metav1.ConditionTrue && area.Reason != v1alpha1.ReasonConsumersActive {
+		if area := s.condition(kind); keepsFromReady(area) {
 			s.working(readyWhile(area), area.Reason, kind+": "+area.Message)
 			s.requeueWithin(s.progressDelay())
 			return
@@ -108,6 +108,19 @@ func (s *scope) summarize(failed error) {
 	if s.condition(v1alpha1.ConditionSourcesHealthy).Status != metav1.ConditionTrue {
 		s.requeueWithin(progressMax)
 	}
+}
+
+// keepsFromReady tells whether an area holds up Ready. A warning of what is to come
+// does not, and a certificate that is being replaced does, though it is valid: who
+// asked for the change waits for Ready.
+func keepsFromReady(area metav1.Condition) bool {
+	switch area.Reason {
+	case v1alpha1.ReasonConsumersActive, v1alpha1.ReasonCertificateExpiring:
+		return false
+	case v1alpha1.ReasonRotating:
+		return true
+	}
+	return area.Status != metav1.ConditionTrue
 }
 
 // working marks work in progress. GitOps tools take Ready=False for a failure
@@ -132,8 +145,9 @@ func (s *scope) markStalled(why *stalledError) {
 func readyWhile(area metav1.Condition) metav1.ConditionStatus {
 	switch area.Reason {
 	case v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed, v1alpha1.ReasonProbeFailed,
-		v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed,
-		v1alpha1.ReasonNoFreshSample, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoReadyEndpoint, v1alpha1.ReasonCertificateMismatch:
+		v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonCertificateExpired, v1alpha1.ReasonCertificateMismatch,
+		v1alpha1.ReasonCertManagerMissing, v1alpha1.ReasonSecretMissing, v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed,
+		v1alpha1.ReasonNoFreshSample, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoReadyEndpoint:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionUnknown

@@ -419,8 +419,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A certificate that nears its end is replaced under the same authority; a lost
-// authority is replaced while the former one stays trusted.
+// A certificate that nears its end is replaced under the same authority.
 func TestCertificateRenewal(t *testing.T) {
 	secrets := func(w *world) (ca, tls corev1.Secret) {
 		w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-ca"}, &ca))
@@ -441,20 +440,6 @@ func TestCertificateRenewal(t *testing.T) {
 	}
 	if string(renewed.Data["ca.crt"]) != string(ca.Data["tls.crt"]) {
 		t.Error("the bundle is not the authority")
-	}
-
-	w.must(w.raw.Delete(context.Background(), &ca))
-	w.must(w.raw.Delete(context.Background(), &tls))
-	mustReconcile(t, r)
-	newCA, reissued := secrets(w)
-	bundle := string(newCA.Data["tls.crt"]) + string(ca.Data["tls.crt"])
-	if string(reissued.Data["ca.crt"]) != bundle {
-		t.Error("the former authority, which pods still use, is not trusted any more")
-	}
-	for _, service := range w.apiServices() {
-		if string(service.Spec.CABundle) != bundle {
-			t.Errorf("%s does not have the bundle", service.Name)
-		}
 	}
 	w.settle(r, w.isReady)
 }

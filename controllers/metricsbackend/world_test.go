@@ -103,6 +103,8 @@ type world struct {
 	// deletion; ended counts them.
 	lingers int
 	ended   map[string]int
+	// certs are the certificates that pods serve.
+	certs *certs
 }
 
 // replica is one kube-apiserver.
@@ -121,6 +123,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		discovered: map[schema.GroupVersion]bool{},
 		lagging:    map[schema.GroupVersion]int{},
 		ended:      map[string]int{},
+		certs:      newCerts(),
 		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
 		replicas:   []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
 	}
@@ -231,7 +234,12 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		if p.Status.PodIP+":10443" != pod.Address {
 			continue
 		}
+		chain, err := w.shake(p.Name, pod)
+		if err != nil {
+			return nil, err
+		}
 		answer := &podapi.Answer{
+			Chain:   chain,
 			Serves:  map[schema.GroupVersion]bool{},
 			Sources: &v1alpha1.SourceReport{ObservedGeneration: 1 << 30, Kubelets: w.report},
 		}
@@ -343,6 +351,7 @@ func (w *world) isRegistered(gv schema.GroupVersion) bool {
 // serve.
 func (w *world) watchInvariant(when string) {
 	w.watchTheirs(when)
+	w.watchTrust(when)
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
 		if !w.discovered[gv] && !w.second[gv] && !w.isRegistered(gv) || !w.mayReachPods(gv) {
 			continue
@@ -386,6 +395,7 @@ func (w *world) step() {
 			w.must(w.raw.Update(ctx, &p))
 		}
 	}
+	w.bringCertificates()
 	w.clock.Step(5 * time.Second)
 	w.watchInvariant("after a step of the cluster")
 }
@@ -555,6 +565,9 @@ func (w *world) settle(r *Reconciler, done func() bool) {
 		if done() {
 			if w.everBroken != "" {
 				w.t.Errorf("invariant broken: %s", w.everBroken)
+			}
+			if w.certs.broken != "" {
+				w.t.Errorf("trust broken: %s", w.certs.broken)
 			}
 			return
 		}

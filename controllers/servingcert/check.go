@@ -4,7 +4,6 @@
 package servingcert
 
 import (
-	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -16,15 +15,24 @@ import (
 // more, or nil.
 func (i *Issuer) CheckAuthority(authority KeyPair) error {
 	ca, _, err := authority.parse()
-	switch now := i.clock.Now(); {
-	case err != nil:
+	if err != nil {
 		return err
-	case !ca.IsCA:
+	}
+	if !ca.IsCA {
 		return errors.New("the certificate is not an authority's")
-	case now.After(ca.NotAfter):
-		return fmt.Errorf("expired on %s", day(ca.NotAfter))
-	case now.Before(ca.NotBefore):
-		return fmt.Errorf("not valid before %s", day(ca.NotBefore))
+	}
+	return i.checkTime(ca)
+}
+
+// CheckAuthorityAge returns why a usable authority should be replaced in time, or nil.
+func (i *Issuer) CheckAuthorityAge(authority KeyPair) error {
+	ca, _, err := authority.parse()
+	if err != nil {
+		return err
+	}
+	lifetime := ca.NotAfter.Sub(ca.NotBefore)
+	if i.clock.Now().After(ca.NotAfter.Add(-lifetime / authorityRenewWhenLeft)) {
+		return fmt.Errorf("the authority expires on %s", day(ca.NotAfter))
 	}
 	return nil
 }
@@ -33,7 +41,7 @@ func (i *Issuer) CheckAuthority(authority KeyPair) error {
 // by authority, not for exactly these names, or in the last third of its
 // lifetime while a new one would live longer.
 func (i *Issuer) CheckLeaf(leaf, authority KeyPair, names []string) error {
-	c, _, err := leaf.parse()
+	chain, err := leaf.Chain()
 	if err != nil {
 		return err
 	}
@@ -41,61 +49,70 @@ func (i *Issuer) CheckLeaf(leaf, authority KeyPair, names []string) error {
 	if err != nil {
 		return fmt.Errorf("the authority cannot be used: %w", err)
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca)
-	now := i.clock.Now()
-	if _, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: names[0]}); err != nil {
+	if err := i.Verify(chain, NewBundle(ca), names[0]); err != nil {
 		return err
 	}
+	c := chain[0]
 	if !slices.Equal(c.DNSNames, names) {
 		return fmt.Errorf("is for %q, want %q", c.DNSNames, names)
 	}
-	renewal := c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / renewWhenLeft)
-	if now.After(renewal) && c.NotAfter.Before(ca.NotAfter) {
+	renewal := c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / leafRenewWhenLeft)
+	if i.clock.Now().After(renewal) && c.NotAfter.Before(ca.NotAfter) {
 		return fmt.Errorf("expires on %s", day(c.NotAfter))
 	}
 	return nil
 }
 
-// Bundle returns the authorities to verify with: authority first, then those of
-// the former bundles that are still valid, newest first, so that pods whose leaf
-// is not reloaded yet stay trusted. Equal inputs give equal bytes.
-func (i *Issuer) Bundle(authority KeyPair, former ...[]byte) ([]byte, error) {
-	ca, _, err := authority.parse()
-	if err != nil {
-		return nil, fmt.Errorf("use the authority: %w", err)
+// Verify returns why a client that trusts bundle would refuse a server for name
+// that shows the chain, leaf first; or nil. Without a name, any will do. The
+// errors do not change from one moment to the next.
+func (i *Issuer) Verify(chain []*x509.Certificate, bundle Bundle, name string) error {
+	if len(chain) == 0 {
+		return errors.New("there is no certificate")
 	}
-	trusted := []*x509.Certificate{}
-	for _, bundle := range former {
-		for _, c := range parseBundle(bundle) {
-			if c.IsCA && i.clock.Now().Before(c.NotAfter) && !bytes.Equal(c.Raw, ca.Raw) && !contains(trusted, c) {
-				trusted = append(trusted, c)
-			}
-		}
+	if err := i.checkTime(chain[0]); err != nil {
+		return err
 	}
-	slices.SortFunc(trusted, func(a, b *x509.Certificate) int {
-		if byTime := b.NotBefore.Compare(a.NotBefore); byTime != 0 {
-			return byTime
-		}
-		return bytes.Compare(a.Raw, b.Raw)
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: bundle.pool(), Intermediates: NewBundle(chain[1:]...).pool(),
+		CurrentTime: i.clock.Now(), DNSName: name,
 	})
-	if len(trusted) > maxBundle-1 {
-		trusted = trusted[:maxBundle-1]
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		// The error holds the current time.
+		return fmt.Errorf("its authority %q is not valid today", invalid.Cert.Subject)
 	}
-	out := encodeCertificate(ca.Raw)
-	for _, c := range trusted {
-		out = append(out, encodeCertificate(c.Raw)...)
-	}
-	return out, nil
+	return err
 }
 
-// NotAfter returns when the certificate expires.
-func (p KeyPair) NotAfter() (time.Time, error) {
-	c, _, err := p.parse()
-	if err != nil {
-		return time.Time{}, err
+// Valid returns the part of the bundle that has not expired.
+func (i *Issuer) Valid(bundle Bundle) Bundle {
+	return slices.DeleteFunc(slices.Clone(bundle), func(c *x509.Certificate) bool { return i.clock.Now().After(c.NotAfter) })
+}
+
+// InUse returns the part of the bundle that verifies one of the chains, each alone.
+func (i *Issuer) InUse(bundle Bundle, chains ...[]*x509.Certificate) Bundle {
+	return slices.DeleteFunc(slices.Clone(bundle), func(c *x509.Certificate) bool {
+		return !slices.ContainsFunc(chains, func(chain []*x509.Certificate) bool {
+			return i.Verify(chain, Bundle{c}, "") == nil
+		})
+	})
+}
+
+// EndsSoon tells whether the certificate should have been renewed by now: less
+// than a fifth of its lifetime is left, and less than 14 days.
+func (i *Issuer) EndsSoon(c *x509.Certificate) bool {
+	return c.NotAfter.Sub(i.clock.Now()) < min(c.NotAfter.Sub(c.NotBefore)/5, 14*24*time.Hour)
+}
+
+func (i *Issuer) checkTime(c *x509.Certificate) error {
+	switch now := i.clock.Now(); {
+	case now.After(c.NotAfter):
+		return fmt.Errorf("expired on %s", day(c.NotAfter))
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("not valid before %s", day(c.NotBefore))
 	}
-	return c.NotAfter, nil
+	return nil
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

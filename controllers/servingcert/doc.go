@@ -1,9 +1,10 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servingcert makes and checks the managed certificates of the serving
-// pods: an authority of the operator's own, the leaf that it signs, and the
-// bundle that clients verify with. It knows no Kubernetes object; bytes are PEM.
+// Package servingcert makes and checks the certificates of the serving pods: an
+// authority of the operator's own and the leaf that it signs, or a leaf of someone
+// else's, and the bundle that clients verify with. It knows no Kubernetes object;
+// bytes are PEM.
 package servingcert
 
 import (
@@ -16,11 +17,12 @@ const (
 	// LeafLifetime is how long a new leaf is valid, unless its authority ends first.
 	LeafLifetime = 90 * 24 * time.Hour
 
-	// renewWhenLeft is the part of its lifetime that a leaf has left when it is
-	// replaced: a third, so that a month of trouble costs nothing.
-	renewWhenLeft = 3
+	// authorityRenewWhenLeft is the part of its lifetime that an authority has left
+	// when it is replaced: a fifth, two years.
+	authorityRenewWhenLeft = 5
+	// leafRenewWhenLeft is the same of a leaf: a third, so that a month of trouble
+	// costs nothing.
+	leafRenewWhenLeft = 3
 	// backdate lets clocks that are behind accept a new certificate.
 	backdate = time.Hour
-	// maxBundle bounds how many former authorities stay trusted.
-	maxBundle = 4
 )

@@ -5,6 +5,7 @@ package servingcert
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,15 +19,46 @@ import (
 
 // KeyPair is a certificate and its private key, as they are stored.
 type KeyPair struct {
-	// Certificate is PEM, the leaf first.
+	// Certificate is PEM, the leaf first, then the intermediates, if any.
 	Certificate []byte
 	// Key is PEM.
 	Key []byte
 }
 
+// Chain returns the certificates, the leaf first. It fails when certificate or
+// key is missing, damaged, or when they do not belong together.
+func (p KeyPair) Chain() ([]*x509.Certificate, error) {
+	leaf, _, err := p.parse()
+	if err != nil {
+		return nil, err
+	}
+	chain := []*x509.Certificate{leaf}
+	for _, c := range parseCertificates(p.Certificate) {
+		if !c.Equal(leaf) {
+			chain = append(chain, c)
+		}
+	}
+	return chain, nil
+}
+
+// Authority returns the certificate of an authority, as a Bundle of one; an empty
+// one when it cannot be used.
+func (p KeyPair) Authority() Bundle {
+	c, _, err := p.parse()
+	if err != nil {
+		return nil
+	}
+	return NewBundle(c)
+}
+
+// Equal tells whether both hold the same bytes.
+func (p KeyPair) Equal(other KeyPair) bool {
+	return bytes.Equal(p.Certificate, other.Certificate) && bytes.Equal(p.Key, other.Key)
+}
+
 // parse returns the certificate and its key. It fails when either is missing,
 // damaged, or when they do not belong together.
-func (p KeyPair) parse() (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func (p KeyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 	if len(p.Certificate) == 0 || len(p.Key) == 0 {
 		return nil, nil, errors.New("certificate or key is empty")
 	}
@@ -34,9 +66,9 @@ func (p KeyPair) parse() (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, nil, fmt.Errorf("the key is %T, want an ECDSA key", pair.PrivateKey)
+		return nil, nil, fmt.Errorf("the key is %T, which cannot sign", pair.PrivateKey)
 	}
 	return pair.Leaf, key, nil
 }
@@ -54,31 +86,4 @@ func encodeKeyPair(der []byte, key *ecdsa.PrivateKey) (KeyPair, error) {
 
 func encodeCertificate(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
-}
-
-// parseBundle returns the certificates of a bundle. What is not a certificate is
-// left out: a bundle is only ever added to.
-func parseBundle(bundle []byte) []*x509.Certificate {
-	var certificates []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, bundle = pem.Decode(bundle); block == nil {
-			return certificates
-		}
-		if block.Type != cert.CertificateBlockType {
-			continue
-		}
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
-			certificates = append(certificates, c)
-		}
-	}
-}
-
-func contains(certificates []*x509.Certificate, c *x509.Certificate) bool {
-	for _, other := range certificates {
-		if bytes.Equal(other.Raw, c.Raw) {
-			return true
-		}
-	}
-	return false
 }

@@ -4,10 +4,16 @@
 package servingcert
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -64,12 +70,8 @@ func TestHandshake(t *testing.T) {
 	issuer := NewIssuer(testingclock.NewFakeClock(time.Now()))
 	authority := mustAuthority(t, issuer)
 	leaf := mustLeaf(t, issuer, authority)
-	bundle, err := issuer.Bundle(authority)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
+	if !roots.AppendCertsFromPEM(authority.Authority().PEM()) {
 		t.Fatal("the bundle holds no certificate")
 	}
 	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
@@ -203,98 +205,287 @@ func TestCheckLeaf(t *testing.T) {
 	}
 }
 
-func TestBundle(t *testing.T) {
+func TestParseBundle(t *testing.T) {
 	issuer, clock := newIssuer()
 	var authorities []KeyPair
-	for range 6 {
+	for range 4 {
 		authorities = append(authorities, mustAuthority(t, issuer))
 		clock.Step(time.Hour)
 	}
-	leaf := mustLeaf(t, issuer, authorities[0])
-	newest := authorities[5]
-	bundle := func(pairs ...KeyPair) []byte {
+	pems := func(pairs ...KeyPair) []byte {
 		var out []byte
 		for _, p := range pairs {
 			out = append(out, p.Certificate...)
 		}
 		return out
 	}
+	newest := authorities[3]
 	cases := map[string]struct {
-		former [][]byte
-		at     time.Time
-		want   []byte
+		given [][]byte
+		want  []byte
 	}{
-		"alone":                    {want: bundle(newest)},
-		"with itself":              {former: [][]byte{bundle(newest)}, want: bundle(newest)},
-		"newest first":             {former: [][]byte{bundle(authorities[1], authorities[3]), bundle(authorities[2])}, want: bundle(newest, authorities[3], authorities[2], authorities[1])},
-		"twice the same":           {former: [][]byte{bundle(authorities[3]), bundle(authorities[3])}, want: bundle(newest, authorities[3])},
-		"bounded":                  {former: [][]byte{bundle(authorities[:5]...)}, want: bundle(newest, authorities[4], authorities[3], authorities[2])},
-		"without expired":          {former: [][]byte{bundle(authorities[0], authorities[4])}, at: start.Add(AuthorityLifetime + time.Hour), want: bundle(newest, authorities[4])},
-		"without leaves":           {former: [][]byte{bundle(leaf)}, want: bundle(newest)},
-		"garbage before and after": {former: [][]byte{append(append([]byte("rubbish\n"), bundle(authorities[4])...), "more rubbish"...)}, want: bundle(newest, authorities[4])},
-		"a key is never passed on": {former: [][]byte{append(bundle(authorities[4]), authorities[4].Key...)}, want: bundle(newest, authorities[4])},
+		"nothing":                  {},
+		"nothing but rubbish":      {given: [][]byte{[]byte("rubbish"), nil}},
+		"one":                      {given: [][]byte{pems(newest)}, want: pems(newest)},
+		"newest first":             {given: [][]byte{pems(authorities[0], newest), pems(authorities[2])}, want: pems(newest, authorities[2], authorities[0])},
+		"each once":                {given: [][]byte{pems(newest, newest), pems(newest)}, want: pems(newest)},
+		"garbage before and after": {given: [][]byte{append(append([]byte("rubbish\n"), pems(newest)...), "more rubbish"...)}, want: pems(newest)},
+		"a key is never passed on": {given: [][]byte{append(pems(newest), newest.Key...)}, want: pems(newest)},
+		"a damaged block":          {given: [][]byte{append([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), pems(newest)...)}, want: pems(newest)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			clock.SetTime(start.Add(24 * time.Hour))
-			if !tc.at.IsZero() {
-				clock.SetTime(tc.at)
-			}
-			got, err := issuer.Bundle(newest, tc.former...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(tc.want), string(got)); diff != "" {
+			got := ParseBundle(tc.given...)
+			if diff := cmp.Diff(string(tc.want), string(got.PEM())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			again, err := issuer.Bundle(newest, got)
-			if err != nil || string(again) != string(got) {
-				t.Errorf("not stable: %v, %s", err, cmp.Diff(string(got), string(again)))
+			if again := ParseBundle(got.PEM()); !again.Equal(got) || again.Fingerprint() != got.Fingerprint() {
+				t.Error("not stable")
 			}
 		})
 	}
 }
 
-func TestBrokenRandomness(t *testing.T) {
-	issuer, _ := newIssuer()
-	authority := mustAuthority(t, issuer)
-	if _, err := issuer.Leaf(KeyPair{}, names); err == nil {
-		t.Error("a leaf without an authority")
+func TestBundleSets(t *testing.T) {
+	issuer, clock := newIssuer()
+	a, b := mustAuthority(t, issuer), mustAuthority(t, issuer)
+	both := a.Authority().With(b.Authority())
+	if len(both) != 2 || !both.Contains(a.Authority()) || !both.Contains(nil) || a.Authority().Contains(both) || a.Authority().Equal(b.Authority()) {
+		t.Error("not a set")
 	}
-	if _, err := issuer.Bundle(KeyPair{}); err == nil {
-		t.Error("a bundle without an authority")
+	if a.Authority().Fingerprint() == both.Fingerprint() {
+		t.Error("two sets have one fingerprint")
 	}
-	if _, err := authority.NotAfter(); err != nil {
-		t.Error(err)
+	signedByA, signedByB := chain(t, mustLeaf(t, issuer, a)), chain(t, mustLeaf(t, issuer, b))
+	for name, tc := range map[string]struct {
+		chains [][]*x509.Certificate
+		want   Bundle
+	}{
+		"none":   {want: nil},
+		"one":    {chains: [][]*x509.Certificate{signedByA}, want: a.Authority()},
+		"both":   {chains: [][]*x509.Certificate{signedByA, signedByB}, want: both},
+		"empty":  {chains: [][]*x509.Certificate{nil}},
+		"itself": {chains: [][]*x509.Certificate{b.Authority()}, want: b.Authority()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := issuer.InUse(both, tc.chains...); !got.Equal(tc.want) {
+				t.Errorf("%d of 2 are in use", len(got))
+			}
+		})
 	}
-	if _, err := (KeyPair{}).NotAfter(); err == nil {
-		t.Error("nothing expires some day")
+	if len(issuer.Valid(both)) != 2 {
+		t.Error("valid ones are left out")
+	}
+	clock.Step(AuthorityLifetime + time.Hour)
+	if len(issuer.Valid(both)) != 0 {
+		t.Error("expired ones are not left out")
 	}
 }
 
-// What is in a Secret may be anything.
+func chain(t *testing.T, p KeyPair) []*x509.Certificate {
+	t.Helper()
+	c, err := p.Chain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAges(t *testing.T) {
+	issuer, clock := newIssuer()
+	authority := mustAuthority(t, issuer)
+	leaf := chain(t, mustLeaf(t, issuer, authority))[0]
+	day := 24 * time.Hour
+	cases := map[string]struct {
+		at               time.Duration
+		leafEnds, caAges bool
+	}{
+		"new":                        {},
+		"15 days are left":           {at: LeafLifetime - 15*day},
+		"13 days are left":           {at: LeafLifetime - 13*day, leafEnds: true},
+		"expired":                    {at: LeafLifetime + day, leafEnds: true},
+		"the authority's last years": {at: AuthorityLifetime - 700*day, leafEnds: true, caAges: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			clock.SetTime(start.Add(tc.at))
+			if got := issuer.EndsSoon(leaf); got != tc.leafEnds {
+				t.Errorf("ends soon: %t, want %t", got, tc.leafEnds)
+			}
+			if got := issuer.CheckAuthorityAge(authority) != nil; got != tc.caAges {
+				t.Errorf("ages: %t, want %t", got, tc.caAges)
+			}
+		})
+	}
+	if issuer.CheckAuthorityAge(KeyPair{}) == nil {
+		t.Error("nothing is of no age")
+	}
+}
+
+// What a user may put into a Secret, and that the message names the key to correct.
+func TestCheckProvided(t *testing.T) {
+	issuer, clock := newIssuer()
+	authority, other := mustAuthority(t, issuer), mustAuthority(t, issuer)
+	leaf := mustLeaf(t, issuer, authority)
+	good := func(change func(map[string][]byte)) map[string][]byte {
+		data := map[string][]byte{"tls.crt": leaf.Certificate, "tls.key": leaf.Key, "ca.crt": authority.Certificate}
+		change(data)
+		return data
+	}
+	without := func(key string) map[string][]byte { return good(func(d map[string][]byte) { delete(d, key) }) }
+	with := func(key string, value []byte) map[string][]byte {
+		return good(func(d map[string][]byte) { d[key] = value })
+	}
+	cases := map[string]struct {
+		data  map[string][]byte
+		name  string
+		at    time.Duration
+		want  string
+		cause Cause
+	}{
+		"good":                      {data: good(func(map[string][]byte) {})},
+		"two authorities":           {data: with("ca.crt", append(append([]byte{}, other.Certificate...), authority.Certificate...))},
+		"nothing":                   {want: "lacks tls.crt, tls.key, ca.crt"},
+		"no authority":              {data: without("ca.crt"), want: "lacks ca.crt"},
+		"no key":                    {data: without("tls.key"), want: "lacks tls.key"},
+		"authority is rubbish":      {data: with("ca.crt", []byte("rubbish")), want: "ca.crt holds no certificate"},
+		"certificate is rubbish":    {data: with("tls.crt", []byte("rubbish")), want: "tls.crt holds no certificate"},
+		"certificate is DER":        {data: with("tls.crt", certificate(t, leaf).Raw), want: "tls.crt holds no certificate"},
+		"key is rubbish":            {data: with("tls.key", []byte("rubbish")), want: "cannot be used together", cause: Mismatch},
+		"another key":               {data: with("tls.key", other.Key), want: "private key does not match", cause: Mismatch},
+		"another authority":         {data: with("ca.crt", other.Certificate), want: "ca.crt does not verify tls.crt", cause: Mismatch},
+		"another name":              {data: good(func(map[string][]byte) {}), name: "else.ns.svc", want: "tls.crt is not for else.ns.svc", cause: Mismatch},
+		"expired":                   {data: good(func(map[string][]byte) {}), at: LeafLifetime + time.Hour, want: "tls.crt expired on 2027-01-30", cause: Expired},
+		"not valid yet":             {data: good(func(map[string][]byte) {}), at: -2 * time.Hour, want: "not valid before", cause: Expired},
+		"the leaf as its authority": {data: with("ca.crt", leaf.Certificate)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			clock.SetTime(start.Add(tc.at))
+			if tc.name == "" {
+				tc.name = names[0]
+			}
+			got := issuer.CheckProvided(tc.data, tc.name)
+			if got == nil {
+				checkError(t, nil, tc.want)
+				return
+			}
+			checkError(t, got, tc.want)
+			if got.Cause != tc.cause {
+				t.Errorf("cause %d, want %d", got.Cause, tc.cause)
+			}
+			if strings.Contains(got.Error(), "PRIVATE") || strings.Contains(got.Error(), string(leaf.Key)) {
+				t.Error("the message holds a key")
+			}
+		})
+	}
+}
+
+// An intermediate between the authority and the leaf comes with the leaf.
+func TestIntermediate(t *testing.T) {
+	issuer, _ := newIssuer()
+	root, intermediate, leaf := withIntermediate(t)
+	data := map[string][]byte{"tls.crt": append(append([]byte{}, leaf.Certificate...), intermediate...), "tls.key": leaf.Key, "ca.crt": root}
+	if err := issuer.CheckProvided(data, names[0]); err != nil {
+		t.Error(err)
+	}
+	if got := chain(t, Provided(data)); len(got) != 2 {
+		t.Errorf("a chain of %d", len(got))
+	}
+	if got := issuer.InUse(ParseBundle(root), chain(t, Provided(data))); len(got) != 1 {
+		t.Error("the root is not in use")
+	}
+	data["tls.crt"] = leaf.Certificate
+	if err := issuer.CheckProvided(data, names[0]); err == nil || err.Cause != Mismatch {
+		t.Errorf("without the intermediate: %v", err)
+	}
+}
+
+func withIntermediate(t *testing.T) (root, intermediate []byte, leaf KeyPair) {
+	t.Helper()
+	sign := func(serial int64, isCA bool, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint("number ", serial)},
+			NotBefore: start.Add(-time.Hour), NotAfter: start.Add(LeafLifetime), IsCA: isCA, BasicConstraintsValid: true, DNSNames: names,
+		}
+		if parent == nil {
+			parent, parentKey = template, key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made, key
+	}
+	top, topKey := sign(1, true, nil, nil)
+	middle, middleKey := sign(2, true, top, topKey)
+	end, endKey := sign(3, false, middle, middleKey)
+	pair, err := encodeKeyPair(end.Raw, endKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encodeCertificate(top.Raw), encodeCertificate(middle.Raw), pair
+}
+
+func TestNothingComesOfNothing(t *testing.T) {
+	issuer, _ := newIssuer()
+	if _, err := issuer.Leaf(KeyPair{}, names); err == nil {
+		t.Error("a leaf without an authority")
+	}
+	if len((KeyPair{}).Authority()) != 0 {
+		t.Error("an authority of nothing")
+	}
+	if _, err := (KeyPair{}).Chain(); err == nil {
+		t.Error("a chain of nothing")
+	}
+	if err := issuer.Verify(nil, mustAuthority(t, issuer).Authority(), ""); err == nil {
+		t.Error("nothing is verified")
+	}
+}
+
+// What is in a Secret or an APIService may be anything.
 func FuzzChecks(f *testing.F) {
 	issuer, _ := newIssuer()
 	authority, err := issuer.Authority("metrics")
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(authority.Certificate, authority.Key)
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----"), []byte{})
-	f.Fuzz(func(t *testing.T, certificate, key []byte) {
+	leaf, err := issuer.Leaf(authority, names)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(authority.Certificate, authority.Key, authority.Certificate)
+	f.Add(leaf.Certificate, leaf.Key, authority.Certificate)
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----"), []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, certificate, key, ca []byte) {
 		pair := KeyPair{Certificate: certificate, Key: key}
 		usable := issuer.CheckAuthority(pair) == nil
 		_ = issuer.CheckLeaf(pair, authority, names)
-		bundle, err := issuer.Bundle(authority, certificate, key)
-		if err != nil {
-			t.Fatalf("a good authority with a bad former bundle: %v", err)
+		bundle := ParseBundle(certificate, key, ca, authority.Certificate)
+		if !bundle.Contains(authority.Authority()) || !bundle.Equal(ParseBundle(bundle.PEM())) {
+			t.Fatal("a bundle that is not what it was made from")
 		}
-		if strings.Contains(string(bundle), "PRIVATE KEY") {
+		if strings.Contains(string(bundle.PEM()), "PRIVATE KEY") {
 			t.Fatal("a key is in the bundle")
 		}
 		if usable {
 			if _, err := issuer.Leaf(pair, names); err != nil {
 				t.Fatalf("an authority that passed cannot sign: %v", err)
+			}
+		}
+		data := map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": ca}
+		if issuer.CheckProvided(data, names[0]) == nil {
+			served, err := Provided(data).Chain()
+			if err != nil || len(issuer.InUse(ParseBundle(ca), served)) == 0 && issuer.Verify(served, ParseBundle(ca), names[0]) != nil {
+				t.Fatalf("a certificate that passed cannot be served: %v", err)
 			}
 		}
 	})

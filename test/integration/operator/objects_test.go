@@ -79,7 +79,7 @@ func TestObjectsAreAccepted(t *testing.T) {
 	for name, change := range specs {
 		t.Run(name, func(t *testing.T) {
 			s := servingOf(change)
-			objects := append(manifests.All(s), manifests.CASecret(s, []byte("c"), []byte("k")), manifests.TLSSecret(s, []byte("c"), []byte("k"), []byte("ca")))
+			objects := append(manifests.All(s), manifests.CASecret(s, manifests.Authorities{Certificate: []byte("c"), Key: []byte("k")}), manifests.TLSSecret(s, []byte("c"), []byte("k"), []byte("ca")))
 			for _, gv := range manifests.KnownVersions() {
 				objects = append(objects, manifests.APIService(s, gv, s.Target(secretCA(t))))
 			}

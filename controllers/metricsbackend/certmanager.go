@@ -1,0 +1,109 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+var certificateKind = schema.GroupVersionKind{
+	Group: manifests.CertManagerGroup, Version: manifests.CertManagerVersion, Kind: manifests.CertificateKind,
+}
+
+// issuedSecret asks cert-manager for a certificate and returns the Secret with it.
+func (r *Reconciler) issuedSecret(ctx context.Context, s *scope) (*corev1.Secret, *certificateProblem, error) {
+	if !s.blocked && s.deploys() {
+		_, err := r.applier.Apply(ctx, s.backend.Name, manifests.Certificate(s.serving, s.spec.Serving.Certificates.CertManager.IssuerRef))
+		switch {
+		case meta.IsNoMatchError(err):
+			return nil, &certificateProblem{reason: v1alpha1.ReasonCertManagerMissing, message: "cert-manager is not installed " +
+				"(there is no Certificate in API group cert-manager.io): install it, or choose another spec.serving.certificates.mode"}, nil
+		case err != nil:
+			return nil, nil, err
+		}
+		r.memory.since(s.backend.Name, asksCertManager, s.now)
+	}
+	secret, err := r.readSecret(ctx, s, s.serving.IssuedSecretName())
+	if err != nil {
+		return nil, nil, err
+	}
+	if secret.Name == "" {
+		why, err := r.notIssued(ctx, s)
+		return nil, &certificateProblem{reason: v1alpha1.ReasonProgressing, passes: true, message: fmt.Sprintf(
+			"cert-manager has not issued the certificate yet: kubectl describe -n %s certificate %s%s", s.serving.Namespace, s.serving.Name(), why)}, err
+	}
+	return secret, nil, nil
+}
+
+// notIssued is what cert-manager says of the Certificate.
+func (r *Reconciler) notIssued(ctx context.Context, s *scope) (string, error) {
+	request := &unstructured.Unstructured{}
+	request.SetGroupVersionKind(certificateKind)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, request)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("get Certificate %s: %w", s.serving.Name(), err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
+			if message, ok := c["message"].(string); ok {
+				return ": " + message, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// asksCertManager and askedCertManager are moments: a Certificate of ours may
+// exist, and there was none when this process looked.
+const (
+	asksCertManager  = "asks cert-manager"
+	askedCertManager = "no longer asks cert-manager"
+)
+
+// withdrawCertificate deletes our Certificate, of which no watch tells, since its
+// kind may not exist: once in a process, and after each time that it was wanted.
+func (r *Reconciler) withdrawCertificate(ctx context.Context, s *scope) error {
+	if r.memory.knows(s.backend.Name, askedCertManager) && !r.memory.knows(s.backend.Name, asksCertManager) {
+		return nil
+	}
+	request := metadata(certificateKind)
+	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}
+	err := r.Live.Get(ctx, key, request)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	case apierrors.IsForbidden(err):
+		// With roles of before this mode there was, the operator never made one.
+	case err != nil:
+		return fmt.Errorf("get Certificate %s: %w", key, err)
+	case request.Labels[v1alpha1.LabelBackend] == s.backend.Name && request.DeletionTimestamp == nil:
+		gone := &metav1.PartialObjectMetadata{}
+		gone.SetGroupVersionKind(certificateKind)
+		gone.SetNamespace(key.Namespace)
+		gone.SetName(key.Name)
+		err := r.Client.Delete(ctx, gone, client.Preconditions{UID: ptr.To(request.UID)})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Certificate %s: %w", key, err)
+		}
+	}
+	r.memory.over(s.backend.Name, asksCertManager)
+	r.memory.since(s.backend.Name, askedCertManager, s.now)
+	return nil
+}

@@ -1,0 +1,120 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// stragglerPatience is how long a pod may serve another certificate than the one
+// that it should: far above what a kubelet takes to bring it (a minute and a half).
+const stragglerPatience = 5 * time.Minute
+
+// verdict is a status of CertificatesValid.
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// judgeCertificate sets CertificatesValid.
+func (r *Reconciler) judgeCertificate(s *scope) {
+	c := s.certificates
+	if len(c.chain) > 0 {
+		s.certificateNotAfter = c.chain[0].NotAfter
+	}
+	v := r.verdict(s, c)
+	s.mark(v1alpha1.ConditionCertificatesValid, v.status, v.reason, v.message)
+}
+
+func (r *Reconciler) verdict(s *scope, c *certificates) verdict {
+	secret := fmt.Sprintf("Secret %s/%s", s.serving.Namespace, s.serving.TLSSecretName())
+	strayed := r.strayed(s, c)
+	switch {
+	case c.problem != nil && (!c.problem.passes || len(c.chain) == 0):
+		return verdict{metav1.ConditionFalse, c.problem.reason, c.problem.message}
+	case len(c.chain) == 0 && s.blocked:
+		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
+			"no usable certificate yet: it is issued once the backend is no longer held up"}
+	case len(c.chain) == 0:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateInvalid,
+			"there is no usable certificate in " + secret + ", another is on its way: " + c.waiting}
+	case s.now.After(c.chain[0].NotAfter):
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateExpired,
+			fmt.Sprintf("the certificate in %s has expired%s", secret, because(c.waiting))}
+	case c.chain[0].VerifyHostname(s.serving.ServerName()) != nil, r.issuer.Verify(c.chain, c.trusted, s.serving.ServerName()) != nil:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch,
+			fmt.Sprintf("the certificate in %s is not for %s, or of no trusted authority%s", secret, s.serving.ServerName(), because(c.waiting))}
+	case strayed:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch,
+			fmt.Sprintf("pod %s/%s serves another certificate than that of %s: its kubelet does not bring it; delete the pod",
+				s.serving.Namespace, c.straggler, secret)}
+	case c.waiting != "":
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRotating, "the certificate is being replaced: " + c.waiting}
+	case c.problem != nil:
+		return verdict{metav1.ConditionFalse, c.problem.reason, c.problem.message}
+	case r.endsSoon(c):
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateExpiring,
+			fmt.Sprintf("the certificate in %s, or its authority, expires soon and was not renewed (%s): %s",
+				secret, s.certificateMessage(), s.renewalHint())}
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+		"the serving certificate for " + s.serving.ServerName() + " is valid and " + s.certificateMessage()}
+}
+
+func because(waiting string) string {
+	if waiting == "" {
+		return ""
+	}
+	return ", it is being replaced: " + waiting
+}
+
+// strayed tells whether a pod has served another certificate for too long.
+func (r *Reconciler) strayed(s *scope, c *certificates) bool {
+	moment := "strayed"
+	if c.straggler == "" {
+		r.memory.over(s.backend.Name, moment)
+		return false
+	}
+	return s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) > stragglerPatience
+}
+
+// endsSoon tells whether the certificate, or every authority that verifies it,
+// should have been renewed by now.
+func (r *Reconciler) endsSoon(c *certificates) bool {
+	if r.issuer.EndsSoon(c.chain[0]) {
+		return true
+	}
+	for _, authority := range r.issuer.InUse(c.trusted, c.chain) {
+		if !r.issuer.EndsSoon(authority) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scope) renewalHint() string {
+	switch s.certificateMode() {
+	case v1alpha1.CertificatesCertManager:
+		return fmt.Sprintf("kubectl describe -n %s certificate %s", s.serving.Namespace, s.serving.Name())
+	case v1alpha1.CertificatesSecret:
+		return "renew it in that Secret"
+	}
+	return "see Ready for what holds the operator up"
+}
+
+// certificateMessage is where the certificate comes from.
+func (s *scope) certificateMessage() string {
+	switch s.certificateMode() {
+	case v1alpha1.CertificatesCertManager:
+		return "issued by cert-manager"
+	case v1alpha1.CertificatesSecret:
+		return "from Secret " + s.serving.Namespace + "/" + s.spec.Serving.Certificates.Secret.Name
+	}
+	return "renewed by the operator"
+}

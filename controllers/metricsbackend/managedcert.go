@@ -1,0 +1,141 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// authorities are the managed ones, as their Secret has them. Unusable ones are
+// left out.
+type authorities struct {
+	// current signs certificates: every client trusts it.
+	current servingcert.KeyPair
+	// next takes its place once every client trusts it.
+	next servingcert.KeyPair
+	// rotated is the last value of spec.serving.certificates.rotate that was heeded.
+	rotated string
+}
+
+func (a authorities) bundle() servingcert.Bundle {
+	return a.current.Authority().With(a.next.Authority())
+}
+
+// signedByUs tells whether pods mount a certificate of our own authority.
+func (c *certificates) signedByUs() bool {
+	authority := c.authorities.current.Authority()
+	return len(authority) > 0 && len(c.chain) > 0 && c.chain[0].CheckSignatureFrom(authority[0]) == nil
+}
+
+// findAuthorities reads the Secret of the managed authorities.
+func (r *Reconciler) findAuthorities(ctx context.Context, s *scope, c *certificates) error {
+	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
+	if err != nil {
+		return err
+	}
+	current := servingcert.Provided(secret.Data)
+	if why := r.issuer.CheckAuthority(current); why == nil {
+		c.authorities.current = current
+	} else if secret.Name != "" && len(current.Certificate) > 0 {
+		klog.FromContext(ctx).Info("The certificate authority cannot be used", "secret", secret.Name, "why", why.Error())
+	}
+	next := servingcert.KeyPair{
+		Certificate: secret.Data[v1alpha1.SecretKeyNextCertificate],
+		Key:         secret.Data[v1alpha1.SecretKeyNextPrivateKey],
+	}
+	if r.issuer.CheckAuthority(next) == nil {
+		c.authorities.next = next
+	}
+	c.authorities.rotated = secret.Annotations[v1alpha1.AnnotationRotated]
+	return nil
+}
+
+// manage keeps the managed authority: it makes the first one, and the next one
+// when it is time.
+func (r *Reconciler) manage(ctx context.Context, s *scope, c *certificates) error {
+	if !s.blocked && s.deploys() {
+		if err := r.keepAuthorities(ctx, s, c); err != nil {
+			return err
+		}
+	}
+	c.wanted = c.authorities.bundle()
+	if len(c.wanted) == 0 {
+		c.wanted = c.trusted
+	}
+	return nil
+}
+
+func (r *Reconciler) keepAuthorities(ctx context.Context, s *scope, c *certificates) error {
+	known := &c.authorities
+	if why := r.rotationDue(s, c); why != "" {
+		klog.FromContext(ctx).Info("Making a certificate authority", "secret", s.serving.CASecretName(), "why", why)
+		made, err := r.issuer.Authority(s.serving.Name())
+		if err != nil {
+			return err
+		}
+		known.rotated = s.spec.Serving.Certificates.Rotate
+		if len(s.servedNames()) == 0 && c.chain == nil {
+			known.current = made // nobody has to trust it first
+		} else {
+			known.next = made
+		}
+	}
+	return r.storeAuthorities(ctx, s, *known)
+}
+
+// rotationDue is why another authority is made now, or empty. One rotation ends
+// before the next one begins: until then an authority that is about to go may
+// still be in use.
+func (r *Reconciler) rotationDue(s *scope, c *certificates) string {
+	known, wish := c.authorities, s.spec.Serving.Certificates.Rotate
+	current := known.current.Authority()
+	switch {
+	case len(known.next.Authority()) > 0:
+		return ""
+	case len(current) == 0:
+		return "there is none that can be used"
+	case !c.trusted.Equal(current) || !c.signedByUs():
+		return ""
+	case wish != "" && wish != known.rotated:
+		return "spec.serving.certificates.rotate changed"
+	}
+	if why := r.issuer.CheckAuthorityAge(known.current); why != nil {
+		return why.Error()
+	}
+	return ""
+}
+
+func (r *Reconciler) storeAuthorities(ctx context.Context, s *scope, a authorities) error {
+	_, err := r.applier.Apply(ctx, s.backend.Name, manifests.CASecret(s.serving, manifests.Authorities{
+		Certificate: a.current.Certificate, Key: a.current.Key,
+		NextCertificate: a.next.Certificate, NextKey: a.next.Key,
+		Rotated: a.rotated,
+	}))
+	return err
+}
+
+// promote lets the next authority sign, once clients trust it.
+func (r *Reconciler) promote(ctx context.Context, s *scope, c *certificates) error {
+	next := c.authorities.next
+	if len(next.Authority()) == 0 {
+		return nil
+	}
+	if c.waiting = r.untrusted(ctx, s, next.Authority()); c.waiting != "" {
+		return nil
+	}
+	promoted := authorities{current: next, rotated: c.authorities.rotated}
+	if err := r.storeAuthorities(ctx, s, promoted); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Every kube-apiserver trusts the new certificate authority", "secret", s.serving.CASecretName())
+	c.authorities = promoted
+	c.wanted = promoted.bundle()
+	return nil
+}

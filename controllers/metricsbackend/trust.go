@@ -1,0 +1,159 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// trustSoak is how long every kube-apiserver must have had an authority before a
+// certificate of it is served. What is asked is the watch cache that its
+// aggregator follows; a single worker takes all APIServices in turn.
+const trustSoak = 10 * time.Second
+
+// rotate replaces the certificate when its time has come, and has clients forget
+// authorities that no pod needs any more. The APIServices are written by register.
+func (r *Reconciler) rotate(ctx context.Context, s *scope) error {
+	c := s.certificates
+	if c == nil || s.withoutNamespace || !s.deploys() {
+		return nil
+	}
+	defer r.judgeCertificate(s)
+	if err := r.replaceCertificate(ctx, s); err != nil {
+		return err
+	}
+	needed := r.narrow(s, c)
+	s.caBundle = needed.PEM()
+	if s.blocked || len(c.chain) == 0 {
+		return nil
+	}
+	if c.problem != nil && !c.problem.passes {
+		// What runs goes on, with everything else that the spec says.
+		s.stall(&stalledError{c.problem.reason, c.problem.message})
+	}
+	if needed.Equal(c.mounted) {
+		return nil
+	}
+	for _, bundle := range s.registeredBundles() {
+		if !bundle.Equal(needed) {
+			// The Secret is last: with it a new process knows what was trusted.
+			return nil
+		}
+	}
+	return r.mountCertificate(ctx, s, c.served, needed)
+}
+
+// narrow returns the authorities that have to be trusted still: the wanted ones,
+// and those of what any pod serves or is about to.
+func (r *Reconciler) narrow(s *scope, c *certificates) servingcert.Bundle {
+	chains := [][]*x509.Certificate{c.chain}
+	unknown := ""
+	for _, p := range s.servingPods() {
+		chain := p.chain()
+		switch {
+		case len(chain) > 0:
+			chains = append(chains, chain)
+			if len(c.chain) > 0 && !chain[0].Equal(c.chain[0]) {
+				c.straggler = p.Name
+			}
+		case p.DeletionTimestamp != nil && !s.now.Before(p.DeletionTimestamp.Time):
+			// It had to be gone: on a node that was lost, pods stay for ever.
+		default:
+			unknown = p.Name
+		}
+	}
+	needed := c.wanted.With(r.issuer.InUse(c.trusted, chains...))
+	if unknown != "" {
+		needed = c.wanted.With(c.trusted)
+	}
+	if c.waiting != "" {
+		return needed
+	}
+	switch {
+	case len(c.authorities.next.Authority()) > 0 || needed.Equal(c.wanted) && c.straggler == "" && c.trusted.Equal(c.wanted):
+	case c.straggler != "":
+		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", c.straggler)
+	case unknown != "" && !c.trusted.Equal(c.wanted):
+		c.waiting = fmt.Sprintf("pod %s was not seen to serve the new certificate yet", unknown)
+	case !c.trusted.Equal(c.wanted):
+		c.waiting = "the old authority is being taken out"
+	}
+	return needed
+}
+
+// servingPods are all that serve, or that may have mounted a certificate.
+func (s *scope) servingPods() []*pod {
+	pods := s.runningPods()
+	for i := range s.pods {
+		if p := &s.pods[i]; p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// chain is the certificate that the pod was seen to serve; nil when it is unknown.
+func (p *pod) chain() []*x509.Certificate {
+	var untrusted *podapi.UntrustedError
+	switch {
+	case errors.As(p.err, &untrusted):
+		return untrusted.Chain
+	case p.answer != nil:
+		return p.answer.Chain
+	}
+	return nil
+}
+
+// untrusted is why it is not certain yet that every client trusts the authorities,
+// or empty.
+func (r *Reconciler) untrusted(ctx context.Context, s *scope, authorities servingcert.Bundle) string {
+	names := s.servedNames()
+	for _, name := range names {
+		if !trusts(s.registered[name], authorities) {
+			return fmt.Sprintf("APIService %s does not hold the new authority yet", name)
+		}
+	}
+	c := s.certificates
+	if len(names) == 0 || r.issuer.Verify(c.chain, authorities, "") == nil {
+		return "" // nobody asks, or the present certificate is of this authority too
+	}
+	moment := "trusts " + authorities.Fingerprint()
+	wait, why := trustSoak, "every kube-apiserver has the new authority"
+	for _, name := range names {
+		lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
+			return trusts(service, authorities)
+		})
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for an APIService, waiting instead", "apiService", name, "soak", soak, "err", err)
+			wait, why = soak, "the kube-apiservers' own addresses cannot be read"
+		case len(lagging) > 0:
+			r.memory.over(s.backend.Name, moment)
+			return fmt.Sprintf("kube-apiserver %s does not have the new authority of APIService %s yet", strings.Join(lagging, ", "), name)
+		case len(unreachable) > 0:
+			wait, why = soak, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
+		}
+	}
+	if left := wait - s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)); left > 0 {
+		s.requeueWithin(left)
+		return fmt.Sprintf("%s, this waits %s", why, wait)
+	}
+	return ""
+}
+
+func trusts(service *apiregistrationv1.APIService, authorities servingcert.Bundle) bool {
+	return servingcert.ParseBundle(service.Spec.CABundle).Contains(authorities)
+}
