@@ -200,24 +200,6 @@ func TestForeignAPIService(t *testing.T) {
 	waitReady(t, "cluster")
 }
 
-// Of two that claim the same versions the older keeps them; its deletion hands
-// them over.
-func TestConflict(t *testing.T) {
-	createBackend(t, newBackend("older"))
-	waitReady(t, "older")
-	// Creation times have a resolution of a second; names decide below that.
-	createBackend(t, newBackend("younger", func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = otherNamespace }))
-	backend := waitCondition(t, "younger", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
-	if c := condition(backend, v1alpha1.ConditionStalled); !strings.Contains(c.Message, `"older"`) {
-		t.Errorf("message %q", c.Message)
-	}
-	if c := condition(getBackend(t, "older"), v1alpha1.ConditionReady); c.Status != metav1.ConditionTrue {
-		t.Errorf("the older one is %+v", c)
-	}
-	deleteBackend(t, "older")
-	waitReady(t, "younger")
-}
-
 // Kubelets that cannot be verified end in a condition with the remedies.
 func TestUntrustedKubelets(t *testing.T) {
 	suite.pods.setStale(true)

@@ -114,15 +114,7 @@ func versionsOf(image string) []string {
 }
 
 func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *servingPod {
-	p := &servingPod{network: n, backend: backend, versions: versionsOf(pod.Spec.Containers[0].Image)}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/apis", p.discovery)
-	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
-	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
-	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
-	p.server = httptest.NewUnstartedServer(p.authorized(mux))
-	// Clients that end in the middle of a handshake are none of a test's business.
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	p := newServingPod(n, backend, versionsOf(pod.Spec.Containers[0].Image))
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: secret}
 	p.server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		var secret corev1.Secret
@@ -134,6 +126,20 @@ func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *se
 	}}
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
+	return p
+}
+
+// newServingPod returns a server that is not started yet.
+func newServingPod(n *podNetwork, backend string, versions []string) *servingPod {
+	p := &servingPod{network: n, backend: backend, versions: versions}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/apis", p.discovery)
+	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
+	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
+	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
+	p.server = httptest.NewUnstartedServer(p.authorized(mux))
+	// Clients that end in the middle of a handshake are none of a test's business.
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	return p
 }
 

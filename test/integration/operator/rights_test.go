@@ -41,6 +41,10 @@ var unused = map[string]string{
 	"* list /namespaces": "informers list where a watch cannot begin with all objects",
 	"* list /pods":       "informers list where a watch cannot begin with all objects",
 	"metrics-backend-system list apps/replicasets": "informers list where a watch cannot begin with all objects",
+	// Used where there is another implementation.
+	"* get /services":                             "TestExistingAndServing",
+	"* list discovery.k8s.io/endpointslices":      "TestExistingAndServing",
+	"* update apiregistration.k8s.io/apiservices": "TestAdoptionAndHandBack",
 	// Used by the binary only, see TestBinary.
 	"* create authentication.k8s.io/tokenreviews":              "TestBinary",
 	"* create authorization.k8s.io/subjectaccessreviews":       "TestBinary",

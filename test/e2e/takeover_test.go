@@ -1,0 +1,186 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	theirService = "kube-system/metrics-server"
+	ourService   = namespace + "/metrics-serving-" + backendName
+)
+
+// A running metrics-server v0.9.0, with its stock manifests, is taken over, replaced
+// by our pods, put back, replaced again, fought over, and handed back. None of its
+// consumers notices anything.
+func TestTakeover(t *testing.T) {
+	took := measureNamespaces(t)
+	deployMetricsServer(t)
+	stock := leadsTo(t, "v1beta1", theirService)
+	canary := startCanary(t, took)
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
+
+	t.Log("by default it is left alone")
+	kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", "config/samples")
+	if c := waitCondition(t, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNotOwned); !strings.Contains(c.Message, theirService) {
+		t.Errorf("the message does not name the owner: %s", c.Message)
+	}
+
+	t.Log("its APIService is kept, and what it does not serve is left out")
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Adoption = v1alpha1.AdoptionAlways
+		existingMetricsServer(spec)
+	})
+	waitReady(t)
+	kept := leadsTo(t, "v1beta1", theirService)
+	if kept.UID != stock.UID || kept.Labels[v1alpha1.LabelBackend] != backendName {
+		t.Errorf("the APIService of the takeover: %+v", kept.ObjectMeta)
+	}
+	if record := kept.Annotations[v1alpha1.AnnotationPreviousOwner]; !strings.Contains(record, `"insecureSkipTLSVerify":true`) {
+		t.Errorf("the record of the takeover is %q", record)
+	}
+	requireLeftOut(t)
+
+	t.Log("our pods take its place, and serve v1 too")
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
+	waitReady(t)
+	if moved := leadsTo(t, "v1beta1", ourService); moved.UID != stock.UID || moved.Spec.InsecureSkipTLSVerify {
+		t.Errorf("the APIService that leads to our pods: %+v", moved)
+	}
+	waitUsed(t, canary, "v1")
+
+	t.Log("and back: v1 goes first, our pods last")
+	editBackend(t, existingMetricsServer)
+	waitReady(t)
+	leadsTo(t, "v1beta1", theirService)
+	requireLeftOut(t)
+	waitAbsent(t, canary, "v1")
+
+	t.Log("our pods again")
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
+	waitReady(t)
+	waitUsed(t, canary, "v1")
+
+	t.Log("someone keeps applying the stock manifest")
+	contest(t)
+	// A change of the spec makes the operator try again.
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 95 * time.Second}
+	})
+	waitReady(t)
+	leadsTo(t, "v1beta1", ourService)
+
+	t.Log("handed back")
+	kubectl(t, "delete", "metricsbackend", backendName, "--timeout=180s")
+	back := leadsTo(t, "v1beta1", theirService)
+	if back.UID != stock.UID || back.Labels[v1alpha1.LabelBackend] != "" || back.Annotations[v1alpha1.AnnotationPreviousOwner] != "" || !back.Spec.InsecureSkipTLSVerify {
+		t.Errorf("handed back: %+v", back)
+	}
+	waitAbsent(t, canary, "v1")
+	finishCanary(t, canary)
+}
+
+func existingMetricsServer(spec *v1alpha1.MetricsBackendSpec) {
+	spec.Existing = &v1alpha1.ExistingSpec{
+		Service: v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server"},
+		// Its stock certificate is for "localhost".
+		InsecureSkipTLSVerify: true,
+	}
+}
+
+// leadsTo waits until the version's APIService leads to the Service, NAMESPACE/NAME.
+func leadsTo(t *testing.T, version, to string) *apiregistrationv1.APIService {
+	t.Helper()
+	var service *apiregistrationv1.APIService
+	eventually(t, time.Minute, version+" leads to "+to, func(ctx context.Context) (err error) {
+		if service, err = getAPIService(ctx, version); err != nil {
+			return err
+		}
+		if got := service.Spec.Service.Namespace + "/" + service.Spec.Service.Name; got != to {
+			return fmt.Errorf("it leads to %s", got)
+		}
+		return nil
+	})
+	return service
+}
+
+// requireLeftOut: metrics-server serves no v1, and nothing of ours is deployed.
+func requireLeftOut(t *testing.T) {
+	t.Helper()
+	backend := getBackend(t)
+	if backend.Status.RegisteredVersions != "v1beta1" {
+		t.Errorf("registered: %q", backend.Status.RegisteredVersions)
+	}
+	for _, service := range backend.Status.APIServices {
+		if service.Name == "v1.metrics.k8s.io" && (service.State != v1alpha1.APIServicePending || !strings.Contains(service.Message, theirService+" does not serve it")) {
+			t.Errorf("v1 is %+v", service)
+		}
+	}
+	var deployments appsv1.DeploymentList
+	if err := suite.client.List(t.Context(), &deployments, serving()...); err != nil || len(deployments.Items) > 0 {
+		t.Errorf("%d Deployments of ours, %v", len(deployments.Items), err)
+	}
+}
+
+// contest replaces the APIService with metrics-server's each time that it is taken
+// over, until the backend says who does so.
+func contest(t *testing.T) {
+	t.Helper()
+	manifest := filepath.Join(t.TempDir(), "apiservice.json")
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1beta1.metrics.k8s.io", "labels": map[string]string{"k8s-app": "metrics-server"}},
+		"spec": map[string]any{
+			"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
+			"insecureSkipTLSVerify": true, "service": map[string]string{"namespace": "kube-system", "name": "metrics-server"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(manifest, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rounds := 0
+	eventually(t, 3*time.Minute, "the operator gives in", func(ctx context.Context) error {
+		service, err := getAPIService(ctx, "v1beta1")
+		if err != nil {
+			return err
+		}
+		if service.Spec.Service.Name != "metrics-server" {
+			rounds++
+			if out, err := run("kubectl", "replace", "--field-manager=old-deployment", "-f", manifest); err != nil {
+				return fmt.Errorf("replace: %w: %s", err, out)
+			}
+		}
+		var backend v1alpha1.MetricsBackend
+		if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionStalled)
+		if c == nil || c.Reason != v1alpha1.ReasonContested || !strings.Contains(c.Message, `field manager "old-deployment"`) {
+			return fmt.Errorf("after %d rounds: %+v", rounds, c)
+		}
+		return nil
+	})
+	t.Logf("it gave in after %d rounds", rounds)
+}
