@@ -65,7 +65,7 @@ var suite struct {
 	// etcd is the URL of etcd.
 	etcd    string
 	kubectl string
-	root     string
+	root    string
 }
 
 func TestMain(m *testing.M) {
