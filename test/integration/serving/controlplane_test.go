@@ -27,8 +27,12 @@ type controlPlane struct {
 	kubeconfig string
 	client     kubernetes.Interface
 	aggregator apiregistration.Interface
-	// servingCA signs serving's certificates, kubeletCA the kubelets'.
-	servingCA, kubeletCA *authority
+	// servingCA signs serving's certificates, kubeletCA the kubelets', frontProxy
+	// that of kube-apiserver as a client of serving.
+	servingCA, kubeletCA, frontProxy *authority
+	// frontProxyCA is the file with the authorities of the front proxy, and folder
+	// holds its certificate.
+	frontProxyCA, folder string
 }
 
 func startControlPlane(folder string) (*controlPlane, error) {
@@ -75,7 +79,7 @@ func startControlPlane(folder string) (*controlPlane, error) {
 		Set("proxy-client-key-file", proxyKey).
 		// Without it, kube-apiserver waits a minute for watches before it ends.
 		Set("shutdown-send-retry-after", "true")
-	c := &controlPlane{env: env}
+	c := &controlPlane{env: env, frontProxy: frontProxy, frontProxyCA: frontProxyCA, folder: folder}
 	if c.config, err = env.Start(); err != nil {
 		return nil, err
 	}

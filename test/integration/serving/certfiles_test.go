@@ -1,0 +1,93 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCertificateFilesBroken: whatever is in the files between two good pairs, the
+// last good one is served, each new connection works, and the log says what is
+// wrong. The next good pair needs no restart.
+func TestCertificateFilesBroken(t *testing.T) {
+	p, _ := startAlone(t, "swapped")
+	p.waitReady(t)
+	name := "swapped." + servingNamespace + ".svc"
+	certFile, keyFile := p.folder+"/tls.crt", p.folder+"/tls.key"
+	read := func(path string) []byte {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	certificate, key := read(certFile), read(keyFile)
+	foreign, foreignKey, err := cluster.servingCA.issue(name, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := servedSerial(t, p, cluster.servingCA, name)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var connections, failed int
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			connections++
+			if _, err := dialSerial(p, cluster.servingCA, name); err != nil {
+				failed++
+				t.Errorf("connection %d: %v", connections, err)
+			}
+		}
+	}()
+	steps := []struct {
+		what, path string
+		content    []byte
+		says       string
+	}{
+		{"garbage for a certificate", certFile, []byte("\x00\xffgarbage"), "tls: failed to find any PEM data in certificate input"},
+		{"the first half of a certificate", certFile, certificate[:len(certificate)/2], "tls: failed to find any PEM data in certificate input"},
+		{"an empty certificate", certFile, nil, "missing content for serving cert"},
+		{"a certificate whose key has not come yet", certFile, foreign, "tls: private key does not match public key"},
+		{"the first half of a key", keyFile, key[:len(key)/2], "tls: failed to find any PEM data in key input"},
+	}
+	for _, step := range steps {
+		before := strings.Count(p.log.String(), step.says)
+		replace(t, step.path, step.content)
+		eventually(t, 90*time.Second, step.what+" is told", func() error {
+			if strings.Count(p.log.String(), step.says) <= before {
+				return fmt.Errorf("%q is not in the log again", step.says)
+			}
+			return nil
+		})
+		if now := servedSerial(t, p, cluster.servingCA, name); now != first {
+			t.Errorf("%s: another certificate is served", step.what)
+		}
+		if err := p.ready(t.Context()); err != nil {
+			t.Errorf("%s: %v", step.what, err)
+		}
+	}
+	replace(t, keyFile, foreignKey)
+	eventually(t, 90*time.Second, "the next good pair is served", func() error {
+		if now := servedSerial(t, p, cluster.servingCA, name); now == first {
+			return fmt.Errorf("still the first")
+		}
+		return nil
+	})
+	stop()
+	<-done
+	if connections < 20 {
+		t.Errorf("only %d connections: nothing was proven", connections)
+	}
+	t.Logf("%d connections meanwhile, %d failed", connections, failed)
+}

@@ -1,0 +1,237 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+const (
+	authenticationConfig = "extension-apiserver-authentication"
+	// frontProxyName is what kube-apiserver's client certificate must be for.
+	frontProxyName = "front-proxy-client"
+)
+
+// replace writes a file as a mounted Secret changes: by a rename.
+func replace(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asProxy asks the process as kube-apiserver does for a user: with a client
+// certificate of the authority.
+func (p *process) asProxy(t *testing.T, a *authority, user, path string) (int, error) {
+	t.Helper()
+	certificate, key, err := a.issue(frontProxyName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := p.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.Certificates = []tls.Certificate{pair}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Remote-User", user)
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode, nil
+}
+
+func (p *process) wantAsProxy(t *testing.T, a *authority, want int) func() error {
+	return func() error {
+		status, err := p.asProxy(t, a, readerUser, "/apis/metrics.k8s.io/v1/nodes")
+		if err != nil || status != want {
+			return fmt.Errorf("status %d, %v, want %d", status, err, want)
+		}
+		return nil
+	}
+}
+
+// TestFrontProxyRotation: the authority of kube-apiserver's own client certificate
+// is replaced, first as kubeadm's docs say, new one beside the old one, and no
+// request fails; then at once, and requests are answered again by themselves.
+func TestFrontProxyRotation(t *testing.T) {
+	p, _ := startAlone(t, "proxied")
+	p.waitReady(t)
+	cluster.register(t, "proxied", p.port, "v1", "v1beta1")
+	waitAnswers(t)
+	look := cluster.startMirror(t)
+	first := cluster.frontProxy
+	eventually(t, time.Minute, "kube-apiserver asks the mirror", func() error { return look.shows(t.Context(), first) })
+	second, err := newAuthority("second-front-proxy-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.wantAsProxy(t, second, http.StatusUnauthorized)(); err != nil {
+		t.Fatalf("before, with a certificate of nobody: %v", err)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	l, wait := startLoad(ctx, t, 4)
+	replace(t, cluster.frontProxyCA, append(append([]byte{}, first.PEM...), second.PEM...))
+	eventually(t, 2*time.Minute, "serving recognises both", func() error {
+		if err := p.wantAsProxy(t, first, http.StatusOK)(); err != nil {
+			return err
+		}
+		return p.wantAsProxy(t, second, http.StatusOK)()
+	})
+	cluster.replaceFrontProxyClient(t, second)
+	eventually(t, 2*time.Minute, "kube-apiserver uses the new certificate", func() error { return look.shows(t.Context(), second) })
+	replace(t, cluster.frontProxyCA, second.PEM)
+	cluster.frontProxy = second
+	// kube-apiserver adds to what is published and takes nothing away: an administrator does.
+	forgetFrontProxies(t, second)
+	eventually(t, 2*time.Minute, "serving no longer recognises the old one", p.wantAsProxy(t, first, http.StatusUnauthorized))
+	before := l.answered.Load()
+	eventually(t, time.Minute, "requests go on", func() error {
+		if n := l.answered.Load() - before; n < 100 {
+			return fmt.Errorf("%d requests", n)
+		}
+		return nil
+	})
+	stop()
+	wait()
+	for _, f := range l.failures {
+		t.Error(f)
+	}
+	t.Logf("%d requests during the rotation", l.answered.Load())
+
+	third, err := newAuthority("third-front-proxy-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.replaceFrontProxyClient(t, third)
+	eventually(t, 2*time.Minute, "serving refuses a proxy that it does not know, and says so", func() error {
+		return p.logged("Unable to authenticate the request")
+	})
+	replace(t, cluster.frontProxyCA, third.PEM)
+	cluster.frontProxy = third
+	eventually(t, 2*time.Minute, "serving recognises the new one alone", p.wantAsProxy(t, third, http.StatusOK))
+	eventually(t, 2*time.Minute, "requests are answered again", func() error {
+		if _, err := raw(t.Context(), "/apis/metrics.k8s.io/v1/nodes"); err != nil {
+			return err
+		}
+		return cluster.available(t.Context(), "v1")
+	})
+}
+
+// replaceFrontProxyClient gives kube-apiserver a certificate of the authority.
+func (c *controlPlane) replaceFrontProxyClient(t *testing.T, a *authority) {
+	t.Helper()
+	if _, _, err := a.issueFiles(c.folder, frontProxyName); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forgetFrontProxies leaves one authority in what kube-apiserver publishes.
+func forgetFrontProxies(t *testing.T, but *authority) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"requestheader-client-ca-file": string(but.PEM)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(t.Context(), authenticationConfig, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatalf("forget the other authorities: %v", err)
+	}
+}
+
+// mirror is an aggregated server that tells who asks.
+type mirror struct {
+	mu   sync.Mutex
+	last *x509.Certificate
+}
+
+const mirrorGroup = "mirror.example.com"
+
+func (c *controlPlane) startMirror(t *testing.T) *mirror {
+	t.Helper()
+	m := &mirror{}
+	name := "mirror." + servingNamespace + ".svc"
+	certificate, key, err := c.servingCA.issue(name, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(m)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	port := int32(server.Listener.Addr().(*net.TCPAddr).Port)
+	c.register(t, "mirror", port)
+	_, err = c.aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1." + mirrorGroup},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Service: &apiregistrationv1.ServiceReference{Namespace: servingNamespace, Name: "mirror", Port: &port},
+			Group:   mirrorGroup, Version: "v1", CABundle: c.servingCA.PEM, GroupPriorityMinimum: 10, VersionPriority: 10,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("register the mirror: %v", err)
+	}
+	t.Cleanup(func() { c.deleteAPIService(t, "v1."+mirrorGroup) })
+	return m
+}
+
+// ServeHTTP implements http.Handler.
+func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/apis/"+mirrorGroup+"/v1/look" && len(r.TLS.PeerCertificates) > 0 {
+		m.mu.Lock()
+		m.last = r.TLS.PeerCertificates[0]
+		m.mu.Unlock()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"`+mirrorGroup+`/v1","resources":[]}`)
+}
+
+// shows returns nil when kube-apiserver comes with a certificate of the authority.
+func (m *mirror) shows(ctx context.Context, a *authority) error {
+	if _, err := raw(ctx, "/apis/"+mirrorGroup+"/v1/look"); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil {
+		return errors.New("it shows no certificate")
+	}
+	return m.last.CheckSignatureFrom(a.certificate)
+}
