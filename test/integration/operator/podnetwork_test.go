@@ -25,9 +25,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
 )
 
 // podNetwork leads connections to pod addresses to the servers of the pods.
@@ -40,6 +43,9 @@ type podNetwork struct {
 	report *v1alpha1.KubeletReport
 	// stale makes samples too old.
 	stale bool
+	// tells makes pods tell who uses which version; else they are of an image that
+	// is too old to.
+	tells bool
 }
 
 func newPodNetwork() *podNetwork { return &podNetwork{pods: map[string]*servingPod{}} }
@@ -96,6 +102,12 @@ func (n *podNetwork) setStale(stale bool) {
 	n.stale = stale
 }
 
+func (n *podNetwork) setTells(tells bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tells = tells
+}
+
 // servingPod is the API of one serving pod, with the certificate that the
 // operator issued, read at each handshake as the real one reloads it.
 type servingPod struct {
@@ -103,6 +115,7 @@ type servingPod struct {
 	server   *httptest.Server
 	backend  string
 	versions []string
+	recorder *consumers.Recorder
 }
 
 // versionsOf says what an image serves.
@@ -131,12 +144,13 @@ func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *se
 
 // newServingPod returns a server that is not started yet.
 func newServingPod(n *podNetwork, backend string, versions []string) *servingPod {
-	p := &servingPod{network: n, backend: backend, versions: versions}
+	p := &servingPod{network: n, backend: backend, versions: versions, recorder: consumers.NewRecorder(clock.RealClock{}, groupVersions(versions))}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/apis", p.discovery)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
 	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
+	mux.HandleFunc(v1alpha1.ConsumersPath, p.consumers)
 	p.server = httptest.NewUnstartedServer(p.authorized(mux))
 	// Clients that end in the middle of a handshake are none of a test's business.
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -222,6 +236,10 @@ func (p *servingPod) nodes(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	// kube-apiserver passes on who asks.
+	if user := r.Header.Get("X-Remote-User"); user != "" {
+		p.recorder.Record(schema.GroupVersion{Group: "metrics.k8s.io", Version: version}, r.UserAgent(), user)
+	}
 	p.network.mu.Lock()
 	stale := p.network.stale
 	p.network.mu.Unlock()
@@ -253,6 +271,25 @@ func (p *servingPod) sources(w http.ResponseWriter, r *http.Request) {
 		report.Kubelets = *kubelets
 	}
 	answer(w, report)
+}
+
+func (p *servingPod) consumers(w http.ResponseWriter, r *http.Request) {
+	p.network.mu.Lock()
+	tells := p.network.tells
+	p.network.mu.Unlock()
+	if !tells {
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, p.recorder.Report())
+}
+
+func groupVersions(versions []string) []schema.GroupVersion {
+	var gvs []schema.GroupVersion
+	for _, version := range versions {
+		gvs = append(gvs, schema.GroupVersion{Group: "metrics.k8s.io", Version: version})
+	}
+	return gvs
 }
 
 func answer(w http.ResponseWriter, body any) {
