@@ -20,9 +20,10 @@ const metricsServerManifests = "test/peers/metrics-server.yaml"
 
 // deployMetricsServer installs the real metrics-server as its users do, with its
 // APIService, waits until it answers with metrics, and removes it after the test.
-// There must be no other v1beta1.metrics.k8s.io.
+// A MetricsBackend is deleted before: the cluster is one that has none yet.
 func deployMetricsServer(t *testing.T) {
 	t.Helper()
+	kubectl(t, "delete", "metricsbackends", "--all", "--timeout=180s")
 	t.Cleanup(func() { removeMetricsServer(t) })
 	kubectl(t, "apply", "--server-side", "-f", metricsServerManifests)
 	kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/metrics-server", "--timeout=180s")
