@@ -49,3 +49,17 @@ func BenchmarkRecord(b *testing.B) {
 		})
 	}
 }
+
+// What a request costs of a client that comes with ever new names.
+func BenchmarkRecordNewNames(b *testing.B) {
+	r, request := hotPath(b, v1alpha1.MaxConsumers)
+	names := make([]string, 1<<16)
+	for i := range names {
+		names[i] = fmt.Sprintf("bot-%d/1", i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		request.Header["User-Agent"][0] = names[i%len(names)]
+		r.recordRequest(request)
+	}
+}

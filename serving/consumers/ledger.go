@@ -23,8 +23,13 @@ type ledger struct {
 
 	mu   sync.Mutex
 	seed maphash.Seed
-	// others are the clients that found no place in known, by hash.
+	// full is the last day on which all of known were clients of that day: nobody
+	// else finds a place on it.
+	full day
+	// others are the clients that found no place in known, by hash; swept is the
+	// last day on which those of former days were dropped.
 	others map[uint64]day
+	swept  day
 }
 
 // lastSeen is the last day on which a client asked.
@@ -81,6 +86,9 @@ func (l *ledger) renew(who client, today day) bool {
 // Clients of today keep their place: whoever comes with ever new names takes it
 // from nobody.
 func (l *ledger) admit(who client, today day) bool {
+	if l.full == today {
+		return false
+	}
 	known := map[client]*lastSeen{}
 	for c, last := range *l.known.Load() {
 		if isRecent(day(last.day.Load()), today) {
@@ -95,6 +103,7 @@ func (l *ledger) admit(who client, today day) bool {
 			}
 		}
 		if !found {
+			l.full = today
 			return false
 		}
 		l.countOther(oldest, day(known[oldest].day.Load()))
@@ -111,7 +120,10 @@ func (l *ledger) admit(who client, today day) bool {
 func (l *ledger) countOther(who client, on day) {
 	hash := l.hash(who)
 	if _, ok := l.others[hash]; !ok && len(l.others) >= maxOthers {
-		maps.DeleteFunc(l.others, func(_ uint64, day day) bool { return !isRecent(day, on) })
+		if l.swept != on {
+			l.swept = on
+			maps.DeleteFunc(l.others, func(_ uint64, day day) bool { return !isRecent(day, on) })
+		}
 		if len(l.others) >= maxOthers {
 			return
 		}
