@@ -6,6 +6,8 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,27 +53,32 @@ func (w *world) stored() map[string]string {
 // object keeps its resourceVersion and managedFields. GitOps tools and informers
 // of the whole cluster would see each write.
 func TestSteadyHour(t *testing.T) {
+	nothing := func(*world) {}
 	cases := map[string]struct {
-		// happen brings about a state that lasts, good or bad.
-		happen func(*world)
+		// begin is where it begins, and happen brings about a state that lasts, good or bad.
+		begin, happen func(*world)
 	}{
-		"ready":         {func(*world) {}},
-		"requests fail": {func(w *world) { w.refused = true }},
-		"old samples":   {func(w *world) { w.stale = true }},
-		"mute pods":     {func(w *world) { w.mute = true }},
-		"stalled":       {func(w *world) { gitopsScenarios()["stalled by a missing Secret"].change(w) }},
-		"a version kept for its clients": {func(w *world) {
+		"ready":                      {becomeReady, nothing},
+		"an adopted APIService":      {adoptedWorld, nothing},
+		"an existing implementation": {existingWorld, nothing},
+		"requests fail":              {becomeReady, func(w *world) { w.refused = true }},
+		"old samples":                {becomeReady, func(w *world) { w.stale = true }},
+		"mute pods":                  {becomeReady, func(w *world) { w.mute = true }},
+		"stalled":                    {becomeReady, func(w *world) { gitopsScenarios()["stalled by a missing Secret"].change(w) }},
+		"a version kept for its clients": {becomeReady, func(w *world) {
 			w.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", w.today()))
 			w.change(onlyV1)
 		}},
-		"an image that lacks v1": {func(w *world) {
+		"an image that lacks v1": {becomeReady, func(w *world) {
 			gitopsScenarios()["image rolled back to one without v1"].change(w)
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t, interceptor.Funcs{})
+			w := newWorld(t, newBackend())
+			tc.begin(w)
+			r := w.reconciler(interceptor.Funcs{})
 			tc.happen(w)
 			for range 30 {
 				_, err := reconcileOnce(t, r)
@@ -79,8 +86,10 @@ func TestSteadyHour(t *testing.T) {
 				w.step()
 			}
 			before := w.stored()
-			if len(before) < 15 {
-				t.Fatalf("only %d objects to look at", len(before))
+			for _, name := range []string{"MetricsBackend /" + backendName, "APIService /v1beta1.metrics.k8s.io"} {
+				if before[name] == "" {
+					t.Fatalf("no %s among %v", name, slices.Sorted(maps.Keys(before)))
+				}
 			}
 			var looks int
 			for end := w.clock.Now().Add(time.Hour); w.clock.Now().Before(end); looks++ {
