@@ -132,8 +132,8 @@ func (s *scope) wasContested() bool {
 // rivalOf is the field manager that changed what we wrote in an APIService since,
 // and whether anybody did. A field that we still own, alone or with others, is as
 // we wrote it: then only what we want has changed.
-func rivalOf(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
-	for _, field := range differing(live, target) {
+func (s *scope) rivalOf(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
+	for _, field := range s.differing(live, target) {
 		var others []metav1.ManagedFieldsEntry
 		ours := false
 		for _, entry := range live.ManagedFields {
@@ -158,8 +158,9 @@ func rivalOf(live *apiregistrationv1.APIService, target manifests.Target) (strin
 	return "", false
 }
 
-// differing are the paths of the fields that are not as target says.
-func differing(live *apiregistrationv1.APIService, target manifests.Target) [][]string {
+// differing are the paths of the fields that are not as target says, and of the
+// label that makes it ours: who replaces the object takes that away, too.
+func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.Target) [][]string {
 	spec := &live.Spec
 	to := ptr.Deref(spec.Service, apiregistrationv1.ServiceReference{})
 	var paths [][]string
@@ -167,6 +168,7 @@ func differing(live *apiregistrationv1.APIService, target manifests.Target) [][]
 		same bool
 		path []string
 	}{
+		{s.holds(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
 		{to.Namespace == target.Namespace, []string{"f:spec", "f:service", "f:namespace"}},
 		{to.Name == target.Name, []string{"f:spec", "f:service", "f:name"}},
 		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},

@@ -94,6 +94,31 @@ func TestContested(t *testing.T) {
 	}
 }
 
+// Who replaces the APIService of an implementation that someone else runs with its
+// stock manifest takes nothing but our label away.
+func TestContestedLabel(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	r := w.live(interceptor.Funcs{})
+	ours := 0
+	for range 60 {
+		mustReconcile(t, r)
+		if live := w.apiService(v1beta1); live.Labels[v1alpha1.LabelBackend] == backendName {
+			ours++
+			stock := live.DeepCopy()
+			stock.Labels, stock.Annotations = stockAPIService().Labels, nil
+			w.must(w.raw.Update(context.Background(), stock, client.FieldOwner("kubectl")))
+		}
+		w.step()
+	}
+	// The first is that of the beginning.
+	if ours != contestLimit+1 {
+		t.Errorf("%d writes, want %d", ours-1, contestLimit)
+	}
+	if c := w.condition(v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonContested || !strings.Contains(c.Message, `field manager "kubectl"`) {
+		t.Errorf("Stalled is %+v", c)
+	}
+}
+
 func (w *world) ofV1() string { return w.leadsNow(v1) }
 
 func (w *world) isContested(t *testing.T) {

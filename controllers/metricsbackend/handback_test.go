@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -195,6 +196,28 @@ func TestHandBackRaces(t *testing.T) {
 	w.settle(r, w.isGone)
 	if got := w.apiService(v1beta1); !raced || got.Labels["team"] != "metrics" || w.leadsNow(v1beta1) != metricsServer {
 		t.Errorf("raced %t, labels %v, leads to %s", raced, got.Labels, w.leadsNow(v1beta1))
+	}
+}
+
+// An operator that ends with its namespace can ask nobody, and hands back to who has
+// ready endpoints; to who has none it does not.
+func TestRetireAllHandsBack(t *testing.T) {
+	for endpoints, want := range map[int]string{0: "", 2: metricsServer} {
+		w := prepared(t, "adopted", adoptedWorld)
+		r := w.live(intercepted(func(c call, make func() error) error {
+			if c.name == "create token" {
+				return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "guest", errors.New("it is being terminated"))
+			}
+			return make()
+		}))
+		w.scaleMetricsServer(endpoints, v1beta1)
+		w.must(r.RetireAll(t.Context()))
+		if got := w.leadsNow(v1beta1); got != want {
+			t.Errorf("with %d endpoints: leads to %q, want %q", endpoints, got, want)
+		}
+		if got := w.leadsNow(v1); got != "" {
+			t.Errorf("v1 leads to %q", got)
+		}
 	}
 }
 

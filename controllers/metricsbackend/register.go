@@ -145,7 +145,7 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 		return "", r.apply(ctx, s, gv, nil)
 	}
 	target := s.target()
-	rival, contended := rivalOf(live, target)
+	rival, contended := s.rivalOf(live, target)
 	if contended && r.memory.lost(s.backend.Name, name, s.backend.Generation, s.wasContested(), s.now) {
 		return s.holdContested(gv, live, rival), nil
 	}
