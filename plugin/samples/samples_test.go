@@ -1,0 +1,81 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package samples
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// pages answers paths from a map.
+type pages map[string]string
+
+func (p pages) Get(_ context.Context, path, _ string) ([]byte, error) {
+	body, ok := p[path]
+	if !ok {
+		return nil, errors.New("unexpected path " + path)
+	}
+	return []byte(body), nil
+}
+
+const nodes = "/apis/metrics.k8s.io/v1/nodes?limit=500"
+
+func TestNodesInPages(t *testing.T) {
+	from := pages{
+		nodes:                        `{"metadata":{"continue":"a/b="},"items":[{"metadata":{"name":"a"},"timestamp":"2026-11-21T12:00:00Z","usage":{"cpu":"1"}}]}`,
+		nodes + "&continue=a%2Fb%3D": `{"metadata":{},"items":[{"metadata":{"name":"b"},"timestamp":"2026-11-21T12:00:05Z","usage":{"cpu":"1000m"}}]}`,
+	}
+	got, err := Nodes(t.Context(), from, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	want := Samples{
+		"a": {Time: noon, Usage: map[string]resource.Quantity{"cpu": resource.MustParse("1")}},
+		"b": {Time: noon.Add(5 * time.Second), Usage: map[string]resource.Quantity{"cpu": resource.MustParse("1")}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if newest := got.Newest(); !newest.Equal(noon.Add(5 * time.Second)) {
+		t.Errorf("the newest is from %s", newest)
+	}
+	if n := got.Since(noon.Add(time.Second)); n != 1 {
+		t.Errorf("%d are younger than noon", n)
+	}
+}
+
+// Pods tell the usage of each container; the first page is enough.
+func TestSomePods(t *testing.T) {
+	from := pages{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[{"metadata":{"namespace":"n","name":"p"},` +
+		`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`}
+	got, err := SomePods(t.Context(), from, "v1beta1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]resource.Quantity{"x/cpu": resource.MustParse("1m"), "y/cpu": resource.MustParse("2m")}
+	if diff := cmp.Diff(want, got["n/p"].Usage); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestForeignBytes(t *testing.T) {
+	for name, body := range map[string]string{"no JSON": "<html>", "not a list": `{"items":7}`, "no time": `{"items":[{"timestamp":"noon"}]}`} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Nodes(t.Context(), pages{nodes: body}, "v1")
+			if err == nil || !strings.HasPrefix(err.Error(), "GET "+nodes+": decode the answer: ") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if _, err := Nodes(t.Context(), pages{}, "v1"); err == nil {
+		t.Error("an error of the request is lost")
+	}
+}
