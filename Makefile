@@ -96,6 +96,10 @@ docker: ## The same images with a container engine, from the Dockerfile.
 dist: ## Manifests and the chart for VERSION and PREFIX, and the recipe for multi-architecture images.
 	@VERSION=$(VERSION) PREFIX=$(PREFIX) KUBECTL="$(KUBECTL)" hack/dist.sh
 
+.PHONY: dist-plugin
+dist-plugin: ## Archives of the kubectl plugin for each platform, and its krew manifest (minutes).
+	@VERSION=$(VERSION) hack/plugin-dist.sh
+
 ##@ Cluster
 
 .PHONY: cluster-up

@@ -51,12 +51,17 @@ step "wait for more than one replica" until_true 120 sh -c 'test "$(kubectl get 
 show kubectl get hpa burn
 show kubectl top pods
 
+title "KEP-5207's checklist, by the kubectl plugin"
+export PATH=$PWD/bin:$PATH
+show kubectl metrics status
+show kubectl metrics verify --expect v1,v1beta1 --timeout 60s
+
 cat <<END
 
 Done in $(clock). The cluster goes on running:
 
   export KUBECONFIG=$KUBECONFIG
-  export PATH=$bin:\$PATH
+  export PATH=$PWD/bin:$bin:\$PATH
 
 make demo-down removes it and everything it left on this machine.
 END
