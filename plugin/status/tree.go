@@ -91,6 +91,8 @@ func rank(kind string) int {
 
 func toneOf(c metav1.Condition) tree.Tone {
 	switch {
+	case c.Reason == v1alpha1.ReasonNotApplicable:
+		return tree.Plain
 	case c.Type == v1alpha1.ConditionReconciling:
 		return tree.Warning
 	case c.Type == v1alpha1.ConditionStalled:

@@ -55,8 +55,8 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 			good = append(good, c.Type)
 			continue
 		}
-		// Ready says it, too.
-		if abnormal {
+		// Ready says it, too; and what does not apply is no fault.
+		if abnormal || c.Reason == v1alpha1.ReasonNotApplicable {
 			continue
 		}
 		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message), remedy)

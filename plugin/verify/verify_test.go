@@ -229,6 +229,7 @@ func TestLines(t *testing.T) {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Backends[0].Spec.Existing = &v1alpha1.ExistingSpec{InsecureSkipTLSVerify: true}
 				w.APIServices[0].Spec.InsecureSkipTLSVerify = true
+				w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable, "spec.existing is set")
 			},
 		},
 		"spec not seen": {
