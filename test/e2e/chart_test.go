@@ -1,0 +1,147 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	release = "metrics-backend"
+	crdName = "metricsbackends.metricsbackend.io"
+)
+
+// helm runs the helm of test/chart.
+func helm(args ...string) (string, error) {
+	return run("go", append([]string{"-C", "test/chart", "tool", "helm", "--namespace", namespace}, args...)...)
+}
+
+func mustHelm(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := helm(args...); err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// The chart takes over what kubectl installed, is upgraded, and removed, while
+// clients of both versions notice nothing: the MetricsBackend, kept with its CRD,
+// is served on. Installed again, it is removed in the documented order, and leaves
+// nothing; then it is installed from nothing.
+func TestChart(t *testing.T) {
+	for _, variable := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		t.Setenv(variable, t.TempDir())
+	}
+	chart := filepath.Join(suite.root, "charts/metrics-backend-operator")
+	requireBackend(t)
+	t.Cleanup(func() {
+		// The tests after this one expect what kubectl installs.
+		if out, err := helm("uninstall", release, "--ignore-not-found", "--wait"); err != nil {
+			t.Errorf("helm uninstall: %v\n%s", err, out)
+		}
+		if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
+			t.Errorf("deploy the operator again: %v\n%s", err, out)
+		}
+	})
+	load := startTraffic(t, trafficPaths...)
+	pods := servingPods(t)
+
+	mustHelm(t, "install", release, chart, "--take-ownership", "--force-conflicts", "--wait", "--timeout=120s")
+	// kubectl goes on owning, too, what it applied.
+	mustHelm(t, "upgrade", release, chart, "--force-conflicts", "--wait", "--timeout=120s",
+		"--set", "replicas=2", "--set", "logLevel=2", "--set-json", `extraArgs=["--kube-api-qps=100"]`)
+	var operator appsv1.Deployment
+	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: "metrics-backend-operator"}, &operator); err != nil {
+		t.Fatal(err)
+	}
+	if args := operator.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--kube-api-qps=100") || !slices.Contains(args, "-v=2") {
+		t.Errorf("the upgrade's values are not in force: %v", args)
+	}
+	if operator.Status.AvailableReplicas != 2 {
+		t.Errorf("%d operators are available, want 2", operator.Status.AvailableReplicas)
+	}
+	waitReady(t)
+
+	mustHelm(t, "uninstall", release, "--wait", "--timeout=120s")
+	if left := partOf(t); left != "customresourcedefinition.apiextensions.k8s.io/"+crdName {
+		t.Errorf("want the CRD alone, left by crds.keep: %s", left)
+	}
+	getBackend(t)
+	kubectl(t, "top", "nodes")
+	if after := servingPods(t); !slices.Equal(pods, after) {
+		t.Errorf("the chart changed serving's pods: %v, then %v", pods, after)
+	}
+	asked, failures := load.result()
+	t.Logf("%d requests while the chart was installed, upgraded and removed, %d failed", asked, len(failures))
+	for _, failure := range failures {
+		t.Error(failure)
+	}
+
+	mustHelm(t, "install", release, chart, "--wait", "--timeout=120s")
+	mustHelm(t, "upgrade", release, chart, "--wait", "--timeout=120s", "--set", "crds.keep=false")
+	kubectl(t, "delete", "metricsbackends", "--all", "--wait", "--timeout=120s")
+	mustHelm(t, "uninstall", release, "--wait", "--timeout=120s")
+	if left := partOf(t); left != "" {
+		t.Errorf("left: %s", left)
+	}
+	nothingIsLeft(t)
+
+	mustHelm(t, "install", release, chart, "--create-namespace", "--wait", "--timeout=120s")
+	requireBackend(t)
+}
+
+// partOf names the objects of the operator itself.
+func partOf(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(kubectl(t, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=metrics-backend,app.kubernetes.io/name!=metrics-backend-serving",
+		"deployments,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,customresourcedefinitions"))
+}
+
+// servingPods are the UIDs of serving's pods, but for those that are about to end.
+func servingPods(t *testing.T) []types.UID {
+	t.Helper()
+	var list corev1.PodList
+	if err := suite.client.List(t.Context(), &list, serving()...); err != nil {
+		t.Fatal(err)
+	}
+	var uids []types.UID
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			uids = append(uids, pod.UID)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// nothingIsLeft waits until no object of the backend is there any more.
+func nothingIsLeft(t *testing.T) {
+	t.Helper()
+	const kinds = "deployments,replicasets,pods,services,endpointslices,serviceaccounts,secrets,configmaps,poddisruptionbudgets," +
+		"networkpolicies,roles,rolebindings,clusterroles,clusterrolebindings,apiservices"
+	eventually(t, time.Minute, "nothing of the backend is left", func(context.Context) error {
+		out, err := run("kubectl", "get", kinds, "-A", "-l", v1alpha1.LabelBackend+"="+backendName, "-o", "name")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if left := strings.TrimSpace(out); left != "" {
+			return fmt.Errorf("left: %s", left)
+		}
+		return nil
+	})
+}
