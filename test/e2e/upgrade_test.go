@@ -74,6 +74,9 @@ func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
 //	FAILURE: v1 through discovery client at 06:52:24.656, after 296ms: /apis/metrics.k8s.io/v1/namespaces/default/pods: 404 …
 //	consumers noticed 262 failures, see the report
 //	pod metrics-serving-cluster-6f54cff649-wg4s6 of the older image became ready at 06:52:24, and discovery still listed v1 at 06:52:25
+//
+// TestKilledAfterEachWrite, for the operator's half, and TestVersionsGate, for serving's,
+// fail then, too.
 func TestUpgradeAndRollbackByImage(t *testing.T) {
 	baseline := measureNamespaces(t)
 	requireBackend(t)
