@@ -111,6 +111,8 @@ clusterDomain: cluster.local
 resolvConf: {{.Dir.Path "config" "resolv.conf"}}
 staticPodPath: {{.Dir.Path "static-pods"}}
 fileCheckFrequency: 5s
+# A changed Secret reaches the pods that mount it in seconds, not in a minute and a half.
+syncFrequency: 5s
 podLogsDir: {{.Dir.Path "pod-logs"}}
 volumePluginDir: {{.Dir.Path "kubelet" "volume-plugins"}}
 # Images come from archives, not from a registry: one that is collected could not be pulled again.
