@@ -126,6 +126,14 @@ func conditionTransition(old, c *metav1.Condition) *transition {
 		if turned && c.Status == metav1.ConditionTrue {
 			return normal("CertificateValid", "IssueCertificate")
 		}
+		switch {
+		case anew && c.Status == metav1.ConditionFalse && was.Reason != "" && c.Reason != v1alpha1.ReasonProgressing:
+			return warning("CheckCertificate")
+		case anew && c.Reason == v1alpha1.ReasonRotating:
+			return normal("CertificateRotating", "RotateCertificate")
+		case anew && was.Reason == v1alpha1.ReasonRotating && c.Reason == v1alpha1.ReasonSucceeded:
+			return normal("CertificateRotated", "RotateCertificate")
+		}
 	case v1alpha1.ConditionSourcesHealthy:
 		if anew && c.Status == metav1.ConditionFalse {
 			return warning("CheckSources")

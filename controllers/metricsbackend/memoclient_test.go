@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -99,8 +100,9 @@ func (m *memoClient) read(c client.Client, into runtime.Object, what string, ask
 		return err
 	}
 	kind := gvk.Kind
-	if _, isList := into.(client.ObjectList); isList {
-		kind = kind[:len(kind)-len("List")]
+	// By its kind: Unstructured has the methods of a list, too.
+	if item, isList := strings.CutSuffix(kind, "List"); isList {
+		kind = item
 		what = "list " + what
 	}
 	key := readKey{reflect.TypeOf(into), what}

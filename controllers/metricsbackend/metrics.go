@@ -20,6 +20,10 @@ var (
 		Name: "metrics_backend_certificate_expiration_timestamp_seconds",
 		Help: "When the serving certificate expires, in seconds since 1970.",
 	}, []string{"backend"})
+	certificateDaysGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "metrics_backend_certificate_days_left",
+		Help: "Days until the serving certificate expires, negative afterwards; renewed each minute.",
+	}, []string{"backend"})
 	consumersGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "metrics_backend_consumers",
 		Help: "Number of clients (user agent and user) that asked for a version today or yesterday, at most 20; absent while nobody tells.",
@@ -27,7 +31,7 @@ var (
 )
 
 func init() {
-	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge, consumersGauge)
+	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge, certificateDaysGauge, consumersGauge)
 }
 
 // recordMetrics shows the conditions as written. One that is absent, such as
@@ -54,6 +58,7 @@ func (r *Reconciler) recordMetrics(s *scope) {
 	}
 	if !s.certificateNotAfter.IsZero() {
 		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
+		certificateDaysGauge.WithLabelValues(name).Set(s.certificateNotAfter.Sub(s.now).Hours() / 24)
 	}
 	s.recordConsumers()
 }
@@ -76,5 +81,6 @@ func (s *scope) recordConsumers() {
 func forgetMetrics(backend string) {
 	conditionGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 	certificateGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
+	certificateDaysGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 	consumersGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 }

@@ -90,6 +90,8 @@ func CacheOptions(namespaces []string) cache.Options {
 
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	// The options of an apply are encoded by the group; its kinds are not needed.
+	metav1.AddToGroupVersion(mgr.GetScheme(), certificateKind.GroupVersion())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(controllerOptions()).

@@ -354,9 +354,11 @@ func TestMetrics(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
+	forgetMetrics(backendName) // of the tests before
 	w, r := ready(t, interceptor.Funcs{})
 	want := []string{
-		"", "APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "ServingReady True",
+		"", "", // the two of the certificate
+		"APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "ServingReady True",
 		"SourcesHealthy True", "StaleAPIServicesRemoved True",
 	}
 	if diff := cmp.Diff(want, series()); diff != "" {

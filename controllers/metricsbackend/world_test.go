@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -178,6 +179,8 @@ var schemaOfTheWorld = sync.OnceValues(func() (*schemas, error) {
 		kinds.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(kinds, gv)
 	}
+	kinds.AddKnownTypeWithName(certificateKind, &unstructured.Unstructured{})
+	kinds.AddKnownTypeWithName(certificateKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
 	return &schemas{kinds, testrestmapper.TestOnlyStaticRESTMapper(kinds), []managedfields.TypeConverter{
 		clientgoapplyconfigurations.NewTypeConverter(kinds),
 		aggregatorapplyconfigurations.NewTypeConverter(kinds),

@@ -46,6 +46,8 @@ type podNetwork struct {
 	// tells makes pods tell who uses which version; else they are of an image that
 	// is too old to.
 	tells bool
+	// secretDelay is how long a changed Secret takes to reach a pod.
+	secretDelay time.Duration
 }
 
 func newPodNetwork() *podNetwork { return &podNetwork{pods: map[string]*servingPod{}} }
@@ -129,14 +131,8 @@ func versionsOf(image string) []string {
 func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *servingPod {
 	p := newServingPod(n, backend, versionsOf(pod.Spec.Containers[0].Image))
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: secret}
-	p.server.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		var secret corev1.Secret
-		if err := suite.admin.Get(context.Background(), key, &secret); err != nil {
-			return nil, err
-		}
-		pair, err := tls.X509KeyPair(secret.Data[v1alpha1.SecretKeyCertificate], secret.Data[v1alpha1.SecretKeyPrivateKey])
-		return &pair, err
-	}}
+	mounted := &mountedCertificate{key: key, network: n}
+	p.server.TLS = &tls.Config{GetCertificate: mounted.get}
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
 	return p

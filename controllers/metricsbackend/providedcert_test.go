@@ -1,0 +1,306 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// What is wrong with a Secret of the user's is told; what is served goes on, and
+// the operator goes on by itself once the Secret is right.
+func TestProvidedCertificateIsWrong(t *testing.T) {
+	change := func(change func(data, other map[string][]byte)) func(*world) {
+		return func(w *world) {
+			other, data := w.provide("other"), w.provide("mine")
+			change(data, other)
+			w.writeSecret("mine", data)
+		}
+	}
+	cases := map[string]struct {
+		wrong        func(*world)
+		secret       string
+		reason, want string
+	}{
+		"it does not exist": {wrong: func(*world) {}, reason: v1alpha1.ReasonSecretMissing, want: "does not exist"},
+		"it lacks a key": {
+			wrong:  change(func(data, _ map[string][]byte) { delete(data, "ca.crt") }),
+			reason: v1alpha1.ReasonCertificateInvalid, want: "lacks ca.crt",
+		},
+		"it is rubbish": {
+			wrong:  change(func(data, _ map[string][]byte) { data["tls.crt"] = []byte("rubbish") }),
+			reason: v1alpha1.ReasonCertificateInvalid, want: "tls.crt holds no certificate",
+		},
+		"its key is another": {
+			wrong:  change(func(data, other map[string][]byte) { data["tls.key"] = other["tls.key"] }),
+			reason: v1alpha1.ReasonCertificateMismatch, want: "does not match",
+		},
+		"its authority is another": {
+			wrong:  change(func(data, other map[string][]byte) { data["ca.crt"] = other["ca.crt"] }),
+			reason: v1alpha1.ReasonCertificateMismatch, want: "ca.crt does not verify tls.crt",
+		},
+		"it has expired": {
+			wrong: func(w *world) {
+				w.provide("mine")
+				w.clock.Step(servingcert.LeafLifetime + time.Hour)
+				w.certs.untrusted = true // the managed one has, too
+			},
+			reason: v1alpha1.ReasonCertificateExpired, want: "expired on 2027-01-30",
+		},
+		"it is the operator's own": {
+			wrong: func(*world) {}, secret: "metrics-serving-cluster-tls",
+			reason: v1alpha1.ReasonInvalid, want: "give yours another name",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, r := ready(t, interceptor.Funcs{})
+			before := w.mounted()
+			tc.wrong(w)
+			if tc.secret == "" {
+				tc.secret = "mine"
+			}
+			useSecret(tc.secret)(w)
+			for range 5 {
+				mustReconcile(t, r)
+				w.step()
+			}
+			for _, kind := range []string{v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionReady} {
+				if c := w.condition(kind); c.Status != "False" || c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
+					t.Errorf("%s is %s %s %q, want %s with %q", kind, c.Status, c.Reason, c.Message, tc.reason, tc.want)
+				}
+			}
+			if c := w.condition(v1alpha1.ConditionStalled); c.Reason != tc.reason {
+				t.Errorf("Stalled is %+v", c)
+			}
+			if !w.isRegistered(v1) || !w.certs.untrusted && !w.mounted()[0].Equal(before[0]) {
+				t.Error("what was served did not stay")
+			}
+			right := w.provide("right")
+			useSecret("right")(w)
+			w.settle(r, func() bool {
+				return w.isReady() && w.bundles()["v1.metrics.k8s.io"].Equal(servingcert.ParseBundle(right["ca.crt"]))
+			})
+			if w.secret("ca").Name != "" {
+				t.Error("the managed authority is still there")
+			}
+		})
+	}
+}
+
+// A backend that begins with a Secret waits for it, and says so.
+func TestProvidedCertificateFromTheStart(t *testing.T) {
+	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.Certificates = v1alpha1.CertificatesSpec{
+			Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "mine"},
+		}
+	}))
+	r := w.reconciler(interceptor.Funcs{})
+	for range 5 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	if c := w.condition(v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonSecretMissing || len(w.pods()) > 0 {
+		t.Errorf("%d pods, Stalled is %+v", len(w.pods()), c)
+	}
+	data := w.provide("mine")
+	w.settle(r, w.isReady)
+	if got := w.secret("tls").Data["tls.crt"]; string(got) != string(data["tls.crt"]) {
+		t.Error("another certificate is served")
+	}
+}
+
+// The user renews the certificate: under the same authority pods just get it, under
+// another one clients trust it first.
+func TestProvidedCertificateIsRenewed(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.certs.delay = 2
+	w.provide("mine")
+	useSecret("mine")(w)
+	w.settle(r, w.isReady)
+	for range 3 {
+		data := w.provide("mine")
+		mustReconcile(t, r)
+		w.settle(r, func() bool {
+			return w.isReady() && string(w.secret("tls").Data["tls.crt"]) == string(data["tls.crt"]) &&
+				w.bundles()["v1.metrics.k8s.io"].Equal(servingcert.ParseBundle(data["ca.crt"]))
+		})
+	}
+}
+
+// A certificate that nobody renews is told of, two weeks before its end; the
+// backend is ready all the same, since nothing is wrong yet.
+func TestCertificateExpiring(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.provide("mine")
+	useSecret("mine")(w)
+	w.settle(r, w.isReady)
+	w.settle(r, func() bool { return len(w.bundles()["v1.metrics.k8s.io"]) == 1 })
+	left := func() float64 {
+		return testutil.ToFloat64(certificateDaysGauge.WithLabelValues(backendName))
+	}
+	w.clock.SetTime(w.mounted()[0].NotAfter.Add(-20 * 24 * time.Hour))
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionCertificatesValid); c.Status != "True" || left() != 20 {
+		t.Errorf("20 days before: %v days, %+v", left(), c)
+	}
+	w.clock.Step(7 * 24 * time.Hour)
+	mustReconcile(t, r)
+	c := w.condition(v1alpha1.ConditionCertificatesValid)
+	if c.Status != "False" || c.Reason != v1alpha1.ReasonCertificateExpiring || !strings.Contains(c.Message, "operator-ns/mine") || left() != 13 {
+		t.Errorf("13 days before: %v days, %+v", left(), c)
+	}
+	if c := w.condition(v1alpha1.ConditionReady); c.Status != "True" {
+		t.Errorf("Ready is %+v", c)
+	}
+	w.provide("mine")
+	w.settle(r, func() bool {
+		return w.condition(v1alpha1.ConditionCertificatesValid).Reason == v1alpha1.ReasonSucceeded
+	})
+
+	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.settle(r, w.isGone)
+	mustReconcile(t, r)
+	if certificateDaysGauge.DeleteLabelValues(backendName) {
+		t.Error("there was a series of a backend that is gone")
+	}
+}
+
+func useCertManager(w *world) {
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.Certificates = v1alpha1.CertificatesSpec{
+			Mode:        v1alpha1.CertificatesCertManager,
+			CertManager: &v1alpha1.CertManagerSpec{IssuerRef: v1alpha1.IssuerReference{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}},
+		}
+	})
+}
+
+// certificateRequest is what cert-manager is asked for; nil when it is not.
+func (w *world) certificateRequest() *unstructured.Unstructured {
+	request := &unstructured.Unstructured{}
+	request.SetGroupVersionKind(certificateKind)
+	err := w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, request)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return request
+}
+
+// issue does what cert-manager would.
+func (w *world) issue() map[string][]byte {
+	w.t.Helper()
+	request := w.certificateRequest()
+	if request == nil {
+		w.t.Fatal("cert-manager is asked for nothing")
+	}
+	name, _, _ := unstructured.NestedString(request.Object, "spec", "secretName")
+	labels, _, _ := unstructured.NestedStringMap(request.Object, "spec", "secretTemplate", "labels")
+	data := w.provide(name)
+	secret := w.secret("issued")
+	secret.Labels = labels
+	w.must(w.raw.Update(context.Background(), secret))
+	return data
+}
+
+// From the managed authority to cert-manager, a renewal by it, and back.
+func TestCertManager(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.certs.delay = 1
+	before := w.mounted()
+	useCertManager(w)
+	for range 3 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	c := w.condition(v1alpha1.ConditionCertificatesValid)
+	if c.Reason != v1alpha1.ReasonProgressing || !strings.Contains(c.Message, "cert-manager has not issued") || !w.mounted()[0].Equal(before[0]) {
+		t.Errorf("before it is issued: %+v", c)
+	}
+	issuer, _, _ := unstructured.NestedStringMap(w.certificateRequest().Object, "spec", "issuerRef")
+	names, _, _ := unstructured.NestedStringSlice(w.certificateRequest().Object, "spec", "dnsNames")
+	if issuer["name"] != "ours" || len(names) == 0 || names[0] != "metrics-serving-cluster.operator-ns.svc" {
+		t.Errorf("asked %v for %v", issuer, names)
+	}
+	for range 2 {
+		data := w.issue()
+		w.settle(r, func() bool {
+			return w.isReady() && w.bundles()["v1.metrics.k8s.io"].Equal(servingcert.ParseBundle(data["ca.crt"]))
+		})
+	}
+	managed(w)
+	w.settle(r, func() bool {
+		return w.isReady() && w.secret("ca").Name != "" && len(w.bundles()["v1.metrics.k8s.io"]) == 1
+	})
+	if w.certificateRequest() != nil || w.secret("issued").Name != "" {
+		t.Errorf("cert-manager is still asked: %v %q", w.certificateRequest(), w.secret("issued").Name)
+	}
+}
+
+// An issuer that gives no authority cannot be used.
+func TestCertManagerWithoutAuthority(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	useCertManager(w)
+	mustReconcile(t, r)
+	w.issue()
+	secret := w.secret("issued")
+	delete(secret.Data, "ca.crt")
+	w.must(w.raw.Update(context.Background(), secret))
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionCertificatesValid); c.Reason != v1alpha1.ReasonCertificateInvalid || !strings.Contains(c.Message, "ACME") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A deletion takes the Certificate with it, before the Secret that cert-manager
+// would make again, also in a process that never asked for it.
+func TestCertManagerIsNotAskedForWhatIsGone(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	useCertManager(w)
+	mustReconcile(t, r)
+	w.issue()
+	w.settle(r, w.isReady)
+	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.settle(w.reconciler(interceptor.Funcs{}), w.isGone)
+	if w.certificateRequest() != nil || w.secret("issued").Name != "" {
+		t.Errorf("left a Certificate or its Secret behind: %v %q", w.certificateRequest(), w.secret("issued").Name)
+	}
+}
+
+// Without cert-manager its mode says so, and everything else goes on.
+func TestCertManagerMissing(t *testing.T) {
+	missing := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if o.GetObjectKind().GroupVersionKind().Kind == certificateKind.Kind {
+			return &meta.NoKindMatchError{GroupKind: certificateKind.GroupKind(), SearchedVersions: []string{"v1"}}
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	w, r := ready(t, missing)
+	useCertManager(w)
+	mustReconcile(t, r)
+	for _, kind := range []string{v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionStalled} {
+		if c := w.condition(kind); c.Reason != v1alpha1.ReasonCertManagerMissing || !strings.Contains(c.Message, "install it") {
+			t.Errorf("%s is %+v", kind, c)
+		}
+	}
+	if c := w.condition(v1alpha1.ConditionAvailable); c.Status != "True" {
+		t.Errorf("Available is %+v", c)
+	}
+	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.settle(r, w.isGone)
+}
