@@ -32,6 +32,9 @@ type gate interface {
 	Check(context.Context) error
 }
 
+// onlooker is a gate that depends on what it saw while those before it were closed.
+type onlooker interface{ Look(context.Context) }
+
 // firstReadiness holds a pod back from traffic until all gates were open at
 // once. From then on it stays ready, whatever becomes of the gates: taking a
 // started pod away because kube-apiserver cannot be asked, or because someone
@@ -82,6 +85,9 @@ func (r *firstReadiness) try(ctx context.Context) bool {
 		if err != nil {
 			for _, later := range r.gates[i+1:] {
 				r.postpone(later.Name(), g.Name())
+				if o, ok := later.(onlooker); ok {
+					o.Look(ctx)
+				}
 			}
 			return false
 		}

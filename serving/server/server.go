@@ -82,7 +82,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	gates := []gate{authentication, feeds, &ratesGate{source: source, clock: c, timeout: o.RatesTimeout}}
-	versions, err := o.newVersionsGate(client)
+	versions, err := o.newVersionsGate(client, c)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func newFeeds(client *rest.Config, store *point.Store, source *kubelet.Source) (
 }
 
 // newVersionsGate returns nil where no Service is in front of this process.
-func (o *Options) newVersionsGate(client *rest.Config) (gate, error) {
+func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (gate, error) {
 	if o.ServiceName == "" {
 		return nil, nil
 	}
@@ -205,6 +205,8 @@ func (o *Options) newVersionsGate(client *rest.Config) (gate, error) {
 	service := types.NamespacedName{Namespace: o.ServiceNamespace, Name: o.ServiceName}
 	return &versionsGate{
 		served:        served,
+		clock:         c,
+		since:         c.Now(),
 		registrations: &serviceRegistrations{client: aggregator, service: service, selector: selector},
 		peers: &servicePeers{
 			client: typed.DiscoveryV1(), service: service, self: o.PodIP, config: client, caFile: o.ServingCAFile,

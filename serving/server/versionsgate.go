@@ -6,10 +6,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // registrations tells which versions are registered for this pod's Service.
@@ -33,7 +35,17 @@ type versionsGate struct {
 	registrations registrations
 	peers         peers
 	served        sets.Set[schema.GroupVersion]
+	clock         clock.PassiveClock
+
+	// since is when this process began, or last saw a registered version that it
+	// does not serve.
+	since time.Time
 }
+
+// discoverySoak is how long a version that this pod does not serve must be gone
+// before the gate opens beside other ready pods: the aggregated discovery of each
+// kube-apiserver follows an APIService a moment later, and a pod cannot ask them all.
+const discoverySoak = 10 * time.Second
 
 // Name implements gate.
 func (*versionsGate) Name() string { return "registered-versions" }
@@ -47,8 +59,9 @@ func (g *versionsGate) Check(ctx context.Context) error {
 	}
 	missing := sets.New(registered...).Difference(g.served).UnsortedList()
 	if len(missing) == 0 {
-		return nil
+		return g.soak(ctx)
 	}
+	g.since = g.clock.Now()
 	sortVersions(missing)
 	ready, err := g.peers.Ready(ctx)
 	if err != nil {
@@ -68,4 +81,19 @@ func (g *versionsGate) Check(ctx context.Context) error {
 		klog.FromContext(ctx).V(2).Info("A registered version is served neither by this pod nor by any ready pod", "version", version, "readyPods", len(ready))
 	}
 	return nil
+}
+
+// Look implements onlooker: what was registered a moment ago counts, too.
+func (g *versionsGate) Look(ctx context.Context) { _ = g.Check(ctx) }
+
+// soak waits until discovery follows, unless no other pod takes traffic.
+func (g *versionsGate) soak(ctx context.Context) error {
+	if g.clock.Since(g.since) >= discoverySoak {
+		return nil
+	}
+	if ready, err := g.peers.Ready(ctx); err == nil && len(ready) == 0 {
+		return nil
+	}
+	return fmt.Errorf("this pod serves all that is registered: it takes traffic once that has been so for %s, "+
+		"and every kube-apiserver has former versions out of its discovery", discoverySoak)
 }

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 var (
@@ -84,7 +86,7 @@ func TestVersionsGate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			g := &versionsGate{registrations: tc.registered, peers: tc.peers, served: sets.New(old...)}
+			g := &versionsGate{registrations: tc.registered, peers: tc.peers, served: sets.New(old...), clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
 			err := g.Check(t.Context())
 			if len(tc.wantErr) == 0 {
 				if err != nil {
@@ -101,5 +103,45 @@ func TestVersionsGate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A pod that was held takes traffic only once discovery has followed: a request for
+// the version may be on its way from a client that read it a moment ago.
+func TestVersionsGateWaitsForDiscovery(t *testing.T) {
+	c := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	both := fakeRegistrations{versions: []schema.GroupVersion{metricsV1, metricsV1beta1}}
+	old := fakeRegistrations{versions: []schema.GroupVersion{metricsV1beta1}}
+	g := &versionsGate{
+		peers:  fakePeers{"10.0.0.1:10443": {metricsV1, metricsV1beta1}},
+		served: sets.New(metricsV1beta1), clock: c, since: c.Now(),
+	}
+	steps := []struct {
+		after      time.Duration
+		registered fakeRegistrations
+		want       string
+	}{
+		// What was retired just before this process began may still be listed.
+		{time.Second, old, "it takes traffic once that has been so for 10s"},
+		{0, both, "it takes no traffic until APIService v1.metrics.k8s.io is removed"},
+		{discoverySoak - time.Second, old, "it takes traffic once that has been so for 10s"},
+		// It is registered again, and the wait begins anew.
+		{0, both, "it takes no traffic until APIService v1.metrics.k8s.io is removed"},
+		{time.Second, old, "it takes traffic once that has been so for 10s"},
+		{discoverySoak, old, ""},
+	}
+	for i, step := range steps {
+		c.SetTime(c.Now().Add(step.after))
+		g.registrations = step.registered
+		err := g.Check(t.Context())
+		if open := err == nil; open != (step.want == "") || !open && !strings.Contains(err.Error(), step.want) {
+			t.Errorf("step %d: got %v, want %q", i, err, step.want)
+		}
+	}
+
+	// Where no other pod takes traffic there is nothing to lose.
+	g.since, g.peers = c.Now(), fakePeers{}
+	if err := g.Check(t.Context()); err != nil {
+		t.Errorf("the first of all pods waits: %v", err)
 	}
 }
