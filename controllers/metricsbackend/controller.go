@@ -71,6 +71,7 @@ type Options struct {
 // Reconciler brings a MetricsBackend to its desired state.
 type Reconciler struct {
 	Options
+	phases  []phase
 	applier *children.Applier
 	issuer  *servingcert.Issuer
 	tokens  *podapi.Tokens
@@ -82,6 +83,7 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o,
+		phases:  phases(),
 		applier: children.NewApplier(o.Client, o.Live),
 		issuer:  servingcert.NewIssuer(o.Clock),
 		tokens:  podapi.NewTokens(o.Client, o.Clock),
@@ -100,21 +102,24 @@ type phase struct {
 	run  func(*Reconciler, context.Context, *scope) error
 }
 
-var phases = []phase{
-	{name: "validate", run: (*Reconciler).validate},
-	{name: "observe", run: (*Reconciler).observe},
-	{name: "retire", run: (*Reconciler).retire},
-	{name: "ownership", acts: true, run: (*Reconciler).checkOwnership},
-	{name: "certificates", run: (*Reconciler).certificates},
-	{name: "deploy", acts: true, run: (*Reconciler).deploy},
-	{name: "rollout", run: (*Reconciler).rollout},
-	{name: "probe", run: (*Reconciler).probe},
-	{name: "rotate", run: (*Reconciler).rotate},
-	{name: "register", run: (*Reconciler).register},
-	{name: "verify", run: (*Reconciler).verify},
-	{name: "undeploy", acts: true, run: (*Reconciler).undeploy},
-	{name: "sources", run: (*Reconciler).sources},
-	{name: "consumers", run: (*Reconciler).consumers},
+// phases are in the order that keeps the invariant.
+func phases() []phase {
+	return []phase{
+		{name: "validate", run: (*Reconciler).validate},
+		{name: "observe", run: (*Reconciler).observe},
+		{name: "retire", run: (*Reconciler).retire},
+		{name: "ownership", acts: true, run: (*Reconciler).checkOwnership},
+		{name: "certificates", run: (*Reconciler).certificates},
+		{name: "deploy", acts: true, run: (*Reconciler).deploy},
+		{name: "rollout", run: (*Reconciler).rollout},
+		{name: "probe", run: (*Reconciler).probe},
+		{name: "rotate", run: (*Reconciler).rotate},
+		{name: "register", run: (*Reconciler).register},
+		{name: "verify", run: (*Reconciler).verify},
+		{name: "undeploy", acts: true, run: (*Reconciler).undeploy},
+		{name: "sources", run: (*Reconciler).sources},
+		{name: "consumers", run: (*Reconciler).consumers},
+	}
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -150,7 +155,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 
 func (r *Reconciler) runPhases(ctx context.Context, s *scope) error {
 	var errs []error
-	for _, p := range phases {
+	for _, p := range r.phases {
 		if p.acts && s.blocked {
 			continue
 		}

@@ -27,6 +27,8 @@ type memoClient struct {
 	mu      sync.Mutex
 	reads   map[string]map[readKey]*read
 	applies map[objectKey]*apply
+	// written counts the writes, without those that were known to change nothing.
+	written int
 }
 
 type readKey struct {
@@ -134,6 +136,7 @@ func (m *memoClient) write(c client.Client, o client.Object, do func() error) er
 	defer m.mu.Unlock()
 	delete(m.reads, gvk.Kind)
 	delete(m.applies, objectKey{gvk.Kind, client.ObjectKeyFromObject(o)})
+	m.written++
 	if err := do(); err != nil {
 		return err
 	}
@@ -173,6 +176,7 @@ func (m *memoClient) apply(ctx context.Context, c client.Client, o runtime.Apply
 	}
 	delete(m.reads, key.kind)
 	delete(m.applies, key)
+	m.written++
 	if err := c.Apply(ctx, o, opts...); err != nil {
 		return err
 	}
@@ -189,4 +193,5 @@ func (m *memoClient) forget() {
 	defer m.mu.Unlock()
 	clear(m.reads)
 	clear(m.applies)
+	m.written++
 }

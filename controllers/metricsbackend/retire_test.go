@@ -131,7 +131,7 @@ func TestRetireIsFinished(t *testing.T) {
 func TestRetireUnknownVersion(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
 	future := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
-		Name: "v2.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: backendName},
+		Name: "v3.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: backendName},
 	}}
 	w.must(w.raw.Create(context.Background(), future))
 	w.settle(r, func() bool { return len(w.apiServices()) == 2 && w.isReady() })

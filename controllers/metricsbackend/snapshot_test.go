@@ -58,6 +58,9 @@ func prepared(t *testing.T, name string, prepare func(*world)) *world {
 
 func (s *snapshot) take(w *world) {
 	s.world = *w
+	s.world.discovered, s.world.second = maps.Clone(w.discovered), maps.Clone(w.second)
+	s.world.lagging, s.world.ended, s.world.gatedUntil = maps.Clone(w.lagging), maps.Clone(w.ended), maps.Clone(w.gatedUntil)
+	s.world.theirs, s.world.certs, s.world.replicas = w.theirs.clone(), w.certs.clone(), cloneReplicas(w.replicas)
 	s.now = w.clock.Now()
 	s.applies = maps.Clone(w.memo.applies)
 	known, err := schemaOfTheWorld()
@@ -88,14 +91,13 @@ func (s *snapshot) restore(t *testing.T) *world {
 	w.t = t
 	w.clock = testingclock.NewFakeClock(s.now)
 	w.discovered = maps.Clone(s.world.discovered)
+	w.second = maps.Clone(s.world.second)
 	w.lagging = maps.Clone(s.world.lagging)
 	w.ended = maps.Clone(s.world.ended)
+	w.gatedUntil = maps.Clone(s.world.gatedUntil)
 	w.theirs = s.world.theirs.clone()
 	w.certs = s.world.certs.clone()
-	w.replicas = nil
-	for _, r := range s.world.replicas {
-		w.replicas = append(w.replicas, ptr.To(*r))
-	}
+	w.replicas = cloneReplicas(s.world.replicas)
 	objects := make([]client.Object, len(s.objects))
 	for i := range s.objects {
 		objects[i] = s.objects[i].DeepCopyObject().(client.Object)
@@ -103,4 +105,12 @@ func (s *snapshot) restore(t *testing.T) *world {
 	w.start(objects)
 	w.memo.applies = maps.Clone(s.applies)
 	return &w
+}
+
+func cloneReplicas(replicas []*replica) []*replica {
+	var out []*replica
+	for _, r := range replicas {
+		out = append(out, ptr.To(*r))
+	}
+	return out
 }

@@ -51,11 +51,16 @@ const (
 
 	imageBoth    = "serving:both"
 	imageV1beta1 = "serving:v1beta1-only"
+	// imageFuture serves a version more, which this operator does not know.
+	imageFuture = "serving:future"
 )
 
 var (
 	v1      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 	v1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	v2      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v2"}
+
+	versionsOfTheWorld = []schema.GroupVersion{v2, v1, v1beta1}
 )
 
 // world is a cluster as the reconciler sees it: an API server without a process,
@@ -106,6 +111,8 @@ type world struct {
 	ended   map[string]int
 	// certs are the certificates that pods serve.
 	certs *certs
+	// gatedUntil is when a pod that was kept out of traffic may take it at the earliest.
+	gatedUntil map[string]time.Time
 }
 
 // replica is one kube-apiserver.
@@ -125,6 +132,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		lagging:    map[schema.GroupVersion]int{},
 		ended:      map[string]int{},
 		certs:      newCerts(),
+		gatedUntil: map[string]time.Time{},
 		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
 		replicas:   []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
 	}
@@ -323,7 +331,13 @@ func (w *world) FreshNodeSample(_ context.Context, gv schema.GroupVersion, _ tim
 }
 
 func serves(p *corev1.Pod, gv schema.GroupVersion) bool {
-	return gv == v1beta1 || p.Spec.Containers[0].Image == imageBoth
+	switch p.Spec.Containers[0].Image {
+	case imageFuture:
+		return true
+	case imageBoth:
+		return gv != v2
+	}
+	return gv == v1beta1
 }
 
 func (w *world) pods() []corev1.Pod {
@@ -355,7 +369,7 @@ func (w *world) isRegistered(gv schema.GroupVersion) bool {
 func (w *world) watchInvariant(when string) {
 	w.watchTheirs(when)
 	w.watchTrust(when)
-	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+	for _, gv := range versionsOfTheWorld {
 		if !w.discovered[gv] && !w.second[gv] && !w.isRegistered(gv) || !w.mayReachPods(gv) {
 			continue
 		}
@@ -404,7 +418,7 @@ func (w *world) step() {
 }
 
 func (w *world) stepDiscovery() {
-	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
+	for _, gv := range versionsOfTheWorld {
 		w.follow(gv)
 		if w.discovered[gv] == w.isRegistered(gv) {
 			w.lagging[gv] = 0
@@ -504,6 +518,7 @@ func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	for k, v := range d.Spec.Template.Labels {
 		p.Labels[k] = v
 	}
+	w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
 	if w.lingers > 0 {
 		p.Finalizers = []string{"kubelet.example.com/answers"}
 	}
@@ -512,22 +527,27 @@ func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	return p
 }
 
+// gateSoak is how long a pod's gate stays closed after what closed it is gone.
+const gateSoak = 10 * time.Second
+
 // mayBeReady is a serving pod's own gate: it serves all that is registered, by
-// label, unless no ready peer does either.
+// label, unless no ready peer does either; and there has been no other for a while.
 func (w *world) mayBeReady(p *corev1.Pod) bool {
-	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
-		if w.ungated {
-			break
-		}
+	if w.ungated {
+		return true
+	}
+	for _, gv := range versionsOfTheWorld {
 		labelled := slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool {
 			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
 		})
 		peer := slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
 		if labelled && !serves(p, gv) && peer {
+			w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
 			return false
 		}
 	}
-	return true
+	alone := !slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) })
+	return alone || !w.clock.Now().Before(w.gatedUntil[p.Name])
 }
 
 func (w *world) backend() *v1alpha1.MetricsBackend {

@@ -1,0 +1,286 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+)
+
+// journey is a way between two states of a backend.
+type journey struct {
+	// before is the serving image that the operator deploys by default at the
+	// beginning; after, which it deploys from then on. They differ when it is the
+	// operator that is upgraded or downgraded.
+	before, after string
+	prepare       func(*world)
+	change        func(*world)
+	done          func(*world) bool
+	// back is done for an operator of before that comes back in the middle.
+	back func(*world) bool
+}
+
+func journeys() map[string]journey {
+	spec := func(image string, versions ...v1alpha1.ResourceMetricsVersion) func(*world) {
+		return func(w *world) {
+			w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+				spec.Serving.Image = image
+				spec.ResourceMetrics.Versions = versions
+			})
+		}
+	}
+	const both, older = imageBoth, imageV1beta1
+	ready, lacksV1 := (*world).isReady, (*world).saysNotServed
+	return map[string]journey{
+		"upgrade: a newer image and its version": {
+			prepare: spec(older, "v1beta1"), change: spec(both, "v1", "v1beta1"), done: ready,
+		},
+		// The older image knows no gate of ours: only the order protects its clients.
+		"rollback: an older image and its version": {
+			prepare: spec(both, "v1", "v1beta1"),
+			change:  func(w *world) { w.ungated = true; spec(older, "v1beta1")(w) }, done: ready,
+		},
+		"a version is added to the spec":     {prepare: spec(both, "v1beta1"), change: spec(both, "v1", "v1beta1"), done: ready},
+		"a version is taken out of the spec": {prepare: spec(both, "v1", "v1beta1"), change: spec(both, "v1beta1"), done: ready},
+		"image rollback: it serves less":     {prepare: spec(both, "v1", "v1beta1"), change: spec(older, "v1", "v1beta1"), done: lacksV1},
+		"image upgrade: it serves more":      {prepare: spec(older, "v1", "v1beta1"), change: spec(both, "v1", "v1beta1"), done: ready},
+		"the operator is upgraded":           {before: older, after: both, done: ready, back: lacksV1},
+		"the operator is downgraded":         {before: both, after: older, done: lacksV1, back: ready},
+		"the operator is downgraded, and knows less": {
+			before: imageFuture, after: both, prepare: registeredByALaterOperator,
+			done: func(w *world) bool { return w.isReady() && w.deployedImage() == both && !w.isRegistered(v2) },
+		},
+		"deletion": {
+			prepare: spec(both, "v1", "v1beta1"),
+			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			done:    (*world).isGone,
+		},
+	}
+}
+
+// saysNotServed tells whether the backend is settled with an image that lacks v1.
+func (w *world) saysNotServed() bool {
+	return w.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed && !w.isRegistered(v1) && w.deployedImage() == imageV1beta1
+}
+
+// deployedImage is the image of all pods, or empty while they differ.
+func (w *world) deployedImage() string {
+	image := ""
+	for _, p := range w.pods() {
+		if image = cmp.Or(image, imageOf(&p)); image != imageOf(&p) {
+			return ""
+		}
+	}
+	return image
+}
+
+// registeredByALaterOperator registers v2, as the operator did that knew it.
+func registeredByALaterOperator(w *world) {
+	becomeReadyWith(w, imageFuture)
+	ctx := context.Background()
+	var service apiregistrationv1.APIService
+	w.must(w.raw.Get(ctx, client.ObjectKey{Name: apiServiceName(v1)}, &service))
+	later := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(v2), Labels: service.Labels},
+		Spec:       service.Spec,
+	}
+	later.Spec.Version = v2.Version
+	w.must(w.raw.Create(ctx, later))
+	backend := w.backend()
+	backend.Status.APIServices = append(backend.Status.APIServices, v1alpha1.APIServiceStatus{Name: later.Name, State: v1alpha1.APIServiceAvailable})
+	w.must(w.raw.Status().Update(ctx, backend))
+	w.step()
+}
+
+func becomeReadyWith(w *world, image string) {
+	w.settle(w.operator(image, interceptor.Funcs{}), func() bool { return w.isReady() || w.saysNotServed() })
+}
+
+// operator is one of a release that deploys the image by default.
+func (w *world) operator(image string, funcs interceptor.Funcs) *Reconciler {
+	r := w.reconciler(funcs)
+	r.ServingImage = cmp.Or(image, imageBoth)
+	return r
+}
+
+// world is where the journey, of that name, begins: pods take long to end, and
+// discovery to follow.
+func (j journey) world(t *testing.T, name string) *world {
+	t.Helper()
+	w := prepared(t, "journey "+name, func(w *world) {
+		w.lingers, w.lag = 1, 1
+		if j.prepare != nil {
+			j.prepare(w)
+		}
+		becomeReadyWith(w, j.before)
+	})
+	if j.change != nil {
+		j.change(w)
+	}
+	return w
+}
+
+// watched looks at the invariant after each call that changed anything, and tells
+// then of every call.
+func (w *world) watched(then func(c call, changed bool)) interceptor.Funcs {
+	return intercepted(func(c call, make func() error) error {
+		before := w.memo.written
+		err := make()
+		changed := w.memo.written != before
+		if changed {
+			w.watchInvariant("after " + c.name)
+		}
+		if then != nil {
+			then(c, changed)
+		}
+		return err
+	})
+}
+
+// stop is a state of the cluster in which the operator ended.
+type stop struct {
+	after string
+	state *snapshot
+}
+
+// stops makes the journey and returns each state in which a process that ends
+// right after one of its calls leaves the cluster, the number of calls, and the
+// state at the end. A call that changes nothing leaves the state of the one before
+// it, and what starts there has no memory: to go on from it twice proves nothing.
+func (j journey) stops(t *testing.T, name string) (stops []stop, calls int, end string) {
+	t.Helper()
+	w := j.world(t, name)
+	r := w.operator(j.after, w.watched(func(c call, changed bool) {
+		if calls++; changed || calls == 1 {
+			s := &snapshot{}
+			s.take(w)
+			stops = append(stops, stop{fmt.Sprintf("call %d (%s)", calls, c.name), s})
+		}
+	}))
+	w.settle(r, func() bool { return j.done(w) })
+	return stops, calls, w.end()
+}
+
+// The operator stops after each of its calls, and another process goes on: at once,
+// or after a while in which the cluster goes on alone, or after an operator of the
+// release before has had its turn. At no instant in all of this, looked at after
+// each call and each step of the cluster, is a version in discovery that a ready
+// pod does not serve; and it ends as if nothing had happened, without an orphan.
+func TestStoppedAfterEachCall(t *testing.T) {
+	const away = 4
+	for name, j := range journeys() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stops, calls, want := j.stops(t, name)
+			if len(stops) < 4 {
+				t.Fatalf("only %d states: this is no journey", len(stops))
+			}
+			resume := func(s stop, how string, between func(*world)) {
+				w := s.state.restore(t)
+				between(w)
+				w.settle(w.operator(j.after, w.watched(nil)), func() bool { return j.done(w) })
+				if diff := gocmp.Diff(want, w.end()); diff != "" {
+					t.Errorf("(-without a stop +with it):\n%s", diff)
+				}
+				if t.Failed() {
+					t.Fatalf("stopped after %s, resumed %s", s.after, how)
+				}
+			}
+			for i, s := range stops {
+				resume(s, "at once", func(*world) {})
+				if i%2 == 1 {
+					resume(s, "later", func(w *world) {
+						for range away {
+							w.step()
+						}
+					})
+				}
+				if i%2 == 0 && j.back != nil {
+					resume(s, "after the release before", func(w *world) {
+						r := w.operator(j.before, w.watched(nil))
+						_, _ = reconcileOnce(t, r)
+						w.settle(r, func() bool { return j.back(w) })
+					})
+				}
+			}
+			t.Logf("%d calls, which leave %d states", calls, len(stops))
+		})
+	}
+}
+
+var podName = regexp.MustCompile(`pod-\d+`)
+
+// end is the state of the backend and all that it owns, but for the numbers of pods.
+func (w *world) end() string { return podName.ReplaceAllString(w.inventory(), "pod-N") }
+
+// The checks of this file are able to fail: without the step that keeps the
+// invariant they report it broken.
+func TestInvariantNeedsEachStep(t *testing.T) {
+	rollback := journeys()["rollback: an older image and its version"]
+	cases := map[string]func(*world, *Reconciler){
+		// The order of a plain rollout: pods first, their registrations afterwards.
+		"retire last": func(_ *world, r *Reconciler) {
+			var first, last []phase
+			for _, p := range r.phases {
+				if p.name == "retire" {
+					last = append(last, p)
+				} else {
+					first = append(first, p)
+				}
+			}
+			r.phases = append(first, last...)
+		},
+		// The APIService is gone, and every kube-apiserver is taken to know it.
+		"retirement is not confirmed": func(w *world, r *Reconciler) {
+			w.lag = 3
+			r.Aggregator = hasty{r.Aggregator}
+		},
+		// The image is not asked what it serves.
+		"retire nothing": func(_ *world, r *Reconciler) {
+			r.phases = []phase{}
+			for _, p := range phases() {
+				if p.name != "retire" {
+					r.phases = append(r.phases, p)
+				}
+			}
+		},
+	}
+	for name, mutate := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := rollback.world(t, "rollback: an older image and its version")
+			r := w.operator("", w.watched(nil))
+			mutate(w, r)
+			for range 40 {
+				if _, err := reconcileOnce(t, r); err != nil {
+					t.Fatal(err)
+				}
+				w.step()
+			}
+			if w.everBroken == "" {
+				t.Errorf("the invariant held without this step; registered %v, image %s", w.registeredVersions(), w.deployedImage())
+			}
+		})
+	}
+}
+
+// hasty takes each version that it is asked for as gone.
+type hasty struct{ Aggregator }
+
+// Discovered implements Aggregator.
+func (hasty) Discovered(context.Context, []schema.GroupVersion) (*aggregator.Presence, error) {
+	return &aggregator.Presence{Asked: []string{"192.0.2.1:6443"}}, nil
+}
