@@ -200,12 +200,17 @@ func TestChildrenMetadata(t *testing.T) {
 func TestDriftIsCorrected(t *testing.T) {
 	createBackend(t, newBackend("cluster"))
 	waitReady(t, "cluster")
+	caBundle, err := kubectl("get", "apiservice", "v1.metrics.k8s.io", "-o", "jsonpath={.spec.caBundle}")
+	if err != nil {
+		t.Fatal(caBundle)
+	}
 	cases := map[string]struct{ resource, patch, path, want string }{
 		"replicas":          {"deployment/metrics-serving-cluster", `{"spec":{"replicas":5}}`, "{.spec.replicas}", "2"},
 		"image":             {"deployment/metrics-serving-cluster", `{"spec":{"template":{"spec":{"containers":[{"name":"serving","image":"evil"}]}}}}`, "{.spec.template.spec.containers[0].image}", imageBoth},
 		"rights":            {"clusterrole/metrics-serving-cluster-prober", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`, "{.rules[*].verbs}", `["get"] ["list"]`},
 		"selector":          {"service/metrics-serving-cluster", `{"spec":{"selector":{"metricsbackend.io/backend":"other"}}}`, "{.spec.selector.metricsbackend\\.io/backend}", "cluster"},
 		"unverified TLS":    {"apiservice/v1.metrics.k8s.io", `{"spec":{"insecureSkipTLSVerify":true,"caBundle":null}}`, "{.spec.insecureSkipTLSVerify}", ""},
+		"blanked caBundle":  {"apiservice/v1.metrics.k8s.io", `{"spec":{"caBundle":null}}`, "{.spec.caBundle}", caBundle},
 		"priority":          {"apiservice/v1.metrics.k8s.io", `{"spec":{"versionPriority":1}}`, "{.spec.versionPriority}", "200"},
 		"token in the pods": {"serviceaccount/metrics-serving-cluster", `{"automountServiceAccountToken":true}`, "{.automountServiceAccountToken}", "false"},
 	}
@@ -331,6 +336,14 @@ func TestProberIsPowerless(t *testing.T) {
 		if got != want {
 			t.Errorf("get %s: %t, want %t", path, got, want)
 		}
+	}
+	metrics := func(verb, resource string) bool {
+		return allowed(authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: "metrics.k8s.io", Resource: resource,
+		}})
+	}
+	if !metrics("list", "nodes") || metrics("get", "nodes") || metrics("list", "pods") {
+		t.Error("may do other with metrics than list those of nodes")
 	}
 	for _, r := range []string{"secrets", "pods", "configmaps", "nodes"} {
 		if allowed(authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: r, Namespace: systemNamespace}}) {

@@ -179,8 +179,14 @@ func mayGet(ctx context.Context, token, path string) (int, error) {
 	}
 	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: review.Status.User.Username, Groups: review.Status.User.Groups,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}}
+	if version, ok := strings.CutPrefix(path, "/apis/metrics.k8s.io/"); ok && strings.HasSuffix(version, "/nodes") {
+		access.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Group: "metrics.k8s.io", Version: strings.TrimSuffix(version, "/nodes"), Resource: "nodes", Verb: "list",
+		}
+	} else {
+		access.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}
+	}
 	if err := suite.admin.Create(ctx, access); err != nil {
 		return http.StatusInternalServerError, err
 	}
