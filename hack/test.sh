@@ -68,6 +68,7 @@ e2e() {
 	# The autoscaler's own figures, which the canary reads, are on loopback.
 	export CONTROLLER_MANAGER=https://127.0.0.1:10257
 	step "build and load the images" make load
+	step "build helm" go -C test/chart tool helm version
 	hack/peers.sh
 	local log code=0
 	log=$(mktemp)
