@@ -107,12 +107,18 @@ func (l *look) maxAgeOfSamples() time.Duration {
 	if l.maxAge > 0 {
 		return l.maxAge
 	}
-	spec := v1alpha1.MetricsBackendSpec{ResourceMetrics: &v1alpha1.ResourceMetricsSpec{}}
-	v1alpha1.SetDefaults(&spec)
-	longest := spec.ResourceMetrics.MaxAge.Duration
+	specs := []v1alpha1.MetricsBackendSpec{}
 	for i := range l.backends {
-		if rm := l.backends[i].Spec.ResourceMetrics; rm != nil && rm.MaxAge != nil {
-			longest = max(longest, rm.MaxAge.Duration)
+		specs = append(specs, *l.backends[i].Spec.DeepCopy())
+	}
+	if len(specs) == 0 {
+		specs = append(specs, v1alpha1.MetricsBackendSpec{ResourceMetrics: &v1alpha1.ResourceMetricsSpec{}})
+	}
+	var longest time.Duration
+	for i := range specs {
+		v1alpha1.SetDefaults(&specs[i])
+		if specs[i].ResourceMetrics != nil {
+			longest = max(longest, specs[i].ResourceMetrics.MaxAge.Duration)
 		}
 	}
 	return longest

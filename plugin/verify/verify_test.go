@@ -138,6 +138,15 @@ func TestLines(t *testing.T) {
 			change:  func(_ *testing.T, w *clustertest.World) { w.Now = w.Now.Add(10 * time.Minute) },
 			options: func(o *options) { o.maxAge = time.Hour },
 		},
+		"old data by the spec": {
+			change: func(_ *testing.T, w *clustertest.World) {
+				w.Backends[0].Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 12 * time.Second}
+				for _, data := range w.Served {
+					data.Nodes["node-a"] = w.Now.Add(-13 * time.Second)
+				}
+			},
+			code: exit.NotMet,
+		},
 		"one node is missing": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				for _, data := range w.Served {
