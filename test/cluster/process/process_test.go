@@ -4,6 +4,7 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -224,5 +225,35 @@ func TestHasEntryWantsTheWholeEntry(t *testing.T) {
 	}
 	if !hasEntry(environment, []byte(markVariable+"=/var/lib/cluster-2")) {
 		t.Fatal("ours was not found")
+	}
+}
+
+func TestComponentsInheritNoFiles(t *testing.T) {
+	t.Parallel()
+	dir, err := state.At(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a shell or flock leaves it open for what it runs.
+	path := t.TempDir() + "/callers-lock"
+	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	running, err := Start(dir, Command{Name: "sleeper", Path: "/bin/sleep", Args: []string{"60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(running.PID, syscall.SIGKILL); <-running.Exited() })
+	folder := fmt.Sprintf("/proc/%d/fd", running.PID)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if target, err := os.Readlink(folder + "/" + entry.Name()); err == nil && target == path {
+			t.Errorf("the component holds %s, as file %s", path, entry.Name())
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -57,6 +58,9 @@ func Start(dir state.Dir, command Command) (*Running, error) {
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := keepFiles(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", command.Name, err)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", command.Name, err)
 	}
@@ -80,4 +84,19 @@ func Start(dir state.Dir, command Command) (*Running, error) {
 		return nil, fmt.Errorf("starting %s: %w", command.Name, err)
 	}
 	return running, nil
+}
+
+// keepFiles keeps the files that our caller left open for us, a lock or a pipe, from components: they
+// outlive us, and would hold the lock for as long as the cluster runs. Go closes its own.
+func keepFiles() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("listing our open files: %w", err)
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
