@@ -1,0 +1,159 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// Authority and certificate are replaced ten times, with the operator killed in the
+// first and replaced in the last, and then come from a Secret of the user's and back:
+// no consumer notices, and no pod is restarted.
+func TestRotation(t *testing.T) {
+	baseline := measureNamespaces(t)
+	requireBackend(t)
+	restoreBackend(t)
+	waitServing(t, 2)
+	c := startCanary(t, baseline)
+	pods := startsOfPods(t)
+	n := cycles(t, "E2E_ROTATIONS", 10)
+	began := time.Now()
+	for i := range n {
+		former := trustedNow(t)
+		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.Serving.Certificates.Rotate = fmt.Sprintf("%d of test %d", i, began.Unix())
+		})
+		disturb(t, i, n)
+		waitReplaced(t, former)
+	}
+	t.Logf("%d rotations took %s", n, time.Since(began).Round(time.Second))
+
+	former := trustedNow(t)
+	provideCertificate(t, "provided-by-test")
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.Certificates = v1alpha1.CertificatesSpec{
+			Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "provided-by-test"},
+		}
+	})
+	waitReplaced(t, former)
+	former = trustedNow(t)
+	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
+	waitReplaced(t, former)
+
+	if got := startsOfPods(t); got != pods {
+		t.Errorf("pods were replaced or restarted:\n%s\nnow:\n%s", pods, got)
+	}
+	if got := finishCanary(t, c).Departures("v1"); got != 0 {
+		t.Errorf("v1 left discovery %d times", got)
+	}
+}
+
+// trustedNow is what kube-apiserver verifies serving pods with.
+func trustedNow(t *testing.T) servingcert.Bundle {
+	t.Helper()
+	var service apiregistrationv1.APIService
+	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Name: "v1.metrics.k8s.io"}, &service); err != nil {
+		t.Fatal(err)
+	}
+	return servingcert.ParseBundle(service.Spec.CABundle)
+}
+
+// waitReplaced waits until every authority of former is out of all APIServices and
+// of what pods mount, and the backend is ready.
+func waitReplaced(t *testing.T, former servingcert.Bundle) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "the authority is replaced", func(ctx context.Context) error {
+		var secret corev1.Secret
+		if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Namespace: namespace, Name: "metrics-serving-" + backendName + "-tls"}, &secret); err != nil {
+			return err
+		}
+		bundles := map[string][]byte{"Secret": secret.Data[v1alpha1.SecretKeyCA]}
+		var services apiregistrationv1.APIServiceList
+		if err := suite.client.List(ctx, &services, ctrlclient.MatchingLabels{v1alpha1.LabelBackend: backendName}); err != nil {
+			return err
+		}
+		if len(services.Items) != 2 {
+			return fmt.Errorf("%d APIServices", len(services.Items))
+		}
+		for i := range services.Items {
+			bundles[services.Items[i].Name] = services.Items[i].Spec.CABundle
+		}
+		for name, pem := range bundles {
+			bundle := servingcert.ParseBundle(pem)
+			if len(bundle) != 1 || former.Contains(bundle) || !bytes.Equal(pem, bundles["Secret"]) {
+				return fmt.Errorf("%s trusts %d authorities, among them former ones: %t", name, len(bundle), former.Contains(bundle))
+			}
+		}
+		var backend v1alpha1.MetricsBackend
+		if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
+			return err
+		}
+		for _, condition := range backend.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionReady &&
+				(condition.Status != metav1.ConditionTrue || condition.ObservedGeneration != backend.Generation) {
+				return errors.New(condition.Message)
+			}
+		}
+		return nil
+	})
+}
+
+// provideCertificate makes the Secret that a user would keep.
+func provideCertificate(t *testing.T, name string) {
+	t.Helper()
+	issuer := servingcert.NewIssuer(clock.RealClock{})
+	authority, err := issuer.Authority("end-to-end-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := issuer.Leaf(authority, []string{"metrics-serving-" + backendName + "." + namespace + ".svc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Type:       corev1.SecretTypeTLS,
+		Data: map[string][]byte{
+			v1alpha1.SecretKeyCertificate: leaf.Certificate,
+			v1alpha1.SecretKeyPrivateKey:  leaf.Key,
+			v1alpha1.SecretKeyCA:          authority.Certificate,
+		},
+	}
+	t.Cleanup(func() { _ = suite.client.Delete(context.Background(), secret) })
+	if err := suite.client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startsOfPods tells which serving pods there are, and how often they started.
+func startsOfPods(t *testing.T) string {
+	t.Helper()
+	var pods corev1.PodList
+	if err := suite.client.List(t.Context(), &pods, serving()...); err != nil {
+		t.Fatal(err)
+	}
+	out := ""
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Status.ContainerStatuses {
+			out += fmt.Sprintf("%s %s: %d restarts\n", pods.Items[i].Name, container.Name, container.RestartCount)
+		}
+	}
+	return out
+}
