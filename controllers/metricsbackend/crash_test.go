@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -242,7 +243,7 @@ func TestInvariantNeedsEachStep(t *testing.T) {
 					first = append(first, p)
 				}
 			}
-			r.phases = append(first, last...)
+			r.phases = slices.Concat(first, last)
 		},
 		// The APIService is gone, and every kube-apiserver is taken to know it.
 		"retirement is not confirmed": func(w *world, r *Reconciler) {
