@@ -304,3 +304,20 @@ func TestCertManagerMissing(t *testing.T) {
 	w.must(w.raw.Delete(context.Background(), w.backend()))
 	w.settle(r, w.isGone)
 }
+
+// Who takes another implementation asks cert-manager for nothing any more.
+func TestCertManagerIsNotAskedForExisting(t *testing.T) {
+	w := newWorld(t, newBackend())
+	besideTheirs(w)
+	r := w.reconciler(interceptor.Funcs{})
+	useCertManager(w)
+	mustReconcile(t, r)
+	w.issue()
+	w.settle(r, w.isReady)
+	toExisting(w)
+	w.settle(r, func() bool { return w.isReady() && !w.deployed() && len(w.pods()) == 0 })
+	mustReconcile(t, r)
+	if w.certificateRequest() != nil || w.secret("issued").Name != "" {
+		t.Error("left a Certificate or its Secret behind")
+	}
+}

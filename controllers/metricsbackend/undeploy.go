@@ -50,6 +50,10 @@ func (r *Reconciler) undeploy(ctx context.Context, s *scope) error {
 		r.tokens.Forget(s.proberAccount())
 		s.again()
 	}
+	// Before its Secret, which cert-manager would make again.
+	if err := r.withdrawCertificate(ctx, s); err != nil {
+		return err
+	}
 	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 }
 
