@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,6 +35,14 @@ func TestForegroundDeletion(t *testing.T) {
 		apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"), appsv1.SchemeGroupVersion.WithResource("deployments"),
 		corev1.SchemeGroupVersion.WithResource("services"), corev1.SchemeGroupVersion.WithResource("pods"),
 	}, v1alpha1.LabelBackend+"="+backendName)
+	eventually(t, time.Minute, "requests are answered", func(context.Context) error {
+		load.mu.Lock()
+		defer load.mu.Unlock()
+		if load.answered < 50 || len(load.failures) > 0 {
+			return fmt.Errorf("%d answers, %d failures: %v", load.answered, len(load.failures), load.failures)
+		}
+		return nil
+	})
 	began := time.Now()
 	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: backendName}}
 	if err := suite.client.Delete(t.Context(), backend, ctrlclient.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
