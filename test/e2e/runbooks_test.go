@@ -1,0 +1,86 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// shellBlock is a fenced block that readers paste into a shell.
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// Every command of docs/runbooks does what it says, on a real cluster: an upgrade to
+// another release, a rollback to an image without v1 and forward again, a migration
+// from metrics-server, and the uninstallation.
+func TestRunbooks(t *testing.T) {
+	requireBackend(t)
+	installPlugin(t)
+	t.Cleanup(func() {
+		// Further tests want the operator of this build, and no spec of a migration.
+		if out, err := run("bash", "-c", "hack/deploy.sh && kubectl delete metricsbackends --all --timeout=180s"); err != nil {
+			t.Errorf("install the operator again: %v\n%s", err, out)
+		}
+	})
+
+	next := "INSTALL=" + releaseManifest(t, "next")
+	runbook(t, "cluster-upgrade.md", next)
+	if image := getBackend(t).Status.Serving.Image; image != "metrics-backend/serving:next" {
+		t.Errorf("after the upgrade the image is %s", image)
+	}
+	runbook(t, "rollback.md",
+		`ROLLBACK={"spec":{"serving":{"extraArgs":["`+withoutV1+`"]}}}`,
+		`FORWARD={"spec":{"serving":{"extraArgs":null}}}`)
+	deployMetricsServer(t)
+	runbook(t, "migrate-from-metrics-server.md", next)
+	runbook(t, "uninstall.md", next)
+}
+
+// runbook runs the shell blocks of a page one after the other, as its reader would,
+// in a folder of its own. The variables are the reader's.
+func runbook(t *testing.T, page string, variables ...string) {
+	t.Helper()
+	began := time.Now()
+	text, err := os.ReadFile(filepath.Join(suite.root, "docs/runbooks", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "set -euo pipefail\n"
+	for _, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
+		script += "set -x\n" + block[1] + "{ set +x; } 2>/dev/null\n"
+	}
+	// kubectl keeps what it discovered for minutes; APIs come and go here.
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(append(os.Environ(), "KUBECACHEDIR="+t.TempDir()), variables...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", page, err, out)
+	}
+	t.Logf("%s: done in %s", page, time.Since(began).Round(time.Second))
+}
+
+// releaseManifest loads the images under another tag, as a release of its own, and returns
+// the manifest that installs it.
+func releaseManifest(t *testing.T, version string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"operator", "serving"} {
+		archive := filepath.Join(folder, name+".tar")
+		cluster(t, "image", "--tag", "metrics-backend/"+name+":"+version,
+			"--binary", filepath.Join(suite.root, "bin", name)+"=/"+name, "--out", archive)
+		cluster(t, "load", archive)
+	}
+	manifest := filepath.Join(folder, "install.yaml")
+	if out, err := run("bash", "-c", "VERSION=$0 hack/render.sh >$1", version, manifest); err != nil {
+		t.Fatalf("render the manifest: %v\n%s", err, out)
+	}
+	return manifest
+}
