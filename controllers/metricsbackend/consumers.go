@@ -182,6 +182,8 @@ func (s *scope) silentPod() string {
 		switch {
 		case p.answer == nil:
 			return fmt.Sprintf("pod %s does not tell who uses which version: it does not answer the operator, see ServingReady", p.Name)
+		case p.err != nil:
+			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, p.err)
 		case p.answer.ConsumersError != nil:
 			return fmt.Sprintf("pod %s does not tell who uses which version: %v", p.Name, p.answer.ConsumersError)
 		}
@@ -204,7 +206,8 @@ func (s *scope) consumersUnknown() (reason, message string) {
 		if p.answer.Consumers != nil {
 			return "", ""
 		}
-		answered = answered || p.answer.ConsumersError == nil
+		// A pod that answered only half was not asked for its clients.
+		answered = answered || p.err == nil && p.answer.ConsumersError == nil
 	}
 	if answered {
 		return v1alpha1.ReasonConsumersUnknown,

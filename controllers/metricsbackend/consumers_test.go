@@ -287,6 +287,7 @@ func TestSilentPods(t *testing.T) {
 		"garbage":      {refuse(errors.New("read the answer to /consumers: invalid character '<'")), "invalid character"},
 		"oversize":     {refuse(errors.New("read the answer to /consumers: longer than 1048576 bytes")), "longer than 1048576 bytes"},
 		"not heard of": {refuse(errors.New("ask /consumers: answered 403 Forbidden")), "403 Forbidden"},
+		"half an answer": {func(w *world) { w.half = errors.New("ask /apis/metrics.k8s.io/v1/nodes: answered 403 Forbidden") }, "403 Forbidden"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +317,7 @@ func TestSilentPods(t *testing.T) {
 				t.Error("Ready, although the spec is not carried out")
 			}
 
-			w.mute, w.consumers = false, everyPod(hpaOf(v1beta1Name, w.today()))
+			w.mute, w.half, w.consumers = false, nil, everyPod(hpaOf(v1beta1Name, w.today()))
 			w.settle(r, w.isKept)
 			w.consumers = nil
 			w.clock.Step(48 * time.Hour)
@@ -371,6 +372,7 @@ func TestConsumersUnknown(t *testing.T) {
 			}
 		}, v1alpha1.ReasonDependencyNotReady, "no ready serving pod"},
 		"no pod answers": {func(w *world) { w.mute = true }, v1alpha1.ReasonProbeFailed, "does not answer the operator"},
+		"each answers half": {func(w *world) { w.half = errors.New("answered 403 Forbidden") }, v1alpha1.ReasonProbeFailed, "403 Forbidden"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -98,6 +98,8 @@ type world struct {
 	stale, refused bool
 	// mute pods do not answer the operator.
 	mute bool
+	// half is why pods say what they serve and nothing else; nil when they say all.
+	half error
 	// report is what pods say of their kubelets.
 	report v1alpha1.KubeletReport
 	// consumers is what a pod says of its clients; nil: that it saw none.
@@ -265,6 +267,10 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		}
 		if w.busy && answer.Failing != nil {
 			return answer, errors.New("answered 429 Too Many Requests")
+		}
+		if w.half != nil {
+			answer.Sources = nil
+			return answer, w.half
 		}
 		answer.Consumers = &v1alpha1.ConsumerReport{}
 		if w.consumers != nil {

@@ -67,7 +67,7 @@ type Answer struct {
 	// Sources is nil when the pod has no such report.
 	Sources *v1alpha1.SourceReport
 	// Consumers is nil when the pod has no such report, or when asking for it
-	// failed: then ConsumersError says why.
+	// failed: then ConsumersError says why. With an error of Ask it was not asked for.
 	Consumers      *v1alpha1.ConsumerReport
 	ConsumersError error
 	// Chain is the certificate that the pod serves, and its intermediates.
@@ -88,7 +88,8 @@ func NewClient(dial Dial) *Client {
 }
 
 // Ask asks a pod for each of the versions, in its discovery and with a request,
-// and for its reports.
+// and for its reports. With an error the answer is nil, or what was answered until
+// then.
 func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pod.CABundle) && !pod.InsecureSkipTLSVerify {
