@@ -21,6 +21,10 @@ import (
 type egressProxy struct {
 	path     string
 	listener net.Listener
+
+	mu      sync.Mutex
+	closed  bool
+	tunnels map[net.Conn]struct{}
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
@@ -30,6 +34,7 @@ func startEgressProxy(path string, dial dialFunc) (*egressProxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	p := &egressProxy{path: path, listener: listener, tunnels: map[net.Conn]struct{}{}}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -37,22 +42,56 @@ func startEgressProxy(path string, dial dialFunc) (*egressProxy, error) {
 				return
 			}
 			if err == nil {
-				go tunnel(conn, dial)
+				go p.tunnel(conn, dial)
 			}
 		}
 	}()
-	return &egressProxy{path: path, listener: listener}, nil
+	return p, nil
 }
 
 func (p *egressProxy) close() { _ = p.listener.Close() }
 
-func tunnel(conn net.Conn, dial dialFunc) {
+// setClosed closes kube-apiserver's way to pods, or opens it again. Connections
+// that it keeps for later requests end, too.
+func (p *egressProxy) setClosed(closed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = closed
+	for conn := range p.tunnels {
+		if closed {
+			_ = conn.Close()
+		}
+	}
+}
+
+// open tells whether a tunnel may be made, and if so registers it for setClosed.
+func (p *egressProxy) open(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.tunnels[conn] = struct{}{}
+	}
+	return !p.closed
+}
+
+func (p *egressProxy) ended(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.tunnels, conn)
+}
+
+func (p *egressProxy) tunnel(conn net.Conn, dial dialFunc) {
 	defer func() { _ = conn.Close() }()
 	reader := bufio.NewReader(conn)
 	request, err := http.ReadRequest(reader)
 	if err != nil || request.Method != http.MethodConnect {
 		return
 	}
+	if !p.open(conn) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 502 Bad Gateway\r\n\r\n")
+		return
+	}
+	defer p.ended(conn)
 	target, err := dial(context.Background(), "tcp", request.Host)
 	if err != nil {
 		_, _ = io.WriteString(conn, "HTTP/1.1 502 Bad Gateway\r\n\r\n")

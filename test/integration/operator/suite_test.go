@@ -60,6 +60,7 @@ var suite struct {
 	config   *rest.Config
 	operator *envtest.AuthenticatedUser
 	pods     *podNetwork
+	egress   *egressProxy
 	workload *workload
 	auditLog string
 	// etcd is the URL of etcd.
@@ -100,6 +101,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer egress.close()
+	suite.egress = egress
 	env, err := startControlPlane(dir, egress)
 	if env != nil {
 		defer func() { _ = env.Stop() }()

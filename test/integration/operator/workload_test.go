@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,6 +40,9 @@ const (
 type workload struct {
 	client client.Client
 	pods   *podNetwork
+	// detached keeps every pod out of the endpoints, as a selector that matches
+	// none does; the pods stay ready.
+	detached atomic.Bool
 }
 
 func newWorkload(c client.Client, pods *podNetwork) *workload {
@@ -311,7 +315,7 @@ func (w *workload) endpoints(ctx context.Context, d *appsv1.Deployment, pods []c
 	}}
 	slice.Endpoints = nil
 	for i := range pods {
-		if podReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+		if podReady(&pods[i]) && pods[i].DeletionTimestamp == nil && !w.detached.Load() {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{pods[i].Status.PodIP}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
 			})
