@@ -105,8 +105,8 @@ func (p *egressProxy) tunnel(conn net.Conn, dial dialFunc) {
 	both.Wait()
 }
 
-// dialAdvertised leads connections to the advertised address of kube-apiserver
-// to where it really listens.
+// dialAdvertised leads connections to the advertised addresses of kube-apiservers
+// to where they really listen.
 func dialAdvertised(host string) dialFunc {
 	real, err := url.Parse(host)
 	address := host
@@ -114,8 +114,11 @@ func dialAdvertised(host string) dialFunc {
 		address = real.Host
 	}
 	return func(ctx context.Context, network, wanted string) (net.Conn, error) {
-		if name, _, err := net.SplitHostPort(wanted); err == nil && name == advertised {
+		switch name, _, err := net.SplitHostPort(wanted); {
+		case err == nil && name == advertised:
 			wanted = address
+		case err == nil && name == advertisedSecond:
+			wanted = listensSecond(address)
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, wanted)
 	}

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,18 +54,27 @@ func TestServesFromAnotherNamespace(t *testing.T) {
 // discovered lists the current versions of metrics.k8s.io in aggregated discovery.
 func discovered(t *testing.T) []string {
 	t.Helper()
-	core, err := kubernetes.NewForConfig(suite.config)
+	versions, err := discoveredAt(t.Context(), suite.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := core.Discovery().RESTClient().Get().AbsPath("/apis").
-		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").Do(t.Context()).Raw()
+	return versions
+}
+
+// discoveredAt is discovered at one kube-apiserver.
+func discoveredAt(ctx context.Context, config *rest.Config) ([]string, error) {
+	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
+	}
+	body, err := core.Discovery().RESTClient().Get().AbsPath("/apis").
+		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").Do(ctx).Raw()
+	if err != nil {
+		return nil, err
 	}
 	var list apidiscoveryv2.APIGroupDiscoveryList
 	if err := json.Unmarshal(body, &list); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var versions []string
 	for _, group := range list.Items {
@@ -74,7 +84,7 @@ func discovered(t *testing.T) []string {
 			}
 		}
 	}
-	return versions
+	return versions, nil
 }
 
 // A version leaves discovery when the spec drops it, and comes back; the other

@@ -62,6 +62,8 @@ var suite struct {
 	pods     *podNetwork
 	egress   *egressProxy
 	workload *workload
+	// server is the kube-apiserver that all tests use.
+	server   *envtest.APIServer
 	auditLog string
 	// etcd is the URL of etcd.
 	etcd    string
@@ -156,7 +158,7 @@ func startControlPlane(dir string, egress *egressProxy) (*envtest.Environment, e
 	if err != nil {
 		return env, fmt.Errorf("start kube-apiserver and etcd of KUBEBUILDER_ASSETS: %w", err)
 	}
-	suite.config, suite.etcd = config, env.ControlPlane.Etcd.URL.String()
+	suite.config, suite.etcd, suite.server = config, env.ControlPlane.Etcd.URL.String(), env.ControlPlane.GetAPIServer()
 	// The operator's ServiceAccount by a certificate: it has its rights and no others.
 	suite.operator, err = env.AddUser(envtest.User{
 		Name:   operatorUser,
@@ -262,12 +264,20 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 // eventually polls check until it returns nil, and fails with its last error.
 func eventually(t *testing.T, timeout time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
+	if err := poll(t.Context(), timeout, check); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, timeout, err)
+	}
+}
+
+// poll is eventually for cleanups, too. It returns the last error of check.
+func poll(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})
-	if err != nil {
-		t.Fatalf("%s: not within %s: %v", what, timeout, last)
+	if err != nil && last != nil {
+		return last
 	}
+	return err
 }
