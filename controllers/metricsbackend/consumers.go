@@ -29,6 +29,8 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *scope, gv schema.G
 	switch {
 	case s.withoutNamespace, !s.deploys(),
 		slices.Contains(desiredVersions(s.spec), gv), // A conflict took it out.
+		// Who has it serves its clients, and would have to be written against.
+		!s.leadsToServing(s.registered[apiServiceName(gv)]),
 		!slices.Contains(manifests.KnownVersions(), gv),
 		s.despiteConsumers(gv):
 		return false, nil

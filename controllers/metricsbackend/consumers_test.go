@@ -283,10 +283,10 @@ func TestSilentPods(t *testing.T) {
 		silence func(*world)
 		part    string
 	}{
-		"unreachable":  {func(w *world) { w.mute = true }, "it does not answer the operator"},
-		"garbage":      {refuse(errors.New("read the answer to /consumers: invalid character '<'")), "invalid character"},
-		"oversize":     {refuse(errors.New("read the answer to /consumers: longer than 1048576 bytes")), "longer than 1048576 bytes"},
-		"not heard of": {refuse(errors.New("ask /consumers: answered 403 Forbidden")), "403 Forbidden"},
+		"unreachable":    {func(w *world) { w.mute = true }, "it does not answer the operator"},
+		"garbage":        {refuse(errors.New("read the answer to /consumers: invalid character '<'")), "invalid character"},
+		"oversize":       {refuse(errors.New("read the answer to /consumers: longer than 1048576 bytes")), "longer than 1048576 bytes"},
+		"not heard of":   {refuse(errors.New("ask /consumers: answered 403 Forbidden")), "403 Forbidden"},
 		"half an answer": {func(w *world) { w.half = errors.New("ask /apis/metrics.k8s.io/v1/nodes: answered 403 Forbidden") }, "403 Forbidden"},
 	}
 	for name, tc := range cases {
@@ -371,7 +371,7 @@ func TestConsumersUnknown(t *testing.T) {
 				w.must(w.raw.Status().Update(context.Background(), &p))
 			}
 		}, v1alpha1.ReasonDependencyNotReady, "no ready serving pod"},
-		"no pod answers": {func(w *world) { w.mute = true }, v1alpha1.ReasonProbeFailed, "does not answer the operator"},
+		"no pod answers":    {func(w *world) { w.mute = true }, v1alpha1.ReasonProbeFailed, "does not answer the operator"},
 		"each answers half": {func(w *world) { w.half = errors.New("answered 403 Forbidden") }, v1alpha1.ReasonProbeFailed, "403 Forbidden"},
 	}
 	for name, tc := range cases {

@@ -234,3 +234,28 @@ func TestContend(t *testing.T) {
 		t.Error("allowed by a new process")
 	}
 }
+
+// Leaving the version to the rival takes it from no client, so it waits for none:
+// the operator writes nothing against the rival again.
+func TestContestIsGivenUp(t *testing.T) {
+	w := prepared(t, "adopted", adoptedWorld)
+	w.theirs.watched = false
+	w.consumers = everyPod(hpaOf(v1beta1Name, w.today()))
+	r := w.live(interceptor.Funcs{})
+	mustReconcile(t, r)
+	rival := rivals()["server-side apply"]
+	rival(w)
+	w.fight(r, rival, 20)
+	w.isContested(t)
+	w.change(onlyV1)
+	if ours := w.fight(r, rival, 20); ours != 0 {
+		t.Errorf("%d writes against whom the version was left to", ours)
+	}
+	w.settleAfterTakeover(r)
+	if got, label := w.leadsNow(v1beta1), w.apiService(v1beta1).Labels[v1alpha1.LabelBackend]; got != metricsServer || label != "" {
+		t.Errorf("v1beta1 leads to %q, with label %q", got, label)
+	}
+	if c := w.condition(v1alpha1.ConditionConsumersCompatible); c.Status == "False" {
+		t.Errorf("ConsumersCompatible is %+v", c)
+	}
+}
