@@ -10,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
 func (w *world) secret(name string) *corev1.Secret {
@@ -63,12 +65,21 @@ func TestCertificateWhileStalled(t *testing.T) {
 			missing(w)
 			w.must(w.raw.Delete(context.Background(), w.secret("ca")))
 		}},
-		"the authority is not in use yet": {stall: func(w *world) {
+		// What no client verifies by now gets no worse.
+		"each caBundle is another": {renewed: true, stall: func(w *world) {
 			missing(w)
-			for _, service := range w.apiServices() {
-				service.Spec.CABundle = []byte("another")
-				w.must(w.raw.Update(context.Background(), &service))
-			}
+			w.blank(v1, []byte("another"))
+			w.blank(v1beta1, []byte("another"))
+		}},
+		"one is not verified": {renewed: true, stall: func(w *world) {
+			missing(w)
+			service := w.apiService(v1)
+			service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify = nil, true
+			w.must(w.raw.Update(context.Background(), service, client.FieldOwner("kubectl-edit")))
+		}},
+		"one caBundle is blanked": {renewed: true, stall: func(w *world) {
+			missing(w)
+			w.blank(v1, nil)
 		}},
 	}
 	for name, tc := range cases {
@@ -98,4 +109,44 @@ func TestCertificateWhileStalled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// blank gives the version's APIService a caBundle that verifies nothing.
+func (w *world) blank(gv schema.GroupVersion, bundle []byte) {
+	w.t.Helper()
+	service := w.apiService(gv)
+	service.Spec.CABundle = bundle
+	w.must(w.raw.Update(context.Background(), service, client.FieldOwner("kubectl-edit")))
+}
+
+// An APIService that someone keeps from verifying anything holds up neither a
+// renewal nor a rotation: clients of the other versions need them.
+func TestCertificateWhileContested(t *testing.T) {
+	w, _ := ready(t, interceptor.Funcs{})
+	w.certs.untrusted = true
+	r := w.live(interceptor.Funcs{})
+	rounds := func(done func() bool) {
+		t.Helper()
+		for range 100 {
+			if len(w.apiService(v1).Spec.CABundle) > 0 {
+				w.blank(v1, nil)
+			}
+			mustReconcile(t, r)
+			w.step()
+			if done() {
+				return
+			}
+		}
+		t.Fatalf("not done:\n%s", w.show())
+	}
+	rounds(func() bool { return w.condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonContested })
+	before := w.mounted()[0]
+	w.clock.Step(70 * 24 * time.Hour)
+	rounds(func() bool { return !w.mounted()[0].Equal(before) })
+	renewed, authority := w.mounted()[0], servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
+	rotate("now")(w)
+	rounds(func() bool {
+		bundle := servingcert.ParseBundle(w.apiService(v1beta1).Spec.CABundle)
+		return !w.mounted()[0].Equal(renewed) && len(bundle) == 1 && !bundle.Equal(authority)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,14 +121,15 @@ func (p *pod) chain() []*x509.Certificate {
 // untrusted is why it is not certain yet that every client trusts the authorities,
 // or empty.
 func (r *Reconciler) untrusted(ctx context.Context, s *scope, authorities servingcert.Bundle) string {
-	names := s.servedNames()
+	c := s.certificates
+	same := r.issuer.Verify(c.chain, authorities, "") == nil
+	names := slices.DeleteFunc(s.servedNames(), func(name string) bool { return r.trustsNothing(s, s.registered[name], same) })
 	for _, name := range names {
 		if !trusts(s.registered[name], authorities) {
 			return fmt.Sprintf("APIService %s does not hold the new authority yet", name)
 		}
 	}
-	c := s.certificates
-	if len(names) == 0 || r.issuer.Verify(c.chain, authorities, "") == nil {
+	if len(names) == 0 || same {
 		return "" // nobody asks, or the present certificate is of this authority too
 	}
 	moment := "trusts " + authorities.Fingerprint()
@@ -152,6 +154,24 @@ func (r *Reconciler) untrusted(ctx context.Context, s *scope, authorities servin
 		return fmt.Sprintf("%s, this waits %s", why, wait)
 	}
 	return ""
+}
+
+// trustsNothing tells whether nothing gets worse for who comes through the
+// APIService, whichever certificate is served: it is not verified, or already
+// refused, and would hold up the others for as long as it is contested or the
+// backend stalled. For another authority, one that register is about to correct
+// counts all the same: a kube-apiserver may not have seen that it was changed.
+func (r *Reconciler) trustsNothing(s *scope, service *apiregistrationv1.APIService, sameAuthority bool) bool {
+	chain := s.certificates.chain
+	if !service.Spec.InsecureSkipTLSVerify &&
+		(len(chain) == 0 || r.issuer.Verify(chain, servingcert.ParseBundle(service.Spec.CABundle), "") == nil) {
+		return false
+	}
+	if sameAuthority || s.blocked {
+		return true
+	}
+	_, contended := s.rivalOf(service, s.target())
+	return contended && r.memory.lost(s.backend.Name, service.Name, s.backend.Generation, s.wasContested(), s.now)
 }
 
 func trusts(service *apiregistrationv1.APIService, authorities servingcert.Bundle) bool {
