@@ -319,3 +319,25 @@ func TestLostSecrets(t *testing.T) {
 		})
 	}
 }
+
+// An authority that comes back is as new to the kube-apiservers as at first.
+func TestAuthorityComesBack(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.provide("a")
+	w.provide("b")
+	var took []time.Duration
+	for _, name := range []string{"a", "b", "a"} {
+		w.replicas[1].down = true
+		before, begun := w.mounted()[0], w.clock.Now()
+		useSecret(name)(w)
+		w.settle(r, func() bool { return !w.mounted()[0].Equal(before) })
+		took = append(took, w.clock.Since(begun))
+		w.replicas[1].down = false
+		w.settle(r, func() bool { return w.isReady() && len(w.bundles()["v1.metrics.k8s.io"]) == 1 })
+	}
+	for _, d := range took {
+		if d < soak || d > 2*soak {
+			t.Errorf("took %v, want about %s each", took, soak)
+		}
+	}
+}

@@ -124,15 +124,18 @@ func (r *Reconciler) untrusted(ctx context.Context, s *scope, authorities servin
 	c := s.certificates
 	same := r.issuer.Verify(c.chain, authorities, "") == nil
 	names := slices.DeleteFunc(s.servedNames(), func(name string) bool { return r.trustsNothing(s, s.registered[name], same) })
+	moment := "trusts " + authorities.Fingerprint()
 	for _, name := range names {
 		if !trusts(s.registered[name], authorities) {
+			// Each authority passes through here before its certificate is served,
+			// also one that was trusted before and forgotten.
+			r.memory.over(s.backend.Name, moment)
 			return fmt.Sprintf("APIService %s does not hold the new authority yet", name)
 		}
 	}
 	if len(names) == 0 || same {
 		return "" // nobody asks, or the present certificate is of this authority too
 	}
-	moment := "trusts " + authorities.Fingerprint()
 	wait, why := trustSoak, "every kube-apiserver has the new authority"
 	for _, name := range names {
 		lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
