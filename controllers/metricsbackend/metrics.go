@@ -56,9 +56,15 @@ func (r *Reconciler) recordMetrics(s *scope) {
 			conditionGauge.WithLabelValues(name, kind, string(status)).Set(value)
 		}
 	}
-	if !s.certificateNotAfter.IsZero() {
+	switch {
+	case !s.certificateNotAfter.IsZero():
 		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
 		certificateDaysGauge.WithLabelValues(name).Set(s.certificateNotAfter.Sub(s.now).Hours() / 24)
+	case !s.deploys():
+		// No pods of ours serve any more. Of a certificate that could not be read just
+		// now, the series go on.
+		certificateGauge.DeleteLabelValues(name)
+		certificateDaysGauge.DeleteLabelValues(name)
 	}
 	s.recordConsumers()
 }

@@ -243,3 +243,17 @@ func TestMoveToServingThatServesLess(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// The certificate of pods that are gone must raise no alarm when it would expire.
+func TestCertificateSeriesEnd(t *testing.T) {
+	w := newWorld(t, newBackend())
+	besideTheirs(w)
+	r := w.reconciler(interceptor.Funcs{})
+	mustReconcile(t, r)
+	toExisting(w)
+	w.settle(r, func() bool { return w.isReady() && !w.deployed() && len(w.pods()) == 0 })
+	mustReconcile(t, r)
+	if certificateGauge.DeleteLabelValues(backendName) || certificateDaysGauge.DeleteLabelValues(backendName) {
+		t.Error("there is a series of the certificate of pods that are gone")
+	}
+}
