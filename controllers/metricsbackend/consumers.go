@@ -58,11 +58,14 @@ func (s *scope) consumersAsked() bool {
 		c.Reason != v1alpha1.ReasonProbeFailed && c.Reason != v1alpha1.ReasonNotYetReported
 }
 
-// claimedByOther tells whether another MetricsBackend names the version: its
-// clients are to be served by that one, which waits for it.
+// claimedByOther tells whether another MetricsBackend names the version and waits
+// for nothing else: its clients are to be served by that one. One that is not
+// ready would leave them without.
 func (r *Reconciler) claimedByOther(ctx context.Context, s *scope, gv schema.GroupVersion) (bool, error) {
 	others, err := r.otherClaims(ctx, s)
-	return slices.ContainsFunc(others, func(other claim) bool { return slices.Contains(other.versions, gv) }), err
+	return slices.ContainsFunc(others, func(other claim) bool {
+		return slices.Contains(other.versions, gv) && inherits(other.backend)
+	}), err
 }
 
 // despiteConsumers tells whether the spec says to remove the version all the same.

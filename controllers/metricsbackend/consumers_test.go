@@ -229,10 +229,7 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 		"a version that another backend names": {
 			v1Used,
 			func(w *world) {
-				other := newBackend(onlyV1)
-				other.Name, other.UID = "other", "uid-other"
-				other.CreationTimestamp = metav1.NewTime(w.clock.Now())
-				w.must(w.raw.Create(ctx, other))
+				w.claimV1(metav1.ConditionTrue)
 				w.change(onlyV1beta1)
 			},
 			gone("v1"),
@@ -269,6 +266,34 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 				t.Error("v1 is still registered")
 			}
 		})
+	}
+}
+
+// claimV1 adds a younger MetricsBackend that names v1 and waits for it, with pods
+// that are ready or not.
+func (w *world) claimV1(serving metav1.ConditionStatus) {
+	w.t.Helper()
+	other := newBackend(onlyV1)
+	other.Name, other.UID = "other", "uid-other"
+	other.CreationTimestamp = metav1.NewTime(w.clock.Now())
+	w.must(w.raw.Create(context.Background(), other))
+	other.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionServingReady, Status: serving, ObservedGeneration: other.Generation},
+		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConflict},
+	}
+	w.must(w.raw.Status().Update(context.Background(), other))
+}
+
+// Who names a version and cannot serve it is no one to leave clients to.
+func TestRemovalWaitsForAnHeirThatIsReady(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.consumers = everyPod(seen(v1Name, "kubectl", "jane", w.today()))
+	mustReconcile(t, r)
+	w.claimV1(metav1.ConditionFalse)
+	w.change(onlyV1beta1)
+	w.settle(r, w.isKept)
+	if !w.isRegistered(v1) {
+		t.Error("v1 was taken from its clients")
 	}
 }
 
