@@ -5,7 +5,6 @@ package metricsbackend
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
 
 // existingResync is how often the endpoints of spec.existing are read again:
@@ -82,7 +82,7 @@ func (s *scope) retireUnserved() {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		lacking := found.lacking(gv)
-		if !ok || len(lacking) == 0 || s.apiServices[name].State == v1alpha1.APIServiceRetiring {
+		if !ok || len(lacking) == 0 {
 			continue
 		}
 		if leadsTo(s.registered[name], found.target) || found.failed() == nil && len(s.offered()) > 0 {
@@ -92,8 +92,12 @@ func (s *scope) retireUnserved() {
 }
 
 // letGo marks a registered version for the next pass, which retires it: the intent
-// is in the status before the first deletion.
+// is in the status before the first deletion. One that is being retired already is
+// left to that, which knows what holds it up and when to look again.
 func (s *scope) letGo(gv schema.GroupVersion, why string) {
+	if s.isRetiring(gv) {
+		return
+	}
 	s.setState(gv, v1alpha1.APIServiceRetiring, why)
 	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
 		fmt.Sprintf("%s: to be removed from discovery, since %s", apiServiceName(gv), why))
@@ -175,7 +179,7 @@ func (s *scope) judgeExistingCertificates() {
 // untrusted is the first endpoint whose certificate was refused, or nil.
 func (i *implementation) untrusted() *endpoint {
 	for n := range i.endpoints {
-		var refused *tls.CertificateVerificationError
+		var refused *podapi.UntrustedError
 		if errors.As(i.endpoints[n].err, &refused) {
 			return &i.endpoints[n]
 		}

@@ -5,10 +5,7 @@ package metricsbackend
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -76,7 +73,6 @@ func (w *world) guestHasNoRights() {
 
 // Each thing that can be wrong with the implementation, found at the start.
 func TestExistingIsNotWell(t *testing.T) {
-	untrusted := fmt.Errorf("ask /apis: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})
 	cases := map[string]struct {
 		world     func(*world)
 		condition string
@@ -107,16 +103,6 @@ func TestExistingIsNotWell(t *testing.T) {
 			world:     func(w *world) { w.theirs.mute["192.168.0.2:10250"] = errors.New("dial: connection refused") },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonProbeFailed,
 			message: "cannot ask endpoint 192.168.0.2:10250",
-		},
-		"its certificate is not trusted": {
-			world: func(w *world) {
-				w.theirs.mute["192.168.0.1:10250"] = untrusted
-				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
-					spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, w.authorityPEM()
-				})
-			},
-			condition: v1alpha1.ConditionCertificatesValid, reason: v1alpha1.ReasonCertificateMismatch,
-			message: "spec.existing.caBundle does not verify endpoint 192.168.0.1:10250 as metrics-server.kube-system.svc",
 		},
 		"it serves no metrics": {
 			world:     func(w *world) { w.scaleMetricsServer(2) },

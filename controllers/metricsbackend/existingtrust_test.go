@@ -1,0 +1,82 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+)
+
+// A spec.existing.caBundle of another authority is told as what it is, by the
+// client that really asks: it turns errors of crypto/tls into its own.
+func TestExistingIsNotTrusted(t *testing.T) {
+	w := newWorld(t, newBackend(existing))
+	w.runMetricsServer(1, v1beta1)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, w.authorityPEM()
+	})
+	o := w.reconciler(interceptor.Funcs{}).Options
+	o.Pods = podapi.NewClient(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	})
+	r := New(o)
+	for range 5 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	const want = "spec.existing.caBundle does not verify endpoint 192.168.0.1:10250 as metrics-server.kube-system.svc"
+	c := w.condition(v1alpha1.ConditionCertificatesValid)
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonCertificateMismatch || !strings.Contains(c.Message, want) {
+		t.Errorf("CertificatesValid is %+v, want %s with %q", c, v1alpha1.ReasonCertificateMismatch, want)
+	}
+	if got := w.registeredVersions(); len(got) > 0 {
+		t.Errorf("registered %v", got)
+	}
+}
+
+// What cannot be deleted, since someone else's finalizer holds it, is looked at no
+// more often than other work, and the status says what holds it.
+func TestExistingIsTakenAwayAndHeld(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	r := w.reconciler(interceptor.Funcs{})
+	held := w.apiService(v1beta1)
+	held.Finalizers = []string{"example.com/keeps"}
+	w.must(w.raw.Update(context.Background(), held))
+	w.must(w.raw.Delete(context.Background(), theirService(w)))
+	mustReconcile(t, r) // the intent
+	mustReconcile(t, r) // the deletion
+	for range 5 {
+		result, err := reconcileOnce(t, r)
+		if err != nil || result.RequeueAfter < progressMin {
+			t.Fatalf("looks again after %s, error %v", result.RequeueAfter, err)
+		}
+		w.step()
+	}
+	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
+	if !strings.Contains(c.Message, "still exists: something holds it with a finalizer") {
+		t.Errorf("StaleAPIServicesRemoved is %+v", c)
+	}
+	held = w.apiService(v1beta1)
+	held.Finalizers = nil
+	w.must(w.raw.Update(context.Background(), held))
+	w.settle(r, func() bool {
+		return w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
+	})
+}
