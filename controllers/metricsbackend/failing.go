@@ -60,10 +60,7 @@ func (r *Reconciler) judgeRequests(logger klog.Logger, s *scope) {
 		}
 		r.streaks.count(s.backend.Name, retiredForFailing+gv.String(), 1)
 		logger.Info("No pod answers requests of a version, taking it out of discovery", "version", gv.Version, "pod", failing[0].Name, "err", failing[0].answer.Failing[gv])
-		s.setState(gv, v1alpha1.APIServiceRetiring, "no ready pod answers its requests: "+describeFailing(gv, failing))
-		s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
-			apiServiceName(gv)+": to be removed from discovery, since no ready pod answers its requests")
-		s.again()
+		s.letGo(gv, "no ready pod answers its requests: "+describeFailing(gv, failing))
 	}
 }
 

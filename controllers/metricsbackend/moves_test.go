@@ -220,6 +220,34 @@ func TestMoveToWhoDoesNotServe(t *testing.T) {
 	}
 }
 
+// The mirror of TestMoveToWhoDoesNotServe: pods that are ready, since their gate
+// looks only at what leads to them, and serve none of the versions.
+func TestMoveToServingThatServesNothing(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	r := w.live(interceptor.Funcs{})
+	w.ungated = true
+	// Of the operator's own making: let go of, it would not be handed back but deleted.
+	live := w.apiService(v1beta1)
+	live.Annotations = nil
+	w.must(w.raw.Update(context.Background(), live))
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Existing = nil
+		spec.Serving.Image = imageNothing
+	})
+	w.settle(r, func() bool {
+		return len(w.pods()) == 2 && w.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonVersionNotServed
+	})
+	for range 10 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	if got := w.leadsNow(v1beta1); got != metricsServer || w.apiService(v1beta1).UID != live.UID {
+		t.Errorf("v1beta1 leads to %q, want it left where it answers", got)
+	}
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageBoth })
+	w.settle(r, w.isReady)
+}
+
 // Our image serves less than what was there before: that is retired first.
 func TestMoveToServingThatServesLess(t *testing.T) {
 	w := prepared(t, "existing", existingWorld)

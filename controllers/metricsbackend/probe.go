@@ -121,23 +121,20 @@ func portOf(p *corev1.Pod) int32 {
 func (s *scope) judgeAnswers(seen *streaks) {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		if !ok || s.apiServices[name].State == v1alpha1.APIServiceRetiring {
+		if !ok || s.isRetiring(gv) {
 			continue
 		}
 		if !s.leadsToServing(s.registered[name]) {
-			// It is served elsewhere; our pods are about to take it over, or cannot.
-			if lacking := s.lacking(gv); s.rolledOut && len(lacking) > 0 {
+			// It is served elsewhere; our pods are about to take it over, or cannot. Those
+			// that serve no version at all end no move, and should take nothing away.
+			if lacking := s.lacking(gv); s.rolledOut && len(lacking) > 0 && slices.ContainsFunc(s.desired, s.servedByAll) {
 				s.letGo(gv, lacking[0]+" does not serve it")
 			}
 			continue
 		}
 		for _, p := range s.pods {
 			if (p.ready || p.current) && p.answer != nil && !p.answer.Serves[gv] {
-				s.setState(gv, v1alpha1.APIServiceRetiring,
-					fmt.Sprintf("pod %s, image %s, does not serve it", p.Name, imageOf(p.Pod)))
-				s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
-					fmt.Sprintf("%s: to be removed from discovery, since pod %s does not serve it", name, p.Name))
-				s.again()
+				s.letGo(gv, fmt.Sprintf("pod %s, image %s, does not serve it", p.Name, imageOf(p.Pod)))
 				break
 			}
 		}

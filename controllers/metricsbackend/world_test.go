@@ -51,6 +51,7 @@ const (
 
 	imageBoth    = "serving:both"
 	imageV1beta1 = "serving:v1beta1-only"
+	imageNothing = "serving:nothing"
 	// imageFuture serves a version more, which this operator does not know.
 	imageFuture = "serving:future"
 )
@@ -342,6 +343,8 @@ func serves(p *corev1.Pod, gv schema.GroupVersion) bool {
 		return true
 	case imageBoth:
 		return gv != v2
+	case imageNothing:
+		return false
 	}
 	return gv == v1beta1
 }
