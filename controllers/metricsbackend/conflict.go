@@ -86,6 +86,10 @@ func (r *Reconciler) otherClaims(ctx context.Context, s *scope) ([]claim, error)
 // a version: that another one, whose pods are ready to serve it, leads the
 // APIService to them, so that the version is never out of discovery. Not for long.
 func (r *Reconciler) awaitHeir(ctx context.Context, s *scope, gv schema.GroupVersion) (string, error) {
+	if s.withoutNamespace {
+		// Its pods are ending, or gone.
+		return "", nil
+	}
 	name := apiServiceName(gv)
 	left := heirPatience - s.now.Sub(s.backend.DeletionTimestamp.Time)
 	if left <= 0 {

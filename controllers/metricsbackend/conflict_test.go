@@ -117,6 +117,23 @@ func TestHeirIsNotReady(t *testing.T) {
 	w.settleBoth(r, w.isReady)
 }
 
+// Without its namespace, and so its pods, the elder has nothing to wait with.
+func TestHeirIsNotAwaitedWithoutNamespace(t *testing.T) {
+	w, r := both(t)
+	w.must(w.raw.Delete(context.Background(), elder()))
+	live := &v1alpha1.MetricsBackend{}
+	w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, live))
+	for _, without := range []bool{false, true} {
+		s := r.newScope(live)
+		s.withoutNamespace = without
+		held, err := r.awaitHeir(t.Context(), s, v1)
+		w.must(err)
+		if waits := held != ""; waits == without {
+			t.Errorf("without namespace %t: waits for %q", without, held)
+		}
+	}
+}
+
 // The younger gets what the elder's spec no longer names, and nothing else.
 func TestElderLetsGoOfAVersion(t *testing.T) {
 	w, r := both(t)

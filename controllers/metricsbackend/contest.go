@@ -134,29 +134,40 @@ func (s *scope) wasContested() bool {
 // we wrote it: then only what we want has changed.
 func (s *scope) rivalOf(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
 	for _, field := range s.differing(live, target) {
-		var others []metav1.ManagedFieldsEntry
-		ours := false
-		for _, entry := range live.ManagedFields {
-			if entry.Subresource != "" || !owns(entry, field) {
-				continue
-			}
-			if entry.Manager == v1alpha1.FieldOwner {
-				ours = true
-				break
-			}
-			others = append(others, entry)
-		}
-		switch {
-		case ours:
-		case len(others) > 0:
-			return newest(others).Manager, true
-		case len(live.ManagedFields) > 0:
-			// A field that is gone has no manager: whoever wrote last took it.
-			return newest(notOurs(live.ManagedFields)).Manager, true
+		if manager, changed := changedBy(live, field); changed {
+			return manager, true
 		}
 	}
 	return "", false
 }
+
+// changedBy is the field manager that changed a field that we wrote, and whether
+// anybody did: one that we still own, alone or with others, is as we wrote it.
+func changedBy(live *apiregistrationv1.APIService, field []string) (string, bool) {
+	var others []metav1.ManagedFieldsEntry
+	for _, entry := range live.ManagedFields {
+		if entry.Subresource != "" || !owns(entry, field) {
+			continue
+		}
+		if entry.Manager == v1alpha1.FieldOwner {
+			return "", false
+		}
+		others = append(others, entry)
+	}
+	switch {
+	case len(others) > 0:
+		return newest(others).Manager, true
+	case len(live.ManagedFields) > 0:
+		// A field that is gone has no manager: whoever wrote last took it.
+		return newest(notOurs(live.ManagedFields)).Manager, true
+	}
+	return "", false
+}
+
+var (
+	serviceNamespaceField = []string{"f:spec", "f:service", "f:namespace"}
+	serviceNameField      = []string{"f:spec", "f:service", "f:name"}
+)
 
 // differing are the paths of the fields that are not as target says, and of the
 // label that makes it ours: who replaces the object takes that away, too.
@@ -169,8 +180,8 @@ func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.T
 		path []string
 	}{
 		{s.holds(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
-		{to.Namespace == target.Namespace, []string{"f:spec", "f:service", "f:namespace"}},
-		{to.Name == target.Name, []string{"f:spec", "f:service", "f:name"}},
+		{to.Namespace == target.Namespace, serviceNamespaceField},
+		{to.Name == target.Name, serviceNameField},
 		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},
 		{spec.InsecureSkipTLSVerify == target.InsecureSkipTLSVerify, []string{"f:spec", "f:insecureSkipTLSVerify"}},
 		{bytes.Equal(spec.CABundle, target.CABundle), []string{"f:spec", "f:caBundle"}},

@@ -5,15 +5,18 @@ package metricsbackend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -61,8 +64,8 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// removeVersions deletes every APIService of the backend, and returns what keeps
-// one of them in discovery. It asks for all that may have been registered: an
+// removeVersions lets go of every APIService of the backend (it is handed back, left
+// to an heir, or deleted), and returns what keeps one of them in discovery. It asks for all that may have been registered: an
 // APIService that was deleted just before a restart is in no list any more.
 func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, error) {
 	if err := r.observe(ctx, s); err != nil {
@@ -194,22 +197,44 @@ func (s *scope) deletionFailed(err error) error {
 	return err
 }
 
-// RetireAll deletes every APIService of every backend at once, without the order
-// that a single backend keeps: for an operator that ends because its namespace,
-// and all serving pods with it, are being deleted. An APIService that outlives its
-// pods blocks the deletion of every namespace in the cluster.
+// retireAllPause is between two attempts of RetireAll.
+const retireAllPause = 100 * time.Millisecond
+
+// RetireAll lets go of every APIService that leads to serving pods in the operator's
+// own namespace, at once, without the order that a single backend keeps: for an
+// operator that ends because that namespace is being deleted, and all pods with it.
+// One that was taken over goes back to an owner that has ready endpoints; the others
+// are deleted. An APIService that outlives its pods blocks the deletion of every
+// namespace in the cluster, and nobody comes after this process: so it goes on with
+// the others when one fails, and tries until none is left or ctx ends. Then it
+// returns why the last attempt failed.
 func (r *Reconciler) RetireAll(ctx context.Context) error {
+	var failed error
+	_ = wait.PollUntilContextCancel(ctx, retireAllPause, true, func(ctx context.Context) (bool, error) {
+		err := r.retireAllOnce(ctx)
+		if err == nil || failed == nil || ctx.Err() == nil {
+			// What an attempt fails with that ctx cut short says nothing.
+			failed = err
+		}
+		return err == nil, nil
+	})
+	return failed
+}
+
+func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 	var list v1alpha1.MetricsBackendList
 	if err := r.Live.List(ctx, &list); err != nil {
 		return fmt.Errorf("list MetricsBackends: %w", err)
 	}
+	var errs []error
 	for i := range list.Items {
 		s := r.newScope(&list.Items[i])
 		if s.serving.Namespace != r.Namespace {
 			continue
 		}
 		if err := r.observe(ctx, s); err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		// Nothing can be made in a namespace that is being deleted.
 		s.withoutNamespace = true
@@ -217,10 +242,14 @@ func (r *Reconciler) RetireAll(ctx context.Context) error {
 			if !s.leadsToServing(s.registered[name]) {
 				continue // what it leads to lives on
 			}
-			if _, _, err := r.release(ctx, s, name); err != nil {
-				return err
+			whose, why, err := r.release(ctx, s, name)
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case whose == us:
+				errs = append(errs, fmt.Errorf("APIService %s still exists: %s", name, why))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

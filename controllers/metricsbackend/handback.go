@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
@@ -35,14 +36,21 @@ func (r *Reconciler) handBack(ctx context.Context, s *scope, service *apiregistr
 	if _, taken := service.Annotations[v1alpha1.AnnotationPreviousOwner]; !taken || !ok {
 		return false, "", nil
 	}
-	previous, err := previousOwner(service)
-	if err != nil {
+	impossible := func(err error) (bool, string, error) {
 		klog.FromContext(ctx).Error(err, "Cannot hand an APIService back, deleting it", "apiService", service.Name)
 		r.Events.Eventf(s.backend, service, corev1.EventTypeWarning, "HandBackImpossible", "Retire", "%s",
 			shorten(fmt.Sprintf("APIService %s is deleted, not handed back: %v", service.Name, err), maxNote))
 		return false, "", nil
 	}
+	previous, err := previousOwner(service)
+	if err != nil {
+		return impossible(err)
+	}
 	target := previous.target()
+	if target.Namespace == s.serving.Namespace && target.Name == s.serving.Name() {
+		// Restored, it would lead to the pods that are to go.
+		return impossible(fmt.Errorf("annotation %s names Service %s, which is this MetricsBackend's own", v1alpha1.AnnotationPreviousOwner, target))
+	}
 	why, passing, err := r.silent(ctx, s, target, gv)
 	switch moment := "silent " + service.Name; {
 	case err != nil:
@@ -61,7 +69,13 @@ func (r *Reconciler) handBack(ctx context.Context, s *scope, service *apiregistr
 	previous.restore(service)
 	klog.FromContext(ctx).Info("Handing an APIService back", "apiService", service.Name, "service", target.String())
 	// With the resourceVersion that was read: nobody's change in between is lost.
-	if err := r.Client.Update(ctx, service, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	err = r.Client.Update(ctx, service, client.FieldOwner(v1alpha1.FieldOwner))
+	if apierrors.IsForbidden(err) {
+		// A version that only another release of the operator knows, and may write. Any
+		// may be deleted; one that stays would hold up everything else for ever.
+		return impossible(err)
+	}
+	if err != nil {
 		return false, "", fmt.Errorf("hand APIService %s back to Service %s: %w", service.Name, target, err)
 	}
 	r.Events.Eventf(s.backend, service, corev1.EventTypeNormal, "VersionHandedBack", "Retire", "%s",
@@ -97,8 +111,11 @@ func (r *Reconciler) silent(ctx context.Context, s *scope, target manifests.Targ
 	switch {
 	case len(lacking) > 0:
 		return fmt.Sprintf("endpoint %s does not serve it", lacking[0]), false, nil
+	case failed != nil && !found.someServe(gv) && s.withoutNamespace && found.refusesAccount():
+		// A token from before the account went is worth nothing: as without an account.
+		return "", false, nil
 	case failed != nil && !found.someServe(gv):
-		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), true, nil
+		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), !s.withoutNamespace, nil
 	}
 	// One that cannot be asked now is no reason to take the API from all.
 	return "", false, nil

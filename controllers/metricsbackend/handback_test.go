@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -118,6 +119,10 @@ func TestHandBackIsNotPossible(t *testing.T) {
 		"the annotation names no Service":   {world: annotate(`{"groupPriorityMinimum":1,"versionPriority":1}`), event: []string{impossible, "service.name"}},
 		"the annotation's port is none":     {world: annotate(`{"service":{"namespace":"a","name":"b","port":70000},"groupPriorityMinimum":1,"versionPriority":1}`), event: []string{impossible, "service.port"}},
 		"the annotation's priority is none": {world: annotate(`{"service":{"namespace":"a","name":"b"},"groupPriorityMinimum":1,"versionPriority":-4}`), event: []string{impossible, "versionPriority"}},
+		"the annotation names our own Service": {
+			world: annotate(`{"service":{"namespace":"operator-ns","name":"metrics-serving-cluster"},"groupPriorityMinimum":1,"versionPriority":1}`),
+			event: []string{impossible, "which is this MetricsBackend's own"},
+		},
 		"the annotation verifies both ways": {
 			world: annotate(`{"service":{"namespace":"a","name":"b"},"caBundle":"YQ==","insecureSkipTLSVerify":true,"groupPriorityMinimum":1,"versionPriority":1}`),
 			event: []string{impossible, "caBundle is set although"},
@@ -146,6 +151,26 @@ func TestHandBackIsNotPossible(t *testing.T) {
 				t.Errorf("no event %q", tc.event)
 			}
 		})
+	}
+}
+
+// A version that a newer operator took over, and that this one may delete but not
+// write, holds up nothing.
+func TestHandBackIsForbidden(t *testing.T) {
+	w := prepared(t, "adopted", adoptedWorld)
+	r := w.live(intercepted(func(c call, make func() error) error {
+		if c.name == "update *v1.APIService v1beta1.metrics.k8s.io" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "apiservices"}, "v1beta1.metrics.k8s.io", errors.New("not by name"))
+		}
+		return make()
+	}))
+	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.settle(r, w.isGone)
+	if got := w.leadsNow(v1beta1); got != "" {
+		t.Errorf("leads to %q", got)
+	}
+	if !recorded(r, "HandBackImpossible", "not by name") {
+		t.Error("no event tells of it")
 	}
 }
 

@@ -168,6 +168,11 @@ func (i *implementation) failed() *endpoint {
 	return nil
 }
 
+// refusesAccount tells whether an endpoint does not take the account's token.
+func (i *implementation) refusesAccount() bool {
+	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, podapi.ErrUnauthorized) })
+}
+
 // lacking are the endpoints that said they do not serve the version.
 func (i *implementation) lacking(gv schema.GroupVersion) []string {
 	var addresses []string

@@ -153,6 +153,8 @@ func (r *Reconciler) release(ctx context.Context, s *scope, name string) (whose 
 			return us, "", fmt.Errorf("get APIService %s: %w", name, err)
 		case !s.owns(&service):
 			return someoneElse, "", nil
+		case service.DeletionTimestamp == nil && s.isTheirs(&service):
+			return someoneElse, "", r.giveUp(ctx, s, &service)
 		case deleted || service.DeletionTimestamp != nil:
 			return us, "something holds it with a finalizer", nil
 		}
