@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/status"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/verify"
@@ -66,7 +66,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Long:  long,
 		// The name by which users call it.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl metrics"},
-		Version:       version.Get().GitVersion,
+		Version:       connection.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,

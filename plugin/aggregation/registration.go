@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -30,11 +29,13 @@ import (
 // GroupResourceMetrics is the API group of CPU and memory metrics.
 const GroupResourceMetrics = "metrics.k8s.io"
 
+// ExpiresSoon is when the end of a certificate is worth a warning.
+const ExpiresSoon = 14 * 24 * time.Hour
+
 // Registration is an APIService, as far as users of a metrics API care.
 type Registration struct {
 	// Name is VERSION.GROUP.
 	Name    string `json:"name"`
-	Group   string `json:"-"`
 	Version string `json:"-"`
 	// Service is NAMESPACE/NAME:PORT; empty for an API of kube-apiserver's own.
 	Service string `json:"service,omitempty"`
@@ -58,16 +59,21 @@ type Registration struct {
 	Deleting bool `json:"deleting,omitempty"`
 }
 
+// Lister lists all APIServices.
+type Lister interface {
+	APIServices(ctx context.Context) ([]apiregistrationv1.APIService, error)
+}
+
 // Registrations reads the APIServices of a group, best version first.
-func Registrations(ctx context.Context, reader client.Reader, group string) ([]Registration, error) {
-	var list apiregistrationv1.APIServiceList
-	if err := reader.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list APIServices: %w", err)
+func Registrations(ctx context.Context, from Lister, group string) ([]Registration, error) {
+	services, err := from.APIServices(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var found []Registration
-	for i := range list.Items {
-		if list.Items[i].Spec.Group == group {
-			found = append(found, Describe(&list.Items[i]))
+	for i := range services {
+		if services[i].Spec.Group == group {
+			found = append(found, Describe(&services[i]))
 		}
 	}
 	slices.SortFunc(found, func(a, b Registration) int { return CompareVersions(a.Version, b.Version) })
@@ -85,7 +91,7 @@ func IsVersion(text string) bool { return versionPattern.MatchString(text) }
 // Describe reads one APIService.
 func Describe(service *apiregistrationv1.APIService) Registration {
 	r := Registration{
-		Name: service.Name, Group: service.Spec.Group, Version: service.Spec.Version,
+		Name: service.Name, Version: service.Spec.Version,
 		Backend:               service.Labels[v1alpha1.LabelBackend],
 		InsecureSkipTLSVerify: service.Spec.InsecureSkipTLSVerify,
 		Deleting:              service.DeletionTimestamp != nil,

@@ -178,8 +178,6 @@ func refusal(code int, path string) answer {
 	return a
 }
 
-func without(text, part string) string { return strings.ReplaceAll(text, part, "") }
-
 // Authority is a certificate in PEM that ends at that time.
 func Authority(t *testing.T, notAfter time.Time) []byte {
 	t.Helper()

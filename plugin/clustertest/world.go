@@ -6,6 +6,7 @@ package clustertest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -210,5 +211,5 @@ func (w *World) Unregister(version string) {
 	w.Current = slices.DeleteFunc(w.Current, is)
 	w.Group = slices.DeleteFunc(w.Group, is)
 	series := fmt.Sprintf("aggregator_unavailable_apiservice{name=%q} 0\n", version+".metrics.k8s.io")
-	w.Figures = without(w.Figures, series)
+	w.Figures = strings.ReplaceAll(w.Figures, series, "")
 }

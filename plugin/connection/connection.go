@@ -22,7 +22,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/version"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +82,7 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 }
 
 func userAgent() string {
-	return fmt.Sprintf("kubectl-metrics/%s (%s/%s)", version.Get().GitVersion, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("kubectl-metrics/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // known are the kinds that the plugin reads. Their paths are fixed here: discovery
@@ -139,34 +138,6 @@ func withoutURL(err error) error {
 // Now is the time at kube-apiserver: a clock that is wrong here must not make
 // samples old.
 func (c *Cluster) Now() time.Time { return c.dates.now() }
-
-// Backends lists the MetricsBackends in order of their names; none when the cluster
-// does not know the kind, which is no error.
-func (c *Cluster) Backends(ctx context.Context) ([]v1alpha1.MetricsBackend, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	var list v1alpha1.MetricsBackendList
-	if err := c.Objects.List(ctx, &list); err != nil {
-		if isUnknownKind(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("list MetricsBackends: %w", err)
-	}
-	return list.Items, nil
-}
-
-// BackendNames are for the completion of a command line; errors mean none.
-func (c *Cluster) BackendNames(ctx context.Context) []string {
-	backends, err := c.Backends(ctx)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for i := range backends {
-		names = append(names, backends[i].Name)
-	}
-	return names
-}
 
 // pageSize bounds an answer.
 const pageSize = 500

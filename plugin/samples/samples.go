@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
 const (
@@ -97,7 +99,7 @@ func read(ctx context.Context, from Getter, version, kind string, pages int) (Sa
 	found := Samples{}
 	next := ""
 	for range pages {
-		path := fmt.Sprintf("/apis/metrics.k8s.io/%s/%s?limit=%d", version, kind, pageSize)
+		path := fmt.Sprintf("/apis/%s/%s/%s?limit=%d", aggregation.GroupResourceMetrics, version, kind, pageSize)
 		if next != "" {
 			path += "&continue=" + url.QueryEscape(next)
 		}

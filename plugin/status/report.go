@@ -5,14 +5,11 @@
 package status
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -62,7 +59,7 @@ type Backend struct {
 func read(ctx context.Context, cluster *connection.Cluster, name string) (*Report, error) {
 	backends, err := cluster.Backends(ctx)
 	if err != nil {
-		return nil, hint(err, "the ClusterRole metrics-backend-viewer allows it")
+		return nil, err
 	}
 	report := &Report{Cluster: cluster.Host, Backends: []Backend{}, APIServices: []APIService{}}
 	for i := range backends {
@@ -71,11 +68,11 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 		}
 	}
 	if name != "" && len(report.Backends) == 0 {
-		return nil, fmt.Errorf("MetricsBackend %q not found; there are: %s", name, names(backends))
+		return nil, connection.Named(name, backends)
 	}
-	registrations, err := aggregation.Registrations(ctx, cluster.Objects, aggregation.GroupResourceMetrics)
+	registrations, err := aggregation.Registrations(ctx, cluster, aggregation.GroupResourceMetrics)
 	if err != nil {
-		return nil, hint(err, "you need the permission to list apiservices.apiregistration.k8s.io")
+		return nil, err
 	}
 	for _, r := range registrations {
 		service := APIService{Registration: r}
@@ -91,22 +88,6 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 		report.APIServices = append(report.APIServices, service)
 	}
 	return report, nil
-}
-
-// hint adds what a user who may not read something lacks.
-func hint(err error, lack string) error {
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w (%s)", err, lack)
-	}
-	return err
-}
-
-func names(backends []v1alpha1.MetricsBackend) string {
-	var all []string
-	for i := range backends {
-		all = append(all, backends[i].Name)
-	}
-	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
 func describe(backend *v1alpha1.MetricsBackend) Backend {

@@ -160,7 +160,7 @@ func TestErrors(t *testing.T) {
 		"no backend": {
 			change:  func(w *clustertest.World) { *w = *clustertest.MetricsServer() },
 			backend: "cluster",
-			want:    `MetricsBackend "cluster" not found; there are: none`,
+			want:    `MetricsBackend "cluster" not found: there is none`,
 		},
 	}
 	for name, tc := range cases {

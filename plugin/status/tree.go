@@ -12,14 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
 )
 
-const (
-	// expiresSoon is when the end of a certificate is shown as a warning.
-	expiresSoon = 14 * 24 * time.Hour
-	group       = "metrics.k8s.io"
-)
+const group = aggregation.GroupResourceMetrics
 
 // trees are what is printed: a tree for each backend, or one for the cluster.
 func trees(report *Report, now time.Time) []*tree.Node {
@@ -73,6 +70,10 @@ var order = []string{
 func addConditions(root *tree.Node, b *Backend) {
 	conditions := slices.Clone(b.Status.Conditions)
 	slices.SortStableFunc(conditions, func(x, y metav1.Condition) int { return rank(x.Type) - rank(y.Type) })
+	if len(conditions) == 0 {
+		root.Add(tree.Text("Conditions"), tree.Text("none yet"))
+		return
+	}
 	node := root.Add(tree.Text("Conditions"))
 	for _, c := range conditions {
 		if c.Type == v1alpha1.ConditionSourcesHealthy {
@@ -202,7 +203,7 @@ func until(what string, end, now time.Time) tree.Cell {
 	switch left := end.Sub(now); {
 	case left <= 0:
 		return tree.Cell{Text: fmt.Sprintf("%s ended on %s", what, date), Tone: tree.Bad}
-	case left < expiresSoon:
+	case left < aggregation.ExpiresSoon:
 		return tree.Cell{Text: fmt.Sprintf("%s until %s, in %s", what, date, span(left)), Tone: tree.Warning}
 	default:
 		return tree.Text(fmt.Sprintf("%s until %s, in %s", what, date, span(left)))

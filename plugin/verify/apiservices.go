@@ -12,9 +12,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
-// expiresSoon is when a bundle that ends is worth a warning.
-const expiresSoon = 14 * 24 * time.Hour
-
 // apiServiceRegistered: an unregistered version answers 404, whatever the
 // implementation serves (KEP-5207).
 func apiServiceRegistered(_ context.Context, l *look) []Result {
@@ -107,7 +104,7 @@ func apiServiceVerified(_ context.Context, l *look) []Result {
 		switch {
 		case end.Before(now):
 			return fail(r.Name, "every authority in caBundle ended, the last on "+day(end), "renew the certificate of "+r.Service+" and its authority")
-		case end.Before(now.Add(expiresSoon)):
+		case end.Before(now.Add(aggregation.ExpiresSoon)):
 			return warn(r.Name, "the last authority in caBundle ends on "+day(end), "renew the certificate of "+r.Service+" and its authority")
 		}
 		return pass(r.Name, "verified with caBundle until %s", day(end))

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
@@ -41,30 +42,19 @@ type look struct {
 // prepare reads what decides what to look for.
 func (l *look) prepare(ctx context.Context) error {
 	var err error
-	if l.backends, err = l.cluster.Backends(ctx); refused(err) {
+	if l.backends, err = l.cluster.Backends(ctx); connection.Refused(err) {
 		// Whoever runs another implementation may never have heard of them.
 		l.backendsRefused = err
 	} else if err != nil {
 		return err
 	}
-	if l.registrations, err = aggregation.Registrations(ctx, l.cluster.Objects, group); err != nil {
-		return explain(err, "to list apiservices.apiregistration.k8s.io")
+	if l.registrations, err = aggregation.Registrations(ctx, l.cluster, group); err != nil {
+		return err
 	}
 	l.expected, l.expectedBy = l.expectations()
 	l.samplesMaxAge = l.maxAgeOfSamples()
 	return nil
 }
-
-// explain adds to an error what the user lacks.
-func explain(err error, permission string) error {
-	if refused(err) {
-		return fmt.Errorf("%w (you need the permission %s)", err, permission)
-	}
-	return err
-}
-
-// refused tells whether the user lacks a permission.
-func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // expectations are the versions that should be served: what the user says, else
 // what MetricsBackends want, else what is registered, with v1beta1, since the HPA
@@ -82,7 +72,9 @@ func (l *look) expectations() ([]string, string) {
 		spec := backend.Spec.DeepCopy()
 		v1alpha1.SetDefaults(spec)
 		for _, version := range spec.ResourceMetrics.Versions {
-			versions = append(versions, string(version))
+			if !notServedByExisting(backend, string(version)) {
+				versions = append(versions, string(version))
+			}
 		}
 		names = append(names, backend.Name)
 	}
@@ -94,6 +86,18 @@ func (l *look) expectations() ([]string, string) {
 		versions = append(versions, r.Version)
 	}
 	return sorted(versions), "what is registered, and v1beta1, which the HPA controller asks; --expect says otherwise"
+}
+
+// notServedByExisting: of an implementation that someone else runs, the operator
+// registers those of the wanted versions that it serves, and that is all it can do.
+func notServedByExisting(backend *v1alpha1.MetricsBackend, version string) bool {
+	registered := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionAPIServicesRegistered)
+	if backend.Spec.Existing == nil || registered == nil || registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != backend.Generation {
+		return false
+	}
+	return slices.ContainsFunc(backend.Status.APIServices, func(s v1alpha1.APIServiceStatus) bool {
+		return s.Name == nameOf(version) && s.State == v1alpha1.APIServicePending
+	})
 }
 
 func sorted(versions []string) []string {
@@ -153,7 +157,7 @@ func nameOf(version string) string { return version + "." + group }
 // user's, anything else the API's.
 func (l *look) unread(subject string, err error, remedy string) Result {
 	switch {
-	case refused(err):
+	case connection.Refused(err):
 		return Result{Subject: subject, Outcome: Error, Message: err.Error(), Remedy: "run it as a user who may, or leave it out with --skip"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(subject, fmt.Sprintf("no answer within %s", l.cluster.Timeout), remedy)

@@ -8,8 +8,6 @@ package wait
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,11 +65,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 			if err != nil {
 				return err
 			}
-			backend, err := choose(cmd.Context(), cluster, args, goal)
-			if err != nil {
-				return err
-			}
-			w := &waiter{cluster: cluster, streams: streams, clock: clock.RealClock{}, goal: goal, backend: backend, timeout: timeout}
+			w := &waiter{cluster: cluster, streams: streams, clock: clock.RealClock{}, goal: goal, args: args, timeout: timeout}
 			return w.run(cmd.Context())
 		},
 	}
@@ -84,30 +78,23 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 }
 
 // choose returns the backend that is named, or the only one. Versions can be
-// waited for without any.
+// waited for without any, and by someone who may not read them.
 func choose(ctx context.Context, cluster *connection.Cluster, args []string, goal goal) (string, error) {
 	backends, err := cluster.Backends(ctx)
-	if err != nil {
-		return "", err
-	}
-	var names []string
-	for i := range backends {
-		if len(args) > 0 && backends[i].Name == args[0] {
-			return args[0], nil
-		}
-		names = append(names, backends[i].Name)
-	}
 	switch {
-	case len(args) > 0 && len(names) == 0:
-		return "", fmt.Errorf("MetricsBackend %q not found: there is none", args[0])
+	case connection.Refused(err) && len(args) == 0 && !goal.ofBackend():
+		return "", nil
+	case err != nil:
+		return "", err
 	case len(args) > 0:
-		return "", fmt.Errorf("MetricsBackend %q not found; there are: %s", args[0], strings.Join(names, ", "))
-	case len(names) == 1:
-		return names[0], nil
+		if err := connection.Named(args[0], backends); err != nil {
+			return "", err
+		}
+		return args[0], nil
+	case len(backends) == 1:
+		return backends[0].Name, nil
 	case !goal.ofBackend():
 		return "", nil
-	case len(names) == 0:
-		return "", errors.New("there is no MetricsBackend")
 	}
-	return "", fmt.Errorf("name one of the MetricsBackends: %s", strings.Join(names, ", "))
+	return "", connection.Named("", backends)
 }

@@ -126,14 +126,15 @@ func (g goal) judge(ctx context.Context, from aggregation.Getter, seen sight) (b
 	if err != nil {
 		return false, "", err
 	}
-	for _, version := range found.Current {
+	for _, version := range slices.Concat(found.Current, found.Stale) {
 		if !slices.Contains(g.versions, version) {
-			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery", version, group), nil
+			// A stale one, too, keeps namespaces from being deleted.
+			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery%s", version, group, asStale(found, version)), nil
 		}
 	}
 	for _, version := range g.versions {
 		if !slices.Contains(found.Current, version) {
-			return false, fmt.Sprintf("%s.%s is available, and not in discovery yet", version, group), nil
+			return false, fmt.Sprintf("%s.%s is available, and not in discovery yet%s", version, group, asStale(found, version)), nil
 		}
 	}
 	return true, "", nil
@@ -159,6 +160,13 @@ func (g goal) judgeCondition(backend *v1alpha1.MetricsBackend) (bool, string) {
 		return true, ""
 	}
 	return false, fmt.Sprintf("it is %s, %s: %s", c.Status, c.Reason, c.Message)
+}
+
+func asStale(found *aggregation.Discovery, version string) string {
+	if slices.Contains(found.Stale, version) {
+		return ", where it is listed as stale"
+	}
+	return ""
 }
 
 func leadsTo(r aggregation.Registration) string {

@@ -6,8 +6,8 @@ package wait
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,7 +124,16 @@ func TestLookOnce(t *testing.T) {
 		"not in discovery": {
 			goal: "versions=v1,v1beta1", code: exit.NotMet,
 			change: func(w *clustertest.World) { w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"} },
-			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is available, and not in discovery yet\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
+			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is available, and not in discovery yet, where it is listed as stale\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
+		},
+		"gone, and still stale in discovery": {
+			goal: "versions=none", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				w.Unregister("v1")
+				w.Unregister("v1beta1")
+				w.Stale = []string{"v1"}
+			},
+			want: "waiting for metrics.k8s.io with no version: v1.metrics.k8s.io is deleted, and still in discovery, where it is listed as stale\nerror: metrics.k8s.io with no version not reached within 0s\n",
 		},
 		"of metrics-server": {
 			goal:   "versions=v1beta1",
@@ -144,7 +153,7 @@ func TestLookOnce(t *testing.T) {
 			change: func(w *clustertest.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
 			},
-			want: `error: list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices"` + "\n",
+			want: `error: list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices" (you need the permission to list apiservices.apiregistration.k8s.io)` + "\n",
 		},
 		"no right to the backend": {
 			goal: "ready", code: exit.NotRun,
@@ -152,6 +161,21 @@ func TestLookOnce(t *testing.T) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"] = http.StatusForbidden
 			},
 			want: `error: get MetricsBackend cluster: forbidden: User "bob" cannot get path "/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"` + "\n",
+		},
+		"versions without the right to backends": {
+			goal: "versions=v1,v1beta1",
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusForbidden
+			},
+			want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n",
+		},
+		"kube-apiserver restarts before the first list": {
+			goal: "versions=v1", code: exit.NotMet,
+			change: func(w *clustertest.World) {
+				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusServiceUnavailable
+			},
+			want: "waiting for metrics.k8s.io with v1: list MetricsBackends: the server is currently unable to handle the request\n" +
+				"error: metrics.k8s.io with v1 not reached within 0s\n",
 		},
 		"kube-apiserver restarts": {
 			goal: "versions=v1", code: exit.NotMet,
@@ -164,7 +188,7 @@ func TestLookOnce(t *testing.T) {
 		"the backend goes": {
 			goal: "ready", code: exit.NotMet,
 			change: func(w *clustertest.World) { w.Backends = nil },
-			want:   `error: MetricsBackend "cluster" was deleted meanwhile: not met` + "\n",
+			want:   `error: MetricsBackend "cluster" was deleted meanwhile` + "\n",
 		},
 	}
 	for name, tc := range cases {
@@ -177,7 +201,8 @@ func TestLookOnce(t *testing.T) {
 			// Its time is up after the first look.
 			w.clock = clocktesting.NewFakeClock(clustertest.Now)
 			err := w.run(t.Context())
-			if err != nil && !strings.Contains(out.String(), "error: ") {
+			// As the plugin does, which takes it that ErrNotMet was explained.
+			if err != nil && !errors.Is(err, exit.ErrNotMet) {
 				_, _ = out.Write([]byte("error: " + err.Error() + "\n"))
 			}
 			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
@@ -196,16 +221,10 @@ func waiting(t *testing.T, c *clustertest.Cluster, text string) (*waiter, *outpu
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend := "cluster"
-	if strings.HasPrefix(text, "versions=") {
-		if backend, err = choose(t.Context(), c.Connection, nil, goal); err != nil {
-			t.Fatal(err)
-		}
-	}
 	out := &output{written: make(chan struct{}, 100)}
 	return &waiter{
 		cluster: c.Connection, streams: genericiooptions.IOStreams{Out: out, ErrOut: out},
-		clock: clock.RealClock{}, goal: goal, backend: backend,
+		clock: clock.RealClock{}, goal: goal, backend: "cluster", chosen: goal.ofBackend(),
 	}, out
 }
 

@@ -31,10 +31,16 @@ type waiter struct {
 	streams genericiooptions.IOStreams
 	clock   clock.Clock
 	goal    goal
-	// backend is the name of a MetricsBackend; empty when there is none to speak of.
+	// args may name a MetricsBackend.
+	args []string
+	// chosen: backend is its name, or empty when there is none to speak of.
+	chosen  bool
 	backend string
 	timeout time.Duration
 }
+
+// errDeleted: what is waited for can no longer come.
+var errDeleted = errors.New("deleted meanwhile")
 
 // run looks whenever a watch tells of a change, and prints what is missing whenever
 // that changes.
@@ -42,9 +48,7 @@ func (w *waiter) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	for _, object := range w.watched() {
-		go w.follow(ctx, object, changed)
-	}
+	go w.follow(ctx, changed)
 	deadline := w.clock.Now().Add(w.timeout)
 	told := ""
 	for {
@@ -52,6 +56,9 @@ func (w *waiter) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("interrupted while waiting for %s", w.goal)
+		case errors.Is(err, errDeleted):
+			_, _ = fmt.Fprintln(w.streams.ErrOut, "error:", err)
+			return exit.ErrNotMet
 		case err != nil && !passes(err):
 			return err
 		case err != nil:
@@ -81,21 +88,28 @@ func (w *waiter) run(ctx context.Context) error {
 func (w *waiter) look(ctx context.Context) (bool, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cluster.Timeout)
 	defer cancel()
+	if !w.chosen {
+		var err error
+		if w.backend, err = choose(ctx, w.cluster, w.args, w.goal); err != nil {
+			return false, "", err
+		}
+		w.chosen = true
+	}
 	var seen sight
 	if w.backend != "" {
 		var backend v1alpha1.MetricsBackend
 		switch err := w.cluster.Objects.Get(ctx, client.ObjectKey{Name: w.backend}, &backend); {
 		case apierrors.IsNotFound(err) && w.goal.ofBackend():
-			return false, "", fmt.Errorf("MetricsBackend %q was deleted meanwhile: %w", w.backend, exit.ErrNotMet)
+			return false, "", fmt.Errorf("MetricsBackend %q was %w", w.backend, errDeleted)
 		case err == nil:
 			seen.backend = &backend
-		case !apierrors.IsNotFound(err):
+		case w.goal.ofBackend():
 			return false, "", fmt.Errorf("get MetricsBackend %s: %w", w.backend, err)
 		}
 	}
 	if !w.goal.ofBackend() {
 		var err error
-		if seen.registrations, err = aggregation.Registrations(ctx, w.cluster.Objects, group); err != nil {
+		if seen.registrations, err = aggregation.Registrations(ctx, w.cluster, group); err != nil {
 			return false, "", err
 		}
 	}
@@ -105,33 +119,25 @@ func (w *waiter) look(ctx context.Context) (bool, string, error) {
 // passes tells whether an error may be gone at the next look: kube-apiserver may be
 // restarting, which is when people wait.
 func passes(err error) bool {
-	return !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !errors.Is(err, exit.ErrNotMet)
+	var misnamed *connection.MisnamedError
+	return !connection.Refused(err) && !errors.As(err, &misnamed)
 }
 
-// watched are the objects whose changes are worth a look: the backend, and every
-// APIService, since one of another version may come.
-func (w *waiter) watched() []watched {
-	var objects []watched
-	if w.backend != "" {
-		objects = append(objects, watched{&v1alpha1.MetricsBackendList{}, client.MatchingFields{"metadata.name": w.backend}})
+// watched is the kind whose changes are worth a look: of APIServices every one, since
+// one of another version may come.
+func (w *waiter) watched() client.ObjectList {
+	if w.goal.ofBackend() {
+		return &v1alpha1.MetricsBackendList{}
 	}
-	if !w.goal.ofBackend() {
-		objects = append(objects, watched{&apiregistrationv1.APIServiceList{}, client.MatchingFields{}})
-	}
-	return objects
+	return &apiregistrationv1.APIServiceList{}
 }
 
-type watched struct {
-	list   client.ObjectList
-	fields client.MatchingFields
-}
-
-// follow tells of each change of an object. A watch that ends is begun anew, and
-// begins with the object as it is, so that nothing is missed.
-func (w *waiter) follow(ctx context.Context, object watched, changed chan<- struct{}) {
+// follow tells of each change of such an object. A watch that ends is begun anew, and
+// begins with the objects as they are, so that nothing is missed.
+func (w *waiter) follow(ctx context.Context, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		// Errors are those of look, too, which explains them.
-		if events, err := w.cluster.Objects.Watch(ctx, object.list, object.fields); err == nil {
+		if events, err := w.cluster.Objects.Watch(ctx, w.watched()); err == nil {
 			for range events.ResultChan() {
 				select {
 				case changed <- struct{}{}:
