@@ -56,8 +56,8 @@ func TestStatus(t *testing.T) {
 		}},
 		"stalled": {change: func(_ *testing.T, w *clustertest.World) {
 			const message = "v1beta1.metrics.k8s.io belongs to someone else: set spec.adoption"
-			w.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, "NotOwned", message)
-			w.Condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, "NotOwned", message)
+			w.Condition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, v1alpha1.ReasonNotOwned, "not registered yet: v1beta1.metrics.k8s.io ("+message+")")
+			w.Stalled(v1alpha1.ReasonNotOwned, message)
 			w.APIServices[1] = *clustertest.APIService("v1beta1", "", nil)
 			w.APIServices[1].Spec.InsecureSkipTLSVerify = true
 		}},
@@ -65,12 +65,13 @@ func TestStatus(t *testing.T) {
 			w.APIServices[0].Annotations = map[string]string{v1alpha1.AnnotationPreviousOwner: "no JSON"}
 			w.APIServices[1].Annotations = map[string]string{v1alpha1.AnnotationPreviousOwner: `{"service":{"namespace":"kube-system","name":"metrics-server"},"groupPriorityMinimum":100,"versionPriority":100}`}
 		}},
-		"existing": {change: func(_ *testing.T, w *clustertest.World) {
-			b := &w.Backends[0]
-			b.Spec.Existing = &v1alpha1.ExistingSpec{Service: v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server"}}
-			b.Status.Serving = nil
-			b.Status.Consumers = nil
+		"existing": {change: func(_ *testing.T, w *clustertest.World) { *w = *clustertest.KeptMetricsServer() }},
+		"consumers not known": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Backends[0].Status.Consumers = nil
+			w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, v1alpha1.ReasonConsumersUnknown,
+				"the image of the serving pods is too old to tell who uses which version: a version is removed without waiting for its clients")
 		}},
+		"no consumers": {change: func(_ *testing.T, w *clustertest.World) { w.Backends[0].Status.Consumers = nil }},
 		"certificates end": {change: func(t *testing.T, w *clustertest.World) {
 			w.Backends[0].Status.Serving.CertificateNotAfter = ptr.To(metav1.NewTime(w.Now.Add(3 * time.Hour)))
 			w.APIServices[0].Spec.CABundle = append(clustertest.Authority(t, w.Now.Add(-years)), clustertest.Authority(t, w.Now.Add(24*time.Hour))...)
@@ -104,7 +105,7 @@ func TestStatus(t *testing.T) {
 			w.Backends = append(w.Backends, *clustertest.Backend("other"))
 		}},
 		"a message that steers the terminal": {change: func(_ *testing.T, w *clustertest.World) {
-			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "KubeletsFailing", "node-a:\x1b[2J\nx509: unknown authority")
+			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, "node-a:\x1b[2J\nx509: unknown authority")
 		}},
 	}
 	for name, tc := range cases {

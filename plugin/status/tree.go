@@ -262,7 +262,7 @@ func addConsumers(root *tree.Node, b *Backend) {
 		if b.Existing != "" {
 			return // only our serving component knows them
 		}
-		root.Add(tree.Text("Consumers"), tree.Text("none seen today or yesterday"))
+		root.Add(tree.Text("Consumers"), nobodySeen(b))
 		return
 	}
 	node := root.Add(tree.Text("Consumers"))
@@ -271,6 +271,17 @@ func addConsumers(root *tree.Node, b *Backend) {
 	for _, c := range consumers {
 		node.Add(tree.Text(c.Version), tree.Text(c.UserAgent), tree.Text(c.User), tree.Text(c.LastSeen))
 	}
+}
+
+// nobodySeen tells no clients from nobody who could tell of them.
+func nobodySeen(b *Backend) tree.Cell {
+	switch c := b.condition(v1alpha1.ConditionConsumersCompatible); {
+	case c == nil:
+		return tree.Text("not known yet")
+	case c.Status == metav1.ConditionUnknown:
+		return tree.Cell{Text: "not known: " + c.Message, Tone: tree.Warning}
+	}
+	return tree.Text("none seen today or yesterday")
 }
 
 func addSources(root *tree.Node, b *Backend) {

@@ -43,6 +43,10 @@ func hpaActive(ctx context.Context, l *look) []Result {
 	return results
 }
 
+// byResourceMetrics are the reasons of the HPA controller that speak of metrics.k8s.io;
+// an autoscaler may use other metrics beside it.
+var byResourceMetrics = []string{"FailedGetResourceMetric", "FailedGetContainerResourceMetric"}
+
 func usesResourceMetrics(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 	return slices.ContainsFunc(hpa.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		return m.Type == autoscalingv2.ResourceMetricSourceType || m.Type == autoscalingv2.ContainerResourceMetricSourceType
@@ -71,6 +75,8 @@ func judgeHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) *Result {
 			result = skip(subject, "%s", message)
 		case strings.Contains(c.Message, "missing request for"):
 			result = warn(subject, message, "not the metrics API's fault: set resource requests in its target's pods")
+		case !slices.Contains(byResourceMetrics, c.Reason):
+			result = warn(subject, message, "not by "+group+": "+describe)
 		default:
 			result = fail(subject, message, describe+"; was it so before? Then --skip hpa-active="+subject)
 		}

@@ -60,7 +60,8 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 			continue
 		}
 		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message), remedy)
-		if slices.Contains(advisory, c.Type) {
+		// Like ours of a caBundle, a warning of what is to come: Ready stays True.
+		if slices.Contains(advisory, c.Type) || c.Reason == v1alpha1.ReasonCertificateExpiring {
 			result.Outcome = Warn
 		}
 		results = append(results, result)

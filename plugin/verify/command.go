@@ -145,7 +145,8 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}
-		if err == nil && report.Outcome == Pass || !o.clock.Now().Add(retryInterval).Before(deadline) {
+		left := deadline.Sub(o.clock.Now())
+		if left <= 0 || settled(report, err) {
 			return o.conclude(report, err)
 		}
 		if waiting := waitingFor(report, err); waiting != told {
@@ -154,9 +155,17 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-o.clock.After(retryInterval):
+		case <-o.clock.After(min(retryInterval, left)):
 		}
 	}
+}
+
+// settled: all passes, or only permissions are missing, which do not come by waiting.
+func settled(report *Report, err error) bool {
+	if err != nil {
+		return connection.Refused(err)
+	}
+	return report.Outcome != Fail
 }
 
 func (o *options) conclude(report *Report, err error) error {
@@ -170,7 +179,10 @@ func (o *options) conclude(report *Report, err error) error {
 	case Fail:
 		return exit.ErrNotMet
 	case Error:
-		return fmt.Errorf("%d checks could not be run", report.count(Error))
+		if n := report.count(Error); n > 1 {
+			return fmt.Errorf("%d checks could not be run", n)
+		}
+		return errors.New("1 check could not be run")
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func nodesFresh(ctx context.Context, l *look) []Result {
 		nodes, err := l.nodes(ctx)
 		if err != nil {
 			// How many nodes there are is only for comparison.
-			return pass(subject, "%d fresh samples, the newest %s old", fresh, l.age(found))
+			return pass(subject, "%d fresh samples, the newest is %s old; of how many nodes is not known: %v", fresh, l.age(found), err)
 		}
 		var missing []string
 		for _, name := range nodes {

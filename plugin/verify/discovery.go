@@ -75,7 +75,7 @@ func resourcesServed(ctx context.Context, l *look) []Result {
 		subject := groupSubject + "/" + version
 		names, err := aggregation.Resources(ctx, l.cluster, group, version)
 		if err != nil {
-			return l.unread(subject, err, fmt.Sprintf("%s must serve this version, or its APIService must go: kubectl delete apiservice %s", r.Service, r.Name))
+			return l.unread(subject, err, unservedRemedy(r, err))
 		}
 		for _, want := range []string{"nodes", "pods"} {
 			if !slices.Contains(names, want) {
@@ -84,4 +84,16 @@ func resourcesServed(ctx context.Context, l *look) []Result {
 		}
 		return pass(subject, "serves %s", strings.Join(names, ", "))
 	})
+}
+
+// unservedRemedy takes an APIService out only where nothing serves it: while its
+// implementation is merely down, that would cost what comes back by itself.
+func unservedRemedy(r *aggregation.Registration, err error) string {
+	switch {
+	case !apierrors.IsNotFound(err):
+		return "see apiservice-available"
+	case r.Backend != "":
+		return "kubectl metrics status " + r.Backend + " tells which pods serve which versions"
+	}
+	return fmt.Sprintf("%s must serve this version, or its APIService must go: kubectl delete apiservice %s", r.Service, r.Name)
 }

@@ -24,44 +24,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
 )
 
-func TestParseGoal(t *testing.T) {
-	cases := map[string]struct {
-		want  goal
-		error string
-	}{
-		"ready":                        {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
-		"Ready":                        {want: goal{condition: "Ready", status: metav1.ConditionTrue}},
-		"condition=Available":          {want: goal{condition: "Available", status: metav1.ConditionTrue}},
-		"condition=Stalled=false":      {want: goal{condition: "Stalled", status: metav1.ConditionFalse}},
-		"versions=v1beta1,v1":          {want: goal{versions: []string{"v1", "v1beta1"}}},
-		"versions=v1.metrics.k8s.io":   {want: goal{versions: []string{"v1"}}},
-		"versions=none":                {want: goal{}},
-		"versions=":                    {error: `--for "versions=": "" is no version; write versions=v1,v1beta1, or versions=none`},
-		"versions=1":                   {error: `--for "versions=1": "1" is no version; write versions=v1,v1beta1, or versions=none`},
-		"condition=":                   {error: `--for "condition=": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
-		"condition=Available=probably": {error: `--for "condition=Available=probably": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
-		"delete":                       {error: `--for "delete": must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION`},
-	}
-	for text, tc := range cases {
-		t.Run(text, func(t *testing.T) {
-			got, err := parseGoal(text)
-			if message := errorText(err); message != tc.error {
-				t.Fatalf("error %q, want %q", message, tc.error)
-			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(goal{})); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // What a single look says, for each state on the way.
 func TestLookOnce(t *testing.T) {
 	cases := map[string]struct {
@@ -288,37 +250,5 @@ func TestInterrupted(t *testing.T) {
 	}
 	if code := exit.Code(err); code != exit.NotRun {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-func TestChoose(t *testing.T) {
-	ready := goal{condition: "Ready", status: metav1.ConditionTrue}
-	versions := goal{versions: []string{"v1"}}
-	two := []v1alpha1.MetricsBackend{*clustertest.Backend("cluster"), *clustertest.Backend("other")}
-	cases := map[string]struct {
-		backends []v1alpha1.MetricsBackend
-		args     []string
-		goal     goal
-		want     string
-		error    string
-	}{
-		"the only one":         {backends: two[:1], goal: ready, want: "cluster"},
-		"named":                {backends: two, args: []string{"other"}, goal: ready, want: "other"},
-		"one of two":           {backends: two, goal: ready, error: "name one of the MetricsBackends: cluster, other"},
-		"versions of two":      {backends: two, goal: versions},
-		"none":                 {goal: ready, error: "there is no MetricsBackend"},
-		"versions without":     {goal: versions},
-		"unknown":              {backends: two, args: []string{"x"}, goal: ready, error: `MetricsBackend "x" not found; there are: cluster, other`},
-		"named, there is none": {args: []string{"x"}, goal: versions, error: `MetricsBackend "x" not found: there is none`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			world := clustertest.Healthy(nil)
-			world.Backends = tc.backends
-			got, err := choose(t.Context(), clustertest.Start(t, world).Connection, tc.args, tc.goal)
-			if got != tc.want || errorText(err) != tc.error {
-				t.Errorf("got %q, %v, want %q, %s", got, err, tc.want, tc.error)
-			}
-		})
 	}
 }
