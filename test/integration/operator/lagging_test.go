@@ -44,7 +44,7 @@ func TestOneOfTwoKubeAPIServersLags(t *testing.T) {
 			waitDiscovered(t, second, "v1 v1beta1")
 			t.Cleanup(func() { tc.set(t, false) })
 			tc.set(t, true)
-			rollBack(t)
+			changeBackend(t, "cluster", rolledBack)
 			// Each look asks the one that does not answer twice, for 10 s.
 			eventually(t, 2*patience, "the condition names the kube-apiserver", func(context.Context) error {
 				backend := getBackend(t, "cluster")
@@ -62,35 +62,27 @@ func TestOneOfTwoKubeAPIServersLags(t *testing.T) {
 					t.Fatalf("the second kube-apiserver lists %v (%v): it does not lag, and nothing is proven", got, err)
 				}
 			}
-			if images := imagesOfPods(t); !slices.Equal(images, []string{imageBoth, imageBoth}) {
-				t.Errorf("pods run %v before the second kube-apiserver follows", images)
-			}
+			checkImages(t, "before the second kube-apiserver follows", imageBoth)
 			tc.set(t, false)
 			waitReady(t, "cluster")
 			if got, err := discoveredAt(t.Context(), second.config); err != nil || !slices.Equal(got, []string{"v1beta1"}) {
 				t.Errorf("the second kube-apiserver lists %v (%v)", got, err)
 			}
-			if images := imagesOfPods(t); !slices.Equal(images, []string{imageV1beta1, imageV1beta1}) {
-				t.Errorf("pods run %v in the end", images)
-			}
-			rollForward(t)
+			checkImages(t, "in the end", imageV1beta1)
+			changeBackend(t, "cluster", upgraded)
 		})
 	}
 }
 
-func rollBack(t *testing.T) {
-	t.Helper()
-	changeBackend(t, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Serving.Image = imageV1beta1
-		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
-	})
+// rolledBack is the older image, and what it serves.
+func rolledBack(spec *v1alpha1.MetricsBackendSpec) {
+	spec.Serving.Image = imageV1beta1
+	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
 }
 
-func rollForward(t *testing.T) {
-	t.Helper()
-	changeBackend(t, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Serving.Image, spec.ResourceMetrics.Versions = imageBoth, nil
-	})
+// upgraded is the newer image, and what it serves.
+func upgraded(spec *v1alpha1.MetricsBackendSpec) {
+	spec.Serving.Image, spec.ResourceMetrics.Versions = imageBoth, nil
 }
 
 func waitDiscovered(t *testing.T, s *secondServer, want string) {
@@ -104,18 +96,24 @@ func waitDiscovered(t *testing.T, s *secondServer, want string) {
 	})
 }
 
-// imagesOfPods are those of the ready pods, in order.
-func imagesOfPods(t *testing.T) (images []string) {
-	t.Helper()
+// imagesOfPods are those of the pods that take traffic, in order.
+func imagesOfPods(ctx context.Context) (images []string, err error) {
 	var pods corev1.PodList
-	if err := suite.admin.List(t.Context(), &pods, owned()); err != nil {
-		t.Fatal(err)
+	if err := suite.admin.List(ctx, &pods, owned()); err != nil {
+		return nil, err
 	}
 	for _, pod := range pods.Items {
-		if podReady(&pod) && pod.DeletionTimestamp == nil {
+		if takesTraffic(&pod) {
 			images = append(images, pod.Spec.Containers[0].Image)
 		}
 	}
 	slices.Sort(images)
-	return images
+	return images, nil
+}
+
+func checkImages(t *testing.T, when, image string) {
+	t.Helper()
+	if images, err := imagesOfPods(t.Context()); err != nil || !slices.Equal(images, []string{image, image}) {
+		t.Errorf("pods run %v %s (%v)", images, when, err)
+	}
 }

@@ -240,7 +240,7 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	reconciler := metricsbackend.New(metricsbackend.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Client: mgr.GetClient(), Live: blindTo{mgr.GetAPIReader(), drivenByTest},
 		Events: mgr.GetEventRecorder(v1alpha1.FieldOwner),
 		Pods:   podapi.NewClient(suite.pods.dial), Aggregator: aggregated,
 		Clock:     clock.RealClock{},

@@ -110,23 +110,50 @@ func startGuard(t *testing.T) *guard {
 }
 
 func (g *guard) look(ctx context.Context) {
-	// Pods first: one that becomes ready in between was let to by what is
-	// registered at that time, which is read after it.
-	var pods corev1.PodList
-	var services apiregistrationv1.APIServiceList
-	if suite.admin.List(ctx, &pods, owned()) != nil || suite.admin.List(ctx, &services, owned()) != nil {
+	broken, err := brokenInvariant(ctx, func() (versions []string, err error) {
+		var services apiregistrationv1.APIServiceList
+		err = suite.admin.List(ctx, &services, owned())
+		for _, service := range services.Items {
+			versions = append(versions, service.Spec.Version)
+		}
+		return versions, err
+	})
+	if err != nil {
 		return
 	}
 	g.looks++
-	for _, service := range services.Items {
-		for _, pod := range pods.Items {
-			image := pod.Spec.Containers[0].Image
-			if podReady(&pod) && pod.DeletionTimestamp == nil && !slices.Contains(versionsOf(image), service.Spec.Version) {
-				g.broken = append(g.broken, fmt.Sprintf("%s is registered, ready pod %s (%s) does not serve it", service.Name, pod.Name, image))
+	for _, what := range broken {
+		g.broken = append(g.broken, "registered is "+what)
+	}
+}
+
+// brokenInvariant are the versions, of those that there are, that a pod does not
+// serve which was ready before they were read, and after.
+func brokenInvariant(ctx context.Context, read func() (versions []string, err error)) (broken []string, err error) {
+	var before, after corev1.PodList
+	if err := suite.admin.List(ctx, &before, owned()); err != nil {
+		return nil, err
+	}
+	versions, err := read()
+	if err != nil {
+		return nil, err
+	}
+	if err := suite.admin.List(ctx, &after, owned()); err != nil {
+		return nil, err
+	}
+	for _, pod := range before.Items {
+		image := pod.Spec.Containers[0].Image
+		stillReady := slices.ContainsFunc(after.Items, func(p corev1.Pod) bool { return p.UID == pod.UID && takesTraffic(&p) })
+		for _, version := range versions {
+			if takesTraffic(&pod) && stillReady && !slices.Contains(versionsOf(image), version) {
+				broken = append(broken, fmt.Sprintf("%s, and ready pod %s (%s) does not serve it", version, pod.Name, image))
 			}
 		}
 	}
+	return broken, nil
 }
+
+func takesTraffic(pod *corev1.Pod) bool { return podReady(pod) && pod.DeletionTimestamp == nil }
 
 func (g *guard) stop(t *testing.T) {
 	t.Helper()
