@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// everything sets each value to another than its default.
+// everything sets values to others than their defaults; of an image, either tag or digest.
 const everything = `
 crds: {enabled: true, keep: false}
 image: {repository: registry.example.com/operator, tag: v1.2.3, pullPolicy: Always}
@@ -32,7 +32,7 @@ podLabels: {team: platform}
 podAnnotations: {example.com/a: b}
 logLevel: 4
 extraArgs: [--kube-api-qps=100, --kube-api-burst=200]
-serviceMonitor: {enabled: true, namespace: monitoring, labels: {release: prometheus}, interval: 1m, tlsConfig: {serverName: metrics}}
+serviceMonitor: {enabled: true, namespace: monitoring, labels: {release: prometheus}, interval: 1m, tlsConfig: {serverName: metrics}, authorization: {credentials: {name: prometheus, key: token}}}
 `
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -113,7 +113,11 @@ func TestValues(t *testing.T) {
 		"no ServiceMonitor":            {"", monitor, "", ""},
 		"ServiceMonitor's labels":      {everything, monitor, "metadata.labels.release", `"prometheus"`},
 		"ServiceMonitor's endpoint":    {everything, monitor, "spec.endpoints.0.interval", `"1m"`},
-		"ServiceMonitor's certificate": {everything, monitor, "spec.endpoints.0.tlsConfig", `{"insecureSkipVerify":true,"serverName":"metrics"}`},
+		"ServiceMonitor's certificate": {everything, monitor, "spec.endpoints.0.tlsConfig", `{"serverName":"metrics"}`},
+		"ServiceMonitor unverified":    {"serviceMonitor: {enabled: true}", "ServiceMonitor " + namespace + "/metrics-backend-operator", "spec.endpoints.0.tlsConfig", `{"insecureSkipVerify":true}`},
+		"ServiceMonitor's own token":   {"serviceMonitor: {enabled: true}", "ServiceMonitor " + namespace + "/metrics-backend-operator", "spec.endpoints.0.bearerTokenFile", `"/var/run/secrets/kubernetes.io/serviceaccount/token"`},
+		"ServiceMonitor's Secret":      {everything, monitor, "spec.endpoints.0.authorization", `{"credentials":{"key":"token","name":"prometheus"}}`},
+		"a Secret and no file":         {everything, monitor, "spec.endpoints.0.bearerTokenFile", ""},
 		"ServiceMonitor's Service":     {everything, "Service " + namespace + "/metrics-backend-operator-metrics", "spec.ports.0.targetPort", `"metrics"`},
 		"no other Service":             {"", "Service " + namespace + "/metrics-backend-operator-metrics", "", ""},
 	}
@@ -168,6 +172,7 @@ func at(t *testing.T, from any, path string) string {
 func TestValuesRefused(t *testing.T) {
 	cases := map[string]struct{ values, want string }{
 		"a typing error":        {"tolerations: []\nresorces: {}", "resorces"},
+		"the selector's label":  {"podLabels: {app.kubernetes.io/name: mine}", "app.kubernetes.io/name"},
 		"replicas as text":      {`replicas: "2"`, "replicas"},
 		"negative replicas":     {"replicas: -1", "replicas"},
 		"an unknown policy":     {"image: {pullPolicy: Sometimes}", "pullPolicy"},

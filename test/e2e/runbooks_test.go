@@ -9,18 +9,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
-)
 
-// shellBlock is a fenced block that readers paste into a shell.
-var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
+)
 
 // Every command of docs/runbooks does what it says, on a real cluster: an upgrade to
 // another release, a rollback to an image without v1 and forward again, a migration
 // from metrics-server, and the uninstallation.
 func TestRunbooks(t *testing.T) {
+	requirePages(t, "cluster-upgrade.md", "migrate-from-metrics-server.md", "rollback.md", "uninstall.md")
 	requireBackend(t)
 	installPlugin(t)
 	t.Cleanup(func() {
@@ -43,6 +44,25 @@ func TestRunbooks(t *testing.T) {
 	runbook(t, "uninstall.md", next)
 }
 
+// requirePages fails when there are other runbooks than those that are run. README.md
+// only leads to them.
+func requirePages(t *testing.T, run ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(suite.root, "docs/runbooks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages []string
+	for _, entry := range entries {
+		if entry.Name() != "README.md" {
+			pages = append(pages, entry.Name())
+		}
+	}
+	if diff := cmp.Diff(pages, run); diff != "" {
+		t.Fatalf("docs/runbooks, and what is run (-there +run):\n%s", diff)
+	}
+}
+
 // runbook runs the shell blocks of a page one after the other, as its reader would,
 // in a folder of its own. The variables are the reader's.
 func runbook(t *testing.T, page string, variables ...string) {
@@ -52,9 +72,13 @@ func runbook(t *testing.T, page string, variables ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks, err := runbooks.Blocks(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
 	script := "set -euo pipefail\n"
-	for _, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
-		script += "set -x\n" + block[1] + "{ set +x; } 2>/dev/null\n"
+	for _, block := range blocks {
+		script += "set -x\n" + block + "{ set +x; } 2>/dev/null\n"
 	}
 	// kubectl keeps what it discovered for minutes; APIs come and go here.
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
