@@ -119,7 +119,9 @@ func (o *options) validate() error {
 	if formats[o.output] == nil {
 		return fmt.Errorf("--output %q: must be text, json or junit", o.output)
 	}
-	for _, version := range o.expect {
+	for i, version := range o.expect {
+		version = strings.TrimSuffix(version, "."+group)
+		o.expect[i] = version
 		if !aggregation.IsVersion(version) {
 			return fmt.Errorf("--expect %q: must be versions of %s such as v1,v1beta1", version, group)
 		}

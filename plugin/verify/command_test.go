@@ -5,6 +5,7 @@ package verify
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,10 @@ func TestFlags(t *testing.T) {
 		"expect":  {options{output: "text", expect: []string{"1"}}, `--expect "1": must be versions of metrics.k8s.io such as v1,v1beta1`},
 		"skip":    {options{output: "text", skip: []string{"data"}}, `--skip "data": there is no such check; known: backend-conditions, `},
 		"timeout": {options{output: "text", timeout: -1}, "--timeout and --max-age must not be negative"},
+	}
+	named := options{output: "text", expect: []string{"v1.metrics.k8s.io", "v1beta1"}}
+	if err := named.validate(); err != nil || !slices.Equal(named.expect, []string{"v1", "v1beta1"}) {
+		t.Errorf("versions by the names of their APIServices: %v, %v", named.expect, err)
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

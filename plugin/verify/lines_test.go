@@ -144,6 +144,10 @@ func TestLines(t *testing.T) {
 			},
 			options: func(o *options) { o.skip = []string{"hpa-active=hpa/default/shop"} },
 		},
+		"hpa left out by mistake": {
+			change:  func(*testing.T, *clustertest.World) {},
+			options: func(o *options) { o.skip = []string{"hpa-active=hpa/default/typo"} },
+		},
 		"hpa by another metric": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Autoscalers[0] = *clustertest.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")

@@ -133,9 +133,25 @@ func (l *look) verify(ctx context.Context, skip []string) (*Report, error) {
 			return nil, fmt.Errorf("interrupted: %w", err)
 		}
 	}
+	report.Checks = append(report.Checks, unused(skip, report.Checks)...)
 	report.Time = metav1.NewTime(l.cluster.Now().Truncate(time.Second))
 	report.conclude()
 	return report, nil
+}
+
+// unused tells of each ID=SUBJECT that left nothing out: a typing error, or a fault
+// that is gone.
+func unused(skip []string, checks []Result) []Result {
+	var results []Result
+	for _, s := range skip {
+		id, subject, named := strings.Cut(s, "=")
+		if named && !slices.Contains(skip, id) && !slices.ContainsFunc(checks, func(r Result) bool { return r.ID == id && r.Subject == subject }) {
+			r := warn(subject, "--skip names a line that there is not", "take it out, or correct it")
+			r.ID = id
+			results = append(results, r)
+		}
+	}
+	return results
 }
 
 func pass(subject, format string, args ...any) Result {
