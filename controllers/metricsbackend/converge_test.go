@@ -219,7 +219,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 		writes int
 		name   string
 	}
-	for name, s := range scenarios() {
+	for name, s := range sampled(scenarios()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, _ := clean(t, name, s)
@@ -249,7 +249,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 // One call of a run fails, and no other.
 func TestOneCallFails(t *testing.T) {
 	const samples = 3
-	for name, s := range scenarios() {
+	for name, s := range sampled(scenarios()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, calls := clean(t, name, s)
@@ -278,7 +278,7 @@ func TestOneCallFails(t *testing.T) {
 // and a new process first repeats applies that change nothing.)
 func TestKilledAfterEachWrite(t *testing.T) {
 	errKilled := errors.New("the process was killed")
-	for name, s := range scenarios() {
+	for name, s := range sampled(scenarios()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want, _ := clean(t, name, s)
