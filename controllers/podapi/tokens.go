@@ -42,12 +42,12 @@ func NewTokens(c client.SubResourceClientConstructor, clock clock.PassiveClock) 
 
 // Token returns a token of the ServiceAccount, which must exist.
 func (t *Tokens) Token(ctx context.Context, account client.ObjectKey) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	now := t.clock.Now()
-	if known, ok := t.tokens[account]; ok && now.Before(known.renewAfter) {
+	if known, ok := t.known(account); ok && now.Before(known.renewAfter) {
 		return known.value, nil
 	}
+	// Without the lock: one account waits for no other's. Two callers at a time may
+	// mint one each, and either will do.
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds())),
 	}}
@@ -55,8 +55,17 @@ func (t *Tokens) Token(ctx context.Context, account client.ObjectKey) (string, e
 	if err := t.client.SubResource("token").Create(ctx, owner, request); err != nil {
 		return "", fmt.Errorf("request a token of ServiceAccount %s: %w", account, err)
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.tokens[account] = token{value: request.Status.Token, renewAfter: now.Add(tokenLifetime * 2 / 3)}
 	return request.Status.Token, nil
+}
+
+func (t *Tokens) known(account client.ObjectKey) (token, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, ok := t.tokens[account]
+	return known, ok
 }
 
 // Forget drops the token of a ServiceAccount, so that the next one is new: the

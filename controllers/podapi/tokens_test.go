@@ -71,3 +71,34 @@ func TestTokens(t *testing.T) {
 		t.Errorf("error %v, want the cause and the account", err)
 	}
 }
+
+// An account whose token takes long holds up no other's.
+func TestTokensDoNotWaitForEachOther(t *testing.T) {
+	var tokens *Tokens
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, _ client.Client, _ string, owner, sub client.Object, _ ...client.SubResourceCreateOption) error {
+			if request, ok := sub.(*authenticationv1.TokenRequest); ok {
+				request.Status.Token = owner.GetName()
+			}
+			if owner.GetName() == "slow" {
+				_, err := tokens.Token(ctx, client.ObjectKey{Namespace: "ns", Name: "quick"})
+				return err
+			}
+			return nil
+		},
+	})
+	tokens = NewTokens(c, testingclock.NewFakeClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)))
+	got := make(chan string, 1)
+	go func() {
+		token, _ := tokens.Token(context.Background(), client.ObjectKey{Namespace: "ns", Name: "slow"})
+		got <- token
+	}()
+	select {
+	case token := <-got:
+		if token != "slow" {
+			t.Errorf("token %q", token)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the quick one waits for the slow one")
+	}
+}

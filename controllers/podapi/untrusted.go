@@ -6,6 +6,9 @@ package podapi
 import (
 	"crypto/x509"
 	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // UntrustedError means that a pod's certificate cannot be verified.
@@ -25,5 +28,11 @@ func unverifiedReason(err error) string {
 		// The error holds the current time.
 		return "it, or its authority, has expired or is not valid yet"
 	}
-	return err.Error()
+	// It may hold names of a certificate that anybody made.
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, err.Error())
 }
