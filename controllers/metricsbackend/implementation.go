@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -26,6 +27,10 @@ import (
 
 // asksAtOnce bounds how many endpoints of a foreign Service are asked at a time.
 const asksAtOnce = 16
+
+// askPatience bounds how long all endpoints of a foreign Service are asked: there
+// may be hundreds, and none that answers.
+const askPatience = 30 * time.Second
 
 // implementation is what answers at a Service that someone else runs.
 type implementation struct {
@@ -117,6 +122,8 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string 
 // ask asks each endpoint by itself which of the versions it serves, as an account
 // without any rights.
 func (r *Reconciler) ask(ctx context.Context, found *implementation, account client.ObjectKey, token string, versions []schema.GroupVersion) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
 	places := make(chan struct{}, asksAtOnce)
 	var asked sync.WaitGroup
 	for i := range found.endpoints {

@@ -1,0 +1,48 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+)
+
+// deadEndpoints never answer.
+type deadEndpoints struct{}
+
+func (deadEndpoints) Ask(ctx context.Context, _ podapi.Pod, _ []schema.GroupVersion) (*podapi.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A Service with hundreds of endpoints that do not answer holds up no worker for long.
+func TestAskEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Options{Pods: deadEndpoints{}})
+		found := &implementation{}
+		for i := range 500 {
+			found.endpoints = append(found.endpoints, endpoint{address: fmt.Sprintf("192.0.2.%d:%d", i%250, 10250+i)})
+		}
+		begun := time.Now()
+		r.ask(t.Context(), found, client.ObjectKey{}, "token", nil)
+		if took := time.Since(begun); took > askPatience {
+			t.Errorf("took %s", took)
+		}
+		for _, e := range found.endpoints {
+			if e.err == nil {
+				t.Errorf("endpoint %s counts as asked", e.address)
+			}
+		}
+	})
+}
