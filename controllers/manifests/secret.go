@@ -28,6 +28,11 @@ func IssuedSecret(s Serving) *corev1ac.SecretApplyConfiguration {
 	return corev1ac.Secret(s.IssuedSecretName(), s.Namespace)
 }
 
+// ProvidedSecret names the Secret that the user keeps.
+func ProvidedSecret(s Serving, name string) *corev1ac.SecretApplyConfiguration {
+	return corev1ac.Secret(name, s.Namespace)
+}
+
 // Authorities are the pairs in CASecret, all PEM. Next is empty but while one
 // authority is replaced by another.
 type Authorities struct {

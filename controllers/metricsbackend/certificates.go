@@ -190,6 +190,10 @@ func (s *scope) certificateSecrets() []manifests.Object {
 	if s.certificateMode() == v1alpha1.CertificatesCertManager {
 		keep = append(keep, manifests.IssuedSecret(s.serving))
 	}
+	if provided := s.spec.Serving.Certificates.Secret; provided != nil {
+		// Whoever made it with our label wants it all the same.
+		keep = append(keep, manifests.ProvidedSecret(s.serving, provided.Name))
+	}
 	return keep
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,6 +142,24 @@ func TestProvidedCertificateIsRenewed(t *testing.T) {
 				w.bundles()["v1.metrics.k8s.io"].Equal(servingcert.ParseBundle(data["ca.crt"]))
 		})
 	}
+}
+
+// The user's Secret is not ours, even when it has our label.
+func TestProvidedSecretStays(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.provide("mine")
+	key := client.ObjectKey{Namespace: systemNamespace, Name: "mine"}
+	mine := &corev1.Secret{}
+	w.must(w.raw.Get(context.Background(), key, mine))
+	mine.Labels = map[string]string{v1alpha1.LabelBackend: backendName}
+	w.must(w.raw.Update(context.Background(), mine))
+	useSecret("mine")(w)
+	for range 5 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	w.must(w.raw.Get(context.Background(), key, mine))
+	w.settle(r, w.isReady)
 }
 
 // A certificate that nobody renews is told of, two weeks before its end; the
