@@ -151,7 +151,9 @@ func (s *scope) isHiccup(condition string, going streak, patience time.Duration)
 	if !s.wasTrue(condition) || going.lasted(s.now) >= patience {
 		return false
 	}
-	s.hiccup = true
+	if condition == v1alpha1.ConditionServingReady {
+		s.hiccup = true
+	}
 	s.requeueWithin(soonAgain)
 	return true
 }

@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,18 @@ func TestPodsInStatus(t *testing.T) {
 	if serving.CertificateNotAfter == nil || !serving.CertificateNotAfter.After(w.clock.Now()) {
 		t.Errorf("certificateNotAfter is %v", serving.CertificateNotAfter)
 	}
+
+	// That a request through kube-apiserver fails says nothing of pods.
+	w.refused = true
+	pod := w.pods()[0]
+	pod.Status.Conditions = nil
+	w.must(w.raw.Status().Update(context.Background(), &pod))
+	mustReconcile(t, r)
+	if got := w.backend().Status.Serving.Pods[0]; got.Name != pod.Name || got.Ready {
+		t.Errorf("a pod that is not ready any more: %+v", got)
+	}
+	w.refused = false
+	w.settle(r, func() bool { return w.isReady() && w.backend().Status.Serving.Pods[0].Ready })
 
 	w.mute = true
 	mustReconcile(t, r)
