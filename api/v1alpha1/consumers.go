@@ -35,7 +35,9 @@ type ConsumerStatus struct {
 type ConsumerReport struct {
 	// Consumers are the clients of today and yesterday, newest day first.
 	Consumers []ConsumerStatus `json:"consumers"`
-	// Others is the number of clients beyond MaxConsumers, for each version.
+	// Others is the number of clients beyond MaxConsumers, for each version, for who
+	// reads the report of a pod: pods cannot add theirs up, since one client may be
+	// among the others of each.
 	Others map[string]int `json:"others,omitempty"`
 }
 

@@ -207,7 +207,8 @@ type ServingPodStatus struct {
 	// +optional
 	// +listType=set
 	Versions []string `json:"versions,omitempty"`
-	// Why the operator could not ask it.
+	// What is wrong with it: that it is not running, that the operator could not
+	// ask it, or which versions' requests fail in it.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -26,8 +26,9 @@ const (
 type ResourceMetricsSpec struct {
 	// Versions that are registered with kube-apiserver. A version that is added
 	// is registered once every ready pod serves it; one that is taken out is
-	// removed from discovery before anything else changes. The HPA controller of
-	// Kubernetes 1.37 needs v1beta1. Default: [v1, v1beta1].
+	// removed from discovery before anything else changes, but not while clients
+	// use it (see removeDespiteConsumers). The HPA controller of Kubernetes 1.37
+	// needs v1beta1. Default: [v1, v1beta1].
 	// +optional
 	// +kubebuilder:default={"v1","v1beta1"}
 	// +listType=set
