@@ -231,7 +231,9 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("SetDefaults (-) and the CRD (+) differ:\n%s", diff)
 	}
 	explicit := v1alpha1.MetricsBackendSpec{
+		Adoption: v1alpha1.AdoptionRefuse,
 		Serving: v1alpha1.ServingSpec{
+			Certificates:    v1alpha1.CertificatesSpec{Mode: v1alpha1.CertificatesManaged},
 			ImagePullPolicy: corev1.PullIfNotPresent, Replicas: ptr.To[int32](2), Port: ptr.To[int32](10443),
 			PriorityClassName: "system-cluster-critical", LogVerbosity: ptr.To[int32](2), NetworkPolicy: v1alpha1.NetworkPolicyNone,
 		},

@@ -45,6 +45,11 @@ var unused = map[string]string{
 	"* get /services":                             "TestExistingAndServing",
 	"* list discovery.k8s.io/endpointslices":      "TestExistingAndServing",
 	"* update apiregistration.k8s.io/apiservices": "TestAdoptionAndHandBack",
+	// Used where cert-manager is asked for the certificate.
+	"metrics-backend-system get cert-manager.io/certificates":    "TestCertManager",
+	"metrics-backend-system create cert-manager.io/certificates": "TestCertManager",
+	"metrics-backend-system patch cert-manager.io/certificates":  "TestCertManager",
+	"metrics-backend-system delete cert-manager.io/certificates": "TestCertManager",
 	// Used by the binary only, see TestBinary.
 	"* create authentication.k8s.io/tokenreviews":              "TestBinary",
 	"* create authorization.k8s.io/subjectaccessreviews":       "TestBinary",
