@@ -6,6 +6,8 @@ package metricsbackend
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,11 +113,15 @@ func (s *scope) holdContested(gv schema.GroupVersion, live *apiregistrationv1.AP
 	if rival != "" {
 		who = "field manager \"" + rival + "\""
 	}
+	where := ", to " + whereTo(live)
+	if leadsTo(live, s.target()) {
+		where = ""
+	}
 	s.hold(gv, v1alpha1.ReasonContested,
-		"APIService %s is contested: %s keeps changing it back, to %s, so the operator has stopped to write it. Take it out of what that "+
+		"APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
 			"applies, then delete it (kubectl delete apiservice %s) and it is registered anew; or leave it to them "+
 			"by taking version %s out of spec.resourceMetrics.versions. The operator tries once more every %d hours, and after a change of the spec",
-		live.Name, who, whereTo(live), live.Name, gv.Version, int(contestWindow.Hours()))
+		live.Name, who, where, live.Name, gv.Version, int(contestWindow.Hours()))
 	return s.held[live.Name].message
 }
 
@@ -169,11 +175,13 @@ var (
 	serviceNameField      = []string{"f:spec", "f:service", "f:name"}
 )
 
-// differing are the paths of the fields that are not as target says, and of the
-// label that makes it ours: who replaces the object takes that away, too.
+// differing are the paths of the fields that are not as target says, and of our
+// labels: who replaces the object takes away the one that makes it ours, too.
 func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.Target) [][]string {
 	spec := &live.Spec
 	to := ptr.Deref(spec.Service, apiregistrationv1.ServiceReference{})
+	gv, _ := versionOf(live.Name)
+	desired := manifests.APIService(s.serving, gv, target)
 	var paths [][]string
 	for _, field := range []struct {
 		same bool
@@ -185,9 +193,16 @@ func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.T
 		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},
 		{spec.InsecureSkipTLSVerify == target.InsecureSkipTLSVerify, []string{"f:spec", "f:insecureSkipTLSVerify"}},
 		{bytes.Equal(spec.CABundle, target.CABundle), []string{"f:spec", "f:caBundle"}},
+		{spec.GroupPriorityMinimum == *desired.Spec.GroupPriorityMinimum, []string{"f:spec", "f:groupPriorityMinimum"}},
+		{spec.VersionPriority == *desired.Spec.VersionPriority, []string{"f:spec", "f:versionPriority"}},
 	} {
 		if !field.same {
 			paths = append(paths, field.path)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(desired.Labels)) {
+		if key != v1alpha1.LabelBackend && live.Labels[key] != desired.Labels[key] {
+			paths = append(paths, []string{"f:metadata", "f:labels", "f:" + key})
 		}
 	}
 	return paths

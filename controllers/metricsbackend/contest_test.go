@@ -142,6 +142,43 @@ func (w *world) settleContest(r *Reconciler) {
 	w.settleAfterTakeover(r)
 }
 
+// Whoever registers our own Service with a priority or a label of their own is not
+// fought for ever either.
+func TestContestedBesidesTheService(t *testing.T) {
+	rivals := map[string]func(*apiregistrationv1.APIService){
+		"priority of the version": func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority = 15 },
+		"priority of the group":   func(s *apiregistrationv1.APIService) { s.Spec.GroupPriorityMinimum = 2000 },
+		"label":                   func(s *apiregistrationv1.APIService) { s.Labels["app.kubernetes.io/managed-by"] = "Helm" },
+	}
+	for name, change := range rivals {
+		t.Run(name, func(t *testing.T) {
+			w, _ := ready(t, interceptor.Funcs{})
+			r := w.live(interceptor.Funcs{})
+			want := w.apiService(v1)
+			writes := 0
+			for range 60 {
+				mustReconcile(t, r)
+				live := w.apiService(v1)
+				if live.Spec.VersionPriority == want.Spec.VersionPriority && live.Spec.GroupPriorityMinimum == want.Spec.GroupPriorityMinimum &&
+					live.Labels["app.kubernetes.io/managed-by"] == want.Labels["app.kubernetes.io/managed-by"] {
+					writes++
+					change(live)
+					w.must(w.raw.Update(context.Background(), live, client.FieldOwner("gitops-controller")))
+				}
+				w.step()
+			}
+			// The first is that of the beginning.
+			if writes != contestLimit+1 {
+				t.Errorf("%d writes, want %d", writes-1, contestLimit)
+			}
+			c := w.condition(v1alpha1.ConditionStalled)
+			if c.Reason != v1alpha1.ReasonContested || !strings.Contains(c.Message, `field manager "gitops-controller" keeps changing it back, so`) {
+				t.Errorf("Stalled is %+v", c)
+			}
+		})
+	}
+}
+
 // What ends a contest at once.
 func TestContestEnds(t *testing.T) {
 	cases := map[string]func(*world){
