@@ -67,10 +67,10 @@ type MetricsBackendSpec struct {
 
 	// What happens to an APIService of the metrics API that someone else owns.
 	// Refuse: it is left alone, and the backend is Stalled. IfUnavailable: it is
-	// taken over while kube-apiserver reports it unavailable. Always: it is taken
-	// over as soon as this backend serves its version. What it was is kept in an
-	// annotation on it, and it is handed back, if its Service still answers, when
-	// this MetricsBackend no longer wants it. Default: Refuse.
+	// taken over once kube-apiserver has reported it unavailable for a minute.
+	// Always: it is taken over as soon as this backend serves its version. What it
+	// was is kept in an annotation on it, and it is handed back, if its Service
+	// still answers, when this MetricsBackend no longer wants it. Default: Refuse.
 	// +optional
 	// +kubebuilder:default=Refuse
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`

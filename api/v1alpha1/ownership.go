@@ -10,7 +10,8 @@ type AdoptionPolicy string
 const (
 	// AdoptionRefuse leaves it alone; the backend is Stalled with reason NotOwned.
 	AdoptionRefuse AdoptionPolicy = "Refuse"
-	// AdoptionIfUnavailable takes it over while kube-apiserver reports it unavailable.
+	// AdoptionIfUnavailable takes it over once kube-apiserver has reported it
+	// unavailable for a minute.
 	AdoptionIfUnavailable AdoptionPolicy = "IfUnavailable"
 	// AdoptionAlways takes it over once this backend serves the version.
 	AdoptionAlways AdoptionPolicy = "Always"

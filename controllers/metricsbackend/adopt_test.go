@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
@@ -36,7 +38,7 @@ func TestAdoptionPolicies(t *testing.T) {
 		"Refuse, unavailable":        {policy: v1alpha1.AdoptionRefuse, said: said("False"), message: "set spec.adoption to Always"},
 		"default":                    {said: said("True"), message: "set spec.adoption to Always"},
 		"IfUnavailable, available":   {policy: v1alpha1.AdoptionIfUnavailable, said: said("True"), deployed: true, message: "set spec.adoption: Always to take it over now"},
-		"IfUnavailable, not checked": {policy: v1alpha1.AdoptionIfUnavailable, deployed: true, message: "once kube-apiserver reports it unavailable"},
+		"IfUnavailable, not checked": {policy: v1alpha1.AdoptionIfUnavailable, deployed: true, message: "once kube-apiserver has reported it unavailable for 1m0s"},
 		"IfUnavailable, unavailable": {policy: v1alpha1.AdoptionIfUnavailable, said: said("False"), deployed: true, adopted: true},
 		"Always, available":          {policy: v1alpha1.AdoptionAlways, said: said("True"), deployed: true, adopted: true},
 	}
@@ -72,6 +74,40 @@ func TestAdoptionPolicies(t *testing.T) {
 				t.Errorf("Stalled is %+v, want NotOwned with %q", stalled, tc.message)
 			}
 		})
+	}
+}
+
+// One failed check, as of a pod that restarts, takes nothing over; a minute does.
+func TestAdoptionIfUnavailableIsPatient(t *testing.T) {
+	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionIfUnavailable)))
+	stockWorld(w)
+	r := w.live(interceptor.Funcs{})
+	w.settle(r, func() bool { return w.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue })
+	w.clock.Step(time.Hour)
+	theirs := w.apiService(v1beta1)
+	theirs.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+		Type: apiregistrationv1.Available, Status: "False", LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	}}
+	w.must(w.raw.Status().Update(context.Background(), theirs))
+	w.clock.Step(unavailableFor - time.Second)
+	for range 3 {
+		result, err := reconcileOnce(t, r)
+		if err != nil || result.RequeueAfter > time.Second {
+			t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
+		}
+	}
+	// Then the endpoint soak begins, and not before.
+	w.clock.Step(time.Second)
+	mustReconcile(t, r)
+	w.clock.Step(endpointSoak - time.Second)
+	mustReconcile(t, r)
+	if got := w.leadsNow(v1beta1); got != metricsServer {
+		t.Fatalf("v1beta1 leads to %s", got)
+	}
+	w.clock.Step(time.Second)
+	mustReconcile(t, r)
+	if got := w.leadsNow(v1beta1); got != ourService {
+		t.Errorf("v1beta1 leads to %s", got)
 	}
 }
 

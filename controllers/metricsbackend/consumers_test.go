@@ -404,6 +404,9 @@ func TestConsumersUnknown(t *testing.T) {
 			w, r := ready(t, interceptor.Funcs{})
 			tc.happen(w)
 			mustReconcile(t, r)
+			// Longer than a hiccup.
+			w.clock.Step(failingPatience)
+			mustReconcile(t, r)
 			c := w.condition(v1alpha1.ConditionConsumersCompatible)
 			if c.Status != metav1.ConditionUnknown || c.Reason != tc.reason || !strings.Contains(c.Message, tc.part) {
 				t.Errorf("%+v", c)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,8 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *scope) error {
 		}
 		r.ask(ctx, found, account, token, s.versionsToAsk())
 	}
+	silent := r.streaks.look(s.backend.Name, "silent", s.now, found.failed() != nil)
+	s.hiccup = found.failed() != nil && found.untrusted() == nil && s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience)
 	s.retireUnserved()
 	s.judgeExistingCertificates()
 	s.judgeEndpoints()
@@ -118,14 +121,9 @@ func (s *scope) offered() []schema.GroupVersion {
 // expected are the versions that must be registered for the backend to be as its
 // spec says: of an implementation that someone else runs those that it serves.
 func (s *scope) expected() []schema.GroupVersion {
-	if s.deploys() || s.implementation == nil || s.implementation.failed() != nil || len(s.offered()) == 0 {
+	expected := slices.DeleteFunc(slices.Clone(s.desired), func(gv schema.GroupVersion) bool { return s.leftOut(gv) != "" })
+	if len(expected) == 0 {
 		return s.desired
-	}
-	var expected []schema.GroupVersion
-	for _, gv := range s.desired {
-		if s.registered[apiServiceName(gv)] != nil || len(s.implementation.lacking(gv)) == 0 {
-			expected = append(expected, gv)
-		}
 	}
 	return expected
 }
@@ -142,6 +140,8 @@ func (s *scope) judgeEndpoints() {
 			found.target, found.target.Namespace, found.target.Name)
 	case !s.mayAsk():
 		reason, message = v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is held up: see Ready"
+	case s.hiccup:
+		return // What was known stands.
 	case failed != nil:
 		reason = v1alpha1.ReasonProbeFailed
 		message = fmt.Sprintf("the operator cannot ask endpoint %s of Service %s what it serves: %v", failed.address, found.target, failed.err)
@@ -167,6 +167,8 @@ func (s *scope) judgeExistingCertificates() {
 	case untrusted != nil:
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch
 		message = fmt.Sprintf("spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, found.target.ServerName(), untrusted.err)
+	case s.hiccup:
+		return
 	case failed != nil || len(found.endpoints) == 0 || !s.mayAsk():
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady
 		message = "not every ready endpoint showed its certificate: see ServingReady"

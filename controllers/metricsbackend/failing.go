@@ -127,7 +127,11 @@ func (r *Reconciler) judgeFailing(s *scope) {
 	for _, gv := range s.desired {
 		failing, answering := s.requests(gv)
 		going := r.streaks.look(s.backend.Name, "failing "+gv.String(), s.now, len(failing) > 0)
-		if len(failing) == 0 || s.isHiccup(v1alpha1.ConditionServingReady, going, failingPatience) {
+		if len(failing) == 0 {
+			continue
+		}
+		if s.isHiccup(v1alpha1.ConditionServingReady, going, failingPatience) {
+			s.hiccup = true
 			continue
 		}
 		message := fmt.Sprintf("%s is served, but its requests fail in %s", apiServiceName(gv), describeFailing(gv, failing))
@@ -145,14 +149,11 @@ func (r *Reconciler) judgeFailing(s *scope) {
 }
 
 // isHiccup tells whether what goes on is still to be taken for a hiccup: the
-// condition was True, and it has gone on for less than patience. Then it sees to
-// it that somebody looks again soon.
+// condition was True, and it has gone on for less than patience. Then somebody is
+// to look again soon.
 func (s *scope) isHiccup(condition string, going streak, patience time.Duration) bool {
 	if !s.wasTrue(condition) || going.lasted(s.now) >= patience {
 		return false
-	}
-	if condition == v1alpha1.ConditionServingReady {
-		s.hiccup = true
 	}
 	s.requeueWithin(soonAgain)
 	return true

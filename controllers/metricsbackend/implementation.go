@@ -175,6 +175,11 @@ func (i *implementation) failed() *endpoint {
 	return nil
 }
 
+// allAnswered tells whether there is an endpoint and every one answered.
+func (i *implementation) allAnswered() bool {
+	return len(i.endpoints) > 0 && !slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return e.answer == nil })
+}
+
 // refusesAccount tells whether an endpoint does not take the account's token.
 func (i *implementation) refusesAccount() bool {
 	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, podapi.ErrUnauthorized) })

@@ -4,6 +4,8 @@
 package metricsbackend
 
 import (
+	"maps"
+	"strings"
 	"sync"
 	"time"
 )
@@ -12,8 +14,8 @@ import (
 // conditions speak of it.
 const failuresToReport = 3
 
-// memory holds what may be lost at a restart: it only shortens waits or spares
-// the status some writes.
+// memory holds what may be lost at a restart: it shortens waits, spares the status
+// some writes, and counts writes in a contest (that one was lost is in the status).
 type memory struct {
 	mu       sync.Mutex
 	failures map[string]int
@@ -101,6 +103,13 @@ func (m *memory) over(backend, what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.moments[backend], what)
+}
+
+// allOver forgets since of all that begins with what.
+func (m *memory) allOver(backend, what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.moments[backend], func(known string, _ time.Time) bool { return strings.HasPrefix(known, what) })
 }
 
 // knows tells whether since was asked of what, and it is not over.

@@ -113,6 +113,34 @@ func TestMoveToServing(t *testing.T) {
 	}
 }
 
+// A move waits for the endpoints' soak from its own beginning, however often the
+// APIService was moved before.
+func TestEachMoveWaits(t *testing.T) {
+	w := prepared(t, "existing", existingWorld)
+	w.change(onlyV1beta1)
+	r := w.live(interceptor.Funcs{})
+	toServing(w)
+	w.settle(r, w.isReady)
+	toExisting(w)
+	w.settle(r, func() bool { return w.isReady() && len(w.pods()) == 0 })
+	toServing(w)
+	w.settle(r, w.isReady)
+	w.clock.Step(time.Hour)
+	toExisting(w)
+	mustReconcile(t, r)
+	mustReconcile(t, r)
+	w.clock.Step(endpointSoak - time.Second)
+	mustReconcile(t, r)
+	if got := w.leadsNow(v1beta1); got != ourService {
+		t.Fatalf("v1beta1 leads to %s before the soak is over", got)
+	}
+	w.clock.Step(time.Second)
+	mustReconcile(t, r)
+	if got := w.leadsNow(v1beta1); got != metricsServer {
+		t.Errorf("v1beta1 leads to %s after the soak", got)
+	}
+}
+
 // Until each kube-apiserver follows, and a soak longer, our pods go on serving.
 func TestMoveIsConfirmed(t *testing.T) {
 	cases := map[string]struct {

@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,19 +98,28 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *scope, gv schema.Group
 	return nil
 }
 
+// unavailableFor is how long kube-apiserver must have reported an APIService
+// unavailable before spec.adoption IfUnavailable takes it over: one pod that
+// restarts is no reason.
+const unavailableFor = time.Minute
+
 // mayAdopt applies spec.adoption to an APIService of someone else.
 func (s *scope) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
 	switch s.spec.Adoption {
 	case v1alpha1.AdoptionAlways:
 		return nil
 	case v1alpha1.AdoptionIfUnavailable:
-		checked := aggregated(service)
-		if checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
-			return nil
+		left := unavailableFor
+		if checked := aggregated(service); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
+			left -= s.now.Sub(checked.LastTransitionTime.Time)
+			if left <= 0 {
+				return nil
+			}
+			s.requeueWithin(left)
 		}
 		s.hold(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver reports it unavailable; set spec.adoption: Always to take it over now", service.Name, whereTo(service))
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, whereTo(service), unavailableFor)
 		return nil
 	}
 	return stall(v1alpha1.ReasonNotOwned,

@@ -142,7 +142,10 @@ func (s *scope) judgeAnswers(seen *streaks) {
 	silent := seen.look(s.backend.Name, "silent", s.now,
 		slices.ContainsFunc(s.readyPods(), func(p pod) bool { return p.err != nil }))
 	for _, p := range s.readyPods() {
-		if p.err != nil && !s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience) {
+		if p.err == nil {
+			continue
+		}
+		if s.hiccup = s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience); !s.hiccup {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
 			if errors.Is(p.err, podapi.ErrUnauthorized) {
 				hint = ""

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -94,8 +95,9 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *scope, gv schema.Gr
 		return nil
 	}
 	why := s.notYet(gv)
-	if why != "" {
-		r.memory.over(s.backend.Name, "served "+name)
+	if why != "" || settled || s.held[name] != nil {
+		// The next move is waited for from its own beginning.
+		r.memory.allOver(s.backend.Name, servedAnywhere(name))
 	}
 	switch {
 	case settled && s.blocked:
@@ -151,7 +153,8 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 	}
 	moves := !s.holds(live) || !leadsTo(live, target)
 	if moves {
-		if left := endpointSoak - s.now.Sub(r.memory.since(s.backend.Name, "served "+name, s.now)); left > 0 {
+		served := servedAnywhere(name) + target.String()
+		if left := endpointSoak - s.now.Sub(r.memory.since(s.backend.Name, served, s.now)); left > 0 {
 			s.requeueWithin(left)
 			s.moving = name
 			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", whereTo(live), target, endpointSoak), nil
@@ -173,6 +176,10 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 	s.again()
 	return "", nil
 }
+
+// servedAnywhere begins the names of the moments since when a Service, whose name
+// ends them, has been ready to take the APIService.
+func servedAnywhere(apiService string) string { return "served " + apiService + " at " }
 
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
@@ -229,9 +236,26 @@ func (s *scope) leftOut(gv schema.GroupVersion) string {
 	}
 	lacking := s.implementation.lacking(gv)
 	if len(lacking) == 0 {
-		return ""
+		return s.leftOutBefore(gv)
 	}
 	return fmt.Sprintf("Service %s does not serve it at endpoint %s", s.implementation.target, strings.Join(lacking, ", "))
+}
+
+// leftOutBefore is what leftOut said when all endpoints could be asked last, for as
+// long as one cannot: a version is not missed because nobody says now that it lacks.
+func (s *scope) leftOutBefore(gv schema.GroupVersion) string {
+	registered := meta.FindStatusCondition(s.before.Conditions, v1alpha1.ConditionAPIServicesRegistered)
+	if s.implementation.allAnswered() || registered == nil ||
+		registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != s.backend.Generation {
+		return ""
+	}
+	// What is pending although all that is wanted is registered was left out.
+	for _, known := range s.before.APIServices {
+		if known.Name == apiServiceName(gv) && known.State == v1alpha1.APIServicePending {
+			return known.Message
+		}
+	}
+	return ""
 }
 
 // notYet is why the version may not be registered yet, or empty.

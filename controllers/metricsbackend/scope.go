@@ -28,7 +28,7 @@ import (
 
 // scope is what the phases of one reconciliation hand to each other.
 type scope struct {
-	// backend is a copy of the cache's; its status is written once, at the end.
+	// backend is a copy of what was read around the cache; its status is written once, at the end.
 	backend *v1alpha1.MetricsBackend
 	// before is the status as it was read: what is in it was persisted.
 	before v1alpha1.MetricsBackendStatus
@@ -77,7 +77,8 @@ type scope struct {
 	pods      []pod
 	// proving are versions that may not be registered yet whatever pods say now, and why.
 	proving map[schema.GroupVersion]string
-	// hiccup: what pods just did wrong may be for the moment, and is not told yet.
+	// hiccup: what pods, or endpoints of spec.existing, just did wrong may be for the
+	// moment, and is not told yet.
 	hiccup bool
 	// podsRead: pods are all that there are, or that the operator may look at.
 	podsRead bool

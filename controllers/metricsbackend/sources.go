@@ -35,6 +35,9 @@ func (r *Reconciler) sources(_ context.Context, s *scope) error {
 		return nil
 	}
 	report := s.worstReport()
+	if report == nil && s.hiccup && s.wasTrue(v1alpha1.ConditionSourcesHealthy) {
+		return nil
+	}
 	if report == nil {
 		r.memory.failingSince(s.backend.Name, false, s.now)
 		s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,

@@ -17,7 +17,8 @@ type streak struct {
 func (s streak) lasted(now time.Time) time.Duration { return now.Sub(s.since) }
 
 // streaks holds them by backend and subject. A restart ends all of them, which
-// only makes the operator more patient.
+// makes the operator more patient; but it also forgets the counts, so that what
+// came and went often is trusted as soon as at first.
 type streaks struct {
 	mu     sync.Mutex
 	going  map[string]map[string]streak

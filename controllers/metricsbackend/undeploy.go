@@ -48,7 +48,8 @@ func (r *Reconciler) undeploy(ctx context.Context, s *scope) error {
 		}
 		klog.FromContext(ctx).Info("Removing our serving pods, another implementation has taken their place", "service", s.target().String())
 		r.tokens.Forget(s.proberAccount())
-		s.again()
+		// Not at once: someone else's finalizer may hold them.
+		s.requeueWithin(progressMin)
 	}
 	// Before its Secret, which cert-manager would make again.
 	if err := r.withdrawCertificate(ctx, s); err != nil {
