@@ -8,11 +8,11 @@ package v1alpha1
 type CertificateMode string
 
 const (
-	// CertificatesManaged: the operator keeps an authority of its own.
+	// CertificatesManaged means that the operator keeps an authority of its own.
 	CertificatesManaged CertificateMode = "Managed"
-	// CertificatesCertManager: cert-manager issues it into a Secret.
+	// CertificatesCertManager means that cert-manager issues it into a Secret.
 	CertificatesCertManager CertificateMode = "CertManager"
-	// CertificatesSecret: a Secret that someone else keeps.
+	// CertificatesSecret takes it from a Secret that someone else keeps.
 	CertificatesSecret CertificateMode = "Secret"
 )
 

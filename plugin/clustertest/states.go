@@ -15,7 +15,7 @@ import (
 // controllers/metricsbackend: what is not done yet is told by Ready and Reconciling, what
 // nobody but people can end by Ready and Stalled.
 
-// Working: an area is not as it should be. Ready is False for a failure, Unknown for
+// Working makes an area one that is not as it should be. Ready is False for a failure, Unknown for
 // what is only not done yet.
 func (w *World) Working(area string, ready metav1.ConditionStatus, reason, message string) {
 	w.Condition(area, metav1.ConditionFalse, reason, message)
@@ -23,7 +23,7 @@ func (w *World) Working(area string, ready metav1.ConditionStatus, reason, messa
 	w.Condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, area+": "+message)
 }
 
-// Stalled: only a change from outside helps.
+// Stalled makes it one that only a change from outside helps.
 func (w *World) Stalled(reason, message string) {
 	w.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	w.Condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)

@@ -50,7 +50,7 @@ func hint(err error, lack string) error {
 	return err
 }
 
-// MisnamedError: the user has to name a MetricsBackend, or another one.
+// MisnamedError tells that the user has to name a MetricsBackend, or another one.
 type MisnamedError struct{ message string }
 
 // Error implements error.
