@@ -5,7 +5,6 @@ package metricsbackend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,8 +18,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,8 +38,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
 
 const (
@@ -233,122 +228,6 @@ func reconcileOnce(t *testing.T, r *Reconciler) (ctrl.Result, error) {
 	return r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: backendName}})
 }
 
-// Ask implements PodAsker.
-func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error) {
-	if w.mute {
-		return nil, errors.New("dial: connection refused")
-	}
-	if pod.DiscoveryOnly {
-		return w.theirs.answer(pod, versions)
-	}
-	if len(pod.CABundle) == 0 || pod.Token == "" {
-		return nil, fmt.Errorf("asked without authority or token: %+v", pod)
-	}
-	for _, p := range w.pods() {
-		if p.Status.PodIP+":10443" != pod.Address {
-			continue
-		}
-		chain, err := w.shake(p.Name, pod)
-		if err != nil {
-			return nil, err
-		}
-		answer := &podapi.Answer{
-			Chain:   chain,
-			Serves:  map[schema.GroupVersion]bool{},
-			Sources: &v1alpha1.SourceReport{ObservedGeneration: 1 << 30, Kubelets: w.report},
-		}
-		for _, gv := range versions {
-			answer.Serves[gv] = serves(&p, gv)
-			if w.failing != nil && w.failing(&p, gv) != "" {
-				if answer.Failing == nil {
-					answer.Failing = map[schema.GroupVersion]string{}
-				}
-				answer.Failing[gv] = w.failing(&p, gv)
-			}
-		}
-		if w.busy && answer.Failing != nil {
-			return answer, errors.New("answered 429 Too Many Requests")
-		}
-		if w.half != nil {
-			answer.Sources = nil
-			return answer, w.half
-		}
-		answer.Consumers = &v1alpha1.ConsumerReport{}
-		if w.consumers != nil {
-			answer.Consumers, answer.ConsumersError = w.consumers(&p)
-		}
-		return answer, nil
-	}
-	return nil, fmt.Errorf("no pod at %s", pod.Address)
-}
-
-// Discovered implements Aggregator.
-func (w *world) Discovered(_ context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error) {
-	if w.unreachable {
-		return nil, errors.New("no route to host")
-	}
-	presence := &aggregator.Presence{Listed: map[schema.GroupVersion][]string{}, Asked: []string{"192.0.2.1:6443"}}
-	if w.second != nil {
-		presence.Asked = append(presence.Asked, "192.0.2.2:6443")
-	}
-	for _, gv := range versions {
-		if w.discovered[gv] {
-			presence.Listed[gv] = []string{"192.0.2.1:6443"}
-		}
-		if w.second[gv] {
-			presence.Listed[gv] = append(presence.Listed[gv], "192.0.2.2:6443")
-		}
-	}
-	return presence, nil
-}
-
-// Lagging implements Aggregator: the caches of the kube-apiservers follow at once,
-// but for lagging ones.
-func (w *world) Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
-	if w.unreachable {
-		return nil, nil, errors.New("no route to host")
-	}
-	for _, replica := range w.replicas {
-		var service apiregistrationv1.APIService
-		switch {
-		case replica.down:
-			unreachable = append(unreachable, replica.address)
-		case replica.lags,
-			w.raw.Get(ctx, client.ObjectKey{Name: name}, &service) != nil, !follows(&service):
-			lagging = append(lagging, replica.address)
-		}
-	}
-	return lagging, unreachable, nil
-}
-
-// Ports implements Aggregator.
-func (w *world) Ports(context.Context) ([]int32, error) {
-	if w.unreachable {
-		return nil, apierrors.NewServiceUnavailable("etcd is down")
-	}
-	return []int32{16443}, nil
-}
-
-// FreshNodeSample implements Aggregator.
-func (w *world) FreshNodeSample(_ context.Context, gv schema.GroupVersion, _ time.Time) (bool, error) {
-	if w.refused || !w.isRegistered(gv) {
-		return false, apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
-	}
-	return !w.stale, nil
-}
-
-func serves(p *corev1.Pod, gv schema.GroupVersion) bool {
-	switch p.Spec.Containers[0].Image {
-	case imageFuture:
-		return true
-	case imageBoth:
-		return gv != v2
-	case imageNothing:
-		return false
-	}
-	return gv == v1beta1
-}
-
 func (w *world) pods() []corev1.Pod {
 	var list corev1.PodList
 	if err := w.raw.List(context.Background(), &list); err != nil {
@@ -390,173 +269,11 @@ func (w *world) watchInvariant(when string) {
 	}
 }
 
-// step lets every other component of the cluster do one thing.
-func (w *world) step() {
-	ctx := context.Background()
-	w.stepDiscovery()
-	for _, service := range w.apiServices() {
-		if len(service.Status.Conditions) == 0 {
-			service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
-				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed",
-			}}
-			w.must(w.raw.Status().Update(ctx, &service))
-		}
-	}
-	var deployments appsv1.DeploymentList
-	w.must(w.raw.List(ctx, &deployments))
-	for _, p := range w.pods() {
-		if !slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool { return isOf(&p, &d) }) {
-			w.must(w.raw.Delete(ctx, &p))
-		}
-	}
-	for i := range deployments.Items {
-		w.roll(ctx, &deployments.Items[i])
-	}
-	for _, p := range w.pods() {
-		if p.DeletionTimestamp == nil {
-			continue
-		}
-		if w.ended[p.Name]++; w.ended[p.Name] > w.lingers {
-			p.Finalizers = nil
-			w.must(w.raw.Update(ctx, &p))
-		}
-	}
-	w.bringCertificates()
-	w.clock.Step(5 * time.Second)
-	w.watchInvariant("after a step of the cluster")
-}
-
-func (w *world) stepDiscovery() {
-	for _, gv := range versionsOfTheWorld {
-		w.follow(gv)
-		if w.discovered[gv] == w.isRegistered(gv) {
-			w.lagging[gv] = 0
-			continue
-		}
-		if w.lagging[gv]++; w.lagging[gv] > w.lag {
-			w.discovered[gv], w.lagging[gv] = w.isRegistered(gv), 0
-		}
-	}
-}
-
-func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {
-	return p.Labels[v1alpha1.LabelBackend] == d.Labels[v1alpha1.LabelBackend]
-}
-
 func (w *world) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// roll is a rolling update with maxSurge 1 and maxUnavailable 0, one pod a step.
-func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
-	image := d.Spec.Template.Spec.Containers[0].Image
-	hash := fmt.Sprintf("%x", image)
-	w.revision(ctx, d, hash)
-	want := int(*d.Spec.Replicas)
-	var current, former []corev1.Pod
-	for _, p := range w.pods() {
-		if p.DeletionTimestamp != nil || !isOf(&p, d) {
-			continue // no Deployment counts it any more
-		}
-		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
-			current = append(current, p)
-		} else {
-			former = append(former, p)
-		}
-	}
-	waiting := slices.IndexFunc(current, func(p corev1.Pod) bool { return !isReady(&p) })
-	switch {
-	case waiting >= 0 && w.mayBeReady(&current[waiting]):
-		current[waiting].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		w.must(w.raw.Status().Update(ctx, &current[waiting]))
-	case waiting >= 0:
-	case len(current)+len(former) > want && len(former) > 0:
-		w.must(w.raw.Delete(ctx, &former[0]))
-		former = former[1:]
-	case len(current) < want:
-		p := w.newPod(d, hash)
-		w.must(w.raw.Create(ctx, &p))
-		current = append(current, p)
-	case len(current) > want:
-		w.must(w.raw.Delete(ctx, &current[0]))
-		current = current[1:]
-	}
-	ready := 0
-	for _, p := range append(slices.Clone(current), former...) {
-		if isReady(&p) {
-			ready++
-		}
-	}
-	before := d.Status
-	d.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: d.Generation,
-		Replicas:           int32(len(current) + len(former)), UpdatedReplicas: int32(len(current)),
-		ReadyReplicas: int32(ready), AvailableReplicas: int32(ready),
-	}
-	// A write that changes nothing is none, other than with a fake client.
-	if !equality.Semantic.DeepEqual(before, d.Status) {
-		w.must(w.raw.Status().Update(ctx, d))
-	}
-}
-
-func (w *world) revision(ctx context.Context, d *appsv1.Deployment, hash string) {
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash}}
-	set.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
-	for k, v := range d.Spec.Template.Labels {
-		set.Labels[k] = v
-	}
-	set.Annotations = map[string]string{revisionAnnotation: hash}
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-	if err := w.raw.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
-		w.t.Fatal(err)
-	}
-	if d.Annotations[revisionAnnotation] != hash {
-		d.Annotations = map[string]string{revisionAnnotation: hash}
-		w.must(w.raw.Update(ctx, d))
-	}
-}
-
-func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
-	w.podNumber++
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: d.Namespace, Name: fmt.Sprintf("pod-%03d", w.podNumber), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
-	}}
-	for k, v := range d.Spec.Template.Labels {
-		p.Labels[k] = v
-	}
-	w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
-	if w.lingers > 0 {
-		p.Finalizers = []string{"kubelet.example.com/answers"}
-	}
-	p.Spec = d.Spec.Template.Spec
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", w.podNumber/250, w.podNumber%250)}
-	return p
-}
-
-// gateSoak is how long a pod's gate stays closed after what closed it is gone.
-const gateSoak = 10 * time.Second
-
-// mayBeReady is a serving pod's own gate: it serves all that is registered, by
-// label, unless no ready peer does either; and there has been no other for a while.
-func (w *world) mayBeReady(p *corev1.Pod) bool {
-	if w.ungated {
-		return true
-	}
-	for _, gv := range versionsOfTheWorld {
-		labelled := slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool {
-			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
-		})
-		peer := slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
-		if labelled && !serves(p, gv) && peer {
-			w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
-			return false
-		}
-	}
-	alone := !slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) })
-	return alone || !w.clock.Now().Before(w.gatedUntil[p.Name])
 }
 
 func (w *world) backend() *v1alpha1.MetricsBackend {

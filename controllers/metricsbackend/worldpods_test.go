@@ -1,0 +1,182 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// step lets every other component of the cluster do one thing.
+func (w *world) step() {
+	ctx := context.Background()
+	w.stepDiscovery()
+	for _, service := range w.apiServices() {
+		if len(service.Status.Conditions) == 0 {
+			service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed",
+			}}
+			w.must(w.raw.Status().Update(ctx, &service))
+		}
+	}
+	var deployments appsv1.DeploymentList
+	w.must(w.raw.List(ctx, &deployments))
+	for _, p := range w.pods() {
+		if !slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool { return isOf(&p, &d) }) {
+			w.must(w.raw.Delete(ctx, &p))
+		}
+	}
+	for i := range deployments.Items {
+		w.roll(ctx, &deployments.Items[i])
+	}
+	for _, p := range w.pods() {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		if w.ended[p.Name]++; w.ended[p.Name] > w.lingers {
+			p.Finalizers = nil
+			w.must(w.raw.Update(ctx, &p))
+		}
+	}
+	w.bringCertificates()
+	w.clock.Step(5 * time.Second)
+	w.watchInvariant("after a step of the cluster")
+}
+
+func (w *world) stepDiscovery() {
+	for _, gv := range versionsOfTheWorld {
+		w.follow(gv)
+		if w.discovered[gv] == w.isRegistered(gv) {
+			w.lagging[gv] = 0
+			continue
+		}
+		if w.lagging[gv]++; w.lagging[gv] > w.lag {
+			w.discovered[gv], w.lagging[gv] = w.isRegistered(gv), 0
+		}
+	}
+}
+
+func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {
+	return p.Labels[v1alpha1.LabelBackend] == d.Labels[v1alpha1.LabelBackend]
+}
+
+// roll is a rolling update with maxSurge 1 and maxUnavailable 0, one pod a step.
+func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
+	image := d.Spec.Template.Spec.Containers[0].Image
+	hash := fmt.Sprintf("%x", image)
+	w.revision(ctx, d, hash)
+	want := int(*d.Spec.Replicas)
+	var current, former []corev1.Pod
+	for _, p := range w.pods() {
+		if p.DeletionTimestamp != nil || !isOf(&p, d) {
+			continue // no Deployment counts it any more
+		}
+		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
+			current = append(current, p)
+		} else {
+			former = append(former, p)
+		}
+	}
+	waiting := slices.IndexFunc(current, func(p corev1.Pod) bool { return !isReady(&p) })
+	switch {
+	case waiting >= 0 && w.mayBeReady(&current[waiting]):
+		current[waiting].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		w.must(w.raw.Status().Update(ctx, &current[waiting]))
+	case waiting >= 0:
+	case len(current)+len(former) > want && len(former) > 0:
+		w.must(w.raw.Delete(ctx, &former[0]))
+		former = former[1:]
+	case len(current) < want:
+		p := w.newPod(d, hash)
+		w.must(w.raw.Create(ctx, &p))
+		current = append(current, p)
+	case len(current) > want:
+		w.must(w.raw.Delete(ctx, &current[0]))
+		current = current[1:]
+	}
+	ready := 0
+	for _, p := range append(slices.Clone(current), former...) {
+		if isReady(&p) {
+			ready++
+		}
+	}
+	before := d.Status
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation,
+		Replicas:           int32(len(current) + len(former)), UpdatedReplicas: int32(len(current)),
+		ReadyReplicas: int32(ready), AvailableReplicas: int32(ready),
+	}
+	// A write that changes nothing is none, other than with a fake client.
+	if !equality.Semantic.DeepEqual(before, d.Status) {
+		w.must(w.raw.Status().Update(ctx, d))
+	}
+}
+
+func (w *world) revision(ctx context.Context, d *appsv1.Deployment, hash string) {
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash}}
+	set.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	for k, v := range d.Spec.Template.Labels {
+		set.Labels[k] = v
+	}
+	set.Annotations = map[string]string{revisionAnnotation: hash}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	if err := w.raw.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
+		w.t.Fatal(err)
+	}
+	if d.Annotations[revisionAnnotation] != hash {
+		d.Annotations = map[string]string{revisionAnnotation: hash}
+		w.must(w.raw.Update(ctx, d))
+	}
+}
+
+func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
+	w.podNumber++
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: d.Namespace, Name: fmt.Sprintf("pod-%03d", w.podNumber), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
+	}}
+	for k, v := range d.Spec.Template.Labels {
+		p.Labels[k] = v
+	}
+	w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
+	if w.lingers > 0 {
+		p.Finalizers = []string{"kubelet.example.com/answers"}
+	}
+	p.Spec = d.Spec.Template.Spec
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", w.podNumber/250, w.podNumber%250)}
+	return p
+}
+
+// gateSoak is how long a pod's gate stays closed after what closed it is gone.
+const gateSoak = 10 * time.Second
+
+// mayBeReady is a serving pod's own gate: it serves all that is registered, by
+// label, unless no ready peer does either; and there has been no other for a while.
+func (w *world) mayBeReady(p *corev1.Pod) bool {
+	if w.ungated {
+		return true
+	}
+	for _, gv := range versionsOfTheWorld {
+		labelled := slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool {
+			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
+		})
+		peer := slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
+		if labelled && !serves(p, gv) && peer {
+			w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
+			return false
+		}
+	}
+	alone := !slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) })
+	return alone || !w.clock.Now().Before(w.gatedUntil[p.Name])
+}
