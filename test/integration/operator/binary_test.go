@@ -116,6 +116,11 @@ func TestBinary(t *testing.T) {
 		_, _ = kubectl("delete", "clusterrolebinding", "reader")
 		_, _ = kubectl("delete", "leases", "--all", "-n", systemNamespace)
 	})
+	// It listens once it has made a certificate for itself, which nothing waits for.
+	eventually(t, patience, "/metrics listens", func(ctx context.Context) error {
+		_, _, err := fetch(ctx, "https://"+metrics+"/metrics", "")
+		return err
+	})
 	for who, want := range map[string]int{"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "reader": http.StatusOK} {
 		bearer := ""
 		if who != "" {
