@@ -92,6 +92,10 @@ func TestBothVersionsAtOnce(t *testing.T) {
 			// Two replicas, or a scrape in between.
 			return fmt.Errorf("resourceVersion %q in v1, %q in v1beta1", a.ResourceVersion, b.ResourceVersion)
 		}
+		if a.Window != b.Window {
+			// The same point, but a replica that started later has an earlier one less to measure from.
+			return fmt.Errorf("window %s in v1, %s in v1beta1", a.Window.Duration, b.Window.Duration)
+		}
 		if !a.Usage.Cpu().Equal(*b.Usage.Cpu()) || !a.Usage.Memory().Equal(*b.Usage.Memory()) {
 			t.Fatalf("the same sample differs: %v in v1, %v in v1beta1", a.Usage, b.Usage)
 		}
