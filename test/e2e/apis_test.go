@@ -93,7 +93,7 @@ func TestBothVersionsAtOnce(t *testing.T) {
 			return fmt.Errorf("resourceVersion %q in v1, %q in v1beta1", a.ResourceVersion, b.ResourceVersion)
 		}
 		if a.Window != b.Window {
-			// The same point, but a replica that started later has an earlier one less to measure from.
+			// Replicas scrape at moments of their own: the same newest sample, measured from another one.
 			return fmt.Errorf("window %s in v1, %s in v1beta1", a.Window.Duration, b.Window.Duration)
 		}
 		if !a.Usage.Cpu().Equal(*b.Usage.Cpu()) || !a.Usage.Memory().Equal(*b.Usage.Memory()) {
