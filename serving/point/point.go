@@ -98,6 +98,12 @@ type Object struct {
 	Key
 	Meta  *Meta
 	Point *Point
+	// Sequence is the number of the data point in its table, counted from 1 in
+	// the order of publication. It does not change with metadata.
+	Sequence uint64
+
+	// Events are the watch events that tell of the object.
+	Events Encodings
 
 	fragments [encodings]atomic.Pointer[[]byte]
 }

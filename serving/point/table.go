@@ -37,12 +37,20 @@ type Table struct {
 	clock  clock.PassiveClock
 	maxAge atomic.Int64
 
+	// publishing lets one publisher at a time store points and tell of them, so
+	// that the observer hears of them in the order of their numbers.
+	publishing sync.Mutex
+	observe    func([]*Object)
+	news       []*Object
+
 	// mu guards the maps and every entry's writes. Readers hold it to find a key
 	// or an index, never while they go through a list or encode.
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
 	// order holds the namespaces' names sorted; nil after a namespace came or went.
 	order atomic.Pointer[[]string]
+	// sequence is the number of the newest point.
+	sequence uint64
 }
 
 // entry joins what two sources tell: metadata from kube-apiserver, points from
@@ -55,6 +63,8 @@ type entry struct {
 	// meta, point and barrier are written and read under Table.mu.
 	meta  *Meta
 	point *Point
+	// sequence is the point's number.
+	sequence uint64
 	// barrier is the start of the newest container seen under an earlier UID.
 	// A pod that was recreated under its name has containers that started later.
 	barrier time.Time
@@ -117,7 +127,7 @@ func (e *entry) join() {
 	if o := e.object.Load(); o != nil && o.Meta == e.meta && o.Point == e.point {
 		return
 	}
-	e.object.Store(&Object{Key: e.key, Meta: e.meta, Point: e.point})
+	e.object.Store(&Object{Key: e.key, Meta: e.meta, Point: e.point, Sequence: e.sequence})
 }
 
 // Update is a point on its way into a table.
@@ -135,6 +145,35 @@ type Update struct {
 //   - its containers started no later than those of an earlier UID, which was
 //     replaced less than a maxAge ago.
 func (t *Table) Publish(updates []Update) int {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	published := t.take(updates)
+	if len(t.news) > 0 {
+		t.observe(t.news)
+		clear(t.news)
+		t.news = t.news[:0]
+	}
+	return published
+}
+
+// Observe has f called with the objects of every publication from now on, after
+// they became visible: in the order of their numbers, one call at a time. f must
+// not keep the slice, nor publish. There is one observer.
+func (t *Table) Observe(f func([]*Object)) {
+	t.publishing.Lock()
+	defer t.publishing.Unlock()
+	t.observe = f
+}
+
+// Sequence is the number of the newest point: all up to it are visible.
+func (t *Table) Sequence() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.sequence
+}
+
+// take stores those of the updates that are news. The caller holds publishing.
+func (t *Table) take(updates []Update) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	published, horizon := 0, t.horizon()
@@ -143,9 +182,13 @@ func (t *Table) Publish(updates []Update) int {
 		if e == nil || e.meta == nil || !e.accepts(u.Point, horizon) {
 			continue
 		}
-		e.point = u.Point
+		t.sequence++
+		e.point, e.sequence = u.Point, t.sequence
 		e.join()
 		published++
+		if t.observe != nil {
+			t.news = append(t.news, e.object.Load())
+		}
 	}
 	return published
 }
