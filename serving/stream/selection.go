@@ -1,0 +1,99 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// Fields that a field selector may name.
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+)
+
+// Selection is what a watcher wants to see.
+type Selection struct {
+	// Namespace of the objects; empty for all, and for objects without one.
+	Namespace string
+	// Labels and Fields select among those; nil selects all. Fields names
+	// metadata.name and metadata.namespace, and no other field.
+	Labels labels.Selector
+	Fields fields.Selector
+	// Clustered says that the objects have no namespace: a name is then all
+	// there is to a key.
+	Clustered bool
+}
+
+// normalize brings selections that mean the same into the same form.
+func (s Selection) normalize() Selection {
+	if s.Labels != nil && s.Labels.Empty() {
+		s.Labels = nil
+	}
+	if s.Fields != nil && s.Fields.Empty() {
+		s.Fields = nil
+	}
+	if s.Fields != nil && s.Namespace == "" && !s.Clustered {
+		if namespace, exact := s.Fields.RequiresExactMatch(fieldNamespace); exact {
+			s.Namespace = namespace
+		}
+	}
+	return s
+}
+
+// id tells selections apart that do not mean the same.
+func (s Selection) id() string {
+	id := strconv.Quote(s.Namespace)
+	if s.Labels != nil {
+		id += " l " + strconv.Quote(s.Labels.String())
+	}
+	if s.Fields != nil {
+		id += " f " + strconv.Quote(s.Fields.String())
+	}
+	return id
+}
+
+// name is the only name that can match, where that is known.
+func (s Selection) name() (string, bool) {
+	if s.Fields == nil {
+		return "", false
+	}
+	return s.Fields.RequiresExactMatch(fieldName)
+}
+
+// key is the only key that can match, where that is known.
+func (s Selection) key() (point.Key, bool) {
+	name, exact := s.name()
+	if !exact || (s.Namespace == "" && !s.Clustered) {
+		return point.Key{}, false
+	}
+	return point.Key{Namespace: s.Namespace, Name: name}, true
+}
+
+func (s Selection) matches(item Item) bool {
+	key := item.ItemKey()
+	return (s.Namespace == "" || s.Namespace == key.Namespace) &&
+		(s.Fields == nil || s.Fields.Matches(keyFields{&key})) &&
+		(s.Labels == nil || s.Labels.Matches(labels.Set(item.ItemLabels())))
+}
+
+// keyFields are the fields of a key that a field selector can name.
+type keyFields struct{ *point.Key }
+
+func (f keyFields) Has(field string) bool { return field == fieldName || field == fieldNamespace }
+
+func (f keyFields) Get(field string) string {
+	switch field {
+	case fieldName:
+		return f.Name
+	case fieldNamespace:
+		return f.Namespace
+	}
+	return ""
+}

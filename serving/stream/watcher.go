@@ -1,0 +1,238 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// backlog is the room in a watcher's channel: an ADDED, the end of the initial
+// events, a bookmark, and the last event before the close. There is never more
+// than one of each.
+const backlog = 4
+
+// Watcher is one client's watch. It is a watch.Interface for the API server's
+// watch handler, and the object of its own ADDED events.
+type Watcher struct {
+	hub       *Hub
+	group     *group
+	request   Request
+	selection Selection
+
+	events chan watch.Event
+	// armed says that an ADDED event is in the channel or being encoded.
+	armed atomic.Bool
+	// synced says that the initial events are out.
+	synced atomic.Bool
+	// progress is the tick of the agenda at which the client last took an ADDED,
+	// or was offered one after it had taken all.
+	progress atomic.Int64
+	// stopped says that Stop was called.
+	stopped atomic.Bool
+
+	// These belong to whoever encodes: the one goroutine of the watch handler.
+
+	position uint64 // in the group's log
+	seen     uint64 // the number up to which every point was written or superseded
+	sweep    *sweep // nil unless the log does not have all that is to come
+
+	// mu guards the closing of events.
+	mu     sync.Mutex
+	closed bool
+
+	timetable timetable
+	stop      sync.Once
+	unbind    func() bool
+}
+
+var (
+	_ watch.Interface         = &Watcher{}
+	_ runtime.CacheableObject = &Watcher{}
+)
+
+// ResultChan returns the events. Those of type ADDED have the watcher itself as
+// their object and must be encoded in order, each once.
+func (w *Watcher) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop ends the watch and releases all that it holds. It may be called again.
+func (w *Watcher) Stop() {
+	w.close()
+	w.stop.Do(func() {
+		w.stopped.Store(true)
+		w.mu.Lock()
+		unbind := w.unbind
+		w.mu.Unlock()
+		if unbind != nil {
+			unbind()
+		}
+		w.hub.remove(w)
+		if w.request.Release != nil {
+			w.request.Release()
+		}
+	})
+}
+
+// bind makes the watch end with a context: the watch handler calls Stop, unless
+// it fails before it begins.
+func (w *Watcher) bind(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unbind = context.AfterFunc(ctx, w.Stop)
+}
+
+// wake announces that there may be something to encode. It never blocks.
+func (w *Watcher) wake() {
+	if w.armed.CompareAndSwap(false, true) {
+		w.progress.Store(w.hub.agenda.now.Load())
+		w.send(watch.Event{Type: watch.Added, Object: w})
+	}
+}
+
+// send puts an event into the channel, unless it is closed or has no room.
+func (w *Watcher) send(e watch.Event) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	select {
+	case w.events <- e:
+		return true
+	default:
+		return false
+	}
+}
+
+// close ends the channel after what is in it.
+func (w *Watcher) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.closed = true
+		close(w.events)
+	}
+}
+
+// CacheEncode writes the next data point that the client has not seen, as it is
+// now. It may turn out that there is none; then it writes nothing, which is no
+// event to the client. As long as there is more, the next ADDED is in the channel
+// before this one is done: the watch handler flushes when the channel is empty,
+// so a burst leaves in one piece.
+func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
+	w.progress.Store(w.hub.agenda.now.Load())
+	item := w.next()
+	if item != nil {
+		if err := item.CacheEncode(id, encode, out); err != nil {
+			return err
+		}
+		w.hub.counters.delivered.Add(1)
+	}
+	if w.sweep != nil && w.sweep.done() {
+		w.endSweep()
+	}
+	w.rearm()
+	return nil
+}
+
+// rearm puts the next ADDED into the channel, or leaves that to the next wake.
+func (w *Watcher) rearm() {
+	if w.more() {
+		w.send(watch.Event{Type: watch.Added, Object: w})
+		return
+	}
+	w.armed.Store(false)
+	// A point that came in between found the watcher armed and did not wake it.
+	if w.more() {
+		w.wake()
+	}
+}
+
+func (w *Watcher) more() bool { return w.sweep != nil || w.group.head.Load() > w.position }
+
+// next returns the point to write, or nil.
+func (w *Watcher) next() Item {
+	for {
+		if w.sweep != nil {
+			if item := w.sweep.next(); item != nil {
+				return item
+			}
+			w.endSweep()
+		}
+		e, ok, lost := w.group.read(w.position)
+		if lost {
+			w.catchUp()
+			continue
+		}
+		if !ok {
+			return nil
+		}
+		w.position++
+		if e.sequence <= w.seen {
+			continue
+		}
+		w.seen = e.sequence
+		item := w.hub.source.Get(e.key)
+		if item == nil || item.ItemSequence() != e.sequence {
+			// Superseded: the newer point has its own entry.
+			w.hub.counters.coalesced.Add(1)
+			continue
+		}
+		if w.selection.matches(item) {
+			return item
+		}
+	}
+}
+
+// catchUp begins a sweep in place of log entries that were overwritten.
+func (w *Watcher) catchUp() {
+	w.hub.counters.outrun.Add(1)
+	w.group.grow()
+	// First the position, then the number: what is stored in between is in the
+	// sweep and in the log, and is skipped there.
+	w.position = w.group.head.Load()
+	w.beginSweep()
+}
+
+func (w *Watcher) beginSweep() {
+	w.sweep = &sweep{source: w.hub.source, selection: w.selection, since: w.seen, until: w.hub.source.Sequence()}
+}
+
+func (w *Watcher) endSweep() {
+	w.seen = max(w.seen, w.sweep.until)
+	w.sweep = nil
+	if w.synced.Load() {
+		return
+	}
+	if w.request.InitialEventsEnd && w.request.NewBookmark != nil {
+		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(true)})
+	}
+	w.synced.Store(true)
+}
+
+// idle says how long the client has left an event untaken; 0 when there is none.
+func (w *Watcher) idle() time.Duration {
+	if !w.armed.Load() {
+		return 0
+	}
+	return time.Duration(w.hub.agenda.now.Load()-w.progress.Load()) * tick
+}
+
+// GetObject returns an object without content: which point it will be is not
+// known before it is encoded. Encoders that know CacheableObject do not call it.
+func (w *Watcher) GetObject() runtime.Object { return &metav1.PartialObjectMetadata{} }
+
+// GetObjectKind is empty, as it is for objects of an internal version.
+func (w *Watcher) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the watcher: there is but one position in the stream.
+func (w *Watcher) DeepCopyObject() runtime.Object { return w }
