@@ -1,0 +1,217 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+const (
+	benchNodes    = 1000
+	benchPods     = 30 // of each node
+	benchApps     = benchNodes * benchPods / 20
+	benchWatchers = 10000
+)
+
+// fleet is a hub over 30,000 pods in 300 namespaces, 20 to an app, each namespace
+// with 5 apps.
+type fleet struct {
+	table   *point.Table
+	hub     *Hub
+	updates [][]point.Update // of each node
+	round   int
+}
+
+func newFleet() *fleet {
+	f := &fleet{table: point.NewStore(clock.RealClock{}, time.Hour).Pods}
+	f.hub = NewHub(tableSource{f.table}, clock.RealClock{}, func() float64 { return 1 }, DefaultSettings())
+	var items []Item
+	f.table.Observe(func(objects []*point.Object) {
+		items = items[:0]
+		for _, o := range objects {
+			items = append(items, (*textItem)(o))
+		}
+		f.hub.Publish(items)
+	})
+	f.updates = make([][]point.Update, benchNodes)
+	for n := range f.updates {
+		f.updates[n] = make([]point.Update, benchPods)
+		for i := range f.updates[n] {
+			app := (n*benchPods + i) % benchApps
+			key := point.Key{Namespace: namespace(app), Name: fmt.Sprintf("app-%04d-%04d-%02d", app, n, i)}
+			f.updates[n][i].Key = key
+			f.table.SetMeta(key, &point.Meta{UID: "u", Labels: map[string]string{
+				"app": fmt.Sprintf("app-%04d", app), "pod-template-hash": "5d9f8c7b6d", "tier": "web", "app.kubernetes.io/part-of": "shop",
+			}})
+		}
+		f.scrape(n)
+	}
+	return f
+}
+
+func namespace(app int) string { return fmt.Sprintf("namespace-%03d", app/5) }
+
+// scrape publishes new points of all pods of a node.
+func (f *fleet) scrape(node int) {
+	f.round++
+	now := time.Now()
+	points := make([]point.Point, benchPods)
+	for i := range f.updates[node] {
+		points[i] = point.Point{
+			Time: now, Newest: t0.Add(time.Duration(f.round) * time.Millisecond), Node: "n",
+			Usages: []point.Usage{{Name: "a", Memory: uint64(f.round)}},
+		}
+		f.updates[node][i].Point = &points[i]
+	}
+	f.table.Publish(f.updates[node])
+}
+
+// watchers of which each selects the 20 pods of an app, by label.
+func (f *fleet) watchers(b *testing.B) []*Watcher {
+	b.Helper()
+	watchers := make([]*Watcher, benchWatchers)
+	for n := range watchers {
+		app := n % benchApps
+		w, err := f.hub.Watch(b.Context(), Request{Selection: selecting(b, namespace(app), fmt.Sprintf("app=app-%04d", app), "")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		watchers[n] = w
+	}
+	return watchers
+}
+
+func (w *Watcher) drain(b *testing.B) {
+	for len(w.events) > 0 {
+		e := <-w.events
+		if err := e.Object.(*Watcher).CacheEncode("text", nil, io.Discard); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// BenchmarkDelivery brings the 30 points of one scrape to those of 10,000
+// watchers that want them: 200 deliveries.
+func BenchmarkDelivery(b *testing.B) {
+	f := newFleet()
+	watchers := f.watchers(b)
+	for _, w := range watchers {
+		w.drain(b)
+	}
+	before := f.hub.Counters().Delivered
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		node := i % benchNodes
+		f.scrape(node)
+		for j := range benchPods {
+			for n := (node*benchPods + j) % benchApps; n < benchWatchers; n += benchApps {
+				watchers[n].drain(b)
+			}
+		}
+	}
+	delivered := f.hub.Counters().Delivered - before
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(delivered), "ns/delivery")
+	b.ReportMetric(float64(delivered)/float64(b.N), "deliveries/op")
+}
+
+// BenchmarkPublish is what a scrape costs its source, none of whose 30 points
+// anybody wants, for 10,000 watchers of others.
+func BenchmarkPublishUnwanted(b *testing.B) {
+	f := newFleet()
+	for _, w := range f.watchers(b) {
+		w.drain(b)
+	}
+	items := make([]Item, benchPods)
+	for i := range items {
+		items[i] = &textItem{Key: point.Key{Namespace: "other", Name: fmt.Sprint(i)}, Meta: f.table.Get(f.updates[0][i].Key).Meta}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.hub.Publish(items)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchPods), "ns/point")
+}
+
+// BenchmarkConnect opens 10,000 watches and reads the initial events of each.
+func BenchmarkConnect(b *testing.B) {
+	f := newFleet()
+	var before, after runtime.MemStats
+	var bytes float64
+	for b.Loop() {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		watchers := f.watchers(b)
+		for _, w := range watchers {
+			w.drain(b)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		bytes = float64(after.HeapAlloc) - float64(before.HeapAlloc)
+		for _, w := range watchers {
+			w.Stop()
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchWatchers), "ns/watch")
+	b.ReportMetric(bytes/benchWatchers, "heap-B/watch")
+}
+
+// BenchmarkLatency paces 2,000 points a second for a second, at 10,000 watchers
+// with a goroutine each, and reports the time from the store to the client.
+func BenchmarkLatency(b *testing.B) {
+	f := newFleet()
+	watchers := f.watchers(b)
+	for _, w := range watchers {
+		w.drain(b)
+	}
+	var began atomic.Int64
+	var mu sync.Mutex
+	var took []time.Duration
+	var running sync.WaitGroup
+	for _, w := range watchers {
+		running.Go(func() {
+			var own []time.Duration
+			for e := range w.ResultChan() {
+				if err := e.Object.(*Watcher).CacheEncode("text", nil, io.Discard); err != nil {
+					b.Error(err)
+				}
+				own = append(own, time.Duration(time.Now().UnixNano()-began.Load()))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, own...)
+		})
+	}
+	const pause = time.Second * benchPods / 2000
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for node := 0; b.Loop(); {
+		for range int(time.Second / pause) {
+			<-ticker.C
+			began.Store(time.Now().UnixNano())
+			f.scrape(node % benchNodes)
+			node++
+		}
+	}
+	for _, w := range watchers {
+		w.Stop()
+	}
+	running.Wait()
+	slices.Sort(took)
+	if len(took) > 0 {
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		b.ReportMetric(float64(len(took))/float64(b.N), "deliveries/s")
+	}
+}
