@@ -215,3 +215,37 @@ func BenchmarkLatency(b *testing.B) {
 		b.ReportMetric(float64(len(took))/float64(b.N), "deliveries/s")
 	}
 }
+
+// BenchmarkStalled is what 1,000 clients cost that all want all of 30,000 pods,
+// read a little and then nothing, while every pod is renewed several times.
+func BenchmarkStalled(b *testing.B) {
+	const watchers = 1000
+	f := newFleet()
+	var before, after runtime.MemStats
+	for b.Loop() {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		all := make([]*Watcher, watchers)
+		for i := range all {
+			w, err := f.hub.Watch(b.Context(), Request{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for range 5 {
+				if err := (<-w.events).Object.(*Watcher).CacheEncode("text", nil, io.Discard); err != nil {
+					b.Fatal(err)
+				}
+			}
+			all[i] = w
+		}
+		for n := range 3 * benchNodes {
+			f.scrape(n % benchNodes)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		for _, w := range all {
+			w.Stop()
+		}
+	}
+	b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/watchers, "heap-B/watch")
+}

@@ -35,6 +35,7 @@ func (s hubStorage) Watch(ctx context.Context, options *metainternalversion.List
 		Selection:        Selection{Namespace: request.NamespaceValue(ctx), Labels: options.LabelSelector, Fields: options.FieldSelector},
 		Bookmarks:        options.AllowWatchBookmarks,
 		InitialEventsEnd: options.AllowWatchBookmarks && options.SendInitialEvents != nil && *options.SendInitialEvents,
+		Abort:            AbortFrom(ctx),
 		NewBookmark: func(end bool) runtime.Object {
 			b := &metrics.PodMetrics{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}
 			if end {

@@ -99,17 +99,15 @@ func (w *Watcher) wake() {
 }
 
 // send puts an event into the channel, unless it is closed or has no room.
-func (w *Watcher) send(e watch.Event) bool {
+func (w *Watcher) send(e watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return false
+		return
 	}
 	select {
 	case w.events <- e:
-		return true
 	default:
-		return false
 	}
 }
 

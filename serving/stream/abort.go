@@ -1,0 +1,58 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+type abortKey struct{}
+
+// WithAbort lets what handles a request break the request's connection: a write
+// to a client that does not read waits for as long as the client likes, whatever
+// becomes of the request's context. Over HTTP/2 only the request's stream is
+// reset. It belongs outside of handlers that wrap the ResponseWriter.
+func WithAbort(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &aborter{writer: w}
+		defer a.done()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), abortKey{}, a)))
+	})
+}
+
+// AbortFrom returns what breaks the connection of a request that came through
+// WithAbort, otherwise nil. It may be called at any time, and does nothing once
+// the request is answered.
+func AbortFrom(ctx context.Context) func() {
+	if a, ok := ctx.Value(abortKey{}).(*aborter); ok {
+		return a.abort
+	}
+	return nil
+}
+
+type aborter struct {
+	mu sync.Mutex
+	// writer is nil once the handler has returned: then it is not to be touched.
+	writer http.ResponseWriter
+}
+
+func (a *aborter) abort() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.writer == nil {
+		return
+	}
+	// An error means that the writer knows no deadlines, and that the connection
+	// ends when the transport gives it up: there is nothing else to try.
+	_ = http.NewResponseController(a.writer).SetWriteDeadline(time.Unix(1, 0))
+}
+
+func (a *aborter) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writer = nil
+}
