@@ -1,0 +1,23 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client keeps the current resource metrics of a cluster at hand.
+//
+// A [Watcher] picks the version of metrics.k8s.io by discovery (v1, then v1beta1), lists once, and then watches: each
+// data point arrives as an ADDED event, moments after it was stored. Where watch is not served, or refused, it polls
+// instead, so that it works with metrics-server as well, and tries again from time to time:
+//
+//	discovery names no watch verb              poll, look again after RetryWatch
+//	403, 405, 406, 415, 422, 501               the same
+//	a plain list answers the watch             take the list, poll
+//	429, 5xx, cut or unreadable streams        wait (with jitter, at least Retry-After), poll after a minute of it
+//	404                                        choose the version anew
+//	410, 504 as an ERROR event                 list again, then watch
+//	the last object expires while watching     the stream is doubted: poll
+//
+// A watch of metrics has no DELETED events (KEP-1013): an object that is gone just has no new data points. So a Watcher
+// drops what was not renewed within [Options.MaxAge], and what a complete list no longer holds. A data point that is
+// replayed, by a reconnect or by a poll that is quicker than the scrapes, renews nothing.
+//
+// Objects are handed out as pointers and shared between all readers: do not change them.
+package client

@@ -1,0 +1,81 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+)
+
+const (
+	defaultMaxAge       = 90 * time.Second
+	defaultPollInterval = 15 * time.Second
+	defaultRetryWatch   = 5 * time.Minute
+)
+
+// Options of a Watcher. The zero value is a good one.
+type Options struct {
+	// LabelSelector and FieldSelector select objects, in the form of kubectl. Implementations know the fields
+	// metadata.name and metadata.namespace. Empty selects all.
+	LabelSelector, FieldSelector string
+
+	// MaxAge is how long an object stays without a new data point. Take at least three times the interval at which
+	// the implementation scrapes. Default 90 s.
+	MaxAge time.Duration
+
+	// PollInterval is the time between two lists where watch is not to be had, jittered by half of it to either
+	// side. Default 15 s.
+	PollInterval time.Duration
+
+	// RetryWatch is how long a refused watch is not tried again, and how long an answer of discovery is believed.
+	// Jittered like PollInterval. Default 5 min.
+	RetryWatch time.Duration
+
+	// Clock and Random (uniform in [0,1), for jitter) are for tests. Default: real time, math/rand.
+	Clock  clock.Clock
+	Random func() float64
+}
+
+// complete returns the options with defaults in place of zeros, or an error that names the wrong option.
+func (o Options) complete() (Options, error) {
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"MaxAge", &o.MaxAge, defaultMaxAge},
+		{"PollInterval", &o.PollInterval, defaultPollInterval},
+		{"RetryWatch", &o.RetryWatch, defaultRetryWatch},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+		if *d.value < time.Second {
+			return o, fmt.Errorf("option %s is %v: give at least 1s, or 0 for the default of %v", d.name, *d.value, d.def)
+		}
+	}
+	if _, err := labels.Parse(o.LabelSelector); err != nil {
+		return o, fmt.Errorf("option LabelSelector %q: %w", o.LabelSelector, err)
+	}
+	if _, err := fields.ParseSelector(o.FieldSelector); err != nil {
+		return o, fmt.Errorf("option FieldSelector %q: %w", o.FieldSelector, err)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	return o, nil
+}
+
+// jitter spreads d over [d/2, 3d/2), so that clients that were cut off together do not come back together.
+func (o *Options) jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.5 + o.Random()))
+}

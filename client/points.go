@@ -1,0 +1,126 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// points holds the newest data point of each object, and tells the feed what changed.
+type points[T any] struct {
+	key    func(*T) string
+	sample func(*T) (time.Time, string)
+	maxAge time.Duration
+	feed   *feed[T]
+
+	mu      sync.RWMutex
+	entries map[string]*entry[T]
+	live    int // entries that are not dropped
+}
+
+type entry[T any] struct {
+	object  *T
+	renewed time.Time // when its data point first arrived, on our clock: the server's may be another
+	seen    time.Time // when it was last sent to us, new or not
+	// dropped entries stay for a while, without their place in snapshots, so that a replay of the same old data point
+	// does not bring them back.
+	dropped bool
+}
+
+// put takes a data point in; one that is known, or older than the one at hand, changes nothing.
+func (p *points[T]) put(object *T, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.putLocked(p.key(object), object, now)
+}
+
+func (p *points[T]) putLocked(key string, object *T, now time.Time) {
+	e, known := p.entries[key]
+	if !known {
+		e = &entry[T]{dropped: true}
+		p.entries[key] = e
+	}
+	e.seen = now
+	if known {
+		at, version := p.sample(object)
+		heldAt, heldVersion := p.sample(e.object)
+		if at.Equal(heldAt) && version == heldVersion || at.Before(heldAt) && !e.dropped {
+			return
+		}
+	}
+	if e.dropped {
+		p.live++
+	}
+	e.object, e.renewed, e.dropped = object, now, false
+	p.feed.add(key, Change[T]{Type: Updated, Object: object})
+}
+
+// replace takes a complete list in: what it does not hold is gone.
+func (p *points[T]) replace(objects []*T, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	listed := make(map[string]bool, len(objects))
+	for _, object := range objects {
+		key := p.key(object)
+		listed[key] = true
+		p.putLocked(key, object, now)
+	}
+	for key, e := range p.entries {
+		if !listed[key] {
+			p.dropLocked(key, e)
+			delete(p.entries, key)
+		}
+	}
+}
+
+// remove drops an object that the server says is gone.
+func (p *points[T]) remove(object *T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok := p.entries[p.key(object)]; ok {
+		p.dropLocked(p.key(object), e)
+	}
+}
+
+// expire drops what was not renewed within maxAge, and reports whether that took the last object.
+func (p *points[T]) expire(now time.Time) (emptied bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.live
+	for key, e := range p.entries {
+		if now.Sub(e.renewed) >= p.maxAge {
+			p.dropLocked(key, e)
+		}
+		if e.dropped && now.Sub(e.seen) >= p.maxAge {
+			delete(p.entries, key)
+		}
+	}
+	return before > 0 && p.live == 0
+}
+
+func (p *points[T]) dropLocked(key string, e *entry[T]) {
+	if e.dropped {
+		return
+	}
+	e.dropped = true
+	p.live--
+	p.feed.add(key, Change[T]{Type: Dropped, Object: e.object})
+}
+
+// snapshot goes by the age at this moment: it is right, too, while a request keeps expire from running.
+func (p *points[T]) snapshot(now time.Time) []*T {
+	p.mu.RLock()
+	out := make([]*T, 0, p.live)
+	for _, e := range p.entries {
+		if !e.dropped && now.Sub(e.renewed) < p.maxAge {
+			out = append(out, e.object)
+		}
+	}
+	p.mu.RUnlock()
+	slices.SortFunc(out, func(a, b *T) int { return strings.Compare(p.key(a), p.key(b)) })
+	return out
+}

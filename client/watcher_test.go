@@ -1,0 +1,217 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+)
+
+const (
+	both    = "get list watch"
+	noWatch = "get list"
+)
+
+func TestWatchesOurs(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10, "b": 20}}
+	w.watch = w.stream(10 * time.Minute)
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		if got := held(watcher); got != "a=10m b=20m" {
+			t.Errorf("at once: %s", got)
+		}
+		w.at(16 * time.Second)
+		if got := held(watcher); got != "a=25m b=35m" {
+			t.Errorf("after 16 s: %s", got)
+		}
+		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true}, watcher.Status()); diff != "" {
+			t.Error(diff)
+		}
+		// The server closes cleanly: one second later there is another watch. The answer of discovery is old by then.
+		w.at(602 * time.Second)
+		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "10m1s discover v1", "10m1s watch v1"}
+		if diff := cmp.Diff(want, w.requests()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestPollsMetricsServer(t *testing.T) {
+	w := &world{served: map[string]string{"v1beta1": noWatch}, pods: map[string]int64{"a": 10}}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.set(func() { w.pods = map[string]int64{"a": 25, "b": 25} })
+		w.at(16 * time.Second)
+		if got := held(watcher); got != "a=25m b=25m" {
+			t.Errorf("after 16 s: %s", got)
+		}
+		w.set(func() { w.pods = map[string]int64{"b": 40} })
+		w.at(31 * time.Second)
+		if got := held(watcher); got != "b=40m" {
+			t.Errorf("a left the list, and is held: %s", got)
+		}
+		if diff := cmp.Diff(Status{Version: "v1beta1", Mode: Polling, Synced: true}, watcher.Status()); diff != "" {
+			t.Error(diff)
+		}
+		want := []string{"0s discover v1", "0s discover v1beta1", "0s list v1beta1", "15s list v1beta1", "30s list v1beta1"}
+		if diff := cmp.Diff(want, w.requests()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRefusedWatch(t *testing.T) {
+	plain := func(w *world) http.HandlerFunc { return w.answerList }
+	for name, watch := range map[string]func(*world) http.HandlerFunc{
+		"403":        func(*world) http.HandlerFunc { return refuse(403) },
+		"405":        func(*world) http.HandlerFunc { return refuse(405) },
+		"422":        func(*world) http.HandlerFunc { return refuse(422) },
+		"plain list": plain,
+		"405 as an event": func(*world) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				send(rw, "ERROR", map[string]any{"kind": "Status", "code": 405, "message": "watch is disabled"})
+			}
+		},
+		"403 in a 200": func(*world) http.HandlerFunc {
+			return func(rw http.ResponseWriter, _ *http.Request) {
+				answer(rw, 200, map[string]any{"kind": "Status", "code": 403, "message": "no"})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+			w.watch = watch(w)
+			run(t, w, Options{PollInterval: time.Minute, RetryWatch: 2 * time.Minute, MaxAge: time.Hour},
+				func(watcher *Watcher[metricsv1.PodMetrics]) {
+					if got := watcher.Status(); got.Mode != Polling {
+						t.Errorf("status %+v", got)
+					}
+					// Discovery is asked, and the watch tried, after RetryWatch; this time it is given.
+					w.set(func() { w.watch = w.stream(time.Hour) })
+					w.at(121 * time.Second)
+					want := []string{"0s discover v1", "0s list v1", "0s watch v1", "0s list v1", "1m0s list v1",
+						"2m0s discover v1", "2m0s watch v1"}
+					if diff := cmp.Diff(want, w.requests()); diff != "" {
+						t.Error(diff)
+					}
+					if got := watcher.Status(); got.Mode != Watching || got.Err != nil {
+						t.Errorf("status %+v", got)
+					}
+				})
+		})
+	}
+}
+
+func TestPlainListIsTaken(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		w.set(func() { w.pods = map[string]int64{"b": 11}; w.fail = refuse(500) }) // no list but this one
+		w.answerList(rw, r)
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		if got := held(watcher); got != "b=11m" {
+			t.Errorf("held: %s", got)
+		}
+	})
+}
+
+// A rollback to an implementation without v1 and without watch, and back.
+func TestFollowsRollbackAndUpgrade(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = w.stream(time.Minute)
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.set(func() { w.served = map[string]string{"v1beta1": noWatch} })
+		w.at(62 * time.Second)
+		if diff := cmp.Diff(Status{Version: "v1beta1", Mode: Polling, Synced: true}, statusWithoutErr(watcher)); diff != "" {
+			t.Error(diff)
+		}
+		if got := held(watcher); got == "nothing" {
+			t.Error("the rollback emptied the snapshot")
+		}
+		w.set(func() { w.served = map[string]string{"v1": both, "v1beta1": both} })
+		w.at(7 * time.Minute)
+		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true}, watcher.Status()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func statusWithoutErr(w *Watcher[metricsv1.PodMetrics]) Status {
+	s := w.Status()
+	s.Err = nil
+	return s
+}
+
+// v1 is registered and its pods are away: v1beta1 answers, so it is used.
+func TestVersionThatIsUnavailable(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = w.stream(time.Hour)
+	w.fail = func(rw http.ResponseWriter, r *http.Request) {
+		if versionOf(r) == "v1" {
+			refuse(503)(rw, r)
+			return
+		}
+		w.set(func() { w.fail = nil })
+		w.ServeHTTP(rw, r)
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		if got := watcher.Status(); got.Version != "v1beta1" || got.Mode != Watching {
+			t.Errorf("status %+v", got)
+		}
+	})
+}
+
+func TestListAfterStartOver(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10, "b": 10}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		send(rw, "ADDED", pod("v1", "a", 25))
+		time.Sleep(40 * time.Second)
+		w.set(func() { w.pods = map[string]int64{"a": 40}; w.watch = w.stream(time.Hour) })
+		send(rw, "ERROR", map[string]any{"kind": "Status", "code": 504, "reason": "Timeout", "message": "start over"})
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.at(42 * time.Second)
+		if got := held(watcher); got != "a=40m" {
+			t.Errorf("held: %s", got)
+		}
+		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "41s list v1", "41s watch v1"}
+		if diff := cmp.Diff(want, w.requests()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestChanges(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = w.stream(time.Hour)
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		first := <-watcher.Changes()
+		if first.Type != Updated || first.Object.Name != "a" {
+			t.Errorf("first: %+v", first)
+		}
+		// Not read for two minutes: one change waits in hand, one per pod behind it.
+		w.at(121 * time.Second)
+		<-watcher.Changes()
+		newest := <-watcher.Changes()
+		if got := newest.Object.Containers[0].Usage.Cpu().MilliValue(); got != 10+8*15 {
+			t.Errorf("newest: %d", got)
+		}
+		// The pod ends: no event says so.
+		w.set(func() { w.pods = nil })
+		last := <-watcher.Changes()
+		if last.Type != Dropped || last.Object.Name != "a" {
+			t.Errorf("last: %+v", last)
+		}
+		synctest.Wait()
+		if got := held(watcher); got != "nothing" {
+			t.Errorf("held: %s", got)
+		}
+		if age := time.Since(w.began); age < 210*time.Second || age > 220*time.Second {
+			t.Errorf("dropped after %v, the last data point came after 2m", age)
+		}
+	})
+}

@@ -1,0 +1,249 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+)
+
+// world is a metrics API behind a real HTTP server, on connections in memory and in the time of a synctest bubble: a
+// test of minutes runs in milliseconds, and the moment of each request is exact.
+type world struct {
+	t     *testing.T
+	began time.Time
+
+	mu     sync.Mutex
+	served map[string]string // version to the verbs of its resources, "get list watch"
+	pods   map[string]int64  // name to the time of its newest sample, in seconds
+	watch  http.HandlerFunc  // answers watches
+	fail   http.HandlerFunc  // if set, answers discovery and lists
+	log    []string          // "15s list v1", of each request
+}
+
+// run runs a test in a bubble, with a Watcher of pods on w.
+func run(t *testing.T, w *world, options Options, test func(*Watcher[metricsv1.PodMetrics])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w.t, w.began = t, time.Now()
+		listener := newMemoryListener()
+		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: w}}
+		server.Start()
+		transport := &http.Transport{DialContext: listener.dial}
+		options.Random = func() float64 { return 0.5 } // which makes jitter none
+		watcher, err := Pods(&rest.Config{Host: server.URL, Transport: transport, QPS: -1}, "ns", options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- watcher.Run(ctx) }()
+		synctest.Wait()
+		test(watcher)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+	})
+}
+
+func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	version, resource, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/metrics.k8s.io/"), "/")
+	what := "discover"
+	switch {
+	case r.URL.Query().Get("watch") == "true":
+		what = "watch"
+	case resource != "":
+		what = "list"
+	}
+	w.mu.Lock()
+	w.log = append(w.log, fmt.Sprintf("%v %s %s", time.Since(w.began), what, version))
+	verbs, served := w.served[version]
+	watch, fail := w.watch, w.fail
+	w.mu.Unlock()
+	switch {
+	case fail != nil && what != "watch":
+		fail(rw, r)
+	case !served:
+		http.NotFound(rw, r)
+	case what == "discover":
+		answer(rw, http.StatusOK, metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: "metrics.k8s.io/" + version,
+			APIResources: []metav1.APIResource{{Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: strings.Fields(verbs)}},
+		})
+	case what == "watch":
+		watch(rw, r)
+	default:
+		w.answerList(rw, r)
+	}
+}
+
+func (w *world) answerList(rw http.ResponseWriter, r *http.Request) {
+	version := versionOf(r)
+	list := map[string]any{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/" + version, "metadata": map[string]any{}}
+	items := []any{}
+	w.mu.Lock()
+	for name, at := range w.pods {
+		items = append(items, pod(version, name, at))
+	}
+	w.mu.Unlock()
+	list["items"] = items
+	answer(rw, http.StatusOK, list)
+}
+
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+func (w *world) requests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.log...)
+}
+
+// at goes on to a moment after the start.
+func (w *world) at(after time.Duration) {
+	time.Sleep(after - time.Since(w.began)) // the bubble's time, not the machine's
+	synctest.Wait()
+}
+
+func versionOf(r *http.Request) string { return strings.Split(r.URL.Path, "/")[3] }
+
+func pod(version, name string, seconds int64) map[string]any {
+	return map[string]any{
+		"kind": "PodMetrics", "apiVersion": "metrics.k8s.io/" + version,
+		"metadata":  map[string]any{"name": name, "namespace": "ns", "resourceVersion": fmt.Sprint(seconds * 1000)},
+		"timestamp": time.Unix(seconds, 0).UTC().Format(time.RFC3339), "window": "15s",
+		"containers": []any{map[string]any{"name": "app", "usage": map[string]any{"cpu": fmt.Sprintf("%dm", seconds), "memory": "1Mi"}}},
+	}
+}
+
+func answer(rw http.ResponseWriter, code int, body any) {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(code)
+	_ = json.NewEncoder(rw).Encode(body)
+}
+
+func refuse(code int) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		answer(rw, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusFailure, Code: int32(code), Message: "no"})
+	}
+}
+
+func send(rw http.ResponseWriter, kind string, object any) {
+	_ = json.NewEncoder(rw).Encode(map[string]any{"type": kind, "object": object})
+	rw.(http.Flusher).Flush()
+}
+
+func bookmark(version string) map[string]any {
+	return map[string]any{"kind": "PodMetrics", "apiVersion": "metrics.k8s.io/" + version,
+		"metadata": map[string]any{"resourceVersion": "1"}}
+}
+
+// stream answers watches as our serving does: all points at once, then a new one of each pod every 15 s, a bookmark each
+// minute, and a clean close after lasting.
+func (w *world) stream(lasting time.Duration) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		end := time.NewTimer(lasting)
+		tick := time.NewTicker(15 * time.Second)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			w.mu.Lock()
+			points := map[string]int64{}
+			for name := range w.pods {
+				if n > 0 {
+					w.pods[name] += 15
+				}
+				points[name] = w.pods[name]
+			}
+			w.mu.Unlock()
+			for name, at := range points {
+				send(rw, "ADDED", pod(versionOf(r), name, at))
+			}
+			if n%4 == 3 {
+				send(rw, "BOOKMARK", bookmark(versionOf(r)))
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case <-end.C:
+				send(rw, "BOOKMARK", bookmark(versionOf(r)))
+				return
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// held is a snapshot as name=cpu.
+func held(w *Watcher[metricsv1.PodMetrics]) string {
+	var out []string
+	for _, p := range w.Snapshot() {
+		out = append(out, fmt.Sprintf("%s=%v", p.Name, p.Containers[0].Usage.Cpu()))
+	}
+	return cmp.Or(strings.Join(out, " "), "nothing")
+}
+
+type memoryListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newMemoryListener() *memoryListener {
+	return &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *memoryListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memoryListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
+
+type memoryAddr struct{}
+
+func (memoryAddr) Network() string { return "memory" }
+func (memoryAddr) String() string  { return "metrics.example" }
