@@ -95,7 +95,7 @@ func (p *points[T]) expire(now time.Time) (emptied bool) {
 		if now.Sub(e.renewed) >= p.maxAge {
 			p.dropLocked(key, e)
 		}
-		if e.dropped && now.Sub(e.seen) >= p.maxAge {
+		if e.dropped && now.Sub(e.seen) >= 2*p.maxAge {
 			delete(p.entries, key)
 		}
 	}

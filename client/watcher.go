@@ -208,7 +208,12 @@ func (w *Watcher[T]) listFailed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	klog.FromContext(ctx).Info("Metrics are not to be had", "group", w.api.group, "resource", w.api.resource, "err", err)
+	level := 0
+	if last := w.Status().Err; last != nil && last.Error() == err.Error() {
+		level = 4 // said already
+	}
+	klog.FromContext(ctx).V(level).Info("Metrics are not to be had",
+		"group", w.api.group, "resource", w.api.resource, "err", err)
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
 		w.version = ""
 	}

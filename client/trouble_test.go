@@ -1,0 +1,271 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+)
+
+// Every kind of trouble comes to the same: waits that grow, then polling, with data all along.
+func TestTrouble(t *testing.T) {
+	raw := func(body string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(rw, body)
+		}
+	}
+	events := func(kind string, object map[string]any) http.HandlerFunc {
+		return func(rw http.ResponseWriter, r *http.Request) {
+			send(rw, kind, object)
+			<-r.Context().Done()
+		}
+	}
+	cut := func(rw http.ResponseWriter, _ *http.Request) {
+		send(rw, "ADDED", pod("v1", "a", 11))
+		_, _ = io.WriteString(rw, `{"type":"ADDED","obj`)
+		rw.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	for name, c := range map[string]struct {
+		watch http.HandlerFunc
+		err   string // in Status, after the first
+	}{
+		"closed at once":       {raw(""), "closed the watch"},
+		"garbage":              {raw("<html>busy</html>"), "invalid character"},
+		"a number":             {raw("17"), "no watch event"},
+		"null":                 {raw("null"), `event of type ""`},
+		"no event":             {raw(`{"kind":"PodMetrics","metadata":{"name":"a"}}`), `kind "PodMetrics"`},
+		"list of another kind": {raw(`{"kind":"PodList","apiVersion":"v1","items":[]}`), "reading the list"},
+		"list without names": {raw(`{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1","items":[{}]}`),
+			"an object has no name"},
+		"type unknown":      {events("SURPRISE", pod("v1", "a", 11)), `type "SURPRISE"`},
+		"object of nodes":   {events("ADDED", map[string]any{"kind": "NodeMetrics", "apiVersion": "metrics.k8s.io/v1", "metadata": map[string]any{"name": "a"}}), "NodeMetrics where"},
+		"object of core":    {events("ADDED", map[string]any{"kind": "Pod", "apiVersion": "v1"}), "reading an event"},
+		"object without":    {events("ADDED", nil), "reading an event"},
+		"object nameless":   {events("ADDED", pod("v1", "", 11)), "has no name"},
+		"error says nought": {events("ERROR", nil), "says nothing"},
+		"error is no map":   {func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, `{"type":"ERROR","object":3}`) }, "no Status"},
+		"error of 500":      {events("ERROR", map[string]any{"kind": "Status", "code": 500, "message": "oops"}), "oops"},
+		"cut within":        {cut, "unexpected EOF"},
+		"500":               {refuse(500), "no"},
+		"503":               {refuse(503), "no"},
+		"429":               {refuse(429), "no"},
+		"401":               {refuse(401), "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}, watch: c.watch}
+			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+				if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("error %v, want one with %q", err, c.err)
+				}
+				w.at(62 * time.Second)
+				w.set(func() { w.pods = map[string]int64{"a": 70} })
+				w.at(80 * time.Second)
+				if got := watcher.Status().Mode; got != Polling {
+					t.Errorf("mode %s", got)
+				}
+				if got := held(watcher); got != "a=70m" {
+					t.Errorf("held: %s", got)
+				}
+				watches := slices.DeleteFunc(w.requests(), func(r string) bool { return !strings.Contains(r, "watch") })
+				want := []string{"0s watch v1", "1s watch v1", "3s watch v1", "7s watch v1", "15s watch v1", "31s watch v1", "1m1s watch v1"}
+				if diff := cmp.Diff(want, watches); diff != "" {
+					t.Error(diff)
+				}
+				// Five minutes later one failure is enough to poll on.
+				w.at(375 * time.Second)
+				watches = slices.DeleteFunc(w.requests(), func(r string) bool { return !strings.Contains(r, "watch") })
+				if got := len(watches); got != len(want)+1 {
+					t.Errorf("watches: %v", watches)
+				}
+			})
+		})
+	}
+}
+
+func TestTooManyRequests(t *testing.T) {
+	storm := func(after string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, r *http.Request) {
+			// Priority and fairness says it in the header, with a plain text; a server's own limit in a Status.
+			if strings.HasSuffix(r.URL.Path, "/pods") {
+				seconds, _ := strconv.Atoi(after)
+				status := apierrors.NewTooManyRequests("too many watches", seconds).Status()
+				status.Kind, status.APIVersion = "Status", "v1"
+				answer(rw, 429, status)
+				return
+			}
+			rw.Header().Set("Retry-After", after)
+			http.Error(rw, "Too many requests, please try again later.", 429)
+		}
+	}
+	t.Run("Retry-After of a watch is kept", func(t *testing.T) {
+		w := &world{served: map[string]string{"v1": both}, watch: storm("20")}
+		run(t, w, Options{}, func(*Watcher[metricsv1.PodMetrics]) {
+			w.at(30 * time.Second)
+			want := []string{"0s discover v1", "0s list v1", "0s watch v1", "20s watch v1"}
+			if diff := cmp.Diff(want, w.requests()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+	t.Run("a long Retry-After of a watch means polling at once, and no watch until then", func(t *testing.T) {
+		w := &world{served: map[string]string{"v1": both}, watch: storm("600")}
+		run(t, w, Options{PollInterval: 5 * time.Minute}, func(*Watcher[metricsv1.PodMetrics]) {
+			w.at(601 * time.Second)
+			want := []string{"0s discover v1", "0s list v1", "0s watch v1", "0s list v1", "5m0s discover v1", "5m0s list v1",
+				"10m0s discover v1", "10m0s watch v1"}
+			// The poll is due at the moment at which the watch may be tried again.
+			if diff := cmp.Diff(want, w.requests()[:8]); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+	t.Run("of everything: asked for as often as the server says, at least each five minutes", func(t *testing.T) {
+		w := &world{served: map[string]string{"v1": both}, fail: storm("86400")}
+		run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+			w.at(301 * time.Second)
+			want := []string{"0s discover v1", "0s discover v1beta1", "5m0s discover v1", "5m0s discover v1beta1"}
+			if diff := cmp.Diff(want, w.requests()); diff != "" {
+				t.Error(diff)
+			}
+			if got := watcher.Status(); got.Mode != Starting || got.Err == nil || got.Synced {
+				t.Errorf("status %+v", got)
+			}
+		})
+	})
+}
+
+// A heartbeat is no data: bookmarks that never end keep nothing alive, and a watch with nothing else is doubted.
+func TestBookmarksOnly(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			send(rw, "BOOKMARK", bookmark("v1"))
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.at(89 * time.Second)
+		if got := held(watcher); got != "a=10m" {
+			t.Errorf("held: %s", got)
+		}
+		w.at(91 * time.Second)
+		// The list still has the old data point, and that renews nothing.
+		if got := held(watcher); got != "nothing" {
+			t.Errorf("held: %s", got)
+		}
+		w.set(func() { w.pods["a"] = 100 })
+		w.at(110 * time.Second)
+		if got := held(watcher); got != "a=100m" {
+			t.Errorf("held: %s", got)
+		}
+		if got := watcher.Status().Mode; got != Polling {
+			t.Errorf("mode %s", got)
+		}
+	})
+}
+
+// The other end is gone without a word, or has nothing to say.
+func TestSilence(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		rw.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.at(95 * time.Second)
+		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "1m31s watch v1"}
+		if diff := cmp.Diff(want, w.requests()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestListGoesWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		err    string
+	}{
+		"garbage":    {func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "<html>") }, "reading the list"},
+		"empty":      {func(http.ResponseWriter, *http.Request) {}, "reading the list"},
+		"other kind": {func(rw http.ResponseWriter, _ *http.Request) { answer(rw, 200, pod("v1", "a", 1)) }, "where *v1.PodMetricsList"},
+		"403":        {refuse(403), "listing /apis/metrics.k8s.io/v1/namespaces/ns/pods"},
+		"never":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{served: map[string]string{"v1": noWatch}, pods: map[string]int64{"a": 10}}
+			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+				w.set(func() {
+					w.fail = func(rw http.ResponseWriter, r *http.Request) {
+						if strings.HasSuffix(r.URL.Path, "/pods") {
+							c.answer(rw, r)
+							return
+						}
+						answer(rw, 200, map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
+							"resources": []any{map[string]any{"name": "pods", "verbs": []string{"list"}}}})
+					}
+				})
+				w.at(46 * time.Second)
+				if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("error %v, want one with %q", err, c.err)
+				}
+				if got := held(watcher); got != "a=10m" {
+					t.Errorf("one bad answer took the snapshot: %s", got)
+				}
+				w.at(91 * time.Second)
+				if got := held(watcher); got != "nothing" {
+					t.Errorf("older than MaxAge: %s", got)
+				}
+				w.set(func() { w.fail, w.pods = nil, map[string]int64{"a": 100} })
+				w.at(3 * time.Minute)
+				if got := watcher.Status(); held(watcher) != "a=100m" || got.Err != nil {
+					t.Errorf("it does not recover: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingServed(t *testing.T) {
+	w := &world{}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		err := watcher.WaitForSync(ctx)
+		if err == nil || !strings.Contains(err.Error(), "is an implementation of it installed?") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A server that streams one value without an end costs no more than maxFrame.
+func TestEndlessValue(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		filler := strings.Repeat("x", 1<<20)
+		_, _ = fmt.Fprint(rw, `{"type":"`)
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(rw, filler); err != nil {
+				return
+			}
+		}
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "a value of more than") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
