@@ -13,9 +13,9 @@ import (
 type ChangeType string
 
 const (
-	// Updated: a new data point, of a new object or of one that is known.
+	// Updated tells of a new data point, of a new object or of one that is known.
 	Updated ChangeType = "Updated"
-	// Dropped: the object is no longer in the snapshot. The Change holds its last data point.
+	// Dropped tells that the object is no longer in the snapshot. The Change holds its last data point.
 	Dropped ChangeType = "Dropped"
 )
 

@@ -6,8 +6,10 @@ package client
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
@@ -65,11 +67,14 @@ func Nodes(config *rest.Config, options Options) (*Watcher[metricsv1.NodeMetrics
 // Pods returns a Watcher of the metrics of the pods in a namespace, or in all of them if it is empty. It does nothing
 // before Run.
 func Pods(config *rest.Config, namespace string, options Options) (*Watcher[metricsv1.PodMetrics], error) {
-	convert := newConverter()
 	within := ""
 	if namespace != "" {
-		within = "/namespaces/" + url.PathEscape(namespace)
+		if wrong := content.IsPathSegmentName(namespace); len(wrong) > 0 {
+			return nil, fmt.Errorf("namespace %q: %s", namespace, strings.Join(wrong, ", "))
+		}
+		within = "/namespaces/" + namespace
 	}
+	convert := newConverter()
 	return newWatcher(config, options, api[metricsv1.PodMetrics]{
 		group:    metricsv1.GroupName,
 		versions: []string{"v1", "v1beta1"},

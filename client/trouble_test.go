@@ -57,13 +57,15 @@ func TestTrouble(t *testing.T) {
 		"object without":    {events("ADDED", nil), "reading an event"},
 		"object nameless":   {events("ADDED", pod("v1", "", 11)), "has no name"},
 		"error says nought": {events("ERROR", nil), "says nothing"},
-		"error is no map":   {func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, `{"type":"ERROR","object":3}`) }, "no Status"},
-		"error of 500":      {events("ERROR", map[string]any{"kind": "Status", "code": 500, "message": "oops"}), "oops"},
-		"cut within":        {cut, "unexpected EOF"},
-		"500":               {refuse(500), "no"},
-		"503":               {refuse(503), "no"},
-		"429":               {refuse(429), "no"},
-		"401":               {refuse(401), "no"},
+		"error is no map": {func(rw http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(rw, `{"type":"ERROR","object":3}`)
+		}, "no Status"},
+		"error of 500": {events("ERROR", map[string]any{"kind": "Status", "code": 500, "message": "oops"}), "oops"},
+		"cut within":   {cut, "unexpected EOF"},
+		"500":          {refuse(500), "no"},
+		"503":          {refuse(503), "no"},
+		"429":          {refuse(429), "no"},
+		"401":          {refuse(401), "no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}, watch: c.watch}
@@ -108,7 +110,7 @@ func TestTooManyRequests(t *testing.T) {
 				return
 			}
 			rw.Header().Set("Retry-After", after)
-			http.Error(rw, "Too many requests, please try again later.", 429)
+			http.Error(rw, "Too many requests, please try again later.", http.StatusTooManyRequests)
 		}
 	}
 	t.Run("Retry-After of a watch is kept", func(t *testing.T) {
@@ -202,8 +204,18 @@ func TestListGoesWrong(t *testing.T) {
 		"garbage":    {func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "<html>") }, "reading the list"},
 		"empty":      {func(http.ResponseWriter, *http.Request) {}, "reading the list"},
 		"other kind": {func(rw http.ResponseWriter, _ *http.Request) { answer(rw, 200, pod("v1", "a", 1)) }, "where *v1.PodMetricsList"},
-		"403":        {refuse(403), "listing /apis/metrics.k8s.io/v1/namespaces/ns/pods"},
-		"never":      {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
+		"cut":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"cut within": {func(rw http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(rw, `{"kind":"PodMetricsList","items":[`)
+			rw.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, "unexpected EOF"},
+		"nameless": {func(rw http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(rw, `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1","items":[{}]}`)
+		}, "an object has no name"},
+		"503":   {refuse(503), "no"},
+		"403":   {refuse(403), "listing /apis/metrics.k8s.io/v1/namespaces/ns/pods"},
+		"never": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{served: map[string]string{"v1": noWatch}, pods: map[string]int64{"a": 10}}

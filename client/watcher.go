@@ -34,17 +34,17 @@ const (
 type Mode string
 
 const (
-	// Starting: there was no answer of the API yet, or it went away.
+	// Starting means that there was no answer of the API yet, or it went away.
 	Starting Mode = "Starting"
-	// Watching: by watch, or between two watches.
+	// Watching means by watch, or between two watches.
 	Watching Mode = "Watching"
-	// Polling: by lists, until a watch can be tried again.
+	// Polling means by lists, until a watch can be tried again.
 	Polling Mode = "Polling"
 )
 
 // Status tells how a Watcher fares.
 type Status struct {
-	// Version of the API that is in use; empty before the first answer of discovery.
+	// Version of the API that is in use; empty before the first answer of discovery, and while it is chosen anew.
 	Version string
 	Mode    Mode
 	// Synced: a complete list was taken in once.
@@ -328,4 +328,3 @@ func (w *Watcher[T]) sleep(ctx context.Context, d time.Duration) {
 
 // tick is how often ages are looked at.
 func (w *Watcher[T]) tick() time.Duration { return w.options.MaxAge / 10 }
-

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 )
 
@@ -214,4 +215,75 @@ func TestChanges(t *testing.T) {
 			t.Errorf("dropped after %v, the last data point came after 2m", age)
 		}
 	})
+}
+
+// MODIFIED and DELETED are not in KEP-1013, and a server that sends them means just one thing.
+func TestOtherEvents(t *testing.T) {
+	w := &world{served: map[string]string{"v1beta1": both}, pods: map[string]int64{"a": 10, "b": 10}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		send(rw, "MODIFIED", pod("v1beta1", "a", 25))
+		send(rw, "DELETED", pod("v1beta1", "b", 10))
+		<-r.Context().Done()
+	}
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		if got := held(watcher); got != "a=25m" {
+			t.Errorf("held: %s", got)
+		}
+		if err := watcher.WaitForSync(w.t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := watcher.Run(w.t.Context()); err == nil {
+			t.Error("a second Run is no error")
+		}
+	})
+}
+
+func TestRequestsHaveTheSelectors(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}}
+	var queries []string
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		w.set(func() { queries = append(queries, r.URL.Query().Encode()) })
+		w.stream(time.Hour)(rw, r)
+	}
+	w.fail = func(rw http.ResponseWriter, r *http.Request) { // discovery and the list
+		w.set(func() { queries = append(queries, r.URL.Query().Encode()) })
+		w.answer(rw, r)
+	}
+	options := Options{LabelSelector: "app in (x,y)", FieldSelector: "metadata.name=a"}
+	run(t, w, options, func(*Watcher[metricsv1.PodMetrics]) {
+		w.set(func() {
+			selectors := "fieldSelector=metadata.name%3Da&labelSelector=app+in+%28x%2Cy%29"
+			want := []string{"", selectors, "allowWatchBookmarks=true&" + selectors + "&watch=true"}
+			if diff := cmp.Diff(want, queries); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+}
+
+func TestPaths(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"":   "/apis/metrics.k8s.io/v1/pods",
+		"ns": "/apis/metrics.k8s.io/v1/namespaces/ns/pods",
+	} {
+		watcher, err := Pods(&rest.Config{Host: "metrics.example"}, namespace, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := watcher.api.path("v1", true); got != want {
+			t.Errorf("path %s, want %s", got, want)
+		}
+	}
+}
+
+func TestWrongConfig(t *testing.T) {
+	if _, err := Nodes(&rest.Config{Host: "://"}, Options{}); err == nil {
+		t.Error("a host that is none is no error")
+	}
+	if _, err := Pods(&rest.Config{}, "../x", Options{}); err == nil {
+		t.Error("a namespace that is a path is no error")
+	}
+	if _, err := Nodes(&rest.Config{}, Options{MaxAge: 1}); err == nil {
+		t.Error("a wrong option is no error")
+	}
 }

@@ -75,22 +75,34 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Lock()
 	w.log = append(w.log, fmt.Sprintf("%v %s %s", time.Since(w.began), what, version))
-	verbs, served := w.served[version]
+	_, served := w.served[version]
 	watch, fail := w.watch, w.fail
 	w.mu.Unlock()
 	switch {
 	case fail != nil && what != "watch":
 		fail(rw, r)
+	case what == "watch" && served:
+		watch(rw, r)
+	default:
+		w.answer(rw, r)
+	}
+}
+
+// answer answers discovery and lists.
+func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
+	version, resource, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/metrics.k8s.io/"), "/")
+	w.mu.Lock()
+	verbs, served := w.served[version]
+	w.mu.Unlock()
+	switch {
 	case !served:
 		http.NotFound(rw, r)
-	case what == "discover":
+	case resource == "":
 		answer(rw, http.StatusOK, metav1.APIResourceList{
 			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 			GroupVersion: "metrics.k8s.io/" + version,
 			APIResources: []metav1.APIResource{{Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: strings.Fields(verbs)}},
 		})
-	case what == "watch":
-		watch(rw, r)
 	default:
 		w.answerList(rw, r)
 	}
