@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -127,12 +128,8 @@ func (s *scope) holdContested(gv schema.GroupVersion, live *apiregistrationv1.AP
 
 // wasContested tells whether the persisted status says that this generation lost.
 func (s *scope) wasContested() bool {
-	for _, c := range s.before.Conditions {
-		if c.Type == v1alpha1.ConditionStalled {
-			return c.Reason == v1alpha1.ReasonContested && c.ObservedGeneration == s.backend.Generation
-		}
-	}
-	return false
+	stalled := meta.FindStatusCondition(s.before.Conditions, v1alpha1.ConditionStalled)
+	return stalled != nil && stalled.Reason == v1alpha1.ReasonContested && stalled.ObservedGeneration == s.backend.Generation
 }
 
 // rivalOf is the field manager that changed what we wrote in an APIService since,

@@ -65,8 +65,9 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 }
 
 // removeVersions lets go of every APIService of the backend (it is handed back, left
-// to an heir, or deleted), and returns what keeps one of them in discovery. It asks for all that may have been registered: an
-// APIService that was deleted just before a restart is in no list any more.
+// to an heir, or deleted), and returns what keeps one of them in discovery. It asks
+// for all that may have been registered: an APIService that was deleted just before a
+// restart is in no list any more.
 func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, error) {
 	if err := r.observe(ctx, s); err != nil {
 		return "", err

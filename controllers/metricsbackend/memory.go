@@ -19,8 +19,6 @@ const failuresToReport = 3
 type memory struct {
 	mu       sync.Mutex
 	failures map[string]int
-	gone     map[string]map[string]time.Time
-	failing  map[string]time.Time
 	moments  map[string]map[string]time.Time
 	contests map[string]map[string]*contest
 }
@@ -28,8 +26,6 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		failures: map[string]int{},
-		gone:     map[string]map[string]time.Time{},
-		failing:  map[string]time.Time{},
 		moments:  map[string]map[string]time.Time{},
 		contests: map[string]map[string]*contest{},
 	}
@@ -45,43 +41,6 @@ func (m *memory) count(backend string, failed error) int {
 	}
 	m.failures[backend]++
 	return m.failures[backend]
-}
-
-// goneSince returns when an APIService was first seen to be gone.
-func (m *memory) goneSince(backend, apiService string, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.gone[backend] == nil {
-		m.gone[backend] = map[string]time.Time{}
-	}
-	if since, ok := m.gone[backend][apiService]; ok {
-		return since
-	}
-	m.gone[backend][apiService] = now
-	return now
-}
-
-// confirmed forgets goneSince.
-func (m *memory) confirmed(backend, apiService string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.gone[backend], apiService)
-}
-
-// failingSince returns when sources were first seen to fail, and forgets it once
-// they do not.
-func (m *memory) failingSince(backend string, failing bool, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !failing {
-		delete(m.failing, backend)
-		return now
-	}
-	if since, ok := m.failing[backend]; ok {
-		return since
-	}
-	m.failing[backend] = now
-	return now
 }
 
 // since returns when what was first seen to be so.
@@ -124,8 +83,16 @@ func (m *memory) forget(backend string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.failures, backend)
-	delete(m.gone, backend)
-	delete(m.failing, backend)
 	delete(m.moments, backend)
 	delete(m.contests, backend)
+}
+
+// waitedOut tells whether what was first seen to be so at least a wait ago, and
+// otherwise has the backend looked at again when it is.
+func (r *Reconciler) waitedOut(s *scope, what string, wait time.Duration) bool {
+	left := wait - s.now.Sub(r.memory.since(s.backend.Name, what, s.now))
+	if left > 0 {
+		s.requeueWithin(left)
+	}
+	return left <= 0
 }

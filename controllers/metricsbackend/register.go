@@ -153,9 +153,7 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 	}
 	moves := !s.holds(live) || !leadsTo(live, target)
 	if moves {
-		served := servedAnywhere(name) + target.String()
-		if left := endpointSoak - s.now.Sub(r.memory.since(s.backend.Name, served, s.now)); left > 0 {
-			s.requeueWithin(left)
+		if !r.waitedOut(s, servedAnywhere(name)+target.String(), endpointSoak) {
 			s.moving = name
 			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", whereTo(live), target, endpointSoak), nil
 		}

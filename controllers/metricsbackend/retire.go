@@ -97,7 +97,7 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 		}
 		for _, gv := range gone {
 			delete(s.apiServices, apiServiceName(gv))
-			r.memory.confirmed(s.backend.Name, apiServiceName(gv))
+			r.memory.over(s.backend.Name, unregistered(gv))
 		}
 	}
 	if len(s.kept) > 0 {
@@ -216,12 +216,15 @@ func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.
 	}
 	now := r.Clock.Now()
 	for _, gv := range gone {
-		if now.Sub(r.memory.goneSince(backend, apiServiceName(gv), now)) < soak {
+		if now.Sub(r.memory.since(backend, unregistered(gv), now)) < soak {
 			return fmt.Sprintf("%s, so this waits %s", reason, soak)
 		}
 	}
 	return ""
 }
+
+// unregistered names the moment since when the version has no APIService.
+func unregistered(gv schema.GroupVersion) string { return "unregistered " + apiServiceName(gv) }
 
 // versionOf reads the version from an APIService's name, VERSION.GROUP.
 func versionOf(name string) (schema.GroupVersion, bool) {

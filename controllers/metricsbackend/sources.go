@@ -23,13 +23,15 @@ const (
 	// failureKinds bounds how many kinds of failures a message explains.
 	failureKinds = 2
 	nodesShown   = 5
+	// kubeletsFail names the moment since when they do.
+	kubeletsFail = "kubelets fail"
 )
 
 // sources sums up how the ready pods see their kubelets. Each pod asks every
 // kubelet; the report with the most failures counts, since requests reach any pod.
 func (r *Reconciler) sources(_ context.Context, s *scope) error {
 	if !s.deploys() {
-		r.memory.failingSince(s.backend.Name, false, s.now)
+		r.memory.over(s.backend.Name, kubeletsFail)
 		s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
 			"only the operator's own serving component tells how it sees the kubelets, and spec.existing is set")
 		return nil
@@ -39,7 +41,7 @@ func (r *Reconciler) sources(_ context.Context, s *scope) error {
 		return nil
 	}
 	if report == nil {
-		r.memory.failingSince(s.backend.Name, false, s.now)
+		r.memory.over(s.backend.Name, kubeletsFail)
 		s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"no ready serving pod tells how it sees the kubelets: see ServingReady")
 		return nil
@@ -48,11 +50,12 @@ func (r *Reconciler) sources(_ context.Context, s *scope) error {
 	if late := s.late(); late != "" {
 		status, reason, message = metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late
 	}
-	failing := status == metav1.ConditionFalse
-	since := r.memory.failingSince(s.backend.Name, failing, s.now)
-	known := s.condition(v1alpha1.ConditionSourcesHealthy)
-	if failing && known.Status == metav1.ConditionTrue && s.now.Sub(since) < sourcesPatience {
-		status, reason, message = known.Status, known.Reason, known.Message
+	if status != metav1.ConditionFalse {
+		r.memory.over(s.backend.Name, kubeletsFail)
+	} else if since := r.memory.since(s.backend.Name, kubeletsFail, s.now); s.now.Sub(since) < sourcesPatience {
+		if known := s.condition(v1alpha1.ConditionSourcesHealthy); known.Status == metav1.ConditionTrue {
+			status, reason, message = known.Status, known.Reason, known.Message
+		}
 	}
 	s.mark(v1alpha1.ConditionSourcesHealthy, status, reason, message)
 	return nil

@@ -152,8 +152,7 @@ func (r *Reconciler) untrusted(ctx context.Context, s *scope, authorities servin
 			wait, why = soak, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
 		}
 	}
-	if left := wait - s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)); left > 0 {
-		s.requeueWithin(left)
+	if !r.waitedOut(s, moment, wait) {
 		return fmt.Sprintf("%s, this waits %s", why, wait)
 	}
 	return ""

@@ -109,8 +109,7 @@ func (r *Reconciler) stillLeads(ctx context.Context, s *scope, name string) stri
 	case len(unreachable) > 0:
 		wait, why = soak, "leads elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
 	}
-	if left := wait - s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)); left > 0 {
-		s.requeueWithin(left)
+	if !r.waitedOut(s, moment, wait) {
 		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)
 	}
 	return ""
