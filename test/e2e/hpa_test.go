@@ -16,10 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The real HPA controller, which knows only v1beta1, scales a Deployment that
-// burns CPU, while kubectl top reads v1.
-func TestHorizontalPodAutoscaler(t *testing.T) {
-	requireBackend(t)
+// scaleByCPU has the real HPA controller, which knows only v1beta1, scale a Deployment
+// that burns CPU, while kubectl top reads v1. It is a companion of TestWatch.
+func scaleByCPU(t *testing.T) {
 	kubectl(t, "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait")
 	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })

@@ -23,14 +23,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// Authority and certificate are replaced ten times, with the operator killed in the
-// first and replaced in the last, and then come from a Secret of the user's and back:
-// no consumer notices, and no pod is restarted.
-func TestRotation(t *testing.T) {
-	baseline := measureNamespaces(t)
-	requireBackend(t)
+// rotate replaces authority and certificate ten times, with the operator killed in the
+// first and replaced in the last; then they come from a Secret of the user's, and from
+// the operator again: no consumer notices, and no pod is restarted. It is a companion of
+// TestWatch.
+func rotate(t *testing.T, baseline time.Duration) {
 	restoreBackend(t)
-	waitServing(t, 2)
 	c := startCanary(t, baseline)
 	pods := startsOfPods(t)
 	n := cycles(t, "E2E_ROTATIONS", 10)

@@ -10,6 +10,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,6 +48,12 @@ var suite struct {
 
 func TestMain(m *testing.M) {
 	if err := setUp(); err != nil {
+		fmt.Fprintf(os.Stderr, "set up the end-to-end tests: %v\n", err)
+		os.Exit(1)
+	}
+	// The companions of TestWatch wait most of the time: all of them at once, on however
+	// few cores.
+	if err := flag.Set("test.parallel", "64"); err != nil {
 		fmt.Fprintf(os.Stderr, "set up the end-to-end tests: %v\n", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,51 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWatch runs side by side what needs minutes of a backend that nobody disturbs:
+// the streams that have to last, and other tests that take about as long. What must
+// not end a stream happens meanwhile: certificates are rotated ten times, and the
+// operator is killed and replaced.
+//
+// To add a companion, add a row. It does not restart serving's pods or change what
+// they serve, uses names of its own for what it creates, takes little longer than
+// watchMinutes, and calls neither t.Setenv nor t.Chdir, which parallel tests cannot.
+func TestWatch(t *testing.T) {
+	baseline := measureNamespaces(t)
+	requireBackend(t)
+	waitServing(t, 2)
+	pods := startsOfPods(t)
+
+	companions := map[string]func(*testing.T){
+		"autoscaler, then rotation": func(t *testing.T) {
+			t.Run("autoscaler", scaleByCPU)
+			t.Run("rotation", func(t *testing.T) { rotate(t, baseline) })
+		},
+	}
+	// Returns when all of them have ended.
+	t.Run("side by side", func(t *testing.T) {
+		for name, companion := range companions {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				companion(t)
+			})
+		}
+	})
+	if got := startsOfPods(t); got != pods {
+		t.Errorf("pods were replaced or restarted, so streams had to end:\n%s\nnow:\n%s", pods, got)
+	}
+}
+
+// watchMinutes is how long streams are held: as many times kube-apiserver's timeout
+// of a request that is not a watch, one minute.
+func watchMinutes(t *testing.T) time.Duration {
+	return time.Duration(cycles(t, "E2E_WATCH_MINUTES", 5)) * time.Minute
+}
