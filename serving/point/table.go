@@ -36,6 +36,8 @@ func (s *Store) SetMaxAge(d time.Duration) {
 type Table struct {
 	clock  clock.PassiveClock
 	maxAge atomic.Int64
+	// began is when the table was made; numbers of points count from then.
+	began time.Time
 
 	// publishing lets one publisher at a time store points and tell of them, so
 	// that the observer hears of them in the order of their numbers.
@@ -77,7 +79,7 @@ type entry struct {
 }
 
 func newTable(c clock.PassiveClock) *Table {
-	return &Table{clock: c, namespaces: map[string]*namespace{}}
+	return &Table{clock: c, began: c.Now(), namespaces: map[string]*namespace{}}
 }
 
 // SetMeta records the metadata of a key, and joins it with the key's point.
@@ -172,17 +174,23 @@ func (t *Table) Sequence() uint64 {
 	return t.sequence
 }
 
+// Stored returns when the point of a number was stored.
+func (t *Table) Stored(sequence uint64) time.Time {
+	return t.began.Add(time.Duration(sequence))
+}
+
 // take stores those of the updates that are news. The caller holds publishing.
 func (t *Table) take(updates []Update) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	published, horizon := 0, t.horizon()
+	now := uint64(max(0, t.clock.Since(t.began)))
 	for _, u := range updates {
 		e := t.lookup(u.Key)
 		if e == nil || e.meta == nil || !e.accepts(u.Point, horizon) {
 			continue
 		}
-		t.sequence++
+		t.sequence = max(t.sequence+1, now)
 		e.point, e.sequence = u.Point, t.sequence
 		e.join()
 		published++

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 const (
@@ -50,9 +51,10 @@ var (
 	})
 )
 
-// registerMetrics registers this package's metrics and those of the sources with
+// registerMetrics registers this package's metrics and those of sources and streams with
 // the process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(reloads, reloadSuccessful, readiness, newestSample)
 	kubelet.RegisterMetrics(legacyregistry.MustRegister)
+	stream.RegisterMetrics(legacyregistry.MustRegister)
 })

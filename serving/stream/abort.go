@@ -15,10 +15,11 @@ type abortKey struct{}
 // WithAbort lets what handles a request break the request's connection: a write
 // to a client that does not read waits for as long as the client likes, whatever
 // becomes of the request's context. Over HTTP/2 only the request's stream is
-// reset. It belongs outside of handlers that wrap the ResponseWriter.
+// reset. It also keeps what the client calls itself, for the log. It belongs
+// outside of handlers that wrap the ResponseWriter.
 func WithAbort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := &aborter{writer: w}
+		a := &aborter{writer: w, userAgent: r.UserAgent()}
 		defer a.done()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), abortKey{}, a)))
 	})
@@ -34,7 +35,18 @@ func AbortFrom(ctx context.Context) func() {
 	return nil
 }
 
+// UserAgentFrom returns the User-Agent of a request that came through WithAbort,
+// otherwise the empty string.
+func UserAgentFrom(ctx context.Context) string {
+	if a, ok := ctx.Value(abortKey{}).(*aborter); ok {
+		return a.userAgent
+	}
+	return ""
+}
+
 type aborter struct {
+	userAgent string
+
 	mu sync.Mutex
 	// writer is nil once the handler has returned: then it is not to be touched.
 	writer http.ResponseWriter

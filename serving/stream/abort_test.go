@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 )
@@ -41,7 +42,7 @@ func TestAbort(t *testing.T) {
 		ReadHeaderTimeout: time.Minute,
 		Handler: WithAbort(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			defer close(returned)
-			handler.ServeHTTP(announcing{rw, watching}, r)
+			handler.ServeHTTP(announcing{rw, sync.OnceFunc(func() { close(watching) })}, r)
 		})),
 	}
 	go func() { _ = server.Serve(listener) }()
@@ -64,11 +65,11 @@ func TestAbort(t *testing.T) {
 // announcing tells when the first byte is about to be written.
 type announcing struct {
 	http.ResponseWriter
-	begun chan struct{}
+	begun func()
 }
 
 func (a announcing) Flush() {
-	close(a.begun)
+	a.begun()
 	_ = http.NewResponseController(a.ResponseWriter).Flush()
 }
 

@@ -81,10 +81,13 @@ func (f *fleet) scrape(node int) {
 // watchers of which each selects the 20 pods of an app, by label.
 func (f *fleet) watchers(b *testing.B) []*Watcher {
 	b.Helper()
+	meter, ctx := newMeter(b), quiet(b)
 	watchers := make([]*Watcher, benchWatchers)
 	for n := range watchers {
 		app := n % benchApps
-		w, err := f.hub.Watch(b.Context(), Request{Selection: selecting(b, namespace(app), fmt.Sprintf("app=app-%04d", app), "")})
+		w, err := f.hub.Watch(ctx, Request{
+			Selection: selecting(b, namespace(app), fmt.Sprintf("app=app-%04d", app), ""), Meter: meter,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -227,7 +230,7 @@ func BenchmarkStalled(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		all := make([]*Watcher, watchers)
 		for i := range all {
-			w, err := f.hub.Watch(b.Context(), Request{})
+			w, err := f.hub.Watch(quiet(b), Request{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -45,7 +45,7 @@ func BenchmarkEvent(b *testing.B) {
 			source.feed(hub)
 			all := make([]*Watcher, watchers)
 			for i := range all {
-				w, err := hub.Watch(b.Context(), Request{Selection: selecting(b, "default", "app=web", "")})
+				w, err := hub.Watch(quiet(b), Request{Selection: selecting(b, "default", "app=web", ""), Meter: newMeter(b)})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -102,7 +102,7 @@ func (g *group) join(w *Watcher) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.watchers[w] = struct{}{}
-	w.position = g.head.Load()
+	w.position.Store(g.head.Load())
 }
 
 // leave removes a watcher and returns whether none is left.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -47,6 +48,12 @@ type Request struct {
 	// Abort breaks the connection of a client that does not read, where nothing
 	// else would wake the goroutine that writes to it; may be nil.
 	Abort func()
+	// Meter counts the watch; nil counts it nowhere. It belongs to one hub.
+	Meter *Meter
+	// Client is who watches.
+	Client Client
+	// Received is when the request came; zero for now.
+	Received time.Time
 	// Release is called once, when the watch has ended; may be nil.
 	Release func()
 }
@@ -69,6 +76,7 @@ type Hub struct {
 	clock    clock.WithTicker
 	random   func() float64
 	agenda   *agenda
+	journal  *journal
 	settings atomic.Pointer[Settings]
 	counters struct{ delivered, coalesced, outrun, stalled atomic.Uint64 }
 
@@ -81,13 +89,15 @@ type Hub struct {
 
 	// touched is Publish's, kept for its memory.
 	touched []*group
+	// gauges are Run's.
+	gauges gauges
 }
 
 // NewHub returns a hub over a source. random returns numbers in [0, 1) and may be
 // called by several goroutines. Run keeps its time.
 func NewHub(source Source, c clock.WithTicker, random func() float64, initial Settings) *Hub {
 	h := &Hub{
-		source: source, clock: c, random: random, agenda: newAgenda(c.Now()),
+		source: source, clock: c, random: random, agenda: newAgenda(c.Now()), journal: newJournal(c),
 		groups: map[string]*group{}, index: newIndex(), watchers: map[*Watcher]struct{}{},
 	}
 	h.settings.Store(&initial)
@@ -127,8 +137,14 @@ func (h *Hub) Publish(items []Item) {
 // each new point. It ends with the context, or by Stop.
 func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 	selection := request.Selection.normalize()
-	w := &Watcher{hub: h, request: request, selection: selection, events: make(chan watch.Event, backlog)}
 	now := h.clock.Now()
+	if request.Received.IsZero() {
+		request.Received = now
+	}
+	w := &Watcher{
+		hub: h, request: request, selection: selection, began: now, logger: klog.FromContext(ctx),
+		events: make(chan watch.Event, backlog),
+	}
 	w.progress.Store(h.agenda.now.Load())
 	if err := h.add(w); err != nil {
 		if request.Release != nil {
@@ -138,6 +154,8 @@ func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 	}
 	settings := h.settings.Load()
 	deadline, limited := ctx.Deadline()
+	request.Meter.begin()
+	h.journal.begin(w, deadline, limited)
 	w.plan(now, deadline, limited, settings)
 	w.wake()
 	if next, goOn := w.visit(now, settings); goOn {
@@ -207,6 +225,7 @@ func (h *Hub) advance(now time.Time) {
 			h.agenda.put(w, next)
 		}
 	}
+	h.gauge(now)
 }
 
 // Drain refuses new watches and ends those that are open, spread over a time so
@@ -215,16 +234,19 @@ func (h *Hub) Drain(over time.Duration) {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()
-	h.EndAll(over)
+	h.endAll(over, ShutDown)
 }
 
-// EndAll ends the watches that are open, spread over a time.
-func (h *Hub) EndAll(over time.Duration) {
+// EndAll ends the watches that are open, spread over a time, since watches are
+// turned off.
+func (h *Hub) EndAll(over time.Duration) { h.endAll(over, Disabled) }
+
+func (h *Hub) endAll(over time.Duration, why Ending) {
 	now := h.clock.Now()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for w := range h.watchers {
-		w.endBy(now.Add(time.Duration(h.random() * float64(over))))
+		w.endBy(now.Add(time.Duration(h.random()*float64(over))), why)
 	}
 }
 
@@ -233,6 +255,12 @@ func (h *Hub) Watchers() (watchers, selections int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.watchers), len(h.groups)
+}
+
+func (h *Hub) shutsDown() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.closing
 }
 
 // Counters returns what happened so far.

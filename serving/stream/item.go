@@ -6,6 +6,7 @@ package stream
 import (
 	"io"
 	"iter"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -33,6 +34,8 @@ type Source interface {
 	Sequence() uint64
 	// Get returns the newest point of a key, or nil where there is none to serve.
 	Get(point.Key) Item
+	// Stored returns when the point of a number was stored.
+	Stored(sequence uint64) time.Time
 	// List yields the points ordered by key, beginning after a key (the zero Key:
 	// from the start), of one namespace or, where namespace is empty, of all.
 	List(namespace string, after point.Key) iter.Seq[Item]

@@ -32,6 +32,13 @@ func DefaultLimits() Limits {
 // watch ends, which nobody can foresee.
 const retryWhenFull = 10
 
+// The limits, as labels.
+const (
+	limitOpenRate    = "openRate"
+	limitConnections = "maxConnections"
+	limitPerUser     = "maxConnectionsPerUser"
+)
+
 // Admission counts watches against limits.
 type Admission struct {
 	clock clock.PassiveClock
@@ -84,14 +91,17 @@ func (a *Admission) Admit(name string) (release func(), err error) {
 	// The rate goes first: a client that is refused for another reason and tries
 	// again at once is what it is for.
 	if !u.rate.AllowN(now, 1) {
+		limitedTotal.WithLabelValues(limitOpenRate).Inc()
 		return nil, apierrors.NewTooManyRequests(
 			fmt.Sprintf("user %q opens watches faster than %g a second", name, a.limits.OpensPerSecond), a.wait(u, now))
 	}
 	if a.open >= a.limits.Connections {
+		limitedTotal.WithLabelValues(limitConnections).Inc()
 		return nil, apierrors.NewTooManyRequests(
 			fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections)", a.limits.Connections), retryWhenFull)
 	}
 	if u.open >= a.limits.PerUser {
+		limitedTotal.WithLabelValues(limitPerUser).Inc()
 		return nil, apierrors.NewTooManyRequests(
 			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), retryWhenFull)
 	}

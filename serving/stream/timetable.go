@@ -29,8 +29,9 @@ type timetable struct {
 	// farewell is when the last one before the client's timeout is due; zero
 	// where there is no timeout, and after it was sent.
 	farewell time.Time
-	// end is when we close; zero for never.
+	// end is when we close, zero for never, and why.
 	end time.Time
+	why Ending
 }
 
 // plan sets the times of a new watcher.
@@ -46,25 +47,25 @@ func (w *Watcher) plan(now time.Time, deadline time.Time, limited bool, s *Setti
 		t.farewell = deadline.Add(-min(farewellLead, deadline.Sub(now)/2))
 	}
 	if s.MaxAge > 0 {
-		t.endBy(now.Add(w.hub.jitter(s.MaxAge)))
+		t.endBy(now.Add(w.hub.jitter(s.MaxAge)), AgedOut)
 	}
 	if w.request.InitialEventsEnd && limited {
 		// A clean end would make the reflector watch on without a new list.
-		t.endBy(t.farewell)
+		t.endBy(t.farewell, TimedOut)
 	}
 }
 
-func (t *timetable) endBy(at time.Time) {
+func (t *timetable) endBy(at time.Time, why Ending) {
 	if t.end.IsZero() || at.Before(t.end) {
-		t.end = at
+		t.end, t.why = at, why
 	}
 }
 
 // endBy brings the end forward.
-func (w *Watcher) endBy(at time.Time) {
+func (w *Watcher) endBy(at time.Time, why Ending) {
 	t := &w.timetable
 	t.mu.Lock()
-	t.endBy(at)
+	t.endBy(at, why)
 	t.mu.Unlock()
 	w.hub.agenda.put(w, at)
 }
@@ -77,6 +78,9 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, goOn bool) 
 	}
 	if idle := w.idle(); s.StallTimeout > 0 && idle >= s.StallTimeout {
 		w.hub.counters.stalled.Add(1)
+		// Whatever it was told before, it did not hear it.
+		stalled := Stalled
+		w.ending.Store(&stalled)
 		if w.request.Abort != nil {
 			w.request.Abort()
 		}
@@ -87,6 +91,7 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, goOn bool) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if reached(t.end, now) {
+		w.endedBy(t.why)
 		// Looked at until it is stopped: the client may never read its goodbye.
 		w.sayGoodbye()
 		return now.Add(checkInterval), true
@@ -117,8 +122,9 @@ func reached(at, now time.Time) bool { return !at.IsZero() && ticks(at) <= ticks
 // bookmark sends a bookmark to a client that has nothing else to read: it is a
 // heartbeat, so events do as well.
 func (w *Watcher) bookmark() {
-	if w.request.Bookmarks && w.request.NewBookmark != nil && w.synced.Load() && len(w.events) == 0 {
-		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(false)})
+	if w.request.Bookmarks && w.request.NewBookmark != nil && w.synced.Load() && len(w.events) == 0 &&
+		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(false)}) {
+		w.request.Meter.bookmark()
 	}
 }
 
@@ -130,7 +136,9 @@ func (w *Watcher) bookmark() {
 func (w *Watcher) sayGoodbye() {
 	if w.request.InitialEventsEnd {
 		status := startOver().Status()
-		w.send(watch.Event{Type: watch.Error, Object: &status})
+		if w.send(watch.Event{Type: watch.Error, Object: &status}) {
+			w.request.Meter.error()
+		}
 	} else {
 		w.bookmark()
 	}

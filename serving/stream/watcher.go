@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 )
 
 // backlog is the room in a watcher's channel: an ADDED, the end of the initial
@@ -28,6 +29,8 @@ type Watcher struct {
 	group     *group
 	request   Request
 	selection Selection
+	began     time.Time
+	logger    klog.Logger
 
 	events chan watch.Event
 	// armed says that an ADDED event is in the channel or being encoded.
@@ -39,12 +42,19 @@ type Watcher struct {
 	progress atomic.Int64
 	// stopped says that Stop was called.
 	stopped atomic.Bool
+	// ending is why the watch ends, as soon as that is known.
+	ending atomic.Pointer[Ending]
 
-	// These belong to whoever encodes: the one goroutine of the watch handler.
+	// These are written by whoever encodes: the one goroutine of the watch handler.
 
-	position uint64 // in the group's log
-	seen     uint64 // the number up to which every point was written or superseded
-	sweep    *sweep // nil unless the log does not have all that is to come
+	position  atomic.Uint64 // in the group's log
+	delivered atomic.Uint64 // events with a data point
+
+	// These belong to it.
+
+	seen  uint64 // the number up to which every point was written or superseded
+	sweep *sweep // nil unless the log does not have all that is to come
+	sink  sink
 
 	// mu guards the closing of events.
 	mu     sync.Mutex
@@ -52,7 +62,9 @@ type Watcher struct {
 
 	timetable timetable
 	stop      sync.Once
-	unbind    func() bool
+	// bound is the request's context, and unbind lets go of it; both under mu.
+	bound  context.Context
+	unbind func() bool
 }
 
 var (
@@ -72,10 +84,13 @@ func (w *Watcher) Stop() {
 		w.mu.Lock()
 		unbind := w.unbind
 		w.mu.Unlock()
+		ending, after := w.endingNow(), w.hub.clock.Since(w.began)
 		if unbind != nil {
 			unbind()
 		}
 		w.hub.remove(w)
+		w.request.Meter.end(ending, after)
+		w.hub.journal.end(w, ending, after)
 		if w.request.Release != nil {
 			w.request.Release()
 		}
@@ -87,7 +102,7 @@ func (w *Watcher) Stop() {
 func (w *Watcher) bind(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.unbind = context.AfterFunc(ctx, w.Stop)
+	w.bound, w.unbind = ctx, context.AfterFunc(ctx, w.Stop)
 }
 
 // wake announces that there may be something to encode. It never blocks.
@@ -99,15 +114,17 @@ func (w *Watcher) wake() {
 }
 
 // send puts an event into the channel, unless it is closed or has no room.
-func (w *Watcher) send(e watch.Event) {
+func (w *Watcher) send(e watch.Event) (sent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return
+		return false
 	}
 	select {
 	case w.events <- e:
+		return true
 	default:
+		return false
 	}
 }
 
@@ -130,15 +147,34 @@ func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object,
 	w.progress.Store(w.hub.agenda.now.Load())
 	item := w.next()
 	if item != nil {
-		if err := item.CacheEncode(id, encode, out); err != nil {
+		if err := w.write(item, id, encode, out); err != nil {
 			return err
 		}
-		w.hub.counters.delivered.Add(1)
 	}
 	if w.sweep != nil && w.sweep.done() {
 		w.endSweep()
 	}
 	w.rearm()
+	return nil
+}
+
+// write writes a data point and counts it.
+func (w *Watcher) write(item Item, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
+	w.sink.Writer = out
+	if err := item.CacheEncode(id, encode, &w.sink); err != nil {
+		w.fail()
+		return err
+	}
+	w.hub.counters.delivered.Add(1)
+	m := w.request.Meter
+	if w.delivered.Add(1) == 1 && !w.synced.Load() {
+		m.deliverFirst(w.hub.clock.Since(w.request.Received))
+	}
+	if w.synced.Load() {
+		m.deliverLive(w.hub.clock.Since(w.hub.source.Stored(item.ItemSequence())))
+	} else {
+		m.deliverInitial()
+	}
 	return nil
 }
 
@@ -155,7 +191,7 @@ func (w *Watcher) rearm() {
 	}
 }
 
-func (w *Watcher) more() bool { return w.sweep != nil || w.group.head.Load() > w.position }
+func (w *Watcher) more() bool { return w.sweep != nil || w.group.head.Load() > w.position.Load() }
 
 // next returns the point to write, or nil.
 func (w *Watcher) next() Item {
@@ -166,7 +202,7 @@ func (w *Watcher) next() Item {
 			}
 			w.endSweep()
 		}
-		e, ok, lost := w.group.read(w.position)
+		e, ok, lost := w.group.read(w.position.Load())
 		if lost {
 			w.catchUp()
 			continue
@@ -174,7 +210,7 @@ func (w *Watcher) next() Item {
 		if !ok {
 			return nil
 		}
-		w.position++
+		w.position.Add(1)
 		if e.sequence <= w.seen {
 			continue
 		}
@@ -183,6 +219,7 @@ func (w *Watcher) next() Item {
 		if item == nil || item.ItemSequence() != e.sequence {
 			// Superseded: the newer point has its own entry.
 			w.hub.counters.coalesced.Add(1)
+			w.request.Meter.coalesce()
 			continue
 		}
 		if w.selection.matches(item) {
@@ -194,10 +231,11 @@ func (w *Watcher) next() Item {
 // catchUp begins a sweep in place of log entries that were overwritten.
 func (w *Watcher) catchUp() {
 	w.hub.counters.outrun.Add(1)
+	w.request.Meter.runOut()
 	w.group.grow()
 	// First the position, then the number: what is stored in between is in the
 	// sweep and in the log, and is skipped there.
-	w.position = w.group.head.Load()
+	w.position.Store(w.group.head.Load())
 	w.beginSweep()
 }
 
@@ -211,8 +249,9 @@ func (w *Watcher) endSweep() {
 	if w.synced.Load() {
 		return
 	}
-	if w.request.InitialEventsEnd && w.request.NewBookmark != nil {
-		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(true)})
+	if w.request.InitialEventsEnd && w.request.NewBookmark != nil &&
+		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(true)}) {
+		w.request.Meter.bookmark()
 	}
 	w.synced.Store(true)
 }

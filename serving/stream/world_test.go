@@ -6,6 +6,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -27,6 +28,11 @@ var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 
 const maxAge = 90 * time.Second
 
+// unencodable is the name of a pod of which no event can be made.
+const unencodable = "unencodable"
+
+var errUnencodable = errors.New("no event can be made of it")
+
 // textItem is a point whose event is a line of text.
 type textItem point.Object
 
@@ -36,6 +42,9 @@ func (i *textItem) ItemSequence() uint64          { return i.Sequence }
 
 func (i *textItem) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.Writer) error, w io.Writer) error {
 	b, err := i.Events.Encoded(string(id), func() ([]byte, error) {
+		if i.Name == unencodable {
+			return nil, errUnencodable
+		}
 		return fmt.Appendf(nil, "%s/%s %d", i.Key.Namespace, i.Key.Name, i.Point.Usages[0].Memory), nil
 	})
 	if err != nil {
@@ -131,7 +140,7 @@ func bookmark(end bool) runtime.Object {
 // watch begins a watch; a zero timeout is none.
 func (w *world) watch(r Request, timeout time.Duration) *Watcher {
 	w.t.Helper()
-	ctx := w.t.Context()
+	ctx := quiet(w.t)
 	if timeout > 0 {
 		ctx = deadline{Context: ctx, at: w.clock.Now().Add(timeout)}
 	}

@@ -1,0 +1,137 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// brokenPipe is a connection that takes nothing.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// TestEndings ends a watch in each way: what is logged as the reason, and which
+// are errors.
+func TestEndings(t *testing.T) {
+	tests := map[Ending]struct {
+		settings Settings
+		// pod that the first event tells of.
+		pod   string
+		end   func(w *world, watcher *Watcher, cancel context.CancelFunc)
+		error bool
+	}{
+		ClientClosed: {
+			end: func(_ *world, _ *Watcher, cancel context.CancelFunc) { cancel() },
+		},
+		TimedOut: { // 2 s before the client's own timeout, to say that it is to list anew
+			end: func(w *world, watcher *Watcher, _ context.CancelFunc) { w.pass(58 * time.Second); watcher.Stop() },
+		},
+		AgedOut: {
+			settings: Settings{MaxAge: 50 * time.Second},
+			end:      func(w *world, watcher *Watcher, _ context.CancelFunc) { w.pass(50 * time.Second); watcher.Stop() },
+		},
+		ShutDown: {
+			end: func(w *world, watcher *Watcher, _ context.CancelFunc) { w.hub.Drain(0); w.pass(tick); watcher.Stop() },
+		},
+		Disabled: {
+			end: func(w *world, watcher *Watcher, _ context.CancelFunc) { w.hub.EndAll(0); w.pass(tick); watcher.Stop() },
+		},
+		Stalled: {
+			settings: Settings{StallTimeout: 30 * time.Second},
+			end: func(w *world, _ *Watcher, _ context.CancelFunc) {
+				w.store("a", "one", 2)
+				w.pass(50 * time.Second)
+			},
+			error: true,
+		},
+		WriteFailed: {
+			end: func(w *world, watcher *Watcher, _ context.CancelFunc) {
+				w.store("a", "one", 2)
+				fails(t, watcher, brokenPipe{}, "broken pipe")
+			},
+			error: true,
+		},
+		EncodeFailed: {
+			end: func(w *world, watcher *Watcher, _ context.CancelFunc) {
+				w.pod("a", unencodable, "")
+				w.store("a", unencodable, 2)
+				fails(t, watcher, io.Discard, errUnencodable.Error())
+			},
+			error: true,
+		},
+		Abandoned: {
+			end: func(_ *world, watcher *Watcher, _ context.CancelFunc) { watcher.Stop() },
+		},
+	}
+	for ending, test := range tests {
+		t.Run(string(ending), func(t *testing.T) {
+			w, meter := newWorld(t), newMeter(t)
+			w.pod("a", "one", "")
+			test.settings.BookmarkInterval = time.Hour
+			w.hub.Apply(test.settings)
+			lines := make(chan string, 8)
+			ctx, cancel := context.WithCancel(logging(t, lines))
+			defer cancel()
+			watcher, err := w.hub.Watch(deadline{Context: ctx, at: t0.Add(time.Minute)},
+				Request{Meter: meter, InitialEventsEnd: true, NewBookmark: bookmark})
+			if err != nil {
+				t.Fatal(err)
+			}
+			read(t, watcher)
+			<-lines // that it began
+			test.end(w, watcher, cancel)
+			if line := <-lines; !strings.Contains(line, `"reason"="`+string(ending)+`"`) {
+				t.Errorf("logged %s", line)
+			}
+			want := 0.0
+			if test.error {
+				want = 1
+			}
+			got := series(t, meter.api)
+			if got["watch_errors_total "+string(ending)] != want || got["watch_connections_open"] != 0 || got["watch_duration_seconds count"] != 1 {
+				t.Errorf("counted %v", got)
+			}
+		})
+	}
+}
+
+// fails writes the next event, which must not work, as the watch handler does it.
+func fails(t *testing.T, w *Watcher, out io.Writer, want string) {
+	t.Helper()
+	event := <-w.ResultChan()
+	err := event.Object.(*Watcher).CacheEncode("text", nil, out)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	w.Stop()
+}
+
+// TestClientLeavesWhileWritten: a write that fails since the client went away is
+// no error.
+func TestClientLeavesWhileWritten(t *testing.T) {
+	w, meter := newWorld(t), newMeter(t)
+	w.pod("a", "one", "")
+	ctx, cancel := context.WithCancel(quiet(t))
+	watcher, err := w.hub.Watch(ctx, Request{Meter: meter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(t, watcher)
+	w.store("a", "one", 1)
+	event := <-watcher.ResultChan()
+	cancel()
+	if err := event.Object.(*Watcher).CacheEncode("text", nil, brokenPipe{}); err == nil {
+		t.Error("the error of the write is lost")
+	}
+	watcher.Stop()
+	if got := series(t, meter.api)["watch_errors_total WriteFailed"]; got != 0 {
+		t.Errorf("%v errors", got)
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// gaugeInterval is how often the gauges are set that go through all watches.
+const gaugeInterval = 5 * time.Second
+
+// gauges are what is told of all open watches of an API.
+type gauges struct {
+	next time.Time
+	// of keeps a meter of which no watch is left, to set it to zero.
+	of map[*Meter]*extent
+}
+
+// extent is what the open watches of an API take.
+type extent struct {
+	pending uint64
+	memory  float64
+}
+
+// gauge sets the gauges that go through all watches, when it is time.
+func (h *Hub) gauge(now time.Time) {
+	g := &h.gauges
+	if now.Before(g.next) {
+		return
+	}
+	g.next = now.Add(gaugeInterval)
+	if g.of == nil {
+		g.of = map[*Meter]*extent{}
+	}
+	for _, e := range g.of {
+		*e = extent{}
+	}
+	h.measure(g.of)
+	for m, e := range g.of {
+		m.pending.Set(float64(e.pending))
+		m.memory.Set(e.memory)
+	}
+}
+
+// measure adds up all watches by their meters.
+func (h *Hub) measure(of map[*Meter]*extent) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for w := range h.watchers {
+		m := w.request.Meter
+		if m == nil {
+			continue
+		}
+		e := of[m]
+		if e == nil {
+			e = &extent{}
+			of[m] = e
+		}
+		e.pending += w.pending()
+	}
+	for _, g := range h.groups {
+		g.measure(of)
+	}
+}
+
+// pending returns how many points are logged for the watcher that it has not come
+// to; a log that has outrun it has no more to tell.
+func (w *Watcher) pending() uint64 {
+	head, position := w.group.head.Load(), w.position.Load()
+	if head < position { // read at different moments
+		return 0
+	}
+	return min(head-position, maxLog)
+}
+
+// What a watch takes, in bytes.
+var (
+	// perWatch is the watcher, its channel and its places in maps.
+	perWatch = float64(sizeOf[Watcher]() + 96 + backlog*sizeOf[watch.Event]() + 3*4*sizeOf[*Watcher]())
+	// perGroup is shared by the watches of one selection, whose log comes on top.
+	perGroup = float64(sizeOf[group]() + 1024)
+)
+
+// perStream is what the HTTP server keeps for a watch: the goroutine's stack, the
+// request and its context, and the buffers of an HTTP/2 stream. It is the resident
+// memory of a watch over shared connections after it had events, as measured
+// (see docs/watch-metrics.md), less the above.
+const perStream = 40 << 10
+
+func sizeOf[T any]() uintptr { return reflect.TypeFor[T]().Size() }
+
+// measure adds the memory of the group's watches. The hub keeps them from ending.
+func (g *group) measure(of map[*Meter]*extent) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	shared := perGroup + float64(len(g.log))*float64(sizeOf[entry]())
+	for w := range g.watchers {
+		if e := of[w.request.Meter]; e != nil {
+			e.memory += perStream + perWatch + shared/float64(len(g.watchers))
+		}
+	}
+}

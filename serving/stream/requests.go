@@ -1,0 +1,115 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// WithRequestMetrics counts requests for the APIs by verb and code when their
+// answer begins, and watches that were refused as errors. Its place is outside of
+// authentication and authorization: clients that are refused count, too. Paths of
+// other APIs are not counted, since anybody may make them up.
+func WithRequestMetrics(next http.Handler, resolver request.RequestInfoResolver, apis []API) http.Handler {
+	known := map[API]struct{}{}
+	for _, api := range apis {
+		known[api] = struct{}{}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/apis/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		info, err := resolver.NewRequestInfo(r)
+		if err != nil || !info.IsResourceRequest || !counted[info.Verb] {
+			next.ServeHTTP(w, r)
+			return
+		}
+		api := API{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+		if _, ok := known[api]; !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := &answer{ResponseWriter: w, api: api, verb: info.Verb}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r)
+		if r.Context().Err() == nil {
+			// A handler that returns without an answer has net/http send a 200.
+			answer.begin(http.StatusOK)
+		}
+	})
+}
+
+// counted are the verbs of a client that watches and of one that polls.
+var counted = map[string]bool{"get": true, "list": true, "watch": true}
+
+// answer counts a request when its answer begins.
+type answer struct {
+	http.ResponseWriter
+	api   API
+	verb  string
+	begun bool
+}
+
+// Unwrap returns what is underneath.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader begins the answer, unless the code is of a provisional one.
+func (a *answer) WriteHeader(code int) {
+	if code >= http.StatusOK {
+		a.begin(code)
+	}
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Write begins the answer where WriteHeader was not called.
+func (a *answer) Write(p []byte) (int, error) {
+	a.begin(http.StatusOK)
+	return a.ResponseWriter.Write(p)
+}
+
+func (a *answer) begin(code int) {
+	if a.begun {
+		return
+	}
+	a.begun = true
+	requestsTotal.WithLabelValues(a.api.Group, a.api.Version, a.api.Resource, a.verb, strconv.Itoa(code)).Inc()
+	if a.verb == "watch" && code >= http.StatusBadRequest {
+		errorsTotal.WithLabelValues(a.api.Group, a.api.Version, a.api.Resource, refusal(code)).Inc()
+	}
+}
+
+// refusal is the type of error that a code stands for: the reason that the API
+// machinery gives with it.
+func refusal(code int) string {
+	switch code {
+	case http.StatusBadRequest:
+		return string(metav1.StatusReasonBadRequest)
+	case http.StatusUnauthorized:
+		return string(metav1.StatusReasonUnauthorized)
+	case http.StatusForbidden:
+		return string(metav1.StatusReasonForbidden)
+	case http.StatusMethodNotAllowed:
+		return string(metav1.StatusReasonMethodNotAllowed)
+	case http.StatusNotAcceptable:
+		return string(metav1.StatusReasonNotAcceptable)
+	case http.StatusUnprocessableEntity:
+		return string(metav1.StatusReasonInvalid)
+	case http.StatusTooManyRequests:
+		return string(metav1.StatusReasonTooManyRequests)
+	case http.StatusServiceUnavailable:
+		return string(metav1.StatusReasonServiceUnavailable)
+	case http.StatusGatewayTimeout:
+		return string(metav1.StatusReasonTimeout)
+	}
+	if code >= http.StatusInternalServerError {
+		return string(metav1.StatusReasonInternalError)
+	}
+	return "Other"
+}
