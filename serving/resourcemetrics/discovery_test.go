@@ -42,7 +42,8 @@ func TestGroupVersions(t *testing.T) {
 }
 
 func TestNoVersionEnabled(t *testing.T) {
-	group := NewAPIGroup(newStore(), func(schema.GroupVersion) bool { return false })
+	store := newStore()
+	group := NewAPIGroup(store, newStreams(store), func(schema.GroupVersion) bool { return false })
 	if got := len(group.PrioritizedVersions) + len(group.VersionedResourcesStorageMap); got != 0 {
 		t.Errorf("got %v and %v, want nothing to install", group.PrioritizedVersions, group.VersionedResourcesStorageMap)
 	}
@@ -78,8 +79,8 @@ func TestDiscovery(t *testing.T) {
 				var got metav1.APIResourceList
 				decode(t, a, &got)
 				want := []metav1.APIResource{
-					{Name: "nodes", SingularName: "node", Kind: "NodeMetrics", Verbs: metav1.Verbs{"get", "list"}},
-					{Name: "pods", SingularName: "pod", Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list"}, Namespaced: true},
+					{Name: "nodes", SingularName: "node", Kind: "NodeMetrics", Verbs: metav1.Verbs{"get", "list", "watch"}},
+					{Name: "pods", SingularName: "pod", Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list", "watch"}, Namespaced: true},
 				}
 				if diff := cmp.Diff(want, got.APIResources); diff != "" {
 					t.Errorf("resources of %s (-want +got):\n%s", version, diff)
@@ -93,11 +94,11 @@ func TestAggregatedDiscovery(t *testing.T) {
 	resources := []apidiscoveryv2.APIResourceDiscovery{
 		{
 			Resource: "nodes", SingularResource: "node", Scope: apidiscoveryv2.ScopeCluster,
-			ResponseKind: &metav1.GroupVersionKind{Kind: "NodeMetrics"}, Verbs: []string{"get", "list"},
+			ResponseKind: &metav1.GroupVersionKind{Kind: "NodeMetrics"}, Verbs: []string{"get", "list", "watch"},
 		},
 		{
 			Resource: "pods", SingularResource: "pod", Scope: apidiscoveryv2.ScopeNamespace,
-			ResponseKind: &metav1.GroupVersionKind{Kind: "PodMetrics"}, Verbs: []string{"get", "list"},
+			ResponseKind: &metav1.GroupVersionKind{Kind: "PodMetrics"}, Verbs: []string{"get", "list", "watch"},
 		},
 	}
 	for name, test := range runtimeConfigs {
@@ -144,7 +145,10 @@ func TestAggregatedDiscovery(t *testing.T) {
 func TestOpenAPI(t *testing.T) {
 	server := serve(t, newStore(), enableAll)
 	kinds := []string{"ContainerMetrics", "NodeMetrics", "NodeMetricsList", "PodMetrics", "PodMetricsList"}
-	paths := []string{"/", "/namespaces/{namespace}/pods", "/namespaces/{namespace}/pods/{name}", "/nodes", "/nodes/{name}", "/pods"}
+	paths := []string{
+		"/", "/namespaces/{namespace}/pods", "/namespaces/{namespace}/pods/{name}", "/nodes", "/nodes/{name}", "/pods",
+		"/watch/namespaces/{namespace}/pods", "/watch/namespaces/{namespace}/pods/{name}", "/watch/nodes", "/watch/nodes/{name}", "/watch/pods",
+	}
 	definition := func(version, kind string) string { return "io.k8s.metrics.pkg.apis.metrics." + version + "." + kind }
 
 	t.Run("v2", func(t *testing.T) {

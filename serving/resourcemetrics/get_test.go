@@ -170,18 +170,6 @@ func TestErrors(t *testing.T) {
 			path: "namespaces/default/pods?limit=1&continue=" + encodeContinue(point.Key{Namespace: "kube-system", Name: "a"}, 1),
 			code: 400, reason: metav1.StatusReasonBadRequest, text: `invalid continue token: continue key is not valid: it belongs to another list`,
 		},
-		"watch of a list": {
-			path: "pods?watch=true",
-			code: 405, reason: metav1.StatusReasonMethodNotAllowed, text: `watch is not supported on resources of kind "pods.metrics.k8s.io"`,
-		},
-		"watch of one": {
-			path: "nodes?watch=1&fieldSelector=metadata.name%3Dnode-a",
-			code: 405, reason: metav1.StatusReasonMethodNotAllowed, text: `watch is not supported on resources of kind "nodes.metrics.k8s.io"`,
-		},
-		"watch as an informer does it": {
-			path: "pods?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
-			code: 405, reason: metav1.StatusReasonMethodNotAllowed, text: `watch is not supported on resources of kind "pods.metrics.k8s.io"`,
-		},
 		"a Table with unknown content": {
 			path: "pods?includeObject=Everything", accept: "application/json;as=Table;v=v1;g=meta.k8s.io",
 			code: 400, reason: metav1.StatusReasonBadRequest,
@@ -217,7 +205,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestOnlyReads holds that no verb but get and list exists.
+// TestOnlyReads holds that no verb but get, list and watch exists.
 func TestOnlyReads(t *testing.T) {
 	server := serve(t, getStore(), enableAll)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

@@ -60,7 +60,7 @@ func GroupVersions() []schema.GroupVersion {
 // NewAPIGroup returns metrics.k8s.io in those versions that are enabled, the
 // preferred one first. Where none is, PrioritizedVersions is empty and there is
 // nothing to install.
-func NewAPIGroup(store *point.Store, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
+func NewAPIGroup(store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, Scheme, runtime.NewParameterCodec(Scheme), codecs)
 	info.NegotiatedSerializer = codecs
 	info.PrioritizedVersions = nil
@@ -70,8 +70,8 @@ func NewAPIGroup(store *point.Store, enabled func(schema.GroupVersion) bool) gen
 		}
 		info.PrioritizedVersions = append(info.PrioritizedVersions, version)
 		info.VersionedResourcesStorageMap[version.Version] = map[string]rest.Storage{
-			nodes.resource: &storage{kind: nodes, table: store.Nodes},
-			pods.resource:  &storage{kind: pods, table: store.Pods},
+			nodes.resource: &storage{kind: nodes, table: store.Nodes, feed: streams.nodes, admission: streams.admission},
+			pods.resource:  &storage{kind: pods, table: store.Pods, feed: streams.pods, admission: streams.admission},
 		}
 	}
 	return info

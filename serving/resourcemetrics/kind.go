@@ -12,6 +12,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // kind is what nodes and pods differ in. API objects are of the internal
@@ -29,6 +30,10 @@ type kind struct {
 	buildList func(metav1.ListMeta, []object) runtime.Object
 	// fragments encode a data point as an item of a list, by point.Encoding.
 	fragments [2]func(*point.Object) ([]byte, error)
+	// item is a data point as a hub distributes it.
+	item func(*point.Object) stream.Item
+	// newBookmark makes an API object of metadata and nothing else.
+	newBookmark func(metav1.ObjectMeta) runtime.Object
 }
 
 var nodes = &kind{
@@ -52,6 +57,10 @@ var nodes = &kind{
 	fragments: [2]func(*point.Object) ([]byte, error){
 		point.EncodingJSON:     nodeJSON,
 		point.EncodingProtobuf: nodeProtobuf,
+	},
+	item: func(o *point.Object) stream.Item { return (*nodePoint)(o) },
+	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
+		return &metrics.NodeMetrics{ObjectMeta: meta, Usage: corev1.ResourceList{}}
 	},
 }
 
@@ -77,6 +86,10 @@ var pods = &kind{
 	fragments: [2]func(*point.Object) ([]byte, error){
 		point.EncodingJSON:     podJSON,
 		point.EncodingProtobuf: podProtobuf,
+	},
+	item: func(o *point.Object) stream.Item { return (*podPoint)(o) },
+	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
+		return &metrics.PodMetrics{ObjectMeta: meta, Containers: []metrics.ContainerMetrics{}}
 	},
 }
 

@@ -19,9 +19,11 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // t0 is the time of the tests' clock, with a fraction that no answer shows.
@@ -37,8 +39,20 @@ func newStore() *point.Store {
 // enableAll is a --runtime-config that takes nothing out.
 func enableAll(schema.GroupVersion) bool { return true }
 
+// newStreams streams a store under the default settings, without chance.
+func newStreams(store *point.Store) *Streams {
+	return NewStreams(store, clock.RealClock{}, func() float64 { return 1 },
+		stream.NewAdmission(clock.RealClock{}, stream.DefaultLimits()), stream.DefaultSettings())
+}
+
 // serve runs a real generic API server over the store.
 func serve(t testing.TB, store *point.Store, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
+	t.Helper()
+	return serveStreams(t, store, newStreams(store), enabled, mutate...)
+}
+
+// serveStreams does so for streams of the test's own.
+func serveStreams(t testing.TB, store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
 	t.Helper()
 	config := genericapiserver.NewConfig(Codecs)
 	config.ExternalAddress = "metrics.test:443"
@@ -56,7 +70,7 @@ func serve(t testing.TB, store *point.Store, enabled func(schema.GroupVersion) b
 	if err != nil {
 		t.Fatalf("making the API server: %v", err)
 	}
-	group := NewAPIGroup(store, enabled)
+	group := NewAPIGroup(store, streams, enabled)
 	if err := server.InstallAPIGroup(&group); err != nil {
 		t.Fatalf("installing the API group: %v", err)
 	}

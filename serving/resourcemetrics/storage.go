@@ -16,13 +16,16 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// storage answers get and list of one resource, in every version, from a table
-// of newest points.
+// storage answers get, list and watch of one resource, in every version, from a
+// table of newest points.
 type storage struct {
-	kind  *kind
-	table *point.Table
+	kind      *kind
+	table     *point.Table
+	feed      *feed
+	admission *stream.Admission
 }
 
 var (

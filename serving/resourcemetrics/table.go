@@ -7,12 +7,16 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/metrics/pkg/apis/metrics"
 )
 
 // ConvertToTable renders what `kubectl get` prints. Each row's object is light
-// where the caller is going to keep no more of it than its metadata.
+// where the caller is going to keep no more of it than its metadata. Objects of
+// watch events, and bookmarks, come as API objects.
 func (s *storage) ConvertToTable(_ context.Context, obj, tableOptions runtime.Object) (*metav1.Table, error) {
 	options, _ := tableOptions.(*metav1.TableOptions)
 	if options == nil {
@@ -26,6 +30,16 @@ func (s *storage) ConvertToTable(_ context.Context, obj, tableOptions runtime.Ob
 	case *object:
 		table.ResourceVersion = obj.point.Point.ResourceVersion()
 		table.Rows = []metav1.TableRow{row(obj, options.IncludeObject)}
+	case *metrics.NodeMetrics:
+		table.ResourceVersion = obj.ResourceVersion
+		table.Rows = []metav1.TableRow{builtRow(obj.Name, obj.Window, obj, obj.Usage)}
+	case *metrics.PodMetrics:
+		usages := make([]corev1.ResourceList, len(obj.Containers))
+		for i := range obj.Containers {
+			usages[i] = obj.Containers[i].Usage
+		}
+		table.ResourceVersion = obj.ResourceVersion
+		table.Rows = []metav1.TableRow{builtRow(obj.Name, obj.Window, obj, usages...)}
 	case *list:
 		table.ListMeta = obj.meta()
 		table.Rows = make([]metav1.TableRow, len(obj.Items))
@@ -57,4 +71,17 @@ func row(o *object, include metav1.IncludeObjectPolicy) metav1.TableRow {
 		r.Object.Object = o.GetObject()
 	}
 	return r
+}
+
+// builtRow is the row of an API object.
+func builtRow(name string, window metav1.Duration, obj runtime.Object, usages ...corev1.ResourceList) metav1.TableRow {
+	cpu, memory := resource.Quantity{Format: resource.DecimalSI}, resource.Quantity{Format: resource.BinarySI}
+	for _, usage := range usages {
+		cpu.Add(usage[corev1.ResourceCPU])
+		memory.Add(usage[corev1.ResourceMemory])
+	}
+	return metav1.TableRow{
+		Cells:  []any{name, cpu.String(), memory.String(), window.Duration.String()},
+		Object: runtime.RawExtension{Object: obj},
+	}
 }

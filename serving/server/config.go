@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // apiTitle is the title of the OpenAPI documents.
@@ -58,7 +59,9 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	shuttingDown := config.ShutdownInitiatedNotify()
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = consumers.WithRecording(handler, recorder)
-		return withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
+		handler = withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
+		// Outermost: it needs the connection's own ResponseWriter.
+		return stream.WithAbort(handler)
 	}
 	return config, authentication, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // Server is the serving component: sources, store and API in one process.
@@ -62,6 +63,8 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	store := point.NewStore(c, initial.maxAge)
+	admission := stream.NewAdmission(c, stream.DefaultLimits())
+	streams := resourcemetrics.NewStreams(store, c, rand.Float64, admission, stream.DefaultSettings())
 	ca, err := newKubeletCA(o.KubeletCAFile, client)
 	if err != nil {
 		return nil, err
@@ -97,14 +100,14 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the generic API server: %w", err)
 	}
-	if err := o.install(generic, store); err != nil {
+	if err := o.install(generic, store, streams); err != nil {
 		return nil, err
 	}
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 
 	fresh := &freshness{source: source, clock: c}
-	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run, fresh.run}}
+	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run, fresh.run, streams.Run}}
 	for _, f := range feeds {
 		s.background = append(s.background, f.informer.RunWithContext)
 	}
@@ -215,12 +218,12 @@ func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (ga
 }
 
 // install adds the API groups in the versions that are enabled.
-func (o *Options) install(generic *genericapiserver.GenericAPIServer, store *point.Store) error {
+func (o *Options) install(generic *genericapiserver.GenericAPIServer, store *point.Store, streams *resourcemetrics.Streams) error {
 	enabled, err := o.enabledVersions()
 	if err != nil {
 		return err
 	}
-	group := resourcemetrics.NewAPIGroup(store, enabled.Has)
+	group := resourcemetrics.NewAPIGroup(store, streams, enabled.Has)
 	if len(group.PrioritizedVersions) == 0 {
 		return nil
 	}

@@ -1,0 +1,169 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	restclientwatch "k8s.io/client-go/rest/watch"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// clientCodecs read all that a watch can send.
+var clientCodecs = func() serializer.CodecFactory {
+	scheme := newScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	return serializer.NewCodecFactory(scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+}()
+
+// watching is a watch as a client has it.
+type watching struct {
+	testing.TB
+	decoder *restclientwatch.Decoder
+}
+
+// follow opens a watch, which client-go's decoder reads. It ends with the test.
+func follow(t testing.TB, server *httptest.Server, path, accept string) *watching {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", accept)
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(response.Body)
+		t.Fatalf("watch of %s: %d: %s", path, response.StatusCode, body)
+	}
+	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mediaType == runtime.ContentTypeCBORSequence {
+		mediaType = runtime.ContentTypeCBOR
+	}
+	info, ok := runtime.SerializerInfoForMediaType(clientCodecs.SupportedMediaTypes(), mediaType)
+	if !ok || info.StreamSerializer == nil {
+		t.Fatalf("watch of %s: cannot read %q", path, mediaType)
+	}
+	frames := streaming.NewDecoder(info.StreamSerializer.NewFrameReader(response.Body), info.StreamSerializer.Serializer)
+	return &watching{TB: t, decoder: restclientwatch.NewDecoder(frames, clientCodecs.UniversalDeserializer())}
+}
+
+// next returns the next event as one line, or how the watch ended.
+func (w *watching) next() string {
+	w.Helper()
+	typ, obj, err := w.decoder.Decode()
+	if errors.Is(err, io.EOF) {
+		return "EOF"
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	line := fmt.Sprintf("%s %T", typ, obj)
+	switch obj := obj.(type) {
+	case *metav1.Status:
+		return fmt.Sprintf("%s %d %s", line, obj.Code, obj.Reason)
+	case *metav1.Table:
+		for _, row := range obj.Rows {
+			line += fmt.Sprintf(" %d %v", len(obj.ColumnDefinitions), row.Cells)
+			if row.Object.Raw != nil {
+				inner, _, err := clientCodecs.UniversalDeserializer().Decode(row.Object.Raw, nil, nil)
+				if err != nil {
+					w.Fatal(err)
+				}
+				line += fmt.Sprintf(" %T%s", inner, w.meta(inner))
+			}
+		}
+		return line + " " + obj.ResourceVersion
+	}
+	return line + w.meta(obj)
+}
+
+func (w *watching) meta(obj runtime.Object) string {
+	w.Helper()
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		w.Fatal(err)
+	}
+	line := " " + m.GetName() + " " + m.GetResourceVersion()
+	if m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		line += " end"
+	}
+	return line
+}
+
+// expect reads as many events as it is given.
+func (w *watching) expect(events ...string) {
+	w.Helper()
+	var got []string
+	for range events {
+		got = append(got, w.next())
+	}
+	if diff := cmp.Diff(events, got); diff != "" {
+		w.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// millis is the resourceVersion of a sample.
+func millis(offset time.Duration) string { return fmt.Sprint(t0.Add(offset).UnixMilli()) }
+
+// TestWatchEncodings streams in every encoding: what is there, its end, what
+// comes, and again for a client that finds all of it encoded.
+func TestWatchEncodings(t *testing.T) {
+	first, second := millis(0), millis(time.Second)
+	tests := map[string]struct {
+		accept string
+		want   []string
+	}{
+		"JSON":     {accept: "application/json", want: []string{"ADDED *v1.PodMetrics web-0 " + first, "BOOKMARK *v1.PodMetrics  " + first + " end", "ADDED *v1.PodMetrics web-0 " + second}},
+		"protobuf": {accept: "application/vnd.kubernetes.protobuf", want: []string{"ADDED *v1.PodMetrics web-0 " + first, "BOOKMARK *v1.PodMetrics  " + first + " end", "ADDED *v1.PodMetrics web-0 " + second}},
+		"CBOR":     {accept: "application/cbor", want: []string{"ADDED *v1.PodMetrics web-0 " + first, "BOOKMARK *v1.PodMetrics  " + first + " end", "ADDED *v1.PodMetrics web-0 " + second}},
+		"metadata": {accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", want: []string{
+			"ADDED *v1.PartialObjectMetadata web-0 " + first, "BOOKMARK *v1.PartialObjectMetadata  " + first + " end", "ADDED *v1.PartialObjectMetadata web-0 " + second,
+		}},
+		"metadata in protobuf": {accept: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", want: []string{
+			"ADDED *v1.PartialObjectMetadata web-0 " + first, "BOOKMARK *v1.PartialObjectMetadata  " + first + " end", "ADDED *v1.PartialObjectMetadata web-0 " + second,
+		}},
+		"Table": {accept: "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", want: []string{
+			"ADDED *v1.Table 4 [web-0 250m 3Mi 15.012s] *v1.PartialObjectMetadata web-0 " + first + " " + first,
+			"BOOKMARK *v1.Table 0 [ 0 0 0s] *v1.PartialObjectMetadata  " + first + " end " + first,
+			"ADDED *v1.Table 0 [web-0 250m 3Mi 15.012s] *v1.PartialObjectMetadata web-0 " + second + " " + second,
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			store := newStore()
+			usages := []point.Usage{{Name: "app", CPU: 200_000_000, Memory: 2 << 20}, {Name: "proxy", CPU: 50_000_000, Memory: 1 << 20}}
+			put(store.Pods, "shop", "web-0", map[string]string{"app": "web"}, sample(0, usages...))
+			server := serve(t, store, enableAll)
+			const path = "v1/namespaces/shop/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+			early := follow(t, server, path, test.accept)
+			early.expect(test.want[:2]...)
+			put(store.Pods, "shop", "web-0", map[string]string{"app": "web"}, sample(time.Second, usages...))
+			early.expect(test.want[2])
+		})
+	}
+}
