@@ -119,6 +119,7 @@ func TestMergeConsumers(t *testing.T) {
 // A million names that come and go neither fill the status nor make it change at
 // each look, and hide nobody who is known, least of all the HPA controller.
 func TestConsumersAreBounded(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 2, 0, 0, 30, 0, time.UTC)
 	known := []v1alpha1.ConsumerStatus{seen(v1beta1Name, "a-dashboard", "u", "2026-11-02"), hpaOf(v1beta1Name, "2026-11-01")}
 	v1alpha1.SortConsumers(known)

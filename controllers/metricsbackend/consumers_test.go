@@ -418,6 +418,7 @@ func TestConsumersUnknown(t *testing.T) {
 // Clients that come each few seconds for a week are one write a day, and clients
 // that come once a day are one more.
 func TestConsumersAreWrittenOnceADay(t *testing.T) {
+	t.Parallel()
 	w, r := used(t)
 	w.consumers = func(p *corev1.Pod) (*v1alpha1.ConsumerReport, error) {
 		consumers := []v1alpha1.ConsumerStatus{hpaOf(v1beta1Name, w.today()), seen(v1Name, "vpa-recommender", "vpa", w.today())}

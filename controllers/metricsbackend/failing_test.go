@@ -102,8 +102,9 @@ func TestFailingRequests(t *testing.T) {
 				"answered 429 Too Many Requests (a NetworkPolicy must let the operator's pod connect)"},
 		},
 	}
-	for name, tc := range cases {
+	for name, tc := range sampled(cases) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, r := ready(t, interceptor.Funcs{})
 			before := w.backend().ResourceVersion
 			w.fails(tc.versions, tc.pods...)
@@ -135,6 +136,7 @@ func TestFailingRequests(t *testing.T) {
 
 // A version that works and fails by turns is not in discovery by turns.
 func TestFailingByTurns(t *testing.T) {
+	t.Parallel()
 	w, r := ready(t, interceptor.Funcs{})
 	registered := 0
 	was := true
