@@ -23,12 +23,15 @@ func TestWatch(t *testing.T) {
 	requireBackend(t)
 	waitServing(t, 2)
 	pods := startsOfPods(t)
+	points := startPolls(t)
 
 	companions := map[string]func(*testing.T){
 		"autoscaler, then rotation": func(t *testing.T) {
 			t.Run("autoscaler", scaleByCPU)
 			t.Run("rotation", func(t *testing.T) { rotate(t, baseline) })
 		},
+		"kubectl":   func(t *testing.T) { watchByKubectl(t, points) },
+		"informers": func(t *testing.T) { watchByInformers(t, points) },
 	}
 	// Returns when all of them have ended.
 	t.Run("side by side", func(t *testing.T) {

@@ -1,0 +1,71 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/informers"
+)
+
+// watchByInformers holds stock informers of client-go, in each way to ask, for minutes:
+// their handlers are called once for each data point.
+func watchByInformers(t *testing.T, p *polls) {
+	for _, way := range informers.Ways() {
+		t.Run(way.String(), func(t *testing.T) {
+			t.Parallel()
+			watchByInformer(t, p, way)
+		})
+	}
+}
+
+func watchByInformer(t *testing.T, p *polls, way informers.Way) {
+	informer, err := informers.New(suite.config, way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := func(ctx context.Context, _ *cache.Reflector, err error) {
+		if ctx.Err() == nil {
+			t.Errorf("the informer's watch: %v", err)
+		}
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
+		t.Fatal(err)
+	}
+
+	s := &stream{resource: way.Resource, identify: byVersion, listed: !way.WatchList}
+	seen := func(object any) {
+		accessor, ok := object.(metav1.Object)
+		if !ok {
+			t.Errorf("the informer holds a %T", object)
+			return
+		}
+		s.add(nameOf(accessor) + " " + accessor.GetResourceVersion())
+	}
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, now any) { seen(now) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t))
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		informer.RunWithContext(ctx)
+		close(ended)
+	}()
+	synced, late := context.WithTimeout(ctx, 10*time.Second)
+	defer late()
+	if !cache.WaitForCacheSync(synced.Done(), registered.HasSynced) {
+		t.Fatal("the informer has not synced after 10s")
+	}
+	<-ended
+	p.judge(t, s)
+}
