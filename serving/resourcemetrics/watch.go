@@ -142,5 +142,6 @@ func (s *storage) watchRequest(ctx context.Context, options *metainternalversion
 	r.Selection.Labels, r.Selection.Fields = options.LabelSelector, options.FieldSelector
 	r.Bookmarks = options.AllowWatchBookmarks
 	r.InitialEventsEnd = options.AllowWatchBookmarks && options.SendInitialEvents != nil && *options.SendInitialEvents
+	r.CleanEnd = stream.InitialEventsUnasked(ctx)
 	return r
 }

@@ -6,6 +6,7 @@ package stream
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -15,11 +16,15 @@ type abortKey struct{}
 // WithAbort lets what handles a request break the request's connection: a write
 // to a client that does not read waits for as long as the client likes, whatever
 // becomes of the request's context. Over HTTP/2 only the request's stream is
-// reset. It also keeps what the client calls itself, for the log. It belongs
-// outside of handlers that wrap the ResponseWriter.
+// reset. It also keeps what the API server does not hand on: what the client calls
+// itself, and what its query names. It belongs outside of handlers that wrap the
+// ResponseWriter.
 func WithAbort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := &aborter{writer: w, userAgent: r.UserAgent()}
+		a := &aborter{
+			writer: w, userAgent: r.UserAgent(),
+			initialEventsUnasked: !strings.Contains(r.URL.RawQuery, "sendInitialEvents"),
+		}
 		defer a.done()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), abortKey{}, a)))
 	})
@@ -44,8 +49,17 @@ func UserAgentFrom(ctx context.Context) string {
 	return ""
 }
 
+// InitialEventsUnasked says that a request came through WithAbort and does not name
+// sendInitialEvents itself. The API server sets that for every watch without a
+// resourceVersion (SetListOptionsDefaults in k8s.io/apimachinery).
+func InitialEventsUnasked(ctx context.Context) bool {
+	a, ok := ctx.Value(abortKey{}).(*aborter)
+	return ok && a.initialEventsUnasked
+}
+
 type aborter struct {
-	userAgent string
+	userAgent            string
+	initialEventsUnasked bool
 
 	mu sync.Mutex
 	// writer is nil once the handler has returned: then it is not to be touched.

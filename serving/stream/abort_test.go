@@ -83,3 +83,31 @@ func TestAbortAfterTheAnswer(t *testing.T) {
 		t.Error("a request that did not come through WithAbort can be aborted")
 	}
 }
+
+// TestInitialEventsUnasked tells what a client asked for from what the API server
+// makes of it.
+func TestInitialEventsUnasked(t *testing.T) {
+	tests := map[string]struct {
+		query   string
+		wrapped bool
+		want    bool
+	}{
+		"not in the query":      {query: "watch=true&allowWatchBookmarks=true", wrapped: true, want: true},
+		"in the query":          {query: "watch=true&sendInitialEvents=true", wrapped: true},
+		"without the wrapper":   {query: "watch=true"},
+		"refused by the client": {query: "watch=true&sendInitialEvents=false", wrapped: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := false
+			var handler http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = InitialEventsUnasked(r.Context()) })
+			if test.wrapped {
+				handler = WithAbort(handler)
+			}
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods?"+test.query, nil))
+			if got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}

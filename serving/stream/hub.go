@@ -42,6 +42,10 @@ type Request struct {
 	// must not be set unless the client asked for both that and bookmarks: the
 	// API server's watch handler panics on one that was not asked for.
 	InitialEventsEnd bool
+	// CleanEnd ends the watch without an error, although it has InitialEventsEnd:
+	// for clients that do not list by watching, as reflectors do, and so are not to
+	// start over.
+	CleanEnd bool
 	// NewBookmark makes the object of a BOOKMARK event; the one that ends the
 	// initial events is annotated.
 	NewBookmark func(initialEventsEnd bool) runtime.Object
@@ -57,6 +61,9 @@ type Request struct {
 	// Release is called once, when the watch has ended; may be nil.
 	Release func()
 }
+
+// startsOver says that the client is to list again after the watch.
+func (r *Request) startsOver() bool { return r.InitialEventsEnd && !r.CleanEnd }
 
 // Counters of a hub, since its start.
 type Counters struct {

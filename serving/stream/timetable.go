@@ -49,7 +49,7 @@ func (w *Watcher) plan(now time.Time, deadline time.Time, limited bool, s *Setti
 	if s.MaxAge > 0 {
 		t.endBy(now.Add(w.hub.jitter(s.MaxAge)), AgedOut)
 	}
-	if w.request.InitialEventsEnd && limited {
+	if w.request.startsOver() && limited {
 		// A clean end would make the reflector watch on without a new list.
 		t.endBy(t.farewell, TimedOut)
 	}
@@ -134,7 +134,7 @@ func (w *Watcher) bookmark() {
 // that are gone, of which a stream of ADDED alone tells nothing. It does so on
 // an error, but not when the stream just ends.
 func (w *Watcher) sayGoodbye() {
-	if w.request.InitialEventsEnd {
+	if w.request.startsOver() {
 		status := startOver().Status()
 		if w.send(watch.Event{Type: watch.Error, Object: &status}) {
 			w.request.Meter.error()

@@ -70,6 +70,13 @@ func TestTimetable(t *testing.T) {
 			request: Request{Bookmarks: true, InitialEventsEnd: true}, timeout: 10 * time.Second,
 			want: []event{{0, "BOOKMARK end"}, {8 * time.Second, "ERROR 504 Timeout"}, {8 * time.Second, "closed"}},
 		},
+		"the end of initial events that the client did not ask for": {
+			request: Request{Bookmarks: true, InitialEventsEnd: true, CleanEnd: true}, timeout: 9 * time.Second, settings: Settings{MaxAge: 12 * time.Second},
+			want: []event{
+				{0, "BOOKMARK end"}, {7 * time.Second, "BOOKMARK"}, {10 * time.Second, "BOOKMARK"},
+				{12 * time.Second, "BOOKMARK"}, {12 * time.Second, "closed"},
+			},
+		},
 		"a maximum age": {
 			request: Request{Bookmarks: true}, settings: Settings{MaxAge: 5 * time.Second},
 			want: []event{{5 * time.Second, "BOOKMARK"}, {5 * time.Second, "closed"}},
