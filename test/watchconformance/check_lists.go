@@ -1,0 +1,93 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watchconformance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// pollingUnaffected: what get and list answer while a watch is open is what they
+// answer without one.
+func pollingUnaffected(ctx context.Context, t *target) (string, error) {
+	before, err := t.list(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	if len(before.objects) == 0 {
+		return "", unseen("there are no %s", t.resource.Name)
+	}
+	s, err := t.watch(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer s.cancel()
+	reading.Go(func() { _ = s.each(ctx, func(event) bool { return false }) })
+	during, err := t.list(ctx, nil)
+	if err != nil {
+		return "", fmt.Errorf("while a watch is open: %w", err)
+	}
+	if len(during.objects) == 0 {
+		return "", fmt.Errorf("while a watch is open the list is empty, before it had %d objects", len(before.objects))
+	}
+	one := during.objects[0]
+	path := t.path(one.Namespace) + "/" + one.Name
+	body, err := t.connection.get(ctx, path, nil, acceptJSON)
+	if err != nil {
+		return "", fmt.Errorf("while a watch is open: get %s: %w", path, err)
+	}
+	got, err := t.resource.Identify(body)
+	if err != nil {
+		return "", err
+	}
+	t.ledger.note(t.resource.Name, got)
+	if got.key() != one.key() || got.Timestamp.Before(one.Timestamp) {
+		return "", fmt.Errorf("while a watch is open: get %s is of %s, %s; the list had %s", path, got.key(), got.Timestamp.Format(time.TimeOnly), one.Timestamp.Format(time.TimeOnly))
+	}
+	was := lasting(before, before)
+	for _, o := range during.objects {
+		if b, ok := was[o.key()]; ok && o.Timestamp.Before(b.Timestamp) {
+			return "", fmt.Errorf("while a watch is open %s goes back from %s to %s", o.key(), b.Timestamp.Format(time.TimeOnly), o.Timestamp.Format(time.TimeOnly))
+		}
+	}
+	return fmt.Sprintf("%d objects before, %d during a watch", len(before.objects), len(during.objects)), nil
+}
+
+// connections is how many new ones a comparison of resourceVersions makes: each may
+// lead to another replica.
+const connections = 6
+
+// resourceVersionIdentifies: the same data point has the same resourceVersion on
+// each replay, in each version and encoding and on each replica; no other has it.
+func resourceVersionIdentifies(ctx context.Context, t *target) (string, error) {
+	if _, err := t.recorded(ctx); err != nil {
+		return "", err
+	}
+	for range connections {
+		own, err := newOwnConnection(t.config)
+		if err != nil {
+			return "", err
+		}
+		c := *t
+		c.connection = own
+		got, err := c.initial(ctx, "", nil, nil)
+		own.client.CloseIdleConnections()
+		if err != nil {
+			return "", err
+		}
+		t.ledger.note(t.resource.Name, got...)
+	}
+	points, err := t.ledger.judge(t.resource.Name)
+	if err != nil {
+		return "", err
+	}
+	if points == 0 {
+		return "", unseen("no object has a resourceVersion")
+	}
+	return fmt.Sprintf("%d data points, over all that was read", points), nil
+}

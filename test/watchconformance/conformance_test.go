@@ -1,0 +1,138 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watchconformance
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// Flags of a run against a cluster. KUBECONFIG alone does not ask for one: `go test
+// ./...` must not open watches on whatever cluster is current.
+var (
+	kubeconfig    = flag.String("kubeconfig", "", "kubeconfig of the server to check; without one, this repository's on loopback")
+	kubecontext   = flag.String("context", "", "context of the kubeconfig, by default of KUBECONFIG")
+	levelName     = flag.String("level", Expected.String(), "up to which level a check that fails fails the test: required, expected, promised")
+	only          = flag.String("checks", "", "regular expression of the checks to run")
+	patience      = flag.Duration("patience", 5*time.Second, "how long what is due at once may take")
+	pointInterval = flag.Duration("point-interval", 15*time.Second, "how often an object has a new data point")
+	bookmarks     = flag.Duration("bookmark-interval", time.Minute, "the longest time between two bookmarks")
+	watches       = flag.Int("watches", 50, "how many watches to open at once")
+	limit         = flag.Int("limit", 0, "how many watches the server admits; all of them are taken for a moment")
+	writeTo       = flag.String("write-namespace", "", "namespace in which a check may make a pod and change its labels")
+	writeImage    = flag.String("write-image", "registry.k8s.io/pause:3.10", "image of that pod")
+)
+
+// TestConformance checks the cluster of the flags, or else the reference.
+func TestConformance(t *testing.T) {
+	level, ok := map[string]Level{"required": Required, "expected": Expected, "promised": Promised}[*levelName]
+	if !ok {
+		t.Fatalf("-level=%s: want required, expected or promised", *levelName)
+	}
+	config, options := reading(t)
+	if *kubeconfig == "" && *kubecontext == "" {
+		r := newReference(t, stream.DefaultLimits())
+		level, config = Promised, r.config
+		options.PointInterval, options.BookmarkInterval, options.Pods = 10*referenceInterval, 2*time.Second, r
+	}
+	report, err := Run(t.Context(), config, ResourceMetrics(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", report)
+	if !report.Served {
+		t.Error("there is no watch to be checked: discovery names the verb for no resource")
+	}
+	for _, r := range report.With(Failed, level) {
+		t.Errorf("%s, %s %s: %s (%s)", r.Check, r.Version, r.Resource, r.Why, r.Source)
+	}
+	if *kubeconfig == "" && *kubecontext == "" {
+		// A small or quiet cluster does not show all; the reference does.
+		for _, r := range report.With(Unseen, level) {
+			t.Errorf("%s, %s %s: %s", r.Check, r.Version, r.Resource, r.Why)
+		}
+	}
+}
+
+// reading reads the flags.
+func reading(t *testing.T) (*rest.Config, Options) {
+	t.Helper()
+	options := Options{
+		Patience: *patience, PointInterval: *pointInterval, BookmarkInterval: *bookmarks, Watches: *watches, Limit: *limit,
+	}
+	if *only != "" {
+		expression, err := regexp.Compile(*only)
+		if err != nil {
+			t.Fatalf("-checks: %v", err)
+		}
+		options.Only = expression
+	}
+	if *kubeconfig == "" && *kubecontext == "" {
+		return nil, options
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = *kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: *kubecontext}).ClientConfig()
+	if err != nil {
+		t.Fatalf("read the kubeconfig: %v", err)
+	}
+	if *writeTo != "" {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Pods = NewPods(client, *writeTo, *writeImage)
+	}
+	return config, options
+}
+
+// TestLimit has the reference admit no more watches than the check opens.
+func TestLimit(t *testing.T) {
+	limits := stream.DefaultLimits()
+	limits.Connections = 8
+	r := newReference(t, limits)
+	report, err := Run(t.Context(), r.config, ResourceMetrics(), Options{Limit: limits.Connections, Only: regexp.MustCompile("^limit-429$|^many-watches$")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(report.With(Passed, Promised)); got != len(report.Results) || got != 2*4 {
+		t.Errorf("want 2 checks of 2 resources in 2 versions to pass:\n%s", report)
+	}
+}
+
+// TestCatalogue: names are unique, and each row of the design's table that can be
+// seen from outside has a check.
+func TestCatalogue(t *testing.T) {
+	seen, lines := map[string]bool{}, map[string]bool{}
+	for _, c := range catalogue {
+		if seen[c.name] {
+			t.Errorf("%s is there twice", c.name)
+		}
+		seen[c.name], lines[c.line] = true, true
+		if c.source == "" || c.run == nil || strings.ToLower(c.name) != c.name {
+			t.Errorf("%s is incomplete", c.name)
+		}
+	}
+	for _, line := range []string{
+		"paths", "first", "then", "resourceVersion in the request", "resourceVersion in objects", "bookmarks", "WatchList",
+		"slow clients", "mode", "limits", "cost", "event objects", "clients that cannot watch",
+	} {
+		if !lines[line] {
+			t.Errorf("no check of the line %q", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(fmt.Sprint(lines))
+	}
+}

@@ -1,0 +1,168 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watchconformance
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// recording is one watch of a resource beside lists of the same, for as long as
+// new data points take to come.
+type recording struct {
+	opened time.Time
+	// before was listed before the watch was opened, lists after it.
+	before *listing
+	lists  []*listing
+	events []event
+	// err is why the watch ended, nil if the recording did.
+	err error
+}
+
+// record watches and lists for two of the intervals in which new data points
+// come, and then watches on until all that the lists had was sent, or was late.
+func (t *target) record(ctx context.Context) (*recording, error) {
+	interval, patience := t.options.PointInterval, t.options.Patience
+	ctx, cancel := context.WithTimeout(ctx, 2*interval+patience)
+	defer cancel()
+	before, err := t.list(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := t.watch(ctx, params("allowWatchBookmarks", "true"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	r := &recording{opened: s.opened, before: before}
+	lists, listing := make(chan *listing), sync.WaitGroup{}
+	listing.Go(func() { defer close(lists); t.poll(ctx, 2*interval, lists) })
+	defer listing.Wait()
+	defer cancel()
+	look := time.NewTicker(patience / 20)
+	defer look.Stop()
+	for {
+		select {
+		case l, open := <-lists:
+			if !open {
+				lists = nil
+				continue
+			}
+			r.lists = append(r.lists, l)
+		case e, open := <-s.events:
+			if !open {
+				r.err = ended(s, s.err)
+				return r, nil
+			}
+			r.events = append(r.events, e)
+		case <-look.C:
+			if lists == nil && r.settled() {
+				t.noteEvents(r)
+				return r, nil
+			}
+		case <-ctx.Done():
+			t.noteEvents(r)
+			return r, nil
+		}
+	}
+}
+
+func (t *target) noteEvents(r *recording) {
+	var objects []Object
+	for _, e := range r.events {
+		if e.Type == "ADDED" {
+			objects = append(objects, e.Object)
+		}
+	}
+	t.ledger.note(t.resource.Name, objects...)
+}
+
+// poll lists again and again for a time, and is away ten times as long as it asks:
+// lists of a great cluster cost the server something.
+func (t *target) poll(ctx context.Context, duration time.Duration, to chan<- *listing) {
+	pause := min(max(t.options.PointInterval/20, 20*time.Millisecond), time.Second)
+	next := time.NewTimer(pause)
+	defer next.Stop()
+	end := time.After(duration)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-end:
+			return
+		case <-next.C:
+		}
+		l, err := t.list(ctx, nil)
+		if err != nil {
+			next.Reset(pause) // what else it says of the server, other checks say
+			continue
+		}
+		next.Reset(max(pause, 10*l.ended.Sub(l.began)))
+		select {
+		case to <- l:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// arrival is what became of a data point that a list had.
+type arrival struct {
+	object Object
+	// delay from the end of the first list with it to its event, negative for an
+	// event that came first.
+	delay time.Duration
+	sent  bool
+}
+
+// arrivals of all data points that are listed, but for objects that are gone.
+func (r *recording) arrivals() []arrival {
+	if len(r.lists) == 0 {
+		return nil
+	}
+	events := map[string][]event{}
+	for _, e := range r.events {
+		if e.Type == "ADDED" {
+			events[e.Object.key()] = append(events[e.Object.key()], e)
+		}
+	}
+	there := map[string]bool{}
+	for _, o := range r.lists[len(r.lists)-1].objects {
+		there[o.key()] = true
+	}
+	seen := map[[2]string]bool{}
+	var all []arrival
+	for _, l := range r.lists {
+		for _, o := range l.objects {
+			id := [2]string{o.key(), o.identity()}
+			if seen[id] || !there[o.key()] {
+				continue
+			}
+			seen[id] = true
+			a := arrival{object: o}
+			for _, e := range events[o.key()] {
+				// A newer one supersedes it.
+				if e.Object.identity() == o.identity() || e.Object.Timestamp.After(o.Timestamp) {
+					a.sent, a.delay = true, e.At.Sub(l.ended)
+					break
+				}
+			}
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// identity tells data points of one object apart.
+func (o Object) identity() string { return o.ResourceVersion + " " + o.Timestamp.UTC().String() }
+
+func (r *recording) settled() bool {
+	for _, a := range r.arrivals() {
+		if !a.sent {
+			return false
+		}
+	}
+	return true
+}

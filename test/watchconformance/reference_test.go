@@ -1,0 +1,161 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watchconformance
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// reference is this repository's API group on a real generic API server, whose
+// nodes and pods have new data points several times a second.
+type reference struct {
+	server *httptest.Server
+	config *rest.Config
+	store  *point.Store
+
+	mu   sync.Mutex
+	pods map[point.Key]map[string]string
+	made int
+}
+
+// referenceInterval is how often the reference has new data points.
+const referenceInterval = 100 * time.Millisecond
+
+func newReference(t *testing.T, limits stream.Limits) *reference {
+	t.Helper()
+	c := clock.RealClock{}
+	r := &reference{store: point.NewStore(c, time.Hour), pods: map[point.Key]map[string]string{}}
+	settings := stream.DefaultSettings()
+	settings.BookmarkInterval = time.Second
+	streams := resourcemetrics.NewStreams(r.store, c, func() float64 { return 0.5 }, stream.NewAdmission(c, limits), settings)
+	for _, name := range []string{"node-1", "node-2", "node-3"} {
+		r.store.Nodes.SetMeta(point.Key{Name: name}, &point.Meta{UID: types.UID(name), Labels: map[string]string{"name": name, "os": "linux"}})
+	}
+	for i, namespace := range []string{"default", "default", "default", "kube-system", "kube-system", "shop", "shop"} {
+		r.setPod(point.Key{Namespace: namespace, Name: fmt.Sprintf("pod-%d", i)}, map[string]string{"app": []string{"web", "db"}[i%2]})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { streams.Run(ctx) })
+	running.Go(func() { r.feed(ctx) })
+
+	config := genericapiserver.NewConfig(resourcemetrics.Codecs)
+	config.ExternalAddress = "reference.test:443"
+	config.LoopbackClientConfig = &rest.Config{}
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	namer := openapinamer.NewDefinitionNamer(resourcemetrics.Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(resourcemetrics.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(resourcemetrics.GetOpenAPIDefinitions, namer)
+	server, err := config.Complete(nil).New("reference", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := resourcemetrics.NewAPIGroup(r.store, streams, func(schema.GroupVersion) bool { return true })
+	if err := server.InstallAPIGroup(&group); err != nil {
+		t.Fatal(err)
+	}
+	server.PrepareRun()
+	r.server = httptest.NewUnstartedServer(stream.WithAbort(server.Handler))
+	r.server.EnableHTTP2 = true
+	r.server.StartTLS()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
+	r.config = &rest.Config{Host: r.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
+	t.Cleanup(func() {
+		streams.Drain(0)
+		cancel()
+		r.server.CloseClientConnections()
+		r.server.Close()
+		server.Destroy()
+		running.Wait()
+	})
+	return r
+}
+
+func (r *reference) setPod(key point.Key, labels map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pods[key] = labels
+	r.store.Pods.SetMeta(key, &point.Meta{UID: types.UID(key.Name), Labels: labels})
+}
+
+// feed stores a data point of everything again and again. Their times are a second
+// apart, since clients are shown no less.
+func (r *reference) feed(ctx context.Context) {
+	ticker := time.NewTicker(referenceInterval)
+	defer ticker.Stop()
+	at := time.Now().Truncate(time.Second)
+	for {
+		at = at.Add(time.Second)
+		sample := func(key point.Key, containers ...string) point.Update {
+			p := &point.Point{Time: at.Add(200 * time.Millisecond), Newest: at.Add(700 * time.Millisecond), Window: 15 * time.Second, Node: "node-1"}
+			for _, container := range containers {
+				p.Usages = append(p.Usages, point.Usage{Name: container, CPU: uint64(at.Unix()%1000) * 1e6, Memory: uint64(at.Unix())})
+			}
+			return point.Update{Key: key, Point: p}
+		}
+		var nodes, pods []point.Update
+		for o := range 3 {
+			nodes = append(nodes, sample(point.Key{Name: fmt.Sprintf("node-%d", o+1)}, ""))
+		}
+		r.mu.Lock()
+		for key := range maps.Keys(r.pods) {
+			pods = append(pods, sample(key, "app", "sidecar"))
+		}
+		r.mu.Unlock()
+		r.store.Nodes.Publish(nodes)
+		r.store.Pods.Publish(pods)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Create, Relabel and Delete implement Pods.
+func (r *reference) Create(_ context.Context, labels map[string]string) (namespace, name string, err error) {
+	r.mu.Lock()
+	r.made++
+	key := point.Key{Namespace: "default", Name: fmt.Sprintf("made-%d", r.made)}
+	r.mu.Unlock()
+	r.setPod(key, labels)
+	return key.Namespace, key.Name, nil
+}
+
+func (r *reference) Relabel(_ context.Context, namespace, name string, labels map[string]string) error {
+	r.setPod(point.Key{Namespace: namespace, Name: name}, labels)
+	return nil
+}
+
+func (r *reference) Delete(_ context.Context, namespace, name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := point.Key{Namespace: namespace, Name: name}
+	delete(r.pods, key)
+	r.store.Pods.DeleteMeta(key)
+	return nil
+}
