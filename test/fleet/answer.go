@@ -41,7 +41,11 @@ func (f *Fleet) serve(w http.ResponseWriter, r *http.Request) {
 
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	s.render(n, fault, f.clock.Now())
+	now := f.clock.Now()
+	s.render(n, fault, now)
+	if f.options.Answering != nil {
+		f.options.Answering(n, now)
+	}
 	w.Header().Set("Content-Type", contentType)
 	written, whole := f.send(w, r, fault, s.body)
 	c.bytes.Add(written)

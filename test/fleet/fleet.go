@@ -70,6 +70,9 @@ type Options struct {
 	MetricsPath string
 	// Clock decides what "now" is to a scrape. Default the real one.
 	Clock clock.Clock
+	// Answering is called when a kubelet is about to send a body, with the time at
+	// which it says so: nobody can know what is in there any sooner. nil for none.
+	Answering func(node *Node, at time.Time)
 	// Epoch is when the fleet's pods are already running: their start times lie in
 	// the 30 days before. Default Clock.Now(); fix it to get the same values again.
 	Epoch time.Time
