@@ -1,0 +1,198 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// servingName is the name in serving's certificate.
+const servingName = "serving.load.svc"
+
+// Serving is the serving component as a process.
+type Serving struct {
+	// Address it serves on.
+	Address string
+	// TLS is a front proxy's configuration: who has it names the user in headers,
+	// as kube-apiserver does.
+	TLS *tls.Config
+
+	command *exec.Cmd
+	client  *http.Client
+	log     string
+	ended   chan struct{}
+	result  error
+}
+
+// StartServing runs a binary against a control plane, with the settings of a
+// manifest, and trusts kubelets of a CA.
+func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, flags ...string) (*Serving, error) {
+	ca, err := newAuthority("serving-ca")
+	if err != nil {
+		return nil, err
+	}
+	_, certificate, key, err := ca.issue(servingName)
+	if err != nil {
+		return nil, err
+	}
+	proxy, _, _, err := c.proxy.issue(proxyName)
+	if err != nil {
+		return nil, err
+	}
+	paths := map[string]string{}
+	for name, content := range map[string][]byte{
+		"serving.crt": certificate, "serving.key": key, "kubelet-ca.crt": kubeletCA, "backend.yaml": manifest,
+	} {
+		paths[name] = filepath.Join(c.folder, name)
+		if err := os.WriteFile(paths[name], content, 0o600); err != nil {
+			return nil, fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.certificate)
+	s := &Serving{
+		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		TLS:     &tls.Config{RootCAs: roots, ServerName: servingName, Certificates: []tls.Certificate{proxy}, MinVersion: tls.VersionTLS12},
+		log:     filepath.Join(c.folder, "serving.log"),
+		ended:   make(chan struct{}),
+	}
+	s.client = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{TLSClientConfig: s.TLS.Clone()}}
+	log, err := os.Create(s.log)
+	if err != nil {
+		return nil, fmt.Errorf("create serving's log: %w", err)
+	}
+	s.command = exec.Command(binary, append([]string{
+		"--kubeconfig=" + c.kubeconfig, "--authentication-kubeconfig=" + c.kubeconfig, "--authorization-kubeconfig=" + c.kubeconfig,
+		"--backend-file=" + paths["backend.yaml"], "--kubelet-ca-file=" + paths["kubelet-ca.crt"],
+		"--tls-cert-file=" + paths["serving.crt"], "--tls-private-key-file=" + paths["serving.key"],
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--shutdown-delay-duration=0s",
+	}, flags...)...)
+	s.command.Stdout, s.command.Stderr = log, log
+	if err := s.command.Start(); err != nil {
+		_ = log.Close()
+		return nil, fmt.Errorf("start serving: %w", err)
+	}
+	go func() {
+		s.result = s.command.Wait()
+		_ = log.Close()
+		close(s.ended)
+	}()
+	return s, nil
+}
+
+// PID of the process.
+func (s *Serving) PID() int { return s.command.Process.Pid }
+
+// Stop ends the process, if need be by force.
+func (s *Serving) Stop() error {
+	s.client.CloseIdleConnections()
+	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop serving: %w", err)
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(20 * time.Second):
+		_ = s.command.Process.Kill()
+		<-s.ended
+	}
+	return nil
+}
+
+// WaitReady waits for the first readiness, which takes two samples of each node.
+func (s *Serving) WaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		_, err := s.Get(ctx, "/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			return fmt.Errorf("serving has ended: %w; its log is %s", s.result, s.log)
+		case <-ctx.Done():
+			return fmt.Errorf("serving is not ready: %w; its log is %s", err, s.log)
+		case <-ticker.C:
+		}
+	}
+}
+
+// Get asks for a path as an administrator.
+func (s *Serving) Get(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.Address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("X-Remote-User", "load:admin")
+	request.Header.Set("X-Remote-Group", "system:masters")
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s: %s", path, answer.Status, body)
+	}
+	return body, nil
+}
+
+// Metrics reads what the process says of itself.
+func (s *Serving) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	body, err := s.Get(ctx, "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("read serving's metrics: %w", err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("parse serving's metrics: %w", err)
+	}
+	return families, nil
+}
+
+// Header names the user of a request, who is one of the readers or, as master, of
+// those that are not asked for authorization.
+func Header(user string, master bool) []string {
+	group := readers
+	if master {
+		group = "system:masters"
+	}
+	return []string{"x-remote-user", user, "x-remote-group", group}
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,67 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// way is how clients come by their data, and what that cost.
+type way struct {
+	name string
+	// interval between two polls; 0 for a watch.
+	interval time.Duration
+	*measured
+}
+
+// runComparison lets the same clients watch, and then poll, the same sources.
+func runComparison(ctx context.Context, w *world, f *flags, say func(string, ...any)) ([]way, error) {
+	ways := []way{{name: "watch"}}
+	for _, interval := range f.pollIntervals {
+		ways = append(ways, way{name: fmt.Sprintf("poll, %v", interval), interval: interval})
+	}
+	for i := range ways {
+		one := &ways[i]
+		if err := one.run(ctx, w, f); err != nil {
+			return nil, fmt.Errorf("%s: %w", one.name, err)
+		}
+		say("%d clients, %s: %.0f mCPU, age p50 %.1fs", f.clients, one.name, one.millicores(one.cpu), one.ages.Quantile(0.5).Seconds())
+	}
+	return ways, nil
+}
+
+func (one *way) run(ctx context.Context, w *world, f *flags) error {
+	s, err := dial(ctx, w, f, f.connections)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if one.interval == 0 {
+		if err := s.watch(ctx, f.clients, time.Second, true); err != nil {
+			return err
+		}
+		// The first events are not what goes on.
+		if err := wait(ctx, time.Second); err != nil {
+			return err
+		}
+		one.measured, err = s.measure(ctx, f.compare)
+		return err
+	}
+	polling, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.poll(polling, f.clients, one.interval) }()
+	// Each client has polled once before the measurement, and it lasts whole intervals.
+	if err := wait(ctx, one.interval+time.Second); err != nil {
+		return err
+	}
+	rounds := max(1, int(f.compare/one.interval))
+	if one.measured, err = s.measure(ctx, time.Duration(rounds)*one.interval); err != nil {
+		return err
+	}
+	stop()
+	return <-done
+}

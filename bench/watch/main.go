@@ -1,0 +1,161 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command watch loads the serving component with watches, on loopback, and
+// compares watching with polling. See bench/README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+type flags struct {
+	binary                         string
+	nodes, podsPerNode, perWatch   int
+	interval                       time.Duration
+	watches, connections, clients  int
+	connectOver                    time.Duration
+	idle, warmup, measure, compare time.Duration
+	pollIntervals                  []time.Duration
+	masters                        bool
+	plot, profiles                 string
+	timeout                        time.Duration
+	skipMany, skipComparison       bool
+}
+
+// namespaces so that one application of one namespace has perWatch pods.
+func (f *flags) namespaces() int {
+	return max(1, f.nodes*f.podsPerNode/appsPerNamespace/f.perWatch)
+}
+
+func parse(arguments []string) (*flags, error) {
+	f := &flags{}
+	fs := pflag.NewFlagSet("watch", pflag.ContinueOnError)
+	fs.StringVar(&f.binary, "serving", "../bin/serving", "Binary of the serving component.")
+	fs.IntVar(&f.nodes, "nodes", 1000, "Number of fake kubelets.")
+	fs.IntVar(&f.podsPerNode, "pods-per-node", 30, "Pods of each, with two containers.")
+	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often a kubelet is scraped. Pods over interval is how many points are stored a second.")
+	fs.IntVar(&f.watches, "watches", 10000, "Watches that are open at once.")
+	fs.IntVar(&f.perWatch, "pods-per-watch", 20, "Pods that each client selects, by namespace and label.")
+	fs.IntVar(&f.connections, "connections", 10, "HTTP/2 connections that the clients share, each with a user of its own.")
+	fs.DurationVar(&f.connectOver, "connect-over", 10*time.Second, "Time over which the watches are opened. A second connect opens them all at once.")
+	fs.DurationVar(&f.warmup, "warmup", 15*time.Second, "Time after readiness before anything is measured.")
+	fs.DurationVar(&f.idle, "idle", 15*time.Second, "Length of the measurement without clients.")
+	fs.DurationVar(&f.measure, "measure", 30*time.Second, "Length of the measurement with all watches.")
+	fs.IntVar(&f.clients, "clients", 1000, "Clients that watch, and then poll, in the comparison.")
+	fs.DurationVar(&f.compare, "compare", 30*time.Second, "Length of each measurement of the comparison.")
+	fs.DurationSliceVar(&f.pollIntervals, "poll", []time.Duration{15 * time.Second, 5 * time.Second, time.Second}, "Intervals of polling.")
+	fs.BoolVar(&f.masters, "masters", false, "Clients are of system:masters, whom serving admits without asking kube-apiserver.")
+	fs.BoolVar(&f.skipMany, "skip-many", false, "Leave the many watches out.")
+	fs.BoolVar(&f.skipComparison, "skip-comparison", false, "Leave the comparison out.")
+	fs.StringVar(&f.plot, "plot", "", "Where to write the comparison's picture, PNG.")
+	fs.StringVar(&f.profiles, "profiles", "", "Folder for profiles of serving; they cost it a few percent. Empty for none.")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "When to give up.")
+	if err := fs.Parse(arguments); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case f.nodes < 1 || f.podsPerNode < 1 || f.perWatch < 1 || f.watches < 1 || f.clients < 1 || f.connections < 1:
+		return nil, errors.New("counts must be positive")
+	case f.watches%f.connections != 0 || f.clients%f.connections != 0:
+		return nil, fmt.Errorf("--watches and --clients must be multiples of --connections, %d", f.connections)
+	case f.interval < time.Second || f.measure < time.Second || f.compare < time.Second || f.idle < time.Second:
+		return nil, errors.New("--interval, --idle, --measure and --compare must be at least 1s")
+	}
+	for _, interval := range f.pollIntervals {
+		if interval < 100*time.Millisecond {
+			return nil, fmt.Errorf("--poll %v: must be at least 100ms", interval)
+		}
+	}
+	return f, nil
+}
+
+func main() {
+	log.SetLogger(logr.Discard())
+	f, err := parse(os.Args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = run(ctx, f, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "watch:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f *flags, out io.Writer) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not done within --timeout %v", f.timeout))
+	defer cancel()
+	began := time.Now()
+	say := func(format string, arguments ...any) {
+		elapsed := time.Since(began).Round(time.Second)
+		_, _ = fmt.Fprintf(out, "%02d:%02d  %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, arguments...))
+	}
+	if err := checkBinary(f.binary); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "bench-watch-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the run: %w", err)
+	}
+	// What went wrong may be in the logs.
+	defer func() {
+		if err == nil {
+			_ = os.RemoveAll(folder)
+		} else {
+			err = fmt.Errorf("%w (logs in %s)", err, folder)
+		}
+	}()
+	w, err := startWorld(ctx, f, folder, say)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	if err := wait(ctx, f.warmup); err != nil {
+		return err
+	}
+
+	var report strings.Builder
+	reportSetting(&report, f, w)
+	if !f.skipMany {
+		m, err := runMany(ctx, w, f, say)
+		if err != nil {
+			return fmt.Errorf("%d watches: %w", f.watches, err)
+		}
+		reportMany(&report, m)
+	}
+	if !f.skipComparison {
+		ways, err := runComparison(ctx, w, f, say)
+		if err != nil {
+			return fmt.Errorf("comparison: %w", err)
+		}
+		reportComparison(&report, f, ways)
+		if f.plot != "" {
+			if err := plotComparison(f, ways); err != nil {
+				return err
+			}
+			say("the picture is %s", filepath.Clean(f.plot))
+		}
+	}
+	_, err = fmt.Fprint(out, report.String())
+	return err
+}

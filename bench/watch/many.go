@@ -1,0 +1,106 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
+	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
+)
+
+// many is what a great number of watches found.
+type many struct {
+	watches, connections int
+	// rssBefore is serving's memory without clients, rssIdle when all watches are
+	// open, rssAfter when events have flowed for a while.
+	rssBefore, rssIdle, rssAfter int64
+	// burst is a connect of all at once, spread the one over a time.
+	burst, spread connected
+	delivering    *measured
+	// before and after delivering, what serving says of itself.
+	before, after map[string]*dto.MetricFamily
+	// idleCPU is serving's without clients.
+	idle *measured
+}
+
+// connected is how a connect went.
+type connected struct {
+	over, took    time.Duration
+	first, synced figures.Durations
+}
+
+// runMany opens the watches twice, all at once and spread over a time, and
+// measures the second ones while they are open.
+func runMany(ctx context.Context, w *world, f *flags, say func(string, ...any)) (*many, error) {
+	m := &many{watches: f.watches, connections: f.connections}
+	var err error
+	empty := &session{world: w, flags: f}
+	if m.idle, err = empty.measure(ctx, f.idle); err != nil {
+		return nil, err
+	}
+	if m.rssBefore, err = machine.RSS(w.serving.PID()); err != nil {
+		return nil, err
+	}
+	say("serving without clients: %s, %.0f mCPU", mebibytes(m.rssBefore), m.idle.millicores(m.idle.cpu))
+
+	s, err := dial(ctx, w, f, f.connections)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if m.spread, err = connect(ctx, s, f.watches, f.connectOver); err != nil {
+		return nil, err
+	}
+	say("%d watches opened within %v: first event p95 %v", f.watches, m.spread.took.Round(time.Millisecond), milliseconds(m.spread.first.Quantile(0.95)))
+	if m.rssIdle, err = machine.RSS(w.serving.PID()); err != nil {
+		return nil, err
+	}
+	if m.before, err = w.serving.Metrics(ctx); err != nil {
+		return nil, err
+	}
+	stop := profile(ctx, w, f, "many", say)
+	if m.delivering, err = s.measure(ctx, f.measure); err != nil {
+		return nil, err
+	}
+	if m.after, err = w.serving.Metrics(ctx); err != nil {
+		return nil, err
+	}
+	if m.rssAfter, err = machine.RSS(w.serving.PID()); err != nil {
+		return nil, err
+	}
+	stop() // collects garbage for the profile of the heap
+	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), milliseconds(m.delivering.delivery.Quantile(0.99)))
+	s.close()
+
+	again, err := dial(ctx, w, f, f.connections)
+	if err != nil {
+		return nil, err
+	}
+	defer again.close()
+	if m.burst, err = connect(ctx, again, f.watches, 0); err != nil {
+		return nil, err
+	}
+	say("%d watches opened at once, within %v: first event p95 %v", f.watches, m.burst.took.Round(time.Millisecond), milliseconds(m.burst.first.Quantile(0.95)))
+	return m, nil
+}
+
+func connect(ctx context.Context, s *session, watches int, over time.Duration) (connected, error) {
+	c := connected{over: over}
+	began := time.Now()
+	if err := s.watch(ctx, watches, over, false); err != nil {
+		return c, err
+	}
+	c.took = time.Since(began)
+	for _, t := range s.tallies {
+		t.mu.Lock()
+		c.first.Merge(&t.first)
+		c.synced.Merge(&t.synced)
+		t.mu.Unlock()
+	}
+	return c, nil
+}

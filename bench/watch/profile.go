@@ -1,0 +1,37 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// profile takes profiles of serving during the measurement that begins now. The
+// function that it returns waits for them.
+func profile(ctx context.Context, w *world, f *flags, name string, say func(string, ...any)) (wait func()) {
+	if f.profiles == "" {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, one := range [][2]string{
+			{"cpu", fmt.Sprintf("profile?seconds=%d", max(1, int(f.measure.Seconds())-1))},
+			{"heap", "heap?gc=1"}, {"goroutine", "goroutine"},
+		} {
+			file := filepath.Join(f.profiles, name+"."+one[0])
+			content, err := w.serving.Get(ctx, "/debug/pprof/"+one[1])
+			if err == nil {
+				err = os.WriteFile(file, content, 0o600)
+			}
+			if err != nil {
+				say("no profile %s: %v", file, err)
+			}
+		}
+	}()
+	return func() { <-done }
+}

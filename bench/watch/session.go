@@ -1,0 +1,243 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
+	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
+	"github.com/metricsbackend/metrics-backend-operator/bench/streams"
+)
+
+// session is clients on a number of connections, each connection with a tally.
+type session struct {
+	world       *world
+	flags       *flags
+	connections []*streams.Connection
+	tallies     []*tally
+}
+
+func dial(ctx context.Context, w *world, f *flags, connections int) (*session, error) {
+	s := &session{world: w, flags: f}
+	for range connections {
+		c, err := streams.Dial(ctx, w.serving.Address, w.serving.TLS)
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		s.connections = append(s.connections, c)
+		s.tallies = append(s.tallies, newTally(w))
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	for _, c := range s.connections {
+		c.Close()
+	}
+}
+
+// watch opens that many watches, spread over a time (0: as fast as it goes), and
+// returns when each has all that was stored. With holding, ages are counted.
+func (s *session) watch(ctx context.Context, watches int, over time.Duration, holds bool) error {
+	began := time.Now()
+	each := watches / len(s.connections)
+	errs := make([]error, len(s.connections))
+	var opening sync.WaitGroup
+	for i, c := range s.connections {
+		opening.Go(func() {
+			fields := header(s.flags, i)
+			for j := range each {
+				// In turn, so that connections fill at the same pace.
+				n := j*len(s.connections) + i
+				if err := wait(ctx, time.Until(began.Add(over*time.Duration(n)/time.Duration(watches)))); err != nil {
+					errs[i] = err
+					return
+				}
+				h := &watcher{tally: s.tallies[i], opened: time.Now()}
+				if holds {
+					h.client = s.client(i)
+				}
+				if err := c.Get(s.world.target(n)+initialEvents, fields, h); err != nil {
+					errs[i] = fmt.Errorf("open watch %d: %w", n, err)
+					return
+				}
+			}
+		})
+	}
+	opening.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return s.waitSynced(ctx, each*len(s.connections))
+}
+
+// client makes a client that holds what it hears.
+func (s *session) client(connection int) map[string]holding {
+	t := s.tallies[connection]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client := map[string]holding{}
+	t.clients = append(t.clients, client)
+	return client
+}
+
+func (s *session) waitSynced(ctx context.Context, watches int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		synced := 0
+		for _, t := range s.tallies {
+			t.mu.Lock()
+			synced += t.synced.Len()
+			t.mu.Unlock()
+		}
+		if err := s.err(); err != nil || synced >= watches {
+			return err
+		}
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
+			return errors.Join(fmt.Errorf("%d of %d watches have all that is stored: %w", synced, watches, err), s.err())
+		}
+	}
+}
+
+// poll lets clients list, each once in an interval at a time of its own, until
+// the context ends.
+func (s *session) poll(ctx context.Context, clients int, interval time.Duration) error {
+	each := clients / len(s.connections)
+	errs := make([]error, len(s.connections))
+	began := time.Now()
+	var running sync.WaitGroup
+	for i, c := range s.connections {
+		pollers := make([]*poller, each)
+		for j := range pollers {
+			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.world.target(j*len(s.connections) + i)}
+		}
+		running.Go(func() {
+			fields := header(s.flags, i)
+			for n := 0; ; n++ {
+				// A little offset for each connection: requests are spread evenly over all.
+				turn := float64(n) + float64(i)/float64(len(s.connections))
+				if wait(ctx, time.Until(began.Add(time.Duration(turn/float64(each)*float64(interval))))) != nil {
+					return
+				}
+				p := pollers[n%each]
+				if err := c.Get(p.path, fields, p); err != nil {
+					errs[i] = fmt.Errorf("list: %w", err)
+					return
+				}
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *session) record(on bool) {
+	now := time.Now()
+	for _, t := range s.tallies {
+		t.record(on, now)
+	}
+}
+
+func (s *session) err() error {
+	var errs []error
+	for _, t := range s.tallies {
+		errs = append(errs, t.err())
+	}
+	return errors.Join(errs...)
+}
+
+// bytes on the wire so far, both ways.
+func (s *session) bytes() int64 {
+	var n int64
+	for _, c := range s.connections {
+		n += c.Received() + c.Sent()
+	}
+	return n
+}
+
+// measured is what one measurement found.
+type measured struct {
+	span          time.Duration
+	cpu, own      time.Duration // of serving, and of this program with its fake kubelets
+	load          float64       // share of the machine that was busy
+	bytes         int64
+	events, lists int
+	delivery      figures.Durations
+	ages          figures.Ages
+}
+
+// measure records for a time.
+func (s *session) measure(ctx context.Context, span time.Duration) (*measured, error) {
+	before, err := readCosts(s.world)
+	if err != nil {
+		return nil, err
+	}
+	bytes := s.bytes()
+	s.record(true)
+	if err := wait(ctx, span); err != nil {
+		return nil, err
+	}
+	s.record(false)
+	m := &measured{bytes: s.bytes() - bytes}
+	after, err := readCosts(s.world)
+	if err != nil {
+		return nil, err
+	}
+	m.span, m.cpu, m.own = after.at.Sub(before.at), after.serving-before.serving, after.own-before.own
+	m.load = after.machine.Since(before.machine)
+	for _, t := range s.tallies {
+		t.mu.Lock()
+		m.events += t.events
+		m.lists += t.lists
+		m.delivery.Merge(&t.delivery)
+		m.ages.Merge(t.ages)
+		t.mu.Unlock()
+	}
+	return m, s.err()
+}
+
+// cores is a CPU time as processors in use, in thousandths.
+func (m *measured) millicores(cpu time.Duration) float64 {
+	return 1000 * cpu.Seconds() / m.span.Seconds()
+}
+
+type costs struct {
+	at           time.Time
+	serving, own time.Duration
+	machine      machine.Load
+}
+
+func readCosts(w *world) (c costs, err error) {
+	if c.serving, err = machine.CPU(w.serving.PID()); err != nil {
+		return c, err
+	}
+	if c.own, err = machine.OwnCPU(); err != nil {
+		return c, err
+	}
+	c.at = time.Now()
+	c.machine, err = machine.ReadLoad()
+	return c, err
+}
+
+// wait for a time, or return why not.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

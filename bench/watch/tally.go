@@ -1,0 +1,102 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
+)
+
+// tally is what the clients of one connection count. They share its reader, and
+// the lock is for whoever sums up.
+type tally struct {
+	world *world
+
+	mu sync.Mutex
+	// recording says that what is counted below belongs to a measurement.
+	recording bool
+	// events are data points that came, lists the answers to polls.
+	events, lists int
+	// delivery is from a kubelet's answer, which brought a data point, to the client.
+	delivery figures.Durations
+	// first and synced are from a watch's request to its first event, and to the
+	// end of the initial ones.
+	first, synced figures.Durations
+	// ages of what the clients hold.
+	ages *figures.Ages
+	// clients hold what they last heard of each pod.
+	clients []map[string]holding
+	// refused counts answers that were not 200, by status; failed is other trouble.
+	refused map[int]int
+	failed  []error
+	// key is scratch.
+	key []byte
+}
+
+// holding is a data point in a client's hands.
+type holding struct{ sample, since time.Time }
+
+func newTally(w *world) *tally {
+	return &tally{world: w, refused: map[int]int{}, ages: &figures.Ages{}}
+}
+
+// take counts a data point that a client heard of. The lock is held.
+func (t *tally) take(client map[string]holding, o object, at time.Time) {
+	t.events++
+	t.key = append(append(append(t.key[:0], o.namespace...), '/'), o.name...)
+	if client != nil {
+		before, known := client[string(t.key)]
+		if known && before.sample.Equal(o.sample) {
+			return
+		}
+		client[string(t.key)] = holding{sample: o.sample, since: at}
+		if !known {
+			return
+		}
+		if t.recording {
+			t.ages.Add(before.since.Sub(before.sample), at.Sub(before.sample))
+		}
+	}
+	if answered := t.world.pods[string(t.key)]; answered != nil && t.recording {
+		t.delivery.Add(at.Sub(time.Unix(0, answered.Load())))
+	}
+}
+
+// record begins or ends a measurement: what the clients hold at that moment is
+// cut there.
+func (t *tally) record(on bool, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, client := range t.clients {
+		for key, h := range client {
+			if t.recording {
+				t.ages.Add(h.since.Sub(h.sample), now.Sub(h.sample))
+			}
+			h.since = now
+			client[key] = h
+		}
+	}
+	t.recording = on
+	if on {
+		t.events, t.lists = 0, 0
+	}
+}
+
+// err tells what went wrong, if anything did.
+func (t *tally) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for status, n := range t.refused {
+		errs = append(errs, fmt.Errorf("%d requests were answered with status %d", n, status))
+	}
+	if n := len(t.failed); n > 0 {
+		errs = append(errs, fmt.Errorf("%d requests broke, the first: %w", n, t.failed[0]))
+	}
+	return errors.Join(errs...)
+}

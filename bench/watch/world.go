@@ -1,0 +1,138 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
+	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
+)
+
+// manifest of the backend: the defaults, but for limits that leave all in.
+const manifest = `apiVersion: metricsbackend.io/v1alpha1
+kind: MetricsBackend
+metadata: {name: cluster}
+spec:
+  resourceMetrics:
+    scrape: {interval: %s}
+`
+
+// appsPerNamespace is how many applications the fleet gives each namespace; a
+// label selects one of them.
+const appsPerNamespace = 20
+
+// world is all that is not the load itself.
+type world struct {
+	plane   *cluster.ControlPlane
+	fleet   *fleet.Fleet
+	serving *cluster.Serving
+	// answered is when each node's kubelet last answered, in ns since 1970. No point
+	// of it can have been stored any sooner.
+	answered map[string]*atomic.Int64
+	// pods is each pod's node's answered, by namespace/name.
+	pods map[string]*atomic.Int64
+
+	stopFleet context.CancelFunc
+}
+
+// startWorld takes minutes: tens of thousands of pods are written.
+func startWorld(ctx context.Context, f *flags, folder string, say func(string, ...any)) (w *world, err error) {
+	w = &world{answered: map[string]*atomic.Int64{}, pods: map[string]*atomic.Int64{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.stop())
+		}
+	}()
+	if w.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
+		return w, err
+	}
+	say("kube-apiserver and etcd run")
+	if err := w.startFleet(ctx, f); err != nil {
+		return w, err
+	}
+	client, err := fleet.NewClient(w.plane.Config)
+	if err != nil {
+		return w, err
+	}
+	if err := fleet.NewWriter(client, w.fleet, 0).Sync(ctx); err != nil {
+		return w, err
+	}
+	say("%d nodes and %d pods are written", f.nodes, len(w.pods))
+	settings := fmt.Appendf(nil, manifest, f.interval)
+	if w.serving, err = cluster.StartServing(w.plane, f.binary, settings, w.fleet.Authority().PEM); err != nil {
+		return w, err
+	}
+	ready, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := w.serving.WaitReady(ready); err != nil {
+		return w, err
+	}
+	say("serving is ready, process %d", w.serving.PID())
+	return w, nil
+}
+
+func (w *world) startFleet(ctx context.Context, f *flags) error {
+	var err error
+	w.fleet, err = fleet.New(fleet.Options{
+		Nodes: f.nodes, PodsPerNode: f.podsPerNode, Namespaces: f.namespaces(), Seed: 1,
+		Answering: func(n *fleet.Node, at time.Time) { w.answered[n.Name].Store(at.UnixNano()) },
+	})
+	if err != nil {
+		return err
+	}
+	for _, node := range w.fleet.Nodes() {
+		at := new(atomic.Int64)
+		w.answered[node.Name] = at
+		for _, pod := range node.Pods() {
+			w.pods[pod.Key().String()] = at
+		}
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.stopFleet = stop
+	return w.fleet.Start(running)
+}
+
+// stop ends all that was started.
+func (w *world) stop() error {
+	var errs []error
+	if w.serving != nil {
+		errs = append(errs, w.serving.Stop())
+	}
+	if w.stopFleet != nil {
+		w.stopFleet()
+		w.fleet.Wait()
+	}
+	if w.plane != nil {
+		errs = append(errs, w.plane.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// target returns the path of the n-th client's pods: one application of one
+// namespace, so that clients are spread over all pods.
+func (w *world) target(n int) string {
+	namespaces := w.fleet.Namespaces()
+	namespace := namespaces[n%len(namespaces)]
+	app := n / len(namespaces) % appsPerNamespace
+	return fmt.Sprintf("/apis/metrics.k8s.io/v1/namespaces/%s/pods?labelSelector=app%%3Dapp-%02d", namespace, app)
+}
+
+// header names the user of a connection. Limits are by user.
+func header(f *flags, connection int) []string {
+	return append(cluster.Header(fmt.Sprintf("load:client-%d", connection), f.masters), "accept", "application/json", "user-agent", "bench-watch")
+}
+
+// checkBinary returns nil when the binary is there.
+func checkBinary(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("find the serving component's binary (make bench-watch builds it): %w", err)
+	}
+	return nil
+}
