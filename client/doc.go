@@ -11,8 +11,9 @@
 //	403, 405, 406, 415, 422, 501               the same
 //	a plain list answers the watch             take the list, poll
 //	429, 5xx, cut or unreadable streams        wait (with jitter, at least Retry-After), poll after a minute of it
-//	404                                        choose the version anew
+//	404, 503                                   choose the version anew
 //	410, 504 as an ERROR event                 list again, then watch
+//	no byte for two thirds of MaxAge           open another
 //	the last object expires while watching     the stream is doubted: poll
 //
 // A watch of metrics has no DELETED events (KEP-1013): an object that is gone just has no new data points. So a Watcher

@@ -31,14 +31,15 @@ type entry[T any] struct {
 	dropped bool
 }
 
-// put takes a data point in; one that is known, or older than the one at hand, changes nothing.
-func (p *points[T]) put(object *T, now time.Time) {
+// put takes a data point in, and reports whether it is new; one that is known, or older than the one at hand, changes
+// nothing.
+func (p *points[T]) put(object *T, now time.Time) (renewed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.putLocked(p.key(object), object, now)
+	return p.putLocked(p.key(object), object, now)
 }
 
-func (p *points[T]) putLocked(key string, object *T, now time.Time) {
+func (p *points[T]) putLocked(key string, object *T, now time.Time) (renewed bool) {
 	e, known := p.entries[key]
 	if !known {
 		e = &entry[T]{dropped: true}
@@ -49,7 +50,7 @@ func (p *points[T]) putLocked(key string, object *T, now time.Time) {
 		at, version := p.sample(object)
 		heldAt, heldVersion := p.sample(e.object)
 		if at.Equal(heldAt) && version == heldVersion || at.Before(heldAt) && !e.dropped {
-			return
+			return false
 		}
 	}
 	if e.dropped {
@@ -57,17 +58,18 @@ func (p *points[T]) putLocked(key string, object *T, now time.Time) {
 	}
 	e.object, e.renewed, e.dropped = object, now, false
 	p.feed.add(key, Change[T]{Type: Updated, Object: object})
+	return true
 }
 
-// replace takes a complete list in: what it does not hold is gone.
-func (p *points[T]) replace(objects []*T, now time.Time) {
+// replace takes a complete list in: what it does not hold is gone. It reports whether a data point of it is new.
+func (p *points[T]) replace(objects []*T, now time.Time) (renewed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	listed := make(map[string]bool, len(objects))
 	for _, object := range objects {
 		key := p.key(object)
 		listed[key] = true
-		p.putLocked(key, object, now)
+		renewed = p.putLocked(key, object, now) || renewed
 	}
 	for key, e := range p.entries {
 		if !listed[key] {
@@ -75,6 +77,14 @@ func (p *points[T]) replace(objects []*T, now time.Time) {
 			delete(p.entries, key)
 		}
 	}
+	return renewed
+}
+
+// empty tells whether there is nothing that could grow old.
+func (p *points[T]) empty() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.live == 0
 }
 
 // remove drops an object that the server says is gone.
@@ -113,14 +123,22 @@ func (p *points[T]) dropLocked(key string, e *entry[T]) {
 
 // snapshot goes by the age at this moment: it is right, too, while a request keeps expire from running.
 func (p *points[T]) snapshot(now time.Time) []*T {
+	type keyed struct {
+		key    string
+		object *T
+	}
 	p.mu.RLock()
-	out := make([]*T, 0, p.live)
-	for _, e := range p.entries {
+	held := make([]keyed, 0, p.live)
+	for key, e := range p.entries {
 		if !e.dropped && now.Sub(e.renewed) < p.maxAge {
-			out = append(out, e.object)
+			held = append(held, keyed{key, e.object})
 		}
 	}
 	p.mu.RUnlock()
-	slices.SortFunc(out, func(a, b *T) int { return strings.Compare(p.key(a), p.key(b)) })
+	slices.SortFunc(held, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	out := make([]*T, len(held))
+	for i := range held {
+		out[i] = held[i].object
+	}
 	return out
 }

@@ -180,22 +180,6 @@ func TestBookmarksOnly(t *testing.T) {
 	})
 }
 
-// The other end is gone without a word, or has nothing to say.
-func TestSilence(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}}
-	w.watch = func(rw http.ResponseWriter, r *http.Request) {
-		rw.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}
-	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		w.at(95 * time.Second)
-		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "1m31s watch v1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
 func TestListGoesWrong(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc

@@ -30,7 +30,7 @@ func TestWatchesOurs(t *testing.T) {
 		if got := held(watcher); got != "a=25m b=35m" {
 			t.Errorf("after 16 s: %s", got)
 		}
-		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true}, watcher.Status()); diff != "" {
+		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true, LastContact: w.moment(15 * time.Second)}, watcher.Status()); diff != "" {
 			t.Error(diff)
 		}
 		// The server closes cleanly: one second later there is another watch. The answer of discovery is old by then.
@@ -55,8 +55,11 @@ func TestPollsMetricsServer(t *testing.T) {
 		if got := held(watcher); got != "b=40m" {
 			t.Errorf("a left the list, and is held: %s", got)
 		}
-		if diff := cmp.Diff(Status{Version: "v1beta1", Mode: Polling, Synced: true}, watcher.Status()); diff != "" {
-			t.Error(diff)
+		if got, want := brief(watcher), "v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1"; got != want {
+			t.Errorf("status %s, want %s", got, want)
+		}
+		if got := watcher.Status(); !got.LastContact.Equal(w.moment(30*time.Second)) || got.Err != nil {
+			t.Errorf("status %+v", got)
 		}
 		want := []string{"0s discover v1", "0s discover v1beta1", "0s list v1beta1", "15s list v1beta1", "30s list v1beta1"}
 		if diff := cmp.Diff(want, w.requests()); diff != "" {
@@ -88,7 +91,7 @@ func TestRefusedWatch(t *testing.T) {
 			w.watch = watch(w)
 			run(t, w, Options{PollInterval: time.Minute, RetryWatch: 2 * time.Minute, MaxAge: time.Hour},
 				func(watcher *Watcher[metricsv1.PodMetrics]) {
-					if got := watcher.Status(); got.Mode != Polling {
+					if got := watcher.Status(); got.Mode != Polling || got.Err != nil || got.PollingReason == nil {
 						t.Errorf("status %+v", got)
 					}
 					// Discovery is asked, and the watch tried, after RetryWatch; this time it is given.
@@ -127,24 +130,18 @@ func TestFollowsRollbackAndUpgrade(t *testing.T) {
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.set(func() { w.served = map[string]string{"v1beta1": noWatch} })
 		w.at(62 * time.Second)
-		if diff := cmp.Diff(Status{Version: "v1beta1", Mode: Polling, Synced: true}, statusWithoutErr(watcher)); diff != "" {
-			t.Error(diff)
+		if got, want := brief(watcher), "v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1"; got != want {
+			t.Errorf("status %s, want %s", got, want)
 		}
 		if got := held(watcher); got == "nothing" {
 			t.Error("the rollback emptied the snapshot")
 		}
 		w.set(func() { w.served = map[string]string{"v1": both, "v1beta1": both} })
 		w.at(7 * time.Minute)
-		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true}, watcher.Status()); diff != "" {
-			t.Error(diff)
+		if got := brief(watcher); got != "v1 Watching" {
+			t.Errorf("status %s", got)
 		}
 	})
-}
-
-func statusWithoutErr(w *Watcher[metricsv1.PodMetrics]) Status {
-	s := w.Status()
-	s.Err = nil
-	return s
 }
 
 // v1 is registered and its pods are away: v1beta1 answers, so it is used.

@@ -139,6 +139,19 @@ func (w *world) at(after time.Duration) {
 	synctest.Wait()
 }
 
+// moment is a moment after the start.
+func (w *world) moment(after time.Duration) time.Time { return w.began.Add(after) }
+
+// brief tells version and mode, and why it polls.
+func brief(w *Watcher[metricsv1.PodMetrics]) string {
+	s := w.Status()
+	out := s.Version + " " + string(s.Mode)
+	if s.PollingReason != nil {
+		out += ": " + s.PollingReason.Error()
+	}
+	return out
+}
+
 func versionOf(r *http.Request) string { return strings.Split(r.URL.Path, "/")[3] }
 
 func pod(version, name string, seconds int64) map[string]any {
