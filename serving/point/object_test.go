@@ -5,6 +5,8 @@ package point
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -59,6 +61,31 @@ func TestEncoded(t *testing.T) {
 	}
 	if calls != 3 {
 		t.Errorf("%d encodings, want one that failed and one of each kind", calls)
+	}
+}
+
+// TestEncodedOnce has many ask at the same time.
+func TestEncodedOnce(t *testing.T) {
+	const readers = 8
+	for range 100 {
+		o := &Object{Key: podKey("p"), Meta: meta("u"), Point: sample("n", 0, 10)}
+		var calls atomic.Int32
+		var running sync.WaitGroup
+		start := make(chan struct{})
+		for range readers {
+			running.Go(func() {
+				<-start
+				_, err := o.Encoded(EncodingJSON, func(*Object) ([]byte, error) { calls.Add(1); return []byte("json"), nil })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		running.Wait()
+		if got := calls.Load(); got != 1 {
+			t.Fatalf("encoded %d times for %d readers", got, readers)
+		}
 	}
 }
 

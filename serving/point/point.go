@@ -11,6 +11,7 @@ package point
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,11 +110,19 @@ type Object struct {
 	Events Encodings
 
 	fragments [encodings]atomic.Pointer[[]byte]
+	// encoding is held by who makes a fragment: thousands of watchers may ask for
+	// it at the same moment.
+	encoding sync.Mutex
 }
 
-// Encoded returns the object's serialisation, which encode makes on first use.
-// Concurrent first uses may both encode; they produce the same bytes.
+// Encoded returns the object's serialisation, which encode makes on first use, once
+// however many ask for it at the same time. An error is not kept.
 func (o *Object) Encoded(e Encoding, encode func(*Object) ([]byte, error)) ([]byte, error) {
+	if b := o.fragments[e].Load(); b != nil {
+		return *b, nil
+	}
+	o.encoding.Lock()
+	defer o.encoding.Unlock()
 	if b := o.fragments[e].Load(); b != nil {
 		return *b, nil
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"io"
 	"iter"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -55,18 +54,35 @@ func (p *podPoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object
 	return writeEvent(pods, (*point.Object)(p), id, encode, w)
 }
 
-// writeEvent writes the bytes of an event, which are made once for all watchers
-// that ask for the same encoding. They are written at once: a framer makes a
-// frame of each write.
+// writeEvent writes an event, in one call: a framer makes a frame of each.
 func writeEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	frame, known := k.frames[id]
+	if !known {
+		return writeKeptEvent(k, o, id, encode, w)
+	}
+	fragment, err := o.Encoded(frame.encoding, k.fragments[frame.encoding])
+	if err != nil {
+		return err
+	}
+	event := eventBuffers.Get().(*eventBuffer)
+	defer eventBuffers.Put(event)
+	event.b = frame.append(event.b[:0], fragment)
+	_, err = w.Write(event.b)
+	return err
+}
+
+// writeKeptEvent writes an event as the API server encodes it, which is done once
+// for all watchers that ask for the same encoding, and kept for as long as the
+// data point is the newest.
+func writeKeptEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	event, err := o.Events.Encoded(string(id), func() ([]byte, error) {
-		buffer := eventBuffers.Get().(*bytes.Buffer)
-		defer eventBuffers.Put(buffer)
-		buffer.Reset()
-		if err := encode(&object{kind: k, point: o}, buffer); err != nil {
+		countEncode(k.resource, encodingOther)
+		var event bytes.Buffer
+		if err := encode(&object{kind: k, point: o}, &event); err != nil {
 			return nil, err
 		}
-		return bytes.Clone(buffer.Bytes()), nil
+		// Of its exact size, unlike the buffer.
+		return bytes.Clone(event.Bytes()), nil
 	})
 	if err != nil {
 		return err
@@ -74,10 +90,6 @@ func writeEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(run
 	_, err = w.Write(event)
 	return err
 }
-
-// eventBuffers hold an event while it is made, so that what is kept of it has
-// its exact size.
-var eventBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // source is a table as a hub reads it.
 type source struct {

@@ -23,6 +23,7 @@ import (
 	metricsinstall "k8s.io/metrics/pkg/apis/metrics/install"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 var (
@@ -57,6 +58,16 @@ func GroupVersions() []schema.GroupVersion {
 	return Scheme.PrioritizedVersionsForGroup(metrics.GroupName)
 }
 
+// APIs returns what requests are counted by: the resources in every version that
+// is compiled in.
+func APIs() []stream.API {
+	var apis []stream.API
+	for _, version := range GroupVersions() {
+		apis = append(apis, nodes.api(version), pods.api(version))
+	}
+	return apis
+}
+
 // NewAPIGroup returns metrics.k8s.io in those versions that are enabled, the
 // preferred one first. Where none is, PrioritizedVersions is empty and there is
 // nothing to install.
@@ -70,8 +81,8 @@ func NewAPIGroup(store *point.Store, streams *Streams, enabled func(schema.Group
 		}
 		info.PrioritizedVersions = append(info.PrioritizedVersions, version)
 		info.VersionedResourcesStorageMap[version.Version] = map[string]rest.Storage{
-			nodes.resource: &storage{kind: nodes, table: store.Nodes, feed: streams.nodes, admission: streams.admission},
-			pods.resource:  &storage{kind: pods, table: store.Pods, feed: streams.pods, admission: streams.admission},
+			nodes.resource: newStorage(nodes, version, store.Nodes, streams.nodes, streams.admission),
+			pods.resource:  newStorage(pods, version, store.Pods, streams.pods, streams.admission),
 		}
 	}
 	return info

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/metrics/pkg/apis/metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
@@ -30,10 +31,17 @@ type kind struct {
 	buildList func(metav1.ListMeta, []object) runtime.Object
 	// fragments encode a data point as an item of a list, by point.Encoding.
 	fragments [2]func(*point.Object) ([]byte, error)
+	// frames are what watch events have around a fragment.
+	frames map[runtime.Identifier]*eventFrame
 	// item is a data point as a hub distributes it.
 	item func(*point.Object) stream.Item
 	// newBookmark makes an API object of metadata and nothing else.
 	newBookmark func(metav1.ObjectMeta) runtime.Object
+}
+
+// api is what the kind's requests in a version are counted by.
+func (k *kind) api(version schema.GroupVersion) stream.API {
+	return stream.API{Group: version.Group, Version: version.Version, Resource: k.resource}
 }
 
 var nodes = &kind{
@@ -55,10 +63,11 @@ var nodes = &kind{
 		return list
 	},
 	fragments: [2]func(*point.Object) ([]byte, error){
-		point.EncodingJSON:     nodeJSON,
-		point.EncodingProtobuf: nodeProtobuf,
+		point.EncodingJSON:     counted("nodes", encodingJSON, nodeJSON),
+		point.EncodingProtobuf: counted("nodes", encodingProtobuf, nodeProtobuf),
 	},
-	item: func(o *point.Object) stream.Item { return (*nodePoint)(o) },
+	frames: eventFrames("NodeMetrics"),
+	item:   func(o *point.Object) stream.Item { return (*nodePoint)(o) },
 	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
 		return &metrics.NodeMetrics{ObjectMeta: meta, Usage: corev1.ResourceList{}}
 	},
@@ -84,10 +93,11 @@ var pods = &kind{
 		return list
 	},
 	fragments: [2]func(*point.Object) ([]byte, error){
-		point.EncodingJSON:     podJSON,
-		point.EncodingProtobuf: podProtobuf,
+		point.EncodingJSON:     counted("pods", encodingJSON, podJSON),
+		point.EncodingProtobuf: counted("pods", encodingProtobuf, podProtobuf),
 	},
-	item: func(o *point.Object) stream.Item { return (*podPoint)(o) },
+	frames: eventFrames("PodMetrics"),
+	item:   func(o *point.Object) stream.Item { return (*podPoint)(o) },
 	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
 		return &metrics.PodMetrics{ObjectMeta: meta, Containers: []metrics.ContainerMetrics{}}
 	},

@@ -11,6 +11,7 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/metrics/pkg/apis/metrics"
@@ -26,6 +27,12 @@ type storage struct {
 	table     *point.Table
 	feed      *feed
 	admission *stream.Admission
+	// meter counts the watches of this version.
+	meter *stream.Meter
+}
+
+func newStorage(k *kind, version schema.GroupVersion, table *point.Table, f *feed, admission *stream.Admission) *storage {
+	return &storage{kind: k, table: table, feed: f, admission: admission, meter: stream.NewMeter(k.api(version))}
 }
 
 var (

@@ -121,7 +121,7 @@ func (s *storage) Watch(ctx context.Context, options *metainternalversion.ListOp
 	// All initial events are at hand: there is nothing that a seat of priority
 	// and fairness would have to wait for.
 	flowcontrol.WatchInitialized(ctx)
-	watcher, err := s.feed.hub.Watch(ctx, s.watchRequest(ctx, options, release))
+	watcher, err := s.feed.hub.Watch(ctx, s.watchRequest(ctx, options, name, release))
 	if err != nil {
 		// Not the watcher itself, which is a nil of a type.
 		return nil, err
@@ -129,13 +129,17 @@ func (s *storage) Watch(ctx context.Context, options *metainternalversion.ListOp
 	return watcher, nil
 }
 
-func (s *storage) watchRequest(ctx context.Context, options *metainternalversion.ListOptions, release func()) stream.Request {
+func (s *storage) watchRequest(ctx context.Context, options *metainternalversion.ListOptions, user string, release func()) stream.Request {
 	r := stream.Request{
 		Selection:   stream.Selection{Namespace: request.NamespaceValue(ctx), Clustered: !s.kind.namespaced},
 		NewBookmark: s.feed.bookmark,
 		Abort:       stream.AbortFrom(ctx),
 		Release:     release,
+		Meter:       s.meter,
+		Client:      stream.Client{User: user, UserAgent: stream.UserAgentFrom(ctx)},
 	}
+	// The API server's filters note it first of all.
+	r.Received, _ = request.ReceivedTimestampFrom(ctx)
 	if options == nil {
 		return r
 	}

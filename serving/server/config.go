@@ -63,6 +63,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = consumers.WithRecording(handler, recorder)
 		handler = withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
+		handler = stream.WithRequestMetrics(handler, c.RequestInfoResolver, resourcemetrics.APIs())
 		// Outermost: it needs the connection's own ResponseWriter.
 		return stream.WithAbort(handler)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -51,10 +52,11 @@ var (
 	})
 )
 
-// registerMetrics registers this package's metrics and those of sources and streams with
+// registerMetrics registers the metrics of this package and of those below it with
 // the process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(reloads, reloadSuccessful, readiness, newestSample)
 	kubelet.RegisterMetrics(legacyregistry.MustRegister)
 	stream.RegisterMetrics(legacyregistry.MustRegister)
+	resourcemetrics.RegisterMetrics(legacyregistry.MustRegister)
 })

@@ -1,0 +1,112 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// eventFrame is what a watch event has around the fragment that lists have, too:
+// the bytes of a data point exist once, whoever asks for them in which version,
+// and putting them together for a watcher is a copy of a few hundred bytes.
+type eventFrame struct {
+	encoding point.Encoding
+	// before the fragment: in JSON all, in protobuf the type of the object.
+	before []byte
+}
+
+// eventFrames holds the frames of a kind by the identifier that the API server's
+// watch handler gives to an event of type ADDED, so that whatever is not known
+// for certain (Table, metadata, CBOR, a changed handler) falls back to the
+// handler's own encoding.
+func eventFrames(kind string) map[runtime.Identifier]*eventFrame {
+	frames := map[runtime.Identifier]*eventFrame{}
+	for _, info := range codecs.SupportedMediaTypes() {
+		if info.StreamSerializer == nil {
+			continue
+		}
+		for _, version := range GroupVersions() {
+			object := codecs.EncoderForVersion(info.Serializer, version)
+			e, known := encoders[object.Identifier()]
+			if !known {
+				continue
+			}
+			event := codecs.EncoderForVersion(info.StreamSerializer.Serializer, version)
+			frames[addedIdentifier(object, event)] = newEventFrame(e.encoding, version.WithKind(kind))
+		}
+	}
+	return frames
+}
+
+// addedIdentifier is that of watchEncoder in k8s.io/apiserver/pkg/endpoints/handlers.
+func addedIdentifier(object, event runtime.Encoder) runtime.Identifier {
+	id, err := json.Marshal(struct {
+		Name            string `json:"name,omitempty"`
+		EmbeddedEncoder string `json:"embeddedEncoder,omitempty"`
+		Encoder         string `json:"encoder,omitempty"`
+		EventType       string `json:"eventType,omitempty"`
+	}{"watch", string(object.Identifier()), string(event.Identifier()), string(watch.Added)})
+	if err != nil {
+		return "" // four strings always marshal
+	}
+	return runtime.Identifier(id)
+}
+
+func newEventFrame(encoding point.Encoding, gvk schema.GroupVersionKind) *eventFrame {
+	f := &eventFrame{encoding: encoding}
+	if encoding == point.EncodingJSON {
+		f.before = appendJSONKind([]byte(`{"type":"ADDED","object":{`), gvk)
+		return f
+	}
+	f.before = appendProtobufString(nil, 1, gvk.GroupVersion().String())
+	f.before = appendProtobufString(f.before, 2, gvk.Kind)
+	return f
+}
+
+// append writes an event. The bytes are those of the stock encoders;
+// event_test.go holds it to that.
+func (f *eventFrame) append(b, fragment []byte) []byte {
+	if f.encoding == point.EncodingJSON {
+		b = append(b, f.before...)
+		b = append(b, fragment[1:]...)
+		return append(b, '}', '\n')
+	}
+	// A WatchEvent of a type and a RawExtension, in which there is an object as
+	// it is alone: the magic number and a runtime.Unknown. Sizes come first.
+	unknown := fieldSize(len(f.before)) + fieldSize(len(fragment)) + 2*fieldSize(0)
+	object := len(protobufMagic) + unknown
+	b = appendProtobufString(b, 1, string(watch.Added))
+	b = appendProtobufTag(b, 2, fieldSize(object))
+	b = appendProtobufTag(b, 1, object)
+	b = append(b, protobufMagic...)
+	b = append(appendProtobufTag(b, 1, len(f.before)), f.before...)
+	b = append(appendProtobufTag(b, 2, len(fragment)), fragment...)
+	b = appendProtobufTag(b, 3, 0) // content encoding
+	return appendProtobufTag(b, 4, 0)
+}
+
+// fieldSize is that of a field of so many bytes, whose number is below 16.
+func fieldSize(content int) int { return 1 + uvarintSize(uint64(content)) + content }
+
+// appendProtobufTag begins a field of so many bytes.
+func appendProtobufTag(b []byte, field byte, content int) []byte {
+	return binary.AppendUvarint(append(b, field<<3|lengthDelimited), uint64(content))
+}
+
+func appendProtobufString(b []byte, field byte, s string) []byte {
+	return append(appendProtobufTag(b, field, len(s)), s...)
+}
+
+// eventBuffer holds an event while it is written.
+type eventBuffer struct{ b []byte }
+
+var eventBuffers = sync.Pool{New: func() any { return &eventBuffer{b: make([]byte, 0, 2<<10)} }}

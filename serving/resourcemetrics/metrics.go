@@ -1,0 +1,41 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"k8s.io/component-base/metrics"
+	metricsapi "k8s.io/metrics/pkg/apis/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// The encodings as labels. Other is what falls back to the API server's encoders.
+const (
+	encodingJSON     = "json"
+	encodingProtobuf = "protobuf"
+	encodingOther    = "other"
+)
+
+var encodedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+	Namespace: "metrics_api", Name: "encoded_points_total",
+	Help: "Number of times that a data point was encoded, by encoding. A point is encoded once in json and once in protobuf for " +
+		"all watches and lists of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"group", "resource", "encoding"})
+
+// RegisterMetrics registers the API group's metrics, for example with
+// legacyregistry.MustRegister. Without it they cost nothing and count nothing.
+func RegisterMetrics(register func(...metrics.Registerable)) { register(encodedTotal) }
+
+func countEncode(resource, encoding string) {
+	encodedTotal.WithLabelValues(metricsapi.GroupName, resource, encoding).Inc()
+}
+
+// counted counts the calls of an encoder of fragments.
+func counted(resource, encoding string, encode func(*point.Object) ([]byte, error)) func(*point.Object) ([]byte, error) {
+	return func(o *point.Object) ([]byte, error) {
+		countEncode(resource, encoding)
+		return encode(o)
+	}
+}
