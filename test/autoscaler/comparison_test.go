@@ -1,0 +1,223 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/client"
+)
+
+const (
+	// pairs of workloads, one of each polled and one watched, get their load at the same moment.
+	pairs = 5
+	// syncPeriod is kube-controller-manager's default; the HPAs of pairs are made evenly over it, so that the wait for
+	// the next sync is sampled evenly, too.
+	syncPeriod = 15 * time.Second
+	// beat is how often a kubelet renews its sample; the loads of pairs begin evenly over it.
+	beat = 10 * time.Second
+
+	requestMillicores, loadMillicores, targetPercent = 20, 60, 50
+)
+
+// The real controller on a real cluster, once by watch and once by polling, each with workloads of its own: how long
+// after the load begins does it decide? Times are told, and not judged. What is judged is that each watched HPA decided
+// on the first data point that called for it, and that it came by watch.
+func TestWatchAgainstPolling(t *testing.T) {
+	stage := newStage(t)
+	arrived, decided := &arrivals{}, &decisions{}
+
+	watching, err := New(t.Context(), stage.controllerConfig(), Options{Watch: true, HPASelector: "metrics=watch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	polling, err := New(t.Context(), stage.controllerConfig(), Options{HPASelector: "metrics=poll"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if watching.settings.HorizontalPodAutoscalerSyncPeriod.Duration != syncPeriod || polling.settings != watching.settings {
+		t.Fatalf("settings differ: %+v, %+v", watching.settings, polling.settings)
+	}
+	watching.trigger.observe = arrived.add
+	stage.run(watching.Run, polling.Run, decided.follow(stage))
+
+	stage.deploy()
+	stage.waitForPolicy()
+	stage.autoscale(syncPeriod / pairs)
+	loads := stage.load(beat / pairs)
+	stage.eventually("each HPA has decided", func(context.Context) error {
+		for name := range loads {
+			if _, ok := decided.of(name); !ok {
+				return fmt.Errorf("%s has not", name)
+			}
+		}
+		return nil
+	})
+
+	if status := watching.watcher.Status(); status.Mode != client.Watching || status.Version != "v1" {
+		t.Errorf("the watcher is %s %s, and not by watch of v1: %v", status.Mode, status.Version, status.Err)
+	}
+	stage.checkNobodyElse()
+	report := newReport()
+	for name, began := range loads {
+		decision, _ := decided.of(name)
+		point, ok := arrived.firstAbove(name, began)
+		if !ok {
+			t.Errorf("%s: decided on %dm, and no data point above the target came by watch", name, decision.millicores)
+			continue
+		}
+		if strings.HasPrefix(name, "watch") && decision.millicores != point.millicores {
+			t.Errorf("%s: decided on %dm, the first data point above the target has %dm", name, decision.millicores, point.millicores)
+		}
+		report.add(name, began, point, decision)
+	}
+	t.Log(report)
+}
+
+// seen is what was seen of a workload, and when.
+type seen struct {
+	at         time.Time
+	millicores int64
+}
+
+// arrivals are the data points that came by watch, of the first pod of each workload.
+type arrivals struct {
+	mu     sync.Mutex
+	points map[string][]seen
+}
+
+func (a *arrivals) add(point *metricsv1.PodMetrics) {
+	usage := int64(0)
+	for _, container := range point.Containers {
+		usage += container.Usage.Cpu().MilliValue()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.points == nil {
+		a.points = map[string][]seen{}
+	}
+	name := point.Labels["app"]
+	a.points[name] = append(a.points[name], seen{time.Now(), usage})
+}
+
+// firstAbove reckons as the controller does, in whole percent and with its tolerance of a tenth.
+func (a *arrivals) firstAbove(name string, began time.Time) (seen, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, point := range a.points[name] {
+		percent := point.millicores * 100 / requestMillicores
+		if point.at.After(began) && float64(percent)/targetPercent > 1.1 {
+			return point, true
+		}
+	}
+	return seen{}, false
+}
+
+// decisions are the moments at which more replicas stood in an HPA's status, and the usage that stood beside it.
+type decisions struct {
+	mu    sync.Mutex
+	first map[string]seen
+}
+
+func (d *decisions) of(name string) (seen, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	decision, ok := d.first[name]
+	return decision, ok
+}
+
+// follow hears of HPAs from the API, for both controllers alike.
+func (d *decisions) follow(stage *stage) func(context.Context) {
+	d.first = map[string]seen{}
+	factory := informers.NewSharedInformerFactoryWithOptions(stage.core, 0, informers.WithNamespace(stage.name))
+	if _, err := factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, after any) { d.look(after.(*autoscalingv2.HorizontalPodAutoscaler)) },
+	}); err != nil {
+		stage.t.Fatal(err)
+	}
+	return func(ctx context.Context) {
+		factory.StartWithContext(ctx)
+		<-ctx.Done()
+		factory.Shutdown()
+	}
+}
+
+func (d *decisions) look(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, already := d.first[hpa.Name]; already || hpa.Status.DesiredReplicas < 2 {
+		return
+	}
+	decision := seen{at: time.Now()}
+	for _, metric := range hpa.Status.CurrentMetrics {
+		if metric.Resource != nil && metric.Resource.Name == corev1.ResourceCPU {
+			decision.millicores = metric.Resource.Current.AverageValue.MilliValue()
+		}
+	}
+	d.first[hpa.Name] = decision
+}
+
+// report tells the times of each workload, and their medians by the way metrics came.
+type report struct {
+	rows map[string][3]time.Duration
+}
+
+func newReport() *report { return &report{map[string][3]time.Duration{}} }
+
+func (r *report) add(name string, load time.Time, point, decision seen) {
+	r.rows[name] = [3]time.Duration{point.at.Sub(load), decision.at.Sub(point.at), decision.at.Sub(load)}
+}
+
+func (r *report) String() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "\nThe HPA controller of Kubernetes, sync period %v, metrics by watch and by polling; seconds:\n", syncPeriod)
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, times [3]time.Duration) {
+		fmt.Fprintf(table, "%s\t", name)
+		for _, d := range times {
+			fmt.Fprintf(table, "%.2f\t", d.Seconds())
+		}
+		fmt.Fprintln(table)
+	}
+	fmt.Fprintln(table, "\tload to data point\tdata point to decision\tload to decision\t")
+	for _, way := range []string{"poll", "watch"} {
+		var columns [3][]time.Duration
+		for i := range pairs {
+			times, ok := r.rows[workload(way, i)]
+			if !ok {
+				continue
+			}
+			row(workload(way, i), times)
+			for column, d := range times {
+				columns[column] = append(columns[column], d)
+			}
+		}
+		var median, most [3]time.Duration
+		for column, all := range columns {
+			if len(all) > 0 {
+				slices.Sort(all)
+				median[column], most[column] = all[len(all)/2], all[len(all)-1]
+			}
+		}
+		row(way+", median", median)
+		row(way+", most", most)
+	}
+	_ = table.Flush()
+	return out.String()
+}
