@@ -54,7 +54,8 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t))
+	// A reflector asks for five to ten minutes at a time, and starts over then.
+	ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t)-10*time.Second)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,10 @@ type fakeKubelet struct {
 	mu    sync.Mutex
 	pods  map[string][]string
 	asked []time.Time
+	// samples are the times of those that it answered with, in milliseconds, each once.
+	samples []int64
+	// frozen is when it has stopped to renew its samples; zero while it does.
+	frozen time.Time
 }
 
 func (c *controlPlane) startKubelet(t *testing.T) *fakeKubelet {
@@ -78,6 +83,33 @@ func (k *fakeKubelet) run(pod string, containers ...string) {
 	k.pods[pod] = containers
 }
 
+// stop takes a pod out of what the kubelet reports.
+func (k *fakeKubelet) stop(pod string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, pod)
+}
+
+// freeze ends the renewal of samples: each scrape gets the same, until thaw.
+func (k *fakeKubelet) freeze() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.frozen = time.Now()
+}
+
+func (k *fakeKubelet) thaw() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.frozen = time.Time{}
+}
+
+// answered returns the times of the samples that were asked for so far, each once.
+func (k *fakeKubelet) answered() []int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.samples)
+}
+
 // requests returns how often the kubelet was asked since a time.
 func (k *fakeKubelet) requests(since time.Time) int {
 	k.mu.Lock()
@@ -103,7 +135,14 @@ func (k *fakeKubelet) serve(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	sample := time.Now().Truncate(renewal)
+	sample := time.Now()
+	if !k.frozen.IsZero() {
+		sample = k.frozen
+	}
+	sample = sample.Truncate(renewal)
+	if n := len(k.samples); n == 0 || k.samples[n-1] != sample.UnixMilli() {
+		k.samples = append(k.samples, sample.UnixMilli())
+	}
 	age := sample.Sub(k.started).Seconds()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	line := func(name, labels string, value float64) {

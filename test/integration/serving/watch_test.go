@@ -1,0 +1,321 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/informers"
+)
+
+// leastSamples is how many renewals of its samples each kubelet is watched for.
+const leastSamples = 8
+
+// TestWatchThroughKubeAPIServer follows the same data points in every way in which a
+// stock client may: what kubelets answered is what each client sees, one event a
+// data point, none lost and none twice.
+func TestWatchThroughKubeAPIServer(t *testing.T) {
+	kubelets := []*fakeKubelet{cluster.startKubelet(t), cluster.startKubelet(t)}
+	kubelets[0].run("web-0", "app", "sidecar")
+	kubelets[0].run("web-1", "app")
+	kubelets[1].run("job-0", "work")
+	cluster.createNode(t, "node-a", kubelets[0].port, nil)
+	cluster.createNode(t, "node-b", kubelets[1].port, nil)
+	cluster.createPod(t, "node-a", "web-0", nil, "app", "sidecar")
+	cluster.createPod(t, "node-a", "web-1", nil, "app")
+	cluster.createPod(t, "node-b", "job-0", nil, "work")
+	sources := map[string]map[string]*fakeKubelet{
+		"nodes": {"node-a": kubelets[0], "node-b": kubelets[1]},
+		"pods":  {workloads + "/web-0": kubelets[0], workloads + "/web-1": kubelets[0], workloads + "/job-0": kubelets[1]},
+	}
+	p := startOn(t, "watched")
+	p.waitReady(t)
+	cluster.register(t, "watched", p.port, "v1", "v1beta1")
+	for _, version := range []string{"v1", "v1beta1"} {
+		eventually(t, time.Minute, "APIService of "+version+" becomes available", func() error {
+			return cluster.available(t.Context(), version)
+		})
+	}
+	eventually(t, 20*time.Second, "there are metrics of all pods", func() error {
+		return wantCount(t.Context(), "/apis/metrics.k8s.io/v1/pods", 3)
+	})
+
+	var followers []*follower
+	for _, way := range informers.Ways() {
+		followers = append(followers, followByInformer(t, way))
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		for _, resource := range []string{"nodes", "pods"} {
+			followers = append(followers, followTable(t, version, resource))
+		}
+	}
+	before := []int{len(kubelets[0].answered()), len(kubelets[1].answered())}
+	eventually(t, time.Minute, "kubelets are scraped", func() error {
+		for i, kubelet := range kubelets {
+			if n := len(kubelet.answered()) - before[i]; n < leastSamples {
+				return fmt.Errorf("%d samples", n)
+			}
+		}
+		return nil
+	})
+	for _, kubelet := range kubelets {
+		kubelet.freeze()
+	}
+	for _, f := range followers {
+		t.Run(f.name, func(t *testing.T) {
+			eventually(t, 10*time.Second, "the last data points arrive", func() error { return f.arrived(sources[f.resource]) })
+			f.judge(t, sources[f.resource])
+		})
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		t.Run("start over, "+version, func(t *testing.T) { testStartsOver(t, version, kubelets[1]) })
+	}
+}
+
+// follower notes the resourceVersions that it gets of each object, in order.
+type follower struct {
+	name, resource string
+	// listed: it lists before it watches, and gets what there is a second time.
+	listed bool
+
+	mu   sync.Mutex
+	got  map[string][]int64
+	errs []error
+}
+
+func (f *follower) add(object any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	accessor, ok := object.(metav1.Object)
+	if !ok {
+		f.errs = append(f.errs, fmt.Errorf("got a %T", object))
+		return
+	}
+	version, err := strconv.ParseInt(accessor.GetResourceVersion(), 10, 64)
+	if err != nil {
+		f.errs = append(f.errs, fmt.Errorf("%s: %w", accessor.GetName(), err))
+	}
+	name := strings.TrimPrefix(accessor.GetNamespace()+"/"+accessor.GetName(), "/")
+	if f.got == nil {
+		f.got = map[string][]int64{}
+	}
+	f.got[name] = append(f.got[name], version)
+}
+
+func (f *follower) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs = append(f.errs, err)
+}
+
+// arrived says whether the last sample of each kubelet is there.
+func (f *follower) arrived(sources map[string]*fakeKubelet) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for object, kubelet := range sources {
+		samples := kubelet.answered()
+		if last := samples[len(samples)-1]; !slices.Contains(f.got[object], last) {
+			return fmt.Errorf("%s: %d is missing, got %v", object, last, f.got[object])
+		}
+	}
+	return nil
+}
+
+// judge compares with what the kubelets answered since the follower's first event.
+func (f *follower) judge(t *testing.T, sources map[string]*fakeKubelet) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, err := range f.errs {
+		t.Error(err)
+	}
+	for object, got := range f.got {
+		if sources[object] == nil {
+			t.Errorf("got %s, which nobody runs", object)
+			continue
+		}
+		if f.listed && len(got) > 1 && got[0] == got[1] {
+			got = got[1:]
+		}
+		want := sources[object].answered()
+		from := slices.Index(want, got[0])
+		if from < 0 || !slices.Equal(want[from:], got) {
+			t.Errorf("data points of %s: got %v, the kubelet answered with %v", object, got, want)
+		}
+		if len(got) < leastSamples {
+			t.Errorf("%d data points of %s: too few to tell", len(got), object)
+		}
+	}
+	if len(f.got) != len(sources) {
+		t.Errorf("got data points of %d objects, want %d", len(f.got), len(sources))
+	}
+}
+
+func followByInformer(t *testing.T, way informers.Way) *follower {
+	t.Helper()
+	f := &follower{name: way.String(), resource: way.Resource, listed: !way.WatchList}
+	informer, err := informers.New(cluster.config, way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if ctx.Err() == nil {
+			f.fail(fmt.Errorf("the informer's watch: %w", err))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: f.add, UpdateFunc: func(_, now any) { f.add(now) },
+		DeleteFunc: func(object any) { f.fail(fmt.Errorf("deleted: %v", object)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	done.Go(func() { informer.RunWithContext(t.Context()) })
+	t.Cleanup(done.Wait)
+	synced, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if !cache.WaitForCacheSync(synced.Done(), registered.HasSynced) {
+		t.Fatalf("%s has not synced after 20s", way)
+	}
+	return f
+}
+
+// followTable watches as `kubectl get --watch` does.
+func followTable(t *testing.T, version, resource string) *follower {
+	t.Helper()
+	f := &follower{name: version + " " + resource + ", Table", resource: resource}
+	body, err := cluster.client.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/"+version+"/"+resource).Param("watch", "true").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		decoder := json.NewDecoder(body)
+		for first := true; ; first = false {
+			var event struct {
+				Type   watch.EventType
+				Object metav1.Table
+			}
+			err := decoder.Decode(&event)
+			switch {
+			case t.Context().Err() != nil:
+				return
+			case err != nil:
+				f.fail(fmt.Errorf("read the watch: %w", err))
+				return
+			case event.Type != watch.Added || len(event.Object.Rows) != 1 || (len(event.Object.ColumnDefinitions) > 0) != first:
+				f.fail(fmt.Errorf("event: %+v", event))
+				return
+			}
+			object := &metav1.PartialObjectMetadata{}
+			if err := json.Unmarshal(event.Object.Rows[0].Object.Raw, object); err != nil {
+				f.fail(fmt.Errorf("decode the row's object: %w", err))
+				return
+			}
+			f.add(object)
+		}
+	})
+	t.Cleanup(func() {
+		if err := body.Close(); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		done.Wait()
+	})
+	return f
+}
+
+// testStartsOver holds a reflector through the ends of its WatchList. No event tells
+// that an object is gone, so the end has to make it ask anew, and not go on.
+func testStartsOver(t *testing.T, version string, kubelet *fakeKubelet) {
+	pod := "gone-" + version
+	kubelet.run(pod, "app")
+	cluster.createPod(t, "node-b", pod, nil, "app")
+	kubelet.thaw()
+
+	client := newMetricsClient(t, cluster.config)
+	getter, object := cache.Getter(client.MetricsV1().RESTClient()), runtime.Object(&metricsv1.PodMetrics{})
+	if version == "v1beta1" {
+		getter, object = client.MetricsV1beta1().RESTClient(), &metricsv1beta1.PodMetrics{}
+	}
+	// A reflector asks for 5 to 10 minutes, and the server's own limit is an hour.
+	source := cache.NewFilteredListWatchFromClient(getter, "pods", metav1.NamespaceAll, func(o *metav1.ListOptions) { o.TimeoutSeconds = ptr.To[int64](5) })
+	var mu sync.Mutex
+	var ends []error
+	open := source.WatchFuncWithContext
+	source.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := open(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
+			if event.Type == watch.Error {
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, apierrors.FromObject(event.Object))
+			}
+			return event, true
+		}), nil
+	}
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	reflector := cache.NewReflectorWithOptions(source, object, store, cache.ReflectorOptions{})
+	var done sync.WaitGroup
+	done.Go(func() { reflector.RunWithContext(t.Context()) })
+	t.Cleanup(done.Wait)
+	has := func() bool {
+		_, exists, err := store.GetByKey(workloads + "/" + pod)
+		return err == nil && exists
+	}
+	eventually(t, 20*time.Second, "the reflector has the pod", func() error {
+		if !has() {
+			return fmt.Errorf("it has %v", store.ListKeys())
+		}
+		return nil
+	})
+	kubelet.stop(pod)
+	cluster.delete(t, "pods", workloads, pod)
+	eventually(t, 20*time.Second, "the reflector has dropped the pod", func() error {
+		if has() {
+			return fmt.Errorf("it has %v", store.ListKeys())
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if len(ends) == 0 {
+		t.Error("the reflector dropped the pod without an end of its watch")
+	}
+	for _, err := range ends {
+		if !apierrors.IsTimeout(err) {
+			t.Errorf("the reflector's watch ended with %v, want a 504", err)
+		}
+	}
+	if n := len(store.ListKeys()); n != 3 {
+		t.Errorf("it has %v, want the 3 pods that are left", store.ListKeys())
+	}
+}
