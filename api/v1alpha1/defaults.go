@@ -25,6 +25,12 @@ const (
 	DefaultMaxAge                  = 90 * time.Second
 	DefaultKubeletPort       int32 = 10250
 	DefaultExistingPort      int32 = 443
+
+	DefaultMaxConnections           int32 = 10000
+	DefaultMaxConnectionsPerUser    int32 = 1000
+	DefaultMaxOpensPerSecondPerUser int32 = 100
+	DefaultBookmarkInterval               = time.Minute
+	DefaultMaxWatchAge                    = time.Hour
 )
 
 // DefaultAddressTypes is the order in which a node's addresses are tried.
@@ -59,6 +65,7 @@ func SetDefaults(spec *MetricsBackendSpec) {
 	if spec.ResourceMetrics != nil {
 		setResourceMetricsDefaults(spec.ResourceMetrics)
 	}
+	setWatchDefaults(&spec.Watch)
 }
 
 func setCertificatesDefaults(certificates *CertificatesSpec) {
@@ -92,6 +99,17 @@ func setResourceMetricsDefaults(rm *ResourceMetricsSpec) {
 	if rm.KubeletTLS.Mode == "" {
 		rm.KubeletTLS.Mode = KubeletTLSVerify
 	}
+}
+
+func setWatchDefaults(watch *WatchSpec) {
+	if watch.Mode == "" {
+		watch.Mode = WatchEnabled
+	}
+	setDefault(&watch.MaxConnections, DefaultMaxConnections)
+	setDefault(&watch.MaxConnectionsPerUser, DefaultMaxConnectionsPerUser)
+	setDefault(&watch.MaxOpensPerSecondPerUser, DefaultMaxOpensPerSecondPerUser)
+	setDefault(&watch.BookmarkInterval, metav1.Duration{Duration: DefaultBookmarkInterval})
+	setDefault(&watch.MaxAge, metav1.Duration{Duration: DefaultMaxWatchAge})
 }
 
 func setDefault[T any](field **T, value T) {

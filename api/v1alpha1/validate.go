@@ -27,6 +27,10 @@ const (
 	MaxMaxBodySize = "256Mi"
 	// MaxMaxConcurrent is the largest scrape.maxConcurrent.
 	MaxMaxConcurrent int32 = 1000
+	// MaxMaxConnections is the largest watch.maxConnections and maxConnectionsPerUser.
+	MaxMaxConnections int32 = 100000
+	// MaxMaxOpensPerSecondPerUser is the largest watch.maxOpensPerSecondPerUser.
+	MaxMaxOpensPerSecondPerUser int32 = 10000
 )
 
 // bodySize is the pattern of scrape.maxBodySize.
@@ -37,11 +41,12 @@ var bodySize = regexp.MustCompile(`^[1-9][0-9]{0,8}(Ki|Mi)?$`)
 // not pass through, and those that a schema cannot express: what a PEM bundle
 // holds, and which labels there can be. SetDefaults must have been called.
 func Validate(spec *MetricsBackendSpec) field.ErrorList {
+	errs := validateWatch(field.NewPath("spec", "watch"), &spec.Watch)
 	if spec.ResourceMetrics == nil {
-		return nil
+		return errs
 	}
 	rm, path := spec.ResourceMetrics, field.NewPath("spec", "resourceMetrics")
-	errs := oneOf(path.Child("versions"), rm.Versions, ResourceMetricsV1, ResourceMetricsV1beta1)
+	errs = append(errs, oneOf(path.Child("versions"), rm.Versions, ResourceMetricsV1, ResourceMetricsV1beta1)...)
 	errs = append(errs, unique(path.Child("versions"), rm.Versions)...)
 	errs = append(errs, validateMaxAge(path.Child("maxAge"), rm)...)
 	errs = append(errs, validateScrape(path.Child("scrape"), &rm.Scrape)...)
@@ -112,6 +117,25 @@ func validateKubeletTLS(path *field.Path, tls *KubeletTLSSpec) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("caBundle"), field.OmitValueType{}, "must hold one or more certificates in PEM: "+err.Error()))
 	}
 	return errs
+}
+
+func validateWatch(path *field.Path, watch *WatchSpec) field.ErrorList {
+	errs := oneOf(path.Child("mode"), []WatchMode{watch.Mode}, WatchEnabled, WatchDisabled)
+	for _, limit := range []struct {
+		name  string
+		value *int32
+		most  int32
+	}{
+		{"maxConnections", watch.MaxConnections, MaxMaxConnections},
+		{"maxConnectionsPerUser", watch.MaxConnectionsPerUser, MaxMaxConnections},
+		{"maxOpensPerSecondPerUser", watch.MaxOpensPerSecondPerUser, MaxMaxOpensPerSecondPerUser},
+	} {
+		if n := *limit.value; n < 1 || n > limit.most {
+			errs = append(errs, field.Invalid(path.Child(limit.name), n, fmt.Sprintf("must be between 1 and %d", limit.most)))
+		}
+	}
+	errs = append(errs, inRange(path.Child("bookmarkInterval"), watch.BookmarkInterval, 5*time.Second, 10*time.Minute)...)
+	return append(errs, inRange(path.Child("maxAge"), watch.MaxAge, time.Minute, 24*time.Hour)...)
 }
 
 func inRange(path *field.Path, value *metav1.Duration, least, most time.Duration) field.ErrorList {

@@ -119,8 +119,69 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateWithoutResourceMetrics(t *testing.T) {
-	if errs := Validate(&MetricsBackendSpec{}); len(errs) > 0 {
+	spec := &MetricsBackendSpec{}
+	SetDefaults(spec)
+	if errs := Validate(spec); len(errs) > 0 {
 		t.Errorf("errors %v, want none", errs)
+	}
+}
+
+func TestValidateWatch(t *testing.T) {
+	tests := map[string]struct {
+		watch WatchSpec
+		// want are the errors.
+		want []string
+	}{
+		"defaults": {},
+		"disabled": {watch: WatchSpec{Mode: WatchDisabled}},
+		"least of all": {watch: WatchSpec{
+			MaxConnections: ptr.To[int32](1), MaxConnectionsPerUser: ptr.To[int32](1), MaxOpensPerSecondPerUser: ptr.To[int32](1),
+			BookmarkInterval: seconds(5), MaxAge: seconds(60),
+		}},
+		"most of all": {watch: WatchSpec{
+			MaxConnections: ptr.To(MaxMaxConnections), MaxConnectionsPerUser: ptr.To(MaxMaxConnections),
+			MaxOpensPerSecondPerUser: ptr.To(MaxMaxOpensPerSecondPerUser), BookmarkInterval: seconds(600), MaxAge: seconds(24 * 3600),
+		}},
+		"less than the least": {
+			watch: WatchSpec{
+				Mode: "Maybe", MaxConnections: ptr.To[int32](0), MaxConnectionsPerUser: ptr.To[int32](-1), MaxOpensPerSecondPerUser: ptr.To[int32](0),
+				BookmarkInterval: seconds(4), MaxAge: seconds(59),
+			},
+			want: []string{
+				`spec.watch.mode: Unsupported value: "Maybe": supported values: "Enabled", "Disabled"`,
+				"spec.watch.maxConnections: Invalid value: 0: must be between 1 and 100000",
+				"spec.watch.maxConnectionsPerUser: Invalid value: -1: must be between 1 and 100000",
+				"spec.watch.maxOpensPerSecondPerUser: Invalid value: 0: must be between 1 and 10000",
+				`spec.watch.bookmarkInterval: Invalid value: "4s": must be between 5s and 10m0s`,
+				`spec.watch.maxAge: Invalid value: "59s": must be between 1m0s and 24h0m0s`,
+			},
+		},
+		"more than the most": {
+			watch: WatchSpec{
+				MaxConnections: ptr.To(MaxMaxConnections + 1), MaxConnectionsPerUser: ptr.To(MaxMaxConnections + 1),
+				MaxOpensPerSecondPerUser: ptr.To(MaxMaxOpensPerSecondPerUser + 1), BookmarkInterval: seconds(601), MaxAge: seconds(24*3600 + 1),
+			},
+			want: []string{
+				"spec.watch.maxConnections: Invalid value: 100001: must be between 1 and 100000",
+				"spec.watch.maxConnectionsPerUser: Invalid value: 100001: must be between 1 and 100000",
+				"spec.watch.maxOpensPerSecondPerUser: Invalid value: 10001: must be between 1 and 10000",
+				`spec.watch.bookmarkInterval: Invalid value: "10m1s": must be between 5s and 10m0s`,
+				`spec.watch.maxAge: Invalid value: "24h0m1s": must be between 1m0s and 24h0m0s`,
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := &MetricsBackendSpec{Watch: tc.watch}
+			SetDefaults(spec)
+			var got []string
+			for _, err := range Validate(spec) {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -35,6 +35,7 @@ type validationCase struct {
 func TestValidation(t *testing.T) {
 	labels := func(prefix string) string { return "{serving: {labels: {" + prefix + "team: a}}, resourceMetrics: {}}" }
 	scrape := func(fields string) string { return "{resourceMetrics: {scrape: {" + fields + "}}}" }
+	watch := func(fields string) string { return "{watch: {" + fields + "}, resourceMetrics: {}}" }
 	args := func(arg string) string { return "{serving: {extraArgs: ['" + arg + "']}, resourceMetrics: {}}" }
 	// What is between the lines is the operator's to judge.
 	ca := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"))
@@ -100,6 +101,22 @@ func TestValidation(t *testing.T) {
 		"operator without values":        {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: In}]}`), refused: "need values with In and NotIn"},
 		"operator with values":           {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: Exists, values: [a]}]}`), refused: "none with Exists and DoesNotExist"},
 		"operator that takes no values":  {spec: scrape(`nodeSelector: {matchExpressions: [{key: type, operator: DoesNotExist}]}`)},
+		"watch, as by default":           {spec: watch(``)},
+		"no watch":                       {spec: watch(`mode: Disabled`)},
+		"unknown watch mode":             {spec: watch(`mode: Maybe`), refused: `supported values: "Enabled", "Disabled"`},
+		"least of watch":                 {spec: watch(`maxConnections: 1, maxConnectionsPerUser: 1, maxOpensPerSecondPerUser: 1, bookmarkInterval: 5s, maxAge: 1m`)},
+		"most of watch":                  {spec: watch(`maxConnections: 100000, maxConnectionsPerUser: 100000, maxOpensPerSecondPerUser: 10000, bookmarkInterval: 10m, maxAge: 24h`)},
+		"no connection":                  {spec: watch(`maxConnections: 0`), refused: "to serve no watch at all, set watch.mode: Disabled"},
+		"too many connections":           {spec: watch(`maxConnections: 100001`), refused: "watch.maxConnections must be between 1 and 100000"},
+		"no connection of a user":        {spec: watch(`maxConnectionsPerUser: 0`), refused: "to serve no watch at all, set watch.mode: Disabled"},
+		"too many connections of a user": {spec: watch(`maxConnectionsPerUser: 100001`), refused: "watch.maxConnectionsPerUser must be between 1 and 100000"},
+		"no rate of watches":             {spec: watch(`maxOpensPerSecondPerUser: 0`), refused: "watch.maxOpensPerSecondPerUser must be between 1 and 10000"},
+		"too high a rate of watches":     {spec: watch(`maxOpensPerSecondPerUser: 10001`), refused: "watch.maxOpensPerSecondPerUser must be between 1 and 10000"},
+		"too many bookmarks":             {spec: watch(`bookmarkInterval: 4999ms`), refused: "watch.bookmarkInterval must be between 5s and 10m"},
+		"too few bookmarks":              {spec: watch(`bookmarkInterval: 11m`), refused: "watch.bookmarkInterval must be between 5s and 10m"},
+		"malformed bookmark interval":    {spec: watch(`bookmarkInterval: often`), refused: "spec.watch.bookmarkInterval"},
+		"too short a watch":              {spec: watch(`maxAge: 59s`), refused: "watch.maxAge must be between 1m and 24h"},
+		"too long a watch":               {spec: watch(`maxAge: 25h`), refused: "watch.maxAge must be between 1m and 24h"},
 		"pinned kubelets":                {spec: `{resourceMetrics: {kubeletTLS: {mode: PinOnFirstUse}}}`},
 		"unverified kubelets":            {spec: `{resourceMetrics: {kubeletTLS: {mode: Skip}}}`},
 		"unknown kubelet mode":           {spec: `{resourceMetrics: {kubeletTLS: {mode: Hope}}}`, refused: `supported values: "Verify", "PinOnFirstUse", "Skip"`},
@@ -247,6 +264,11 @@ func TestDefaults(t *testing.T) {
 			},
 			KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSVerify},
 		},
+		Watch: v1alpha1.WatchSpec{
+			Mode: v1alpha1.WatchEnabled, MaxConnections: ptr.To[int32](10000), MaxConnectionsPerUser: ptr.To[int32](1000),
+			MaxOpensPerSecondPerUser: ptr.To[int32](100),
+			BookmarkInterval:         &metav1.Duration{Duration: time.Minute}, MaxAge: &metav1.Duration{Duration: time.Hour},
+		},
 	}
 	if diff := cmp.Diff(explicit, created.Spec); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -264,7 +286,7 @@ func TestKubectlShowsColumnsAndFields(t *testing.T) {
 	if got, want := strings.Join(strings.Fields(out)[:6], " "), "cluster True True v1, v1beta1 2/2"; got != want {
 		t.Errorf("columns %q, want %q", got, want)
 	}
-	for _, field := range []string{"spec.serving", "spec.resourceMetrics.scrape", "spec.resourceMetrics.kubeletTLS", "status.apiServices"} {
+	for _, field := range []string{"spec.serving", "spec.resourceMetrics.scrape", "spec.resourceMetrics.kubeletTLS", "spec.watch", "status.apiServices"} {
 		if out, err := kubectl("explain", "metricsbackend."+field); err != nil || strings.Contains(out, "<no description>") {
 			t.Errorf("kubectl explain %s: %v\n%s", field, err, out)
 		}
