@@ -43,7 +43,7 @@ func TestGroupVersions(t *testing.T) {
 
 func TestNoVersionEnabled(t *testing.T) {
 	store := newStore()
-	group := NewAPIGroup(store, newStreams(store), func(schema.GroupVersion) bool { return false })
+	group := newAPIGroup(store, newStreams(store), func(schema.GroupVersion) bool { return false })
 	if got := len(group.PrioritizedVersions) + len(group.VersionedResourcesStorageMap); got != 0 {
 		t.Errorf("got %v and %v, want nothing to install", group.PrioritizedVersions, group.VersionedResourcesStorageMap)
 	}

@@ -68,10 +68,10 @@ func APIs() []stream.API {
 	return apis
 }
 
-// NewAPIGroup returns metrics.k8s.io in those versions that are enabled, the
+// newAPIGroup returns metrics.k8s.io in those versions that are enabled, the
 // preferred one first. Where none is, PrioritizedVersions is empty and there is
 // nothing to install.
-func NewAPIGroup(store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
+func newAPIGroup(store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, Scheme, runtime.NewParameterCodec(Scheme), codecs)
 	info.NegotiatedSerializer = codecs
 	info.PrioritizedVersions = nil
@@ -81,8 +81,8 @@ func NewAPIGroup(store *point.Store, streams *Streams, enabled func(schema.Group
 		}
 		info.PrioritizedVersions = append(info.PrioritizedVersions, version)
 		info.VersionedResourcesStorageMap[version.Version] = map[string]rest.Storage{
-			nodes.resource: newStorage(nodes, version, store.Nodes, streams.nodes, streams.admission),
-			pods.resource:  newStorage(pods, version, store.Pods, streams.pods, streams.admission),
+			nodes.resource: newStorage(nodes, version, store.Nodes, streams.nodes, streams),
+			pods.resource:  newStorage(pods, version, store.Pods, streams.pods, streams),
 		}
 	}
 	return info

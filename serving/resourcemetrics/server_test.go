@@ -48,11 +48,12 @@ func newStreams(store *point.Store) *Streams {
 // serve runs a real generic API server over the store.
 func serve(t testing.TB, store *point.Store, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
 	t.Helper()
-	return serveStreams(t, store, newStreams(store), enabled, mutate...)
+	server, _ := serveStreams(t, store, newStreams(store), enabled, mutate...)
+	return server
 }
 
 // serveStreams does so for streams of the test's own.
-func serveStreams(t testing.TB, store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
+func serveStreams(t testing.TB, store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) (*httptest.Server, *Group) {
 	t.Helper()
 	config := genericapiserver.NewConfig(Codecs)
 	config.ExternalAddress = "metrics.test:443"
@@ -70,8 +71,8 @@ func serveStreams(t testing.TB, store *point.Store, streams *Streams, enabled fu
 	if err != nil {
 		t.Fatalf("making the API server: %v", err)
 	}
-	group := NewAPIGroup(store, streams, enabled)
-	if err := server.InstallAPIGroup(&group); err != nil {
+	group, err := InstallAPI(server, store, streams, enabled)
+	if err != nil {
 		t.Fatalf("installing the API group: %v", err)
 	}
 	server.PrepareRun()
@@ -80,7 +81,7 @@ func serveStreams(t testing.TB, store *point.Store, streams *Streams, enabled fu
 		s.Close()
 		server.Destroy()
 	})
-	return s
+	return s, group
 }
 
 // answer is what came back over HTTP.

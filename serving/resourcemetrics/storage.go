@@ -23,16 +23,16 @@ import (
 // storage answers get, list and watch of one resource, in every version, from a
 // table of newest points.
 type storage struct {
-	kind      *kind
-	table     *point.Table
-	feed      *feed
-	admission *stream.Admission
+	kind    *kind
+	table   *point.Table
+	feed    *feed
+	streams *Streams
 	// meter counts the watches of this version.
 	meter *stream.Meter
 }
 
-func newStorage(k *kind, version schema.GroupVersion, table *point.Table, f *feed, admission *stream.Admission) *storage {
-	return &storage{kind: k, table: table, feed: f, admission: admission, meter: stream.NewMeter(k.api(version))}
+func newStorage(k *kind, version schema.GroupVersion, table *point.Table, f *feed, streams *Streams) *storage {
+	return &storage{kind: k, table: table, feed: f, streams: streams, meter: stream.NewMeter(k.api(version))}
 }
 
 var (

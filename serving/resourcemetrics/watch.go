@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
@@ -27,6 +29,8 @@ import (
 type Streams struct {
 	admission   *stream.Admission
 	nodes, pods *feed
+	// serve says that watches are served.
+	serve atomic.Bool
 }
 
 // NewStreams distributes what is published to a store from now on. random returns
@@ -42,7 +46,9 @@ func NewStreams(store *point.Store, c clock.WithTicker, random func() float64, a
 		table.Observe(f.publish)
 		return f
 	}
-	return &Streams{admission: admission, nodes: newFeed(nodes, store.Nodes), pods: newFeed(pods, store.Pods)}
+	s := &Streams{admission: admission, nodes: newFeed(nodes, store.Nodes), pods: newFeed(pods, store.Pods)}
+	s.serve.Store(true)
+	return s
 }
 
 // Run keeps the time of all watches until the context ends.
@@ -64,6 +70,16 @@ func (s *Streams) Apply(settings stream.Settings) {
 func (s *Streams) Drain(over time.Duration) {
 	s.nodes.hub.Drain(over)
 	s.pods.hub.Drain(over)
+}
+
+// endSpread is over how long watches end that are turned off: their clients list
+// or poll instead, and need not do so all at once.
+const endSpread = 20 * time.Second
+
+// endAll ends the watches that are open.
+func (s *Streams) endAll() {
+	s.nodes.hub.EndAll(endSpread)
+	s.pods.hub.EndAll(endSpread)
 }
 
 // Hubs returns the hub of each resource by the resource's name.
@@ -110,11 +126,14 @@ var _ rest.Watcher = &storage{}
 // then each new one. A resourceVersion in the options is ignored whatever it
 // says: there is no state but the newest, and so no history to go on from.
 func (s *storage) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	if !s.streams.serve.Load() {
+		return nil, s.notServed()
+	}
 	var name string
 	if user, ok := request.UserFrom(ctx); ok {
 		name = user.GetName()
 	}
-	release, err := s.admission.Admit(name)
+	release, err := s.streams.admission.Admit(name)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +145,17 @@ func (s *storage) Watch(ctx context.Context, options *metainternalversion.ListOp
 		// Not the watcher itself, which is a nil of a type.
 		return nil, err
 	}
+	if !s.streams.serve.Load() {
+		// Turned off meanwhile: those that are open have been told to end already.
+		watcher.Stop()
+		return nil, s.notServed()
+	}
 	return watcher, nil
+}
+
+// notServed is what the API server answers where there is no Watch at all.
+func (s *storage) notServed() error {
+	return apierrors.NewMethodNotSupported(metrics.Resource(s.kind.resource), "watch")
 }
 
 func (s *storage) watchRequest(ctx context.Context, options *metainternalversion.ListOptions, user string, release func()) stream.Request {

@@ -25,11 +25,17 @@ type pointAge interface {
 	SetMaxAge(time.Duration)
 }
 
+// watchTarget takes how the APIs are watched.
+type watchTarget interface {
+	Apply(watchSettings) error
+}
+
 // configuration is what is in force of the MetricsBackend. What cannot be used
 // changes nothing: the last good settings stay.
 type configuration struct {
-	source kubeletSettings
-	store  pointAge
+	source  kubeletSettings
+	store   pointAge
+	watches watchTarget
 
 	mu         sync.Mutex
 	generation int64
@@ -69,7 +75,7 @@ func (c *configuration) put(spec *v1alpha1.MetricsBackendSpec) error {
 		return fmt.Errorf("change how kubelets are asked: %w", err)
 	}
 	c.store.SetMaxAge(s.maxAge)
-	return nil
+	return c.watches.Apply(s.watch)
 }
 
 // observedGeneration is that of the MetricsBackend whose settings are in force;

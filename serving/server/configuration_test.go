@@ -37,6 +37,14 @@ func (f *fakeTargets) Apply(s kubelet.Settings) error {
 
 func (f *fakeTargets) SetMaxAge(d time.Duration) { f.Ages = append(f.Ages, d) }
 
+// fakeWatches records what it was told.
+type fakeWatches struct{ settings []watchSettings }
+
+func (f *fakeWatches) Apply(s watchSettings) error {
+	f.settings = append(f.settings, s)
+	return nil
+}
+
 func backendWith(generation int64, rm *v1alpha1.ResourceMetricsSpec) *v1alpha1.MetricsBackend {
 	return &v1alpha1.MetricsBackend{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster", Generation: generation},
@@ -77,12 +85,16 @@ func TestConfigurationKeepsTheLastGoodSettings(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			targets := &fakeTargets{err: tc.err}
-			c := &configuration{source: targets, store: targets}
+			watches := &fakeWatches{}
+			c := &configuration{source: targets, store: targets, watches: watches}
 			for _, backend := range tc.applied {
 				c.apply(t.Context(), "test", backend)
 			}
 			if diff := cmp.Diff(tc.want, targets.recordedSettings); diff != "" {
 				t.Errorf("settings in force (-want +got):\n%s", diff)
+			}
+			if got := len(watches.settings); got != len(tc.want.Ages) {
+				t.Errorf("settings of watches were changed %d times, want %d", got, len(tc.want.Ages))
 			}
 			if got := c.observedGeneration(); got != tc.wantGeneration {
 				t.Errorf("observed generation %d, want %d", got, tc.wantGeneration)

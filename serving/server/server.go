@@ -63,8 +63,8 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	store := point.NewStore(c, initial.maxAge)
-	admission := stream.NewAdmission(c, stream.DefaultLimits())
-	streams := resourcemetrics.NewStreams(store, c, rand.Float64, admission, stream.DefaultSettings())
+	admission := stream.NewAdmission(c, initial.watch.limits)
+	watching := &watches{admission: admission, streams: resourcemetrics.NewStreams(store, c, rand.Float64, admission, initial.watch.stream)}
 	ca, err := newKubeletCA(o.KubeletCAFile, client)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	ca.apply = source.SetDefaultCA
-	inForce := &configuration{source: source, store: store}
+	inForce := &configuration{source: source, store: store, watches: watching}
 	reloadSuccessful.Set(1)
 	follow, err := o.follow(client, file, inForce)
 	if err != nil {
@@ -100,14 +100,20 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the generic API server: %w", err)
 	}
-	if err := o.install(generic, store, streams); err != nil {
+	if watching.group, err = o.install(generic, store, watching.streams); err != nil {
+		return nil, err
+	}
+	if err := watching.Apply(initial.watch); err != nil {
 		return nil, err
 	}
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 
 	fresh := &freshness{source: source, clock: c}
-	s := &Server{generic: generic, background: []func(context.Context){source.Run, first.run, follow, ca.run, fresh.run, streams.Run}}
+	drain := watching.drain(config.ShutdownInitiatedNotify(), config.ShutdownDelayDuration, c)
+	s := &Server{generic: generic, background: []func(context.Context){
+		source.Run, first.run, follow, ca.run, fresh.run, watching.streams.Run, drain,
+	}}
 	for _, f := range feeds {
 		s.background = append(s.background, f.informer.RunWithContext)
 	}
@@ -217,18 +223,11 @@ func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (ga
 	}, nil
 }
 
-// install adds the API groups in the versions that are enabled.
-func (o *Options) install(generic *genericapiserver.GenericAPIServer, store *point.Store, streams *resourcemetrics.Streams) error {
+// install adds the API group in the versions that are enabled.
+func (o *Options) install(generic *genericapiserver.GenericAPIServer, store *point.Store, streams *resourcemetrics.Streams) (*resourcemetrics.Group, error) {
 	enabled, err := o.enabledVersions()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	group := resourcemetrics.NewAPIGroup(store, streams, enabled.Has)
-	if len(group.PrioritizedVersions) == 0 {
-		return nil
-	}
-	if err := generic.InstallAPIGroup(&group); err != nil {
-		return fmt.Errorf("install metrics.k8s.io: %w", err)
-	}
-	return nil
+	return resourcemetrics.InstallAPI(generic, store, streams, enabled.Has)
 }

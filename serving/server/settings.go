@@ -20,6 +20,7 @@ type settings struct {
 	kubelet kubelet.Settings
 	// maxAge is the age from which points are no longer served.
 	maxAge time.Duration
+	watch  watchSettings
 }
 
 // settingsFrom reads a spec, filling in defaults; an empty spec gives those that
@@ -50,6 +51,7 @@ func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
 	}
 	return settings{
 		maxAge: rm.MaxAge.Duration,
+		watch:  watchSettingsFrom(&spec.Watch),
 		kubelet: kubelet.Settings{
 			Interval:      rm.Scrape.Interval.Duration,
 			Timeout:       rm.Scrape.Timeout.Duration,

@@ -18,11 +18,12 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // comparedByText compares selectors by what they say.
 var comparedByText = cmp.Options{
-	cmp.AllowUnexported(settings{}),
+	cmp.AllowUnexported(settings{}, watchSettings{}),
 	cmp.Transformer("selector", func(s labels.Selector) string { return s.String() }),
 }
 
@@ -39,6 +40,11 @@ func defaultedSettings(change func(*settings)) settings {
 			},
 			NodeSelector: labels.Everything(),
 			TLS:          v1alpha1.KubeletTLSVerify,
+		},
+		watch: watchSettings{
+			enabled: true,
+			limits:  stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000},
+			stream:  stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
 		},
 	}
 	if change != nil {

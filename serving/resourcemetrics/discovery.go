@@ -1,0 +1,125 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"fmt"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"github.com/emicklei/go-restful/v3"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/metrics/pkg/apis/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// Group is metrics.k8s.io in an API server.
+type Group struct {
+	streams  *Streams
+	versions []schema.GroupVersion
+	// aggregated serves /apis.
+	aggregated aggregated.ResourceManager
+
+	// mu is held while the verb watch comes or goes.
+	mu sync.Mutex
+	// resources are what discovery tells of each version.
+	resources atomic.Pointer[[]metav1.APIResource]
+}
+
+// InstallAPI adds metrics.k8s.io to an API server, in those versions that are
+// enabled, the preferred one first. It serves watch until ServeWatch says otherwise.
+func InstallAPI(server *genericapiserver.GenericAPIServer, store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool) (*Group, error) {
+	info := newAPIGroup(store, streams, enabled)
+	g := &Group{streams: streams, versions: info.PrioritizedVersions, aggregated: server.AggregatedDiscoveryGroupManager}
+	if len(g.versions) == 0 {
+		return g, nil
+	}
+	if err := server.InstallAPIGroup(&info); err != nil {
+		return nil, fmt.Errorf("install %s: %w", metrics.GroupName, err)
+	}
+	for _, version := range g.versions {
+		if err := g.replaceDiscovery(server.Handler.GoRestfulContainer, version); err != nil {
+			return nil, fmt.Errorf("serve discovery of %s: %w", version, err)
+		}
+	}
+	if err := g.advertise(true); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// replaceDiscovery lets /apis/GROUP/VERSION follow the resources: the installer
+// has it answer for ever what they were at first.
+func (g *Group) replaceDiscovery(container *restful.Container, version schema.GroupVersion) error {
+	root := path.Join(genericapiserver.APIGroupPrefix, version.Group, version.Version)
+	for _, service := range container.RegisteredWebServices() {
+		if service.RootPath() != root {
+			continue
+		}
+		// Only in between: routes that may change are copied for each request.
+		service.SetDynamicRoutes(true)
+		defer service.SetDynamicRoutes(false)
+		if err := service.RemoveRoute(root+"/", "GET"); err != nil {
+			return err
+		}
+		handler := discovery.NewAPIVersionHandler(codecs, version, discovery.APIResourceListerFunc(func() []metav1.APIResource {
+			return *g.resources.Load()
+		}))
+		handler.AddToWebService(service)
+		return nil
+	}
+	return fmt.Errorf("the API server has no web service at %s", root)
+}
+
+// ServeWatch serves the verb watch in all versions, or takes it away: out of
+// discovery, then from requests, which are answered 405, and then from those who
+// watch, who are ended within endSpread. Get and list stay as they are.
+func (g *Group) ServeWatch(serve bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if serve == g.streams.serve.Load() {
+		return nil
+	}
+	if serve {
+		g.streams.serve.Store(true)
+		return g.advertise(true)
+	}
+	err := g.advertise(false)
+	g.streams.serve.Store(false)
+	g.streams.endAll()
+	return err
+}
+
+// advertise puts the verb watch into both documents of discovery, or takes it out.
+func (g *Group) advertise(watch bool) error {
+	resources := make([]metav1.APIResource, 0, 2)
+	for _, k := range []*kind{nodes, pods} {
+		verbs := metav1.Verbs{"get", "list"}
+		if watch {
+			verbs = append(verbs, "watch")
+		}
+		resources = append(resources, metav1.APIResource{
+			Name: k.resource, SingularName: k.singular, Namespaced: k.namespaced, Kind: k.name, Verbs: verbs,
+		})
+	}
+	converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(resources)
+	if err != nil {
+		return fmt.Errorf("describe %s in discovery: %w", metrics.GroupName, err)
+	}
+	g.resources.Store(&resources)
+	for _, version := range g.versions {
+		g.aggregated.AddGroupVersion(version.Group, apidiscoveryv2.APIVersionDiscovery{
+			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: version.Version, Resources: converted,
+		})
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// watchSettings are how the APIs are watched.
+type watchSettings struct {
+	enabled bool
+	limits  stream.Limits
+	stream  stream.Settings
+}
+
+func watchSettingsFrom(spec *v1alpha1.WatchSpec) watchSettings {
+	s := watchSettings{
+		enabled: spec.Mode == v1alpha1.WatchEnabled,
+		limits: stream.Limits{
+			Connections:    int(*spec.MaxConnections),
+			PerUser:        int(*spec.MaxConnectionsPerUser),
+			OpensPerSecond: float64(*spec.MaxOpensPerSecondPerUser),
+			// A user may open at once what it may have open: after a restart of a
+			// pod, or of the user, that is what comes.
+			OpensBurst: int(max(*spec.MaxConnectionsPerUser, *spec.MaxOpensPerSecondPerUser)),
+		},
+		stream: stream.DefaultSettings(),
+	}
+	s.stream.BookmarkInterval = spec.BookmarkInterval.Duration
+	s.stream.MaxAge = spec.MaxAge.Duration
+	return s
+}
+
+// watches are the watches of all APIs.
+type watches struct {
+	admission *stream.Admission
+	streams   *resourcemetrics.Streams
+	group     *resourcemetrics.Group
+}
+
+// Apply implements watchTarget.
+func (w *watches) Apply(s watchSettings) error {
+	w.admission.Apply(s.limits)
+	w.streams.Apply(s.stream)
+	if err := w.group.ServeWatch(s.enabled); err != nil {
+		return fmt.Errorf("change whether the metrics APIs can be watched: %w", err)
+	}
+	return nil
+}
+
+// drain returns what ends the watches while the server waits for its endpoints
+// to be forgotten, so that clients reconnect to another pod.
+//
+// In the first quarter of that time nothing ends: whoever left then would be led
+// to this pod again. In the last quarter clients read the end of their streams.
+// From the second on a new watch is refused, with Retry-After; until the first
+// request of that time, the aggregator's connection leads here (see
+// withLeaveOnShutdown).
+func (w *watches) drain(shuttingDown <-chan struct{}, delay time.Duration, c clock.Clock) func(context.Context) {
+	return func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-shuttingDown:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.After(delay / 4):
+		}
+		open := w.admission.Open()
+		w.streams.Drain(delay / 2)
+		if open > 0 {
+			klog.FromContext(ctx).Info("Shutdown ends the open watches; their clients reconnect to other pods", "watches", open, "over", delay/2)
+		}
+	}
+}
