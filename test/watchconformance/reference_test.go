@@ -74,8 +74,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := resourcemetrics.NewAPIGroup(r.store, streams, func(schema.GroupVersion) bool { return true })
-	if err := server.InstallAPIGroup(&group); err != nil {
+	if _, err := resourcemetrics.InstallAPI(server, r.store, streams, func(schema.GroupVersion) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	server.PrepareRun()
