@@ -43,9 +43,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	if err := o.SecureServing.ApplyToConfig(config); err != nil {
 		return nil, nil, fmt.Errorf("open --secure-port with the certificates for it: %w", err)
 	}
-	if err := endDeadConnections(config.SecureServing.Listener); err != nil {
-		return nil, nil, fmt.Errorf("bound how long connections outlive their clients: %w", err)
-	}
+	config.SecureServing.Listener = livingListener{config.SecureServing.Listener}
 	authentication, err := o.applyAuthentication(config)
 	if err != nil {
 		return nil, nil, err

@@ -4,31 +4,40 @@
 package server
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 )
 
-// endDeadConnections makes connections end of which the peer has acknowledged
-// nothing for unacknowledgedTimeout: one that vanished without a FIN, and one that
-// does not read. Left to itself, Linux retransmits for a quarter of an hour, for
-// which all of a connection's watches would stay.
-func endDeadConnections(listener net.Listener) error {
-	socket, ok := listener.(syscall.Conn)
+// Accept bounds how long the connection may be dead. A kernel that knows no such
+// bound, as for a connection of Multipath TCP, is no reason to refuse a client.
+func (l livingListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if err := boundUnacknowledged(connection); err != nil {
+		klog.Background().V(4).Info("Cannot bound how long a connection outlives its client", "client", connection.RemoteAddr(), "err", err)
+	}
+	return connection, nil
+}
+
+func boundUnacknowledged(connection net.Conn) error {
+	socket, ok := connection.(syscall.Conn)
 	if !ok {
-		return fmt.Errorf("%T is no socket", listener)
+		return syscall.ENOTSOCK
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
-	// Accepted connections inherit the option.
 	var set error
-	err = raw.Control(func(fd uintptr) {
+	if err := raw.Control(func(fd uintptr) {
 		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledgedTimeout.Milliseconds()))
-	})
-	return errors.Join(err, set)
+	}); err != nil {
+		return err
+	}
+	return set
 }

@@ -1,0 +1,182 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/client"
+)
+
+// watchingClients are clients of the Go package, each with two pods of the crowd.
+type watchingClients []*client.Watcher[metricsv1.PodMetrics]
+
+// startClients runs them on connections that some of them share, each number of
+// connections with a dialer of its own so that client-go does not share all.
+func startClients(t *testing.T, config *rest.Config, count, connections int) (clients watchingClients, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	configs := make([]*rest.Config, connections)
+	for i := range configs {
+		configs[i] = rest.CopyConfig(config)
+		configs[i].QPS = -1
+		configs[i].Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	}
+	for i := range count {
+		w, err := client.Pods(configs[i%connections], workloads, client.Options{LabelSelector: "pair=" + strconv.Itoa(i%(crowd/2))})
+		if err != nil {
+			t.Fatalf("make a client: %v", err)
+		}
+		clients = append(clients, w)
+		running.Go(func() { _ = w.Run(ctx) })
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.Cleanup(stop)
+	return clients, stop
+}
+
+// wantNewer waits until each watches, and has samples of both its pods that were
+// taken after a time.
+func (clients watchingClients) wantNewer(t *testing.T, than time.Time, within time.Duration) {
+	t.Helper()
+	eventually(t, within, fmt.Sprintf("each of %d clients watches and hears of data points", len(clients)), func() error {
+		late, example := 0, error(nil)
+		for i, w := range clients {
+			if err := newer(w, than); err != nil {
+				late, example = late+1, fmt.Errorf("client %d: %w", i, err)
+			}
+		}
+		if late > 0 {
+			return fmt.Errorf("%d do not, such as %w", late, example)
+		}
+		return nil
+	})
+}
+
+func newer(w *client.Watcher[metricsv1.PodMetrics], than time.Time) error {
+	status := w.Status()
+	if status.Mode != client.Watching {
+		return fmt.Errorf("it is %s: %w", status.Mode, status.Err)
+	}
+	pods := w.Snapshot()
+	if len(pods) != 2 {
+		return fmt.Errorf("it has %d pods (%w)", len(pods), status.Err)
+	}
+	for _, pod := range pods {
+		sample, err := strconv.ParseInt(pod.ResourceVersion, 10, 64)
+		if err != nil {
+			return fmt.Errorf("resourceVersion of %s: %w", pod.Name, err)
+		}
+		if age := than.Sub(time.UnixMilli(sample)); age >= 0 {
+			return fmt.Errorf("its sample of %s is %s too old (%w)", pod.Name, age, status.Err)
+		}
+	}
+	return nil
+}
+
+// TestServingKilledUnderWatches kills one of two processes that 1,000 watches are
+// spread over: all of them go on at the other, which serves its own meanwhile.
+func TestServingKilledUnderWatches(t *testing.T) {
+	const count, connections = 1000, 10
+	startCrowd(t, "mourned")
+	first, second := startOn(t, "doubled"), startOn(t, "doubled")
+	b := startBalancer(t)
+	b.add(first)
+	b.add(second)
+	first.waitReady(t)
+	second.waitReady(t)
+	token := cluster.token(t, "reader")
+
+	direct, err := second.open(t.Context(), second.watchClient(t, "HTTP/2", nil), crowdPath, token)
+	if err != nil {
+		t.Fatalf("open a watch: %v", err)
+	}
+	undisturbed := follow(direct)
+	undisturbed.next(t, crowdPause)
+	before, err := second.resources(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config := &rest.Config{
+		Host: "https://127.0.0.1:" + strconv.Itoa(int(b.port)), BearerToken: token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: cluster.servingCA.PEM, ServerName: "doubled." + servingNamespace + ".svc"},
+	}
+	clients, stop := startClients(t, config, count, connections)
+	clients.wantNewer(t, time.Now(), time.Minute)
+	for i, p := range []*process{first, second} {
+		n, err := p.sample(t.Context(), token, "metrics_api_watch_connections_open", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n < count/5 {
+			t.Fatalf("process %d has %g watches: they are not spread", i, n)
+		}
+	}
+
+	goOn := undisturbed.keepsComing(t, crowdPause)
+	first.kill(t)
+	killed := time.Now()
+	clients.wantNewer(t, killed, time.Minute)
+	t.Logf("all clients hear of new data points %s after the kill", time.Since(killed).Round(100*time.Millisecond))
+	second.wantWatches(t, token, count+1, 10*time.Second)
+	goOn()
+	stop()
+	second.returnsTo(t, token, before, 30*time.Second)
+}
+
+// TestKubeAPIServerRestartUnderWatches ends kube-apiserver under watches that go
+// through it: none stays behind in the process, and the clients come back.
+func TestKubeAPIServerRestartUnderWatches(t *testing.T) {
+	const count, connections = 60, 4
+	startCrowd(t, "orphaned")
+	p := startOn(t, "outliving")
+	p.waitReady(t)
+	cluster.register(t, "outliving", p.port, "v1", "v1beta1")
+	eventually(t, time.Minute, "metrics through kube-apiserver", func() error {
+		return wantCount(t.Context(), "/apis/metrics.k8s.io/v1/nodes", 1)
+	})
+	token := cluster.token(t, "reader")
+	before, err := p.resources(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, stop := startClients(t, cluster.config, count, connections)
+	clients.wantNewer(t, time.Now(), time.Minute)
+	p.wantWatches(t, token, count, 10*time.Second)
+
+	if err := cluster.stopAPIServer(); err != nil {
+		t.Fatalf("stop kube-apiserver: %v", err)
+	}
+	started := false
+	defer func() {
+		if !started {
+			_ = cluster.startAPIServer()
+		}
+	}()
+	p.wantWatches(t, token, 0, 30*time.Second)
+	started = true
+	if err := cluster.startAPIServer(); err != nil {
+		t.Fatalf("start kube-apiserver: %v", err)
+	}
+	clients.wantNewer(t, time.Now(), 2*time.Minute)
+	p.wantWatches(t, token, count, 10*time.Second)
+	stop()
+	p.returnsTo(t, token, before, 30*time.Second)
+}

@@ -1,0 +1,253 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// crowd is how many pods there are: enough that a client which does not read is
+	// felt after some seconds.
+	crowd = 120
+	// crowdPath watches them all.
+	crowdPath = "/apis/metrics.k8s.io/v1/namespaces/" + workloads + "/pods?watch=true"
+	// crowdPause is longer than any other client may wait for its next data point,
+	// with scrapes each second.
+	crowdPause = 15 * time.Second
+)
+
+// startCrowd runs pods on one kubelet, each with the labels app=web and a number
+// that it shares with another one.
+func startCrowd(t *testing.T, node string) {
+	t.Helper()
+	kubelet := cluster.startKubelet(t)
+	cluster.createNode(t, node, kubelet.port, nil)
+	for i := range crowd {
+		name := fmt.Sprintf("%s-pod-%d", node, i)
+		cluster.createPod(t, node, name, map[string]string{"app": "web", "pair": fmt.Sprint(i / 2)}, "app")
+		kubelet.run(name, "app")
+	}
+}
+
+// TestWatchFaults does to a process what clients do in bad days. In each case
+// another client hears of its data points all the while, and in the end the process
+// holds no more than at the start. The cases have a process each and take as long
+// as the longest of them: a client that takes nothing is given a minute.
+func TestWatchFaults(t *testing.T) {
+	startCrowd(t, "crowded")
+	// Parallel cases end before their parent's cleanup takes the pods away.
+	t.Run("cases", func(t *testing.T) {
+		for name, fault := range map[string]func(*testing.T, *process, string){
+			"not reading, HTTP/1.1": func(t *testing.T, p *process, token string) { doNotRead(t, p, token, "HTTP/1.1") },
+			"not reading, HTTP/2":   func(t *testing.T, p *process, token string) { doNotRead(t, p, token, "HTTP/2") },
+			"vanished, HTTP/1.1":    func(t *testing.T, p *process, token string) { vanish(t, p, token, "HTTP/1.1") },
+			"vanished, HTTP/2":      func(t *testing.T, p *process, token string) { vanish(t, p, token, "HTTP/2") },
+			"storm":                 storm,
+			"long selectors":        longSelectors,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				token := cluster.token(t, "reader")
+				p := startOn(t, "faulty")
+				p.waitReady(t)
+				healthy := p.watchClient(t, "HTTP/2", nil)
+				answer, err := p.open(t.Context(), healthy, crowdPath, token)
+				if err != nil {
+					t.Fatalf("open a watch: %v", err)
+				}
+				reading := follow(answer)
+				reading.next(t, crowdPause)
+				before, err := p.resources(t.Context(), token)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if before.watches != 1 {
+					t.Fatalf("%g watches are open, want 1", before.watches)
+				}
+				stop := reading.keepsComing(t, crowdPause)
+				fault(t, p, token)
+				stop()
+				p.returnsTo(t, token, before, 30*time.Second)
+			})
+		}
+	})
+}
+
+// doNotRead opens watches and reads nothing of them.
+func doNotRead(t *testing.T, p *process, token, protocol string) {
+	const clients = 10
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	client := p.watchClient(t, protocol, narrow)
+	answers := make([]*http.Response, clients)
+	for i := range answers {
+		var err error
+		if answers[i], err = p.open(ctx, client, crowdPath, token); err != nil {
+			t.Fatalf("open a watch: %v", err)
+		}
+		defer answers[i].Body.Close()
+	}
+	p.wantWatches(t, token, clients+1, 20*time.Second)
+	// A minute without taking anything, and the buffers on the way there.
+	p.wantWatches(t, token, 1, 100*time.Second)
+	for _, answer := range answers {
+		if _, err := io.Copy(io.Discard, answer.Body); err == nil {
+			t.Error("the watch of a client that did not read ended as if it were complete")
+		}
+	}
+}
+
+// vanish opens watches, and then drops all that comes from the server, so that to
+// it the clients are gone without a word: no FIN, no reset, no acknowledgement.
+func vanish(t *testing.T, p *process, token, protocol string) {
+	const clients = 10
+	var mu sync.Mutex
+	var connections []*net.TCPConn
+	client := p.watchClient(t, protocol, func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		connections = append(connections, connection.(*net.TCPConn))
+		return connection, nil
+	})
+	for range clients {
+		answer, err := p.open(t.Context(), client, crowdPath, token)
+		if err != nil {
+			t.Fatalf("open a watch: %v", err)
+		}
+		defer answer.Body.Close()
+		follow(answer).next(t, crowdPause)
+	}
+	p.wantWatches(t, token, clients+1, 20*time.Second)
+	mu.Lock()
+	for _, connection := range connections {
+		dropAll(t, connection)
+	}
+	mu.Unlock()
+	// 45 s without an acknowledgement, and the kernel's next look.
+	p.wantWatches(t, token, 1, 75*time.Second)
+}
+
+// dropAll lets the kernel discard every packet that comes for a connection, before
+// TCP sees it.
+func dropAll(t *testing.T, connection *net.TCPConn) {
+	t.Helper()
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		t.Fatalf("reach the socket: %v", err)
+	}
+	filter := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	})
+	if err := errors.Join(err, set); err != nil {
+		t.Fatalf("attach a filter to the socket: %v", err)
+	}
+}
+
+// storm opens watches as fast as it can and leaves each at once, in every way.
+func storm(t *testing.T, p *process, token string) {
+	const clients, each = 16, 150
+	var opened, refused atomic.Int64
+	var storming sync.WaitGroup
+	for i := range clients {
+		client := p.watchClient(t, []string{"HTTP/1.1", "HTTP/2"}[i%2], nil)
+		storming.Go(func() {
+			for n := range each {
+				ctx, cancel := context.WithCancel(t.Context())
+				switch answer, err := p.open(ctx, client, crowdPath, token); {
+				case err != nil && strings.Contains(err.Error(), "429"):
+					refused.Add(1)
+				case err != nil:
+					t.Errorf("open a watch: %v", err)
+				default:
+					opened.Add(1)
+					if n%3 == 0 { // some read a little first
+						_, _ = io.CopyN(io.Discard, answer.Body, 1000)
+					}
+					if n%2 == 0 { // leave by the context, or by the body
+						cancel()
+					}
+					_ = answer.Body.Close()
+				}
+				cancel()
+			}
+		})
+	}
+	storming.Wait()
+	t.Logf("%d watches were opened and left, %d were refused", opened.Load(), refused.Load())
+	if opened.Load() < 500 || refused.Load() == 0 {
+		t.Errorf("want at least 500 watches that were opened, and some that were too many")
+	}
+	p.wantWatches(t, token, 1, 30*time.Second)
+	eventually(t, 30*time.Second, "a watch is admitted again", func() error {
+		answer, err := p.open(t.Context(), p.watchClient(t, "HTTP/2", nil), crowdPath, token)
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	})
+}
+
+// longSelectors watches with a thousand values, and with a thousand requirements.
+func longSelectors(t *testing.T, p *process, token string) {
+	var values, requirements []string
+	for i := range 1000 {
+		values = append(values, fmt.Sprintf("value-%d", i))
+		requirements = append(requirements, fmt.Sprintf("label-%d!=no", i))
+	}
+	for name, selector := range map[string]string{
+		"values":       "app in (" + strings.Join(append(values, "web"), ",") + ")",
+		"requirements": strings.Join(append(requirements, "pair=3"), ","),
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		answer, err := p.open(ctx, p.watchClient(t, "HTTP/2", nil), crowdPath+"&labelSelector="+url.QueryEscape(selector), token)
+		if err != nil {
+			t.Errorf("a thousand %s: %v", name, err)
+			cancel()
+			continue
+		}
+		reading := follow(answer)
+		for range 5 {
+			e := reading.next(t, crowdPause)
+			if name == "requirements" && !strings.Contains(e, `"pair":"3"`) {
+				t.Errorf("a thousand %s select %s", name, e)
+			}
+		}
+		cancel()
+		<-reading.ended
+	}
+	status, body, err := p.get(t.Context(), crowdPath+"&labelSelector="+url.QueryEscape("app in ("+strings.Join(values, ",")+",a b)"), token)
+	if err != nil || status != http.StatusBadRequest {
+		t.Errorf("a thousand values of which one is malformed: status %d, %v, want 400: %s", status, err, body)
+	}
+}
+
+// killed ends a process as a node that loses its power does.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
+	<-p.ended
+}
