@@ -25,8 +25,8 @@ func (l Level) String() string { return [...]string{"required", "expected", "pro
 type phase int
 
 const (
-	// together with others: most of a check is waiting.
-	together phase = iota
+	// The first phase is for most: they wait together.
+	_ phase = iota
 	// afterOthers, to judge what they have seen.
 	afterOthers
 	// alone: it opens so many watches that others may be refused.

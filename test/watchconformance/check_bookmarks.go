@@ -55,7 +55,10 @@ func (t *target) untilClose(ctx context.Context, query url.Values) ([]event, *op
 	defer s.close()
 	var events []event
 	err = s.each(ctx, func(e event) bool { events = append(events, e); return false })
-	if !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return events, s, fmt.Errorf("the watch goes on %s after timeoutSeconds=%s", t.options.Patience, seconds(asked))
+	case !errors.Is(err, io.EOF):
 		return events, s, ended(s, err)
 	}
 	return events, s, nil

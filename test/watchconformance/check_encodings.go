@@ -55,7 +55,7 @@ func (t *target) watchAs(ctx context.Context, accept string, decode func(json.Ra
 				return event{}, err
 			}
 			o, err := decode(frame.Object)
-			return event{Type: frame.Type, Raw: frame.Object, Object: o}, err
+			return event{Type: frame.Type, Raw: frame.Object, Object: o}, wrongObject(err)
 		}
 	})
 	if err != nil {

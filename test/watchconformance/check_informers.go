@@ -41,7 +41,7 @@ func (l listWatch) IsWatchListSemanticsUnSupported() bool { return !l.byWatch }
 // of each object that lists renew.
 func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	// The reflector logs what goes wrong; it is told in the result.
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), 2*t.options.PointInterval+2*t.options.Patience)
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), 3*t.options.PointInterval+2*t.options.Patience)
 	defer cancel()
 	before, err := t.list(ctx, nil)
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 		return "", err
 	}
 	resource := client.Resource(schema.GroupVersionResource{Group: t.api.Group, Version: t.version, Resource: t.resource.Name})
-	seen := &sightings{versions: map[string]map[string]bool{}}
+	seen := &sightings{keys: map[string]bool{}}
 	lists := 0
 	informer := cache.NewSharedIndexInformer(listWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -82,7 +82,15 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	if byWatch && lists > 0 {
 		return "", fmt.Errorf("it fell back to lists%s", seen.lastError())
 	}
-	// As many new data points as lists tell of.
+	// The first watch after a list repeats what the list had; what it tells after
+	// that is new.
+	if _, err := t.changed(ctx, before); err != nil {
+		return "", err
+	}
+	seen.forget()
+	if before, err = t.list(ctx, nil); err != nil {
+		return "", err
+	}
 	changed, err := t.changed(ctx, before)
 	if err != nil {
 		return "", err
@@ -124,11 +132,11 @@ func (t *target) changed(ctx context.Context, before *listing) ([]string, error)
 	return changed, nil
 }
 
-// sightings are the resourceVersions that an informer told of.
+// sightings are the objects whose updates an informer told of.
 type sightings struct {
-	mu       sync.Mutex
-	versions map[string]map[string]bool
-	err      error
+	mu   sync.Mutex
+	keys map[string]bool
+	err  error
 }
 
 var _ cache.ResourceEventHandler = &sightings{}
@@ -151,16 +159,22 @@ func (s *sightings) saw(object any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	put(s.versions, u.GetNamespace()+"/"+u.GetName(), u.GetResourceVersion())
+	s.keys[u.GetNamespace()+"/"+u.GetName()] = true
 }
 
-// lacking are those objects of which it told once at most.
+func (s *sightings) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.keys)
+}
+
+// lacking are those objects of which it did not tell.
 func (s *sightings) lacking(keys []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []string
 	for _, key := range keys {
-		if len(s.versions[key]) < 2 {
+		if !s.keys[key] {
 			missing = append(missing, key)
 		}
 	}

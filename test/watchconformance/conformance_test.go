@@ -6,6 +6,8 @@ package watchconformance
 import (
 	"flag"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
@@ -33,6 +36,14 @@ var (
 	writeTo       = flag.String("write-namespace", "", "namespace in which a check may make a pod and change its labels")
 	writeImage    = flag.String("write-image", "registry.k8s.io/pause:3.10", "image of that pod")
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The reference's own log tells nothing that a check does not.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
 
 // TestConformance checks the cluster of the flags, or else the reference.
 func TestConformance(t *testing.T) {

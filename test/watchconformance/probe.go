@@ -141,7 +141,8 @@ func (t *target) initial(ctx context.Context, namespace string, query, selection
 	return t.expectInitial(ctx, s, lasting(before, after))
 }
 
-// expectInitial reads until each of the wanted objects was ADDED, at once.
+// expectInitial reads until each of the wanted objects was ADDED, at once, and a
+// moment longer: what must not be sent may come last.
 func (t *target) expectInitial(ctx context.Context, s *openWatch, want map[string]Object) ([]Object, error) {
 	if len(want) == 0 {
 		return nil, unseen("there are no %s to be sent", t.resource.Name)
@@ -162,6 +163,19 @@ func (t *target) expectInitial(ctx context.Context, s *openWatch, want map[strin
 		}
 		return wrong != nil || len(missing) == 0
 	})
+	if err == nil && wrong == nil {
+		ctx, cancel := context.WithTimeout(ctx, t.options.Patience/10)
+		defer cancel()
+		err = s.each(ctx, func(e event) bool {
+			if e.Type == "ADDED" {
+				got = append(got, e.Object)
+			}
+			return false
+		})
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+	}
 	switch {
 	case wrong != nil:
 		return got, wrong

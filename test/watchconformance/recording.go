@@ -17,8 +17,6 @@ type recording struct {
 	before *listing
 	lists  []*listing
 	events []event
-	// err is why the watch ended, nil if the recording did.
-	err error
 }
 
 // record watches and lists for two of the intervals in which new data points
@@ -53,8 +51,7 @@ func (t *target) record(ctx context.Context) (*recording, error) {
 			r.lists = append(r.lists, l)
 		case e, open := <-s.events:
 			if !open {
-				r.err = ended(s, s.err)
-				return r, nil
+				return nil, ended(s, s.err)
 			}
 			r.events = append(r.events, e)
 		case <-look.C:

@@ -17,8 +17,9 @@ import (
 type Outcome string
 
 const (
-	// Passed and Failed are verdicts.
+	// Passed is a verdict.
 	Passed Outcome = "pass"
+	// Failed is the other.
 	Failed Outcome = "FAIL"
 	// Unseen means that what the check looks for did not happen: no verdict.
 	Unseen Outcome = "not seen"
@@ -84,8 +85,9 @@ func (r *Report) With(outcome Outcome, upTo Level) []Result {
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "watch of %s (%s) at %s\n\n", r.Group, strings.Join(r.Versions, ", "), r.Server)
+	// A strings.Builder takes all: nothing written to it fails.
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LEVEL\tLINE\tCHECK\tOF\tRESULT\tWHY")
+	_, _ = fmt.Fprintln(w, "LEVEL\tLINE\tCHECK\tOF\tRESULT\tWHY")
 	counts := map[Outcome]int{}
 	for _, group := range alike(r.Results) {
 		first := group[0]
@@ -98,9 +100,9 @@ func (r *Report) String() string {
 		if first.Outcome == Failed {
 			why += " (" + first.Source + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", first.Level, first.Line, first.Check, strings.Join(of, ", "), first.Outcome, why)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", first.Level, first.Line, first.Check, strings.Join(of, ", "), first.Outcome, why)
 	}
-	_ = w.Flush() // a strings.Builder takes all
+	_ = w.Flush()
 	var sums []string
 	for _, outcome := range []Outcome{Passed, Failed, Unseen, NotServed, NotAsked} {
 		if n := counts[outcome]; n > 0 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,7 +141,7 @@ func (c *check) judge(ctx context.Context, t *target) Result {
 	case err == nil:
 		r.Outcome, r.Why = Passed, why
 	case errors.Is(err, errUnseen):
-		r.Outcome, r.Why = Unseen, err.Error()
+		r.Outcome, r.Why = Unseen, strings.TrimPrefix(err.Error(), errUnseen.Error()+": ")
 	default:
 		r.Outcome, r.Why = Failed, err.Error()
 	}

@@ -64,7 +64,8 @@ func (c *connection) watch(ctx context.Context, path string, query url.Values, i
 				Kind   string
 				Object json.RawMessage
 			}
-			if err := decoder.Decode(&frame); err != nil {
+			err := decoder.Decode(&frame)
+			if err != nil {
 				return event{}, err
 			}
 			if frame.Type == "" {
@@ -74,9 +75,8 @@ func (c *connection) watch(ctx context.Context, path string, query url.Values, i
 			if e.Type == string(watch.Error) {
 				return e, nil
 			}
-			o, err := identify(frame.Object)
-			e.Object = o
-			return e, err
+			e.Object, err = identify(frame.Object)
+			return e, wrongObject(err)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func (c *connection) watchProtobuf(ctx context.Context, path string, query url.V
 				return event{}, err
 			}
 			o, err := identify(raw)
-			return event{Type: string(kind), Raw: raw, Object: o}, err
+			return event{Type: string(kind), Raw: raw, Object: o}, wrongObject(err)
 		}
 	})
 }
@@ -160,13 +160,25 @@ func (s *openWatch) each(ctx context.Context, done func(event) bool) error {
 	}
 }
 
+// objectError says that the stream is well, and an object in it is not.
+type objectError struct{ error }
+
+func (e objectError) Unwrap() error { return e.error }
+
+func wrongObject(err error) error {
+	if err == nil {
+		return nil
+	}
+	return objectError{err}
+}
+
 // ended tells of an end that came too early in words.
 func ended(s *openWatch, err error) error {
 	after := time.Since(s.opened).Round(10 * time.Millisecond)
 	switch {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("the server ended the watch after %s", after)
-	case errors.Is(err, errPlainList):
+	case errors.Is(err, errPlainList), errors.As(err, new(objectError)):
 		return err
 	}
 	return fmt.Errorf("the watch broke after %s: %w", after, err)
