@@ -87,7 +87,7 @@ e2e() {
 	hack/peers.sh
 	local log code=0
 	log=$(mktemp)
-	go test -count=1 -tags e2e -timeout 60m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?
+	go test -count=1 -tags e2e -timeout 70m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?
 	printf '\n  What took longest:\n'
 	sed -nE 's/^--- (PASS|FAIL): (\S+) \((.*)s\)/\3 \1 \2/p' "$log" | sort -rn | head -12 | sed 's/^/    /'
 	rm -f "$log"

@@ -16,31 +16,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// The namespace of operator and serving is deleted under a MetricsBackend, the
-// wrong way round. The operator takes the versions out of discovery before it
-// ends, so the deletion finishes, as that of every other namespace does
-// (kubernetes/kubernetes#83332). A new operator brings everything back.
-func TestOperatorNamespaceDeleted(t *testing.T) {
-	requireBackend(t)
-	kubectl(t, "create", "namespace", "e2e-canary")
-	kubectl(t, "delete", "namespace", namespace, "--timeout=180s")
-	for _, version := range []string{"v1", "v1beta1"} {
-		if _, err := getAPIService(t.Context(), version); !apierrors.IsNotFound(err) {
-			t.Errorf("APIService %s should be gone with its server, got %v", version, err)
-		}
-	}
-	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
-	if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
-		t.Fatalf("deploy the operator again: %v\n%s", err, out)
-	}
-	waitReady(t)
-}
-
 // An APIService that someone else owns is left alone, the message says whose it
 // is and what to do, and the backend goes on by itself once it is gone.
 func TestForeignAPIService(t *testing.T) {
-	requireBackend(t)
-	kubectl(t, "delete", "metricsbackend", backendName, "--timeout=120s")
+	kubectl(t, "delete", "metricsbackends", "--all", "--timeout=120s")
 	const foreign = `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1beta1.metrics.k8s.io"},
 		"spec":{"group":"metrics.k8s.io","version":"v1beta1","groupPriorityMinimum":100,"versionPriority":100,
 		"insecureSkipTLSVerify":true,"service":{"namespace":"kube-system","name":"metrics-server"}}}`
@@ -60,5 +39,25 @@ func TestForeignAPIService(t *testing.T) {
 		t.Errorf("the foreign APIService was touched: %v, %+v", err, service.Spec)
 	}
 	kubectl(t, "delete", "apiservice", "v1beta1.metrics.k8s.io")
+	waitReady(t)
+}
+
+// The namespace of operator and serving is deleted under a MetricsBackend, the
+// wrong way round. The operator takes the versions out of discovery before it
+// ends, so the deletion finishes, as that of every other namespace does
+// (kubernetes/kubernetes#83332). A new operator brings everything back.
+func TestOperatorNamespaceDeleted(t *testing.T) {
+	requireBackend(t)
+	kubectl(t, "create", "namespace", "e2e-canary")
+	kubectl(t, "delete", "namespace", namespace, "--timeout=180s")
+	for _, version := range []string{"v1", "v1beta1"} {
+		if _, err := getAPIService(t.Context(), version); !apierrors.IsNotFound(err) {
+			t.Errorf("APIService %s should be gone with its server, got %v", version, err)
+		}
+	}
+	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=60s")
+	if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
+		t.Fatalf("deploy the operator again: %v\n%s", err, out)
+	}
 	waitReady(t)
 }
