@@ -47,7 +47,15 @@ title "An autoscaler that scales by them"
 kubectl delete -f hack/demo-hpa.yaml --ignore-not-found --wait >/dev/null
 step "apply a Deployment that burns CPU, and its HorizontalPodAutoscaler" kubectl apply -f hack/demo-hpa.yaml
 step "wait for condition ScalingActive" kubectl wait hpa/burn --for=condition=ScalingActive --timeout=120s
-step "wait for more than one replica" until_true 120 sh -c 'test "$(kubectl get hpa burn -o jsonpath={.status.currentReplicas})" -gt 1'
+# A watch shows what there is, and then each new data point, until the autoscaler has
+# made another pod and that has metrics, too.
+printf '\n$ kubectl get pods.v1.metrics.k8s.io --watch\n'
+kubectl get pods.v1.metrics.k8s.io --watch &
+watch=$!
+trap 'kill "$watch" 2>/dev/null || true' EXIT
+until_true 120 sh -c 'test "$(kubectl top pods -l app=burn --no-headers 2>/dev/null | wc -l)" -gt 1'
+{ kill "$watch"; wait "$watch"; } 2>/dev/null || true
+trap - EXIT
 show kubectl get hpa burn
 show kubectl top pods
 
