@@ -23,6 +23,7 @@ const (
 	benchPods     = 30 // of each node
 	benchApps     = benchNodes * benchPods / 20
 	benchWatchers = 10000
+	benchTeams    = 100 // of which each has a hundredth of the pods
 )
 
 // fleet is a hub over 30,000 pods in 300 namespaces, 20 to an app, each namespace
@@ -54,6 +55,7 @@ func newFleet() *fleet {
 			f.updates[n][i].Key = key
 			f.table.SetMeta(key, &point.Meta{UID: "u", Labels: map[string]string{
 				"app": fmt.Sprintf("app-%04d", app), "pod-template-hash": "5d9f8c7b6d", "tier": "web", "app.kubernetes.io/part-of": "shop",
+				"team": fmt.Sprintf("team-%02d", app%benchTeams),
 			}})
 		}
 		f.scrape(n)
@@ -168,6 +170,37 @@ func BenchmarkConnect(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchWatchers), "ns/watch")
 	b.ReportMetric(bytes/benchWatchers, "heap-B/watch")
+}
+
+// BenchmarkConnectClusterWide opens a watch of a hundredth of 30,000 pods in all
+// namespaces and reads its initial events: as the first of its selection, and
+// while others watch the same.
+func BenchmarkConnectClusterWide(b *testing.B) {
+	connect := func(b *testing.B, f *fleet, team int) *Watcher {
+		w, err := f.hub.Watch(quiet(b), Request{Selection: selecting(b, "", fmt.Sprintf("team=team-%02d", team%benchTeams), "")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		w.drain(b)
+		return w
+	}
+	b.Run("first", func(b *testing.B) {
+		f := newFleet()
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			connect(b, f, i).Stop()
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		f := newFleet()
+		for team := range benchTeams {
+			defer connect(b, f, team).Stop()
+		}
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			connect(b, f, i).Stop()
+		}
+	})
 }
 
 // BenchmarkLatency paces 2,000 points a second for a second, at 10,000 watchers

@@ -79,9 +79,12 @@ func (s Selection) key() (point.Key, bool) {
 func (s Selection) matches(item Item) bool {
 	key := item.ItemKey()
 	return (s.Namespace == "" || s.Namespace == key.Namespace) &&
-		(s.Fields == nil || s.Fields.Matches(keyFields{&key})) &&
+		(s.Fields == nil || matchesFields(s.Fields, key)) &&
 		(s.Labels == nil || s.Labels.Matches(labels.Set(item.ItemLabels())))
 }
+
+// matchesFields moves the key to the heap, which most selections do without.
+func matchesFields(f fields.Selector, key point.Key) bool { return f.Matches(keyFields{&key}) }
 
 // keyFields are the fields of a key that a field selector can name.
 type keyFields struct{ *point.Key }
