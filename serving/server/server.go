@@ -110,9 +110,12 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 
 	fresh := &freshness{source: source, clock: c}
-	drain := watching.drain(config.ShutdownInitiatedNotify(), config.ShutdownDelayDuration, c)
+	ending := &drain{
+		shuttingDown: config.ShutdownInitiatedNotify(), delay: config.ShutdownDelayDuration, clock: c,
+		open: admission.Open, end: watching.streams.Drain,
+	}
 	s := &Server{generic: generic, background: []func(context.Context){
-		source.Run, first.run, follow, ca.run, fresh.run, watching.streams.Run, drain,
+		source.Run, first.run, follow, ca.run, fresh.run, watching.streams.Run, ending.run,
 	}}
 	for _, f := range feeds {
 		s.background = append(s.background, f.informer.RunWithContext)

@@ -58,30 +58,35 @@ func (w *watches) Apply(s watchSettings) error {
 	return nil
 }
 
-// drain returns what ends the watches while the server waits for its endpoints
-// to be forgotten, so that clients reconnect to another pod.
+// drain ends the watches while the server waits for its endpoints to be
+// forgotten, so that clients reconnect to another pod.
 //
 // In the first quarter of that time nothing ends: whoever left then would be led
 // to this pod again. In the last quarter clients read the end of their streams.
-// From the second on a new watch is refused, with Retry-After; until the first
-// request of that time, the aggregator's connection leads here (see
-// withLeaveOnShutdown).
-func (w *watches) drain(shuttingDown <-chan struct{}, delay time.Duration, c clock.Clock) func(context.Context) {
-	return func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-shuttingDown:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.After(delay / 4):
-		}
-		open := w.admission.Open()
-		w.streams.Drain(delay / 2)
-		if open > 0 {
-			klog.FromContext(ctx).Info("Shutdown ends the open watches; their clients reconnect to other pods", "watches", open, "over", delay/2)
-		}
+// From the second on a new watch is refused, with Retry-After; the answer closes
+// the connection that leads here (see withLeaveOnShutdown).
+type drain struct {
+	shuttingDown <-chan struct{}
+	delay        time.Duration
+	clock        clock.Clock
+	open         func() int
+	end          func(over time.Duration)
+}
+
+func (d *drain) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.shuttingDown:
 	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.clock.After(d.delay / 4):
+	}
+	over := d.delay / 2
+	if open := d.open(); open > 0 {
+		klog.FromContext(ctx).Info("Shutdown ends the open watches; their clients reconnect to other pods", "watches", open, "over", over)
+	}
+	d.end(over)
 }

@@ -93,7 +93,7 @@ func (a *Admission) Admit(name string) (release func(), err error) {
 	if !u.rate.AllowN(now, 1) {
 		limitedTotal.WithLabelValues(limitOpenRate).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q opens watches faster than %g a second", name, a.limits.OpensPerSecond), a.wait(u, now))
+			fmt.Sprintf("user %q opens watches faster than %g a second (spec.watch.maxOpensPerSecondPerUser)", name, a.limits.OpensPerSecond), a.wait(u, now))
 	}
 	if a.open >= a.limits.Connections {
 		limitedTotal.WithLabelValues(limitConnections).Inc()

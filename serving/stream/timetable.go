@@ -147,7 +147,7 @@ func (w *Watcher) sayGoodbye() {
 
 func startOver() *apierrors.StatusError {
 	err := apierrors.NewGenericServerResponse(http.StatusGatewayTimeout, "watch", schema.GroupResource{}, "",
-		"the watch has reached its maximum age; list again, since objects that are gone are not reported", 0, true)
+		"this watch ends here; list again, since a watch does not report objects that are gone", 0, true)
 	err.ErrStatus.Reason = metav1.StatusReasonTimeout
 	return err
 }
