@@ -1,0 +1,121 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWatchMetrics reads what a process tells of its watches: its metrics while
+// they are open, and after that, and its log.
+func TestWatchMetrics(t *testing.T) {
+	startCrowd(t, "told")
+	p := startOn(t, "telling")
+	p.waitReady(t)
+	reader, nobody := cluster.token(t, "reader"), cluster.token(t, "nobody")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	httpClient := p.watchClient(t, "HTTP/2", nil)
+	var watches []*watched
+	for _, version := range []string{"v1", "v1", "v1beta1"} {
+		answer, err := p.open(ctx, httpClient, "/apis/metrics.k8s.io/"+version+"/namespaces/"+workloads+"/pods?watch=true&labelSelector=pair%3D1", reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches = append(watches, follow(answer))
+	}
+	for path, want := range map[string]int{
+		"/apis/metrics.k8s.io/v1/pods?watch=true&timeoutSeconds=soon": http.StatusBadRequest,
+		"/apis/metrics.k8s.io/v1/pods":                                http.StatusOK,
+	} {
+		if status, body, err := p.get(ctx, path, reader); err != nil || status != want {
+			t.Errorf("%s: status %d, %v, want %d: %s", path, status, err, want, body)
+		}
+	}
+	if status, _, err := p.get(ctx, "/apis/metrics.k8s.io/v1/pods?watch=true", nobody); err != nil || status != http.StatusForbidden {
+		t.Errorf("nobody watches: status %d, %v", status, err)
+	}
+	for range 3 { // the first two may be of those that were there
+		for _, w := range watches {
+			w.next(t, 30*time.Second)
+		}
+	}
+
+	type series struct {
+		name   string
+		labels string
+	}
+	atLeast := func(want map[series]float64, atMost bool) error {
+		for s, n := range want {
+			labels := map[string]string{"group": "metrics.k8s.io", "resource": "pods"}
+			for pair := range strings.FieldsSeq(s.labels) {
+				name, value, _ := strings.Cut(pair, "=")
+				labels[name] = value
+			}
+			got, err := p.sample(t.Context(), reader, s.name, labels)
+			if err != nil {
+				return err
+			}
+			if got < n || (atMost && got > n) {
+				return fmt.Errorf("%s{%s} is %v, want %v", s.name, s.labels, got, n)
+			}
+		}
+		return nil
+	}
+	eventually(t, 30*time.Second, "metrics tell of open watches", func() error {
+		if err := atLeast(map[series]float64{
+			{"metrics_api_watch_connections_open", "version=v1"}:                    2,
+			{"metrics_api_watch_connections_open", "version=v1beta1"}:               1,
+			{"metrics_api_watch_connections_total", "version=v1"}:                   2,
+			{"metrics_api_requests_total", "version=v1 verb=watch code=200"}:        2,
+			{"metrics_api_requests_total", "version=v1 verb=watch code=400"}:        1,
+			{"metrics_api_requests_total", "version=v1 verb=watch code=403"}:        1,
+			{"metrics_api_requests_total", "version=v1 verb=list code=200"}:         1,
+			{"metrics_api_watch_errors_total", "version=v1 type=BadRequest"}:        1,
+			{"metrics_api_watch_errors_total", "version=v1 type=Forbidden"}:         1,
+			{"metrics_api_watch_errors_total", "version=v1beta1"}:                   0,
+			{"metrics_api_watch_events_sent_total", "version=v1beta1 type=initial"}: 2,
+			{"metrics_api_encoded_points_total", "encoding=other"}:                  0,
+		}, true); err != nil {
+			return err
+		}
+		return atLeast(map[series]float64{
+			{"metrics_api_watch_events_sent_total", "version=v1 type=live"}: 2,
+			{"metrics_api_watch_memory_bytes", "version=v1"}:                2 * 40 << 10,
+			{"metrics_api_encoded_points_total", "encoding=json"}:           4,
+		}, false)
+	})
+
+	cancel()
+	eventually(t, 30*time.Second, "metrics tell that the watches ended", func() error {
+		return atLeast(map[series]float64{
+			{"metrics_api_watch_connections_open", ""}:                 0,
+			{"metrics_api_watch_memory_bytes", ""}:                     0,
+			{"metrics_api_watch_pending_points", ""}:                   0,
+			{"metrics_api_watch_errors_total", "type=WriteFailed"}:     0,
+			{"metrics_api_watch_connections_total", "version=v1beta1"}: 1,
+		}, true)
+	})
+	for message, also := range map[string]string{
+		`"Watch began"`: `timeout=`, `"Watch ended"`: `reason="ClientClosed"`,
+	} {
+		found := 0
+		for line := range strings.Lines(p.log.String()) {
+			if strings.Contains(line, message) && strings.Contains(line, also) && strings.Contains(line, `labelSelector="pair=1"`) &&
+				strings.Contains(line, `userAgent="Go-http-client/2.0"`) && strings.Contains(line, `:reader"`) {
+				found++
+			}
+		}
+		if found != len(watches) {
+			t.Errorf("%d lines of %s with %s, want %d", found, message, also, len(watches))
+		}
+	}
+}
