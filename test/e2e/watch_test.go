@@ -30,8 +30,9 @@ func TestWatch(t *testing.T) {
 			t.Run("autoscaler", scaleByCPU)
 			t.Run("rotation", func(t *testing.T) { rotate(t, baseline) })
 		},
-		"kubectl":   func(t *testing.T) { watchByKubectl(t, points) },
-		"informers": func(t *testing.T) { watchByInformers(t, points) },
+		"conformance": conformToWatch,
+		"kubectl":     func(t *testing.T) { watchByKubectl(t, points) },
+		"informers":   func(t *testing.T) { watchByInformers(t, points) },
 	}
 	// Returns when all of them have ended.
 	t.Run("side by side", func(t *testing.T) {
