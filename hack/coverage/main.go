@@ -33,10 +33,12 @@ type part struct {
 var parts = []part{
 	{name: "the stream", least: 85, files: []string{"serving/stream/*.go"}},
 	{name: "the parsing of options", least: 90, files: []string{
-		"serving/resourcemetrics/page.go", "serving/resourcemetrics/selection.go", "serving/stream/selection.go",
+		"serving/resourcemetrics/page.go", "serving/resourcemetrics/selection.go", "serving/resourcemetrics/watch.go",
+		"serving/stream/selection.go",
 	}},
 	{name: "the encoding of events", least: 80, files: []string{
-		"serving/point/encodings.go", "serving/resourcemetrics/encoding.go", "serving/resourcemetrics/fragment_*.go", "serving/resourcemetrics/object.go",
+		"serving/point/encodings.go", "serving/resourcemetrics/encoding.go", "serving/resourcemetrics/event*.go",
+		"serving/resourcemetrics/fragment_*.go", "serving/resourcemetrics/object.go", "serving/resourcemetrics/table.go",
 	}},
 }
 
