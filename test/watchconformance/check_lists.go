@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // pollingUnaffected: what get and list answer while a watch is open is what they
@@ -46,13 +45,13 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 		return "", err
 	}
 	t.ledger.note(t.resource.Name, got)
-	if got.key() != one.key() || got.Timestamp.Before(one.Timestamp) {
-		return "", fmt.Errorf("while a watch is open: get %s is of %s, %s; the list had %s", path, got.key(), got.Timestamp.Format(time.TimeOnly), one.Timestamp.Format(time.TimeOnly))
+	if got.key() != one.key() {
+		return "", fmt.Errorf("while a watch is open: get %s is of %s", path, got.key())
 	}
 	was := lasting(before, before)
-	for _, o := range during.objects {
-		if b, ok := was[o.key()]; ok && o.Timestamp.Before(b.Timestamp) {
-			return "", fmt.Errorf("while a watch is open %s goes back from %s to %s", o.key(), b.Timestamp.Format(time.TimeOnly), o.Timestamp.Format(time.TimeOnly))
+	for _, o := range append(during.objects, got) {
+		if b, ok := was[o.key()]; ok && b.identity() == o.identity() && o.Sample != b.Sample && o.ResourceVersion != "" {
+			return "", fmt.Errorf("while a watch is open the data point %s of %s is %s, and was %s", o.ResourceVersion, o.key(), o.Sample, b.Sample)
 		}
 	}
 	return fmt.Sprintf("%d objects before, %d during a watch", len(before.objects), len(during.objects)), nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fewEnough is the share of data points that may be out of order on account of
-// replicas that scrape at different moments, when a list and a watch led to two.
+// fewEnough is the share of data points that may be out of order, as those of an
+// object that comes or goes.
 func fewEnough(wrong, all int) bool { return wrong*10 <= all }
 
 // firstAll: all recent data points, as ADDED, at once.
@@ -81,7 +81,7 @@ func thenEachNew(ctx context.Context, t *target) (string, error) {
 	return fmt.Sprintf("%d data points of %d objects", points, len(sent)), nil
 }
 
-// thenAtOnce: a data point is not sent later than a list shows it.
+// thenAtOnce: a data point is not sent later than lists show it.
 func thenAtOnce(ctx context.Context, t *target) (string, error) {
 	r, err := t.recorded(ctx)
 	if err != nil {
@@ -91,11 +91,11 @@ func thenAtOnce(ctx context.Context, t *target) (string, error) {
 	if len(arrivals) == 0 {
 		return "", unseen("there are no %s", t.resource.Name)
 	}
-	late, example := 0, arrival{}
+	late, example, allowed := 0, arrival{}, t.options.Patience+r.spread()
 	worst := arrivals[0].delay
 	for _, a := range arrivals {
 		worst = max(worst, a.delay)
-		if !a.sent || a.delay > t.options.Patience {
+		if !a.sent || a.delay > allowed {
 			late, example = late+1, a
 		}
 	}
@@ -105,12 +105,16 @@ func thenAtOnce(ctx context.Context, t *target) (string, error) {
 			how = "after " + example.delay.Round(time.Millisecond).String()
 		}
 		return "", fmt.Errorf("%d of %d data points that lists showed were not sent within %s, as %s of %s: %s",
-			late, len(arrivals), t.options.Patience, example.object.key(), example.object.Timestamp.Format(time.TimeOnly), how)
+			late, len(arrivals), allowed.Round(10*time.Millisecond), example.object.key(), example.object.Timestamp.Format(time.TimeOnly), how)
 	}
 	if worst <= 0 {
 		return fmt.Sprintf("each of %d before a list showed it", len(arrivals)), nil
 	}
-	return fmt.Sprintf("%d, at most %s after a list showed it", len(arrivals), worst.Round(time.Millisecond)), nil
+	replicas := ""
+	if spread := r.spread(); spread > 0 {
+		replicas = fmt.Sprintf("; lists differ by up to %s, so there are replicas", spread.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%d, at most %s after a list showed it%s", len(arrivals), worst.Round(time.Millisecond), replicas), nil
 }
 
 // addedOnly: no other type but BOOKMARK and ERROR, and no data point twice.

@@ -152,6 +152,28 @@ func (r *recording) arrivals() []arrival {
 	return all
 }
 
+// spread is how much older than another one a list may be: replicas have new data
+// points at different moments, and each request may be another's.
+func (r *recording) spread() time.Duration {
+	type sighting struct {
+		of    time.Time // the data point
+		first time.Time // when a list had it
+	}
+	newest := map[string]sighting{}
+	var spread time.Duration
+	for _, l := range r.lists {
+		for _, o := range l.objects {
+			switch seen, ok := newest[o.key()]; {
+			case !ok || o.Timestamp.After(seen.of):
+				newest[o.key()] = sighting{o.Timestamp, l.ended}
+			case o.Timestamp.Before(seen.of):
+				spread = max(spread, l.ended.Sub(seen.first))
+			}
+		}
+	}
+	return spread
+}
+
 // identity tells data points of one object apart.
 func (o Object) identity() string { return o.ResourceVersion + " " + o.Timestamp.UTC().String() }
 
