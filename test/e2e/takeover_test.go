@@ -22,6 +22,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/client"
 )
 
 const (
@@ -31,12 +32,16 @@ const (
 
 // A running metrics-server v0.9.0, with its stock manifests, is taken over, replaced
 // by our pods, put back, replaced again, fought over, and handed back. None of its
-// consumers notices anything.
+// consumers notices anything, but for those who can watch: they do so while our pods
+// serve, and poll while metrics-server does.
 func TestTakeover(t *testing.T) {
 	took := measureNamespaces(t)
 	deployMetricsServer(t)
 	stock := leadsTo(t, "v1beta1", theirService)
+	requireNoWatch(t)
 	canary := startCanary(t, took)
+	consumer := startFollower(t)
+	consumer.wait(t, "v1beta1", client.Polling)
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
 
 	t.Log("by default it is left alone")
@@ -67,6 +72,7 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("the APIService that leads to our pods: %+v", moved)
 	}
 	waitUsed(t, canary, "v1")
+	consumer.wait(t, "v1", client.Watching)
 
 	t.Log("and back: v1 goes first, our pods last")
 	editBackend(t, existingMetricsServer)
@@ -74,11 +80,13 @@ func TestTakeover(t *testing.T) {
 	leadsTo(t, "v1beta1", theirService)
 	requireLeftOut(t)
 	waitAbsent(t, canary, "v1")
+	consumer.wait(t, "v1beta1", client.Polling)
 
 	t.Log("our pods again")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
 	waitReady(t)
 	waitUsed(t, canary, "v1")
+	consumer.wait(t, "v1", client.Watching)
 
 	t.Log("someone keeps applying the stock manifest")
 	contest(t)
@@ -96,6 +104,8 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("handed back: %+v", back)
 	}
 	waitAbsent(t, canary, "v1")
+	consumer.wait(t, "v1beta1", client.Polling)
+	consumer.finish(t, "v1beta1 Polling", "v1 Watching", "v1beta1 Polling", "v1 Watching", "v1beta1 Polling")
 	finishCanary(t, canary)
 }
 

@@ -30,7 +30,7 @@ func TestWatch(t *testing.T) {
 			t.Run("autoscaler", scaleByCPU)
 			t.Run("rotation", func(t *testing.T) { rotate(t, baseline) })
 		},
-		"conformance": conformToWatch,
+		"conformance": watchConformance,
 		"kubectl":     func(t *testing.T) { watchByKubectl(t, points) },
 		"informers":   func(t *testing.T) { watchByInformers(t, points) },
 	}

@@ -1,0 +1,125 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/client"
+)
+
+// followerRetry is how often a follower that polls looks whether there is a watch
+// by now. Consumers take minutes; the test is to cost none.
+const followerRetry = 10 * time.Second
+
+// follower is a consumer that watches where it can and polls where it cannot, whose
+// modes and whose snapshot are noted all the time.
+type follower struct {
+	nodes *client.Watcher[metricsv1.NodeMetrics]
+	done  chan struct{}
+
+	mu     sync.Mutex
+	modes  []string
+	synced bool
+	oldest time.Duration
+	faults []string
+}
+
+// startFollower needs a metrics API that answers.
+func startFollower(t *testing.T) *follower {
+	t.Helper()
+	nodes, err := client.Nodes(suite.config, client.Options{PollInterval: 5 * time.Second, RetryWatch: followerRetry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{nodes: nodes, done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _ = nodes.Run(ctx) }()
+	go f.note(ctx)
+	t.Cleanup(func() {
+		cancel()
+		<-f.done
+	})
+	synced, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := nodes.WaitForSync(synced); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// note looks at what the consumer has, five times a second.
+func (f *follower) note(ctx context.Context) {
+	defer close(f.done)
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		status, snapshot := f.nodes.Status(), f.nodes.Snapshot()
+		now := time.Now()
+		f.mu.Lock()
+		if mode := status.Version + " " + string(status.Mode); status.Mode != client.Starting && (len(f.modes) == 0 || f.modes[len(f.modes)-1] != mode) {
+			f.modes = append(f.modes, mode)
+		}
+		f.synced = f.synced || status.Synced
+		if f.synced && len(snapshot) == 0 {
+			f.faults = append(f.faults, fmt.Sprintf("%s: the snapshot is empty, %+v", now.Format(time.TimeOnly), status))
+		}
+		for _, node := range snapshot {
+			f.oldest = max(f.oldest, now.Sub(node.Timestamp.Time))
+		}
+		f.mu.Unlock()
+	}
+}
+
+// wait until the consumer comes by its metrics so.
+func (f *follower) wait(t *testing.T, version string, mode client.Mode) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, 2*time.Minute, "the consumer's mode is "+version+" "+string(mode), func(context.Context) error {
+		if s := f.nodes.Status(); s.Version != version || s.Mode != mode {
+			return fmt.Errorf("it is %q %s, last error: %v", s.Version, s.Mode, s.Err)
+		}
+		return nil
+	})
+	t.Logf("the consumer's mode is %s %s after %s more", version, mode, time.Since(began).Round(100*time.Millisecond))
+}
+
+// finish fails the test unless the modes came in this order, among others, and the
+// consumer had metrics all the time that were never older than it may show.
+func (f *follower) finish(t *testing.T, want ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.Logf("the consumer's modes: %q; the oldest sample that it showed was %s old", f.modes, f.oldest.Round(100*time.Millisecond))
+	rest := f.modes
+	for _, mode := range want {
+		i := slices.Index(rest, mode)
+		if i < 0 {
+			t.Errorf("the consumer's modes are %q, want among them, in order, %q", f.modes, want)
+			break
+		}
+		rest = rest[i+1:]
+	}
+	// client.Options.MaxAge, by default.
+	if f.oldest > 90*time.Second {
+		t.Errorf("the consumer showed a sample that was %s old", f.oldest)
+	}
+	if n := len(f.faults); n > 0 {
+		t.Errorf("%d times the consumer had nothing, first %s", n, f.faults[0])
+	}
+}
