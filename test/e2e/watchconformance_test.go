@@ -13,8 +13,10 @@ import (
 )
 
 // watchConformance checks each line of the design's Watch table, through the real
-// kube-apiserver, on whichever of the pods it leads to.
+// kube-apiserver, on whichever of the pods it leads to, and runs what docs/watch.md
+// tells its readers to run.
 func watchConformance(t *testing.T) {
+	runbook(t, "../watch.md")
 	report := checkWatch(t, watchconformance.Options{
 		Pods: watchconformance.NewPods(suite.core, "default", "metrics-backend/burn:dev"),
 	})
