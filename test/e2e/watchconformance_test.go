@@ -20,6 +20,9 @@ func watchConformance(t *testing.T) {
 	report := checkWatch(t, watchconformance.Options{
 		Pods: watchconformance.NewPods(suite.core, "default", "metrics-backend/burn:dev"),
 	})
+	if !report.Served {
+		t.Error("discovery names the verb watch for no resource")
+	}
 	for _, r := range report.With(watchconformance.Failed, watchconformance.Promised) {
 		t.Errorf("%s of %s %s: %s", r.Check, r.Version, r.Resource, r.Why)
 	}
