@@ -20,12 +20,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/client"
 )
 
-// watchingClients are clients of the Go package, each with two pods of the crowd.
+// watchingClients are clients of the Go package, each with two pods.
 type watchingClients []*client.Watcher[metricsv1.PodMetrics]
 
 // startClients runs them on connections that some of them share, each number of
 // connections with a dialer of its own so that client-go does not share all.
-func startClients(t *testing.T, config *rest.Config, count, connections int) (clients watchingClients, stop func()) {
+func startClients(t *testing.T, config *rest.Config, node string, count, connections int) (clients watchingClients, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -36,7 +36,7 @@ func startClients(t *testing.T, config *rest.Config, count, connections int) (cl
 		configs[i].Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	}
 	for i := range count {
-		w, err := client.Pods(configs[i%connections], workloads, client.Options{LabelSelector: "pair=" + strconv.Itoa(i%(crowd/2))})
+		w, err := client.Pods(configs[i%connections], workloads, client.Options{LabelSelector: "pair=" + pairOf(node, i%(crowd/2))})
 		if err != nil {
 			t.Fatalf("make a client: %v", err)
 		}
@@ -93,6 +93,7 @@ func newer(w *client.Watcher[metricsv1.PodMetrics], than time.Time) error {
 // TestServingKilledUnderWatches kills one of two processes that 1,000 watches are
 // spread over: all of them go on at the other, which serves its own meanwhile.
 func TestServingKilledUnderWatches(t *testing.T) {
+	t.Parallel()
 	const count, connections = 1000, 10
 	startCrowd(t, "mourned")
 	first, second := startOn(t, "doubled"), startOn(t, "doubled")
@@ -118,7 +119,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 		Host: "https://127.0.0.1:" + strconv.Itoa(int(b.port)), BearerToken: token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: cluster.servingCA.PEM, ServerName: "doubled." + servingNamespace + ".svc"},
 	}
-	clients, stop := startClients(t, config, count, connections)
+	clients, stop := startClients(t, config, "mourned", count, connections)
 	clients.wantNewer(t, time.Now(), time.Minute)
 	for i, p := range []*process{first, second} {
 		n, err := p.sample(t.Context(), token, "metrics_api_watch_connections_open", nil)
@@ -157,7 +158,7 @@ func TestKubeAPIServerRestartUnderWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, stop := startClients(t, cluster.config, count, connections)
+	clients, stop := startClients(t, cluster.config, "orphaned", count, connections)
 	clients.wantNewer(t, time.Now(), time.Minute)
 	p.wantWatches(t, token, count, 10*time.Second)
 

@@ -26,7 +26,7 @@ import (
 const (
 	// crowd is how many pods there are: enough that a client which does not read is
 	// felt after some seconds.
-	crowd = 120
+	crowd = 160
 	// crowdPath watches them all.
 	crowdPath = "/apis/metrics.k8s.io/v1/namespaces/" + workloads + "/pods?watch=true"
 	// crowdPause is longer than any other client may wait for its next data point,
@@ -34,24 +34,28 @@ const (
 	crowdPause = 15 * time.Second
 )
 
-// startCrowd runs pods on one kubelet, each with the labels app=web and a number
-// that it shares with another one.
+// startCrowd runs pods on one kubelet, each with the labels app=web and pair, the
+// value of which it shares with another one.
 func startCrowd(t *testing.T, node string) {
 	t.Helper()
 	kubelet := cluster.startKubelet(t)
 	cluster.createNode(t, node, kubelet.port, nil)
 	for i := range crowd {
 		name := fmt.Sprintf("%s-pod-%d", node, i)
-		cluster.createPod(t, node, name, map[string]string{"app": "web", "pair": fmt.Sprint(i / 2)}, "app")
+		cluster.createPod(t, node, name, map[string]string{"app": "web", "pair": pairOf(node, i/2)}, "app")
 		kubelet.run(name, "app")
 	}
 }
+
+// pairOf is the label of two of a node's pods.
+func pairOf(node string, n int) string { return fmt.Sprintf("%s-%d", node, n) }
 
 // TestWatchFaults does to a process what clients do in bad days. In each case
 // another client hears of its data points all the while, and in the end the process
 // holds no more than at the start. The cases have a process each and take as long
 // as the longest of them: a client that takes nothing is given a minute.
 func TestWatchFaults(t *testing.T) {
+	t.Parallel() // with other tests of watches that have pods of their own
 	startCrowd(t, "crowded")
 	// Parallel cases end before their parent's cleanup takes the pods away.
 	t.Run("cases", func(t *testing.T) {
@@ -194,6 +198,7 @@ func storm(t *testing.T, p *process, token string) {
 				}
 				cancel()
 			}
+			client.CloseIdleConnections()
 		})
 	}
 	storming.Wait()
@@ -203,7 +208,9 @@ func storm(t *testing.T, p *process, token string) {
 	}
 	p.wantWatches(t, token, 1, 30*time.Second)
 	eventually(t, 30*time.Second, "a watch is admitted again", func() error {
-		answer, err := p.open(t.Context(), p.watchClient(t, "HTTP/2", nil), crowdPath, token)
+		client := p.watchClient(t, "HTTP/2", nil)
+		defer client.CloseIdleConnections()
+		answer, err := p.open(t.Context(), client, crowdPath, token)
 		if err != nil {
 			return err
 		}
@@ -220,7 +227,7 @@ func longSelectors(t *testing.T, p *process, token string) {
 	}
 	for name, selector := range map[string]string{
 		"values":       "app in (" + strings.Join(append(values, "web"), ",") + ")",
-		"requirements": strings.Join(append(requirements, "pair=3"), ","),
+		"requirements": strings.Join(append(requirements, "pair="+pairOf("crowded", 3)), ","),
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		answer, err := p.open(ctx, p.watchClient(t, "HTTP/2", nil), crowdPath+"&labelSelector="+url.QueryEscape(selector), token)
@@ -232,7 +239,7 @@ func longSelectors(t *testing.T, p *process, token string) {
 		reading := follow(answer)
 		for range 5 {
 			e := reading.next(t, crowdPause)
-			if name == "requirements" && !strings.Contains(e, `"pair":"3"`) {
+			if name == "requirements" && !strings.Contains(e, `"pair":"crowded-3"`) {
 				t.Errorf("a thousand %s select %s", name, e)
 			}
 		}
@@ -245,7 +252,7 @@ func longSelectors(t *testing.T, p *process, token string) {
 	}
 }
 
-// killed ends a process as a node that loses its power does.
+// kill ends a process as a node that loses its power does.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	p.signal(t, syscall.SIGKILL)
