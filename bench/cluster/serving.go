@@ -178,6 +178,38 @@ func (s *Serving) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, er
 	return families, nil
 }
 
+// Sum is a metric's value, over all its series.
+func Sum(families map[string]*dto.MetricFamily, name string) float64 {
+	sum := 0.0
+	if family := families[name]; family != nil {
+		for _, m := range family.Metric {
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
+		}
+	}
+	return sum
+}
+
+// WaitWatches waits until that many watches are open, as serving says itself.
+func (s *Serving) WaitWatches(ctx context.Context, want int) error {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		families, err := s.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		open := Sum(families, "metrics_api_watch_connections_open")
+		if int(open) == want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%g watches are open, waiting for %d: %w", open, want, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
 // Header names the user of a request, who is one of the readers or, as master, of
 // those that are not asked for authorization.
 func Header(user string, master bool) []string {

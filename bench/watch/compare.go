@@ -23,6 +23,9 @@ func runComparison(ctx context.Context, w *world, f *flags, say func(string, ...
 	for _, interval := range f.pollIntervals {
 		ways = append(ways, way{name: fmt.Sprintf("poll, %v", interval), interval: interval})
 	}
+	if err := w.startServing(ctx, f, f.clients/f.connections[0], say); err != nil {
+		return nil, err
+	}
 	for i := range ways {
 		one := &ways[i]
 		if err := one.run(ctx, w, f); err != nil {
@@ -34,7 +37,7 @@ func runComparison(ctx context.Context, w *world, f *flags, say func(string, ...
 }
 
 func (one *way) run(ctx context.Context, w *world, f *flags) error {
-	s, err := dial(ctx, w, f, f.connections)
+	s, err := dial(ctx, w, f, fmt.Sprintf("compare-%d", one.interval/time.Millisecond), f.connections[0])
 	if err != nil {
 		return err
 	}

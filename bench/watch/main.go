@@ -26,7 +26,8 @@ type flags struct {
 	binary                         string
 	nodes, podsPerNode, perWatch   int
 	interval                       time.Duration
-	watches, connections, clients  int
+	watches, clients               int
+	connections                    []int
 	connectOver                    time.Duration
 	idle, warmup, measure, compare time.Duration
 	pollIntervals                  []time.Duration
@@ -50,7 +51,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often a kubelet is scraped. Pods over interval is how many points are stored a second.")
 	fs.IntVar(&f.watches, "watches", 10000, "Watches that are open at once.")
 	fs.IntVar(&f.perWatch, "pods-per-watch", 20, "Pods that each client selects, by namespace and label.")
-	fs.IntVar(&f.connections, "connections", 10, "HTTP/2 connections that the clients share, each with a user of its own.")
+	fs.IntSliceVar(&f.connections, "connections", []int{10, 40}, "HTTP/2 connections that the clients share, each with a user of its own. Of several numbers, each is measured.")
 	fs.DurationVar(&f.connectOver, "connect-over", 10*time.Second, "Time over which the watches are opened. A second connect opens them all at once.")
 	fs.DurationVar(&f.warmup, "warmup", 15*time.Second, "Time after readiness before anything is measured.")
 	fs.DurationVar(&f.idle, "idle", 15*time.Second, "Length of the measurement without clients.")
@@ -70,12 +71,15 @@ func parse(arguments []string) (*flags, error) {
 	switch {
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case f.nodes < 1 || f.podsPerNode < 1 || f.perWatch < 1 || f.watches < 1 || f.clients < 1 || f.connections < 1:
+	case f.nodes < 1 || f.podsPerNode < 1 || f.perWatch < 1 || f.watches < 1 || f.clients < 1 || len(f.connections) == 0:
 		return nil, errors.New("counts must be positive")
-	case f.watches%f.connections != 0 || f.clients%f.connections != 0:
-		return nil, fmt.Errorf("--watches and --clients must be multiples of --connections, %d", f.connections)
 	case f.interval < time.Second || f.measure < time.Second || f.compare < time.Second || f.idle < time.Second:
 		return nil, errors.New("--interval, --idle, --measure and --compare must be at least 1s")
+	}
+	for _, n := range f.connections {
+		if n < 1 || f.watches%n != 0 || f.clients%n != 0 {
+			return nil, fmt.Errorf("--watches and --clients must be multiples of --connections, %d", n)
+		}
 	}
 	for _, interval := range f.pollIntervals {
 		if interval < 100*time.Millisecond {
@@ -130,18 +134,18 @@ func run(ctx context.Context, f *flags, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	if err := wait(ctx, f.warmup); err != nil {
-		return err
-	}
-
 	var report strings.Builder
 	reportSetting(&report, f, w)
 	if !f.skipMany {
-		m, err := runMany(ctx, w, f, say)
-		if err != nil {
-			return fmt.Errorf("%d watches: %w", f.watches, err)
+		var all []*many
+		for _, connections := range f.connections {
+			m, err := runMany(ctx, w, f, connections, say)
+			if err != nil {
+				return fmt.Errorf("%d watches on %d connections: %w", f.watches, connections, err)
+			}
+			all = append(all, m)
 		}
-		reportMany(&report, m)
+		reportMany(&report, all)
 	}
 	if !f.skipComparison {
 		ways, err := runComparison(ctx, w, f, say)

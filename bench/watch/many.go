@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -36,8 +37,11 @@ type connected struct {
 
 // runMany opens the watches twice, all at once and spread over a time, and
 // measures the second ones while they are open.
-func runMany(ctx context.Context, w *world, f *flags, say func(string, ...any)) (*many, error) {
-	m := &many{watches: f.watches, connections: f.connections}
+func runMany(ctx context.Context, w *world, f *flags, connections int, say func(string, ...any)) (*many, error) {
+	m := &many{watches: f.watches, connections: connections}
+	if err := w.startServing(ctx, f, f.watches/connections, say); err != nil {
+		return nil, err
+	}
 	var err error
 	empty := &session{world: w, flags: f}
 	if m.idle, err = empty.measure(ctx, f.idle); err != nil {
@@ -48,7 +52,7 @@ func runMany(ctx context.Context, w *world, f *flags, say func(string, ...any)) 
 	}
 	say("serving without clients: %s, %.0f mCPU", mebibytes(m.rssBefore), m.idle.millicores(m.idle.cpu))
 
-	s, err := dial(ctx, w, f, f.connections)
+	s, err := dial(ctx, w, f, "spread", connections)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +67,7 @@ func runMany(ctx context.Context, w *world, f *flags, say func(string, ...any)) 
 	if m.before, err = w.serving.Metrics(ctx); err != nil {
 		return nil, err
 	}
-	stop := profile(ctx, w, f, "many", say)
+	stop := profile(ctx, w, f, fmt.Sprintf("watches-%d", connections), say)
 	if m.delivering, err = s.measure(ctx, f.measure); err != nil {
 		return nil, err
 	}
@@ -76,8 +80,12 @@ func runMany(ctx context.Context, w *world, f *flags, say func(string, ...any)) 
 	stop() // collects garbage for the profile of the heap
 	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), milliseconds(m.delivering.delivery.Quantile(0.99)))
 	s.close()
+	// The end of so many takes serving a moment that is not the next one's.
+	if err := w.serving.WaitWatches(ctx, 0); err != nil {
+		return nil, err
+	}
 
-	again, err := dial(ctx, w, f, f.connections)
+	again, err := dial(ctx, w, f, "burst", connections)
 	if err != nil {
 		return nil, err
 	}

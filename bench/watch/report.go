@@ -6,10 +6,16 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
 )
 
 func mebibytes(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }
@@ -36,27 +42,81 @@ func reportSetting(out io.Writer, f *flags, w *world) {
 		runtime.NumCPU(), runtime.Version(), f.nodes, len(w.pods), f.interval, float64(f.nodes+len(w.pods))/f.interval.Seconds())
 }
 
-func reportMany(out io.Writer, m *many) {
-	perWatch := func(rss int64) string {
+func reportMany(out io.Writer, all []*many) {
+	_, _ = fmt.Fprintf(out, "%d watches, by the number of connections that they share\n\n", all[0].watches)
+	row := func(name string, value func(*many) string) []string {
+		r := []string{name}
+		for _, m := range all {
+			r = append(r, value(m))
+		}
+		return r
+	}
+	perWatch := func(m *many, rss int64) string {
 		return fmt.Sprintf("%.1f KiB", float64(rss-m.rssBefore)/float64(m.watches)/1024)
 	}
-	d := m.delivering
-	_, _ = fmt.Fprintf(out, "%d watches on %d connections\n\n", m.watches, m.connections)
 	table(out, [][]string{
-		{"figure", ""},
-		{"RSS of serving without clients", mebibytes(m.rssBefore)},
-		{"RSS a watch, all open", perWatch(m.rssIdle)},
-		{fmt.Sprintf("RSS a watch, after %v of events", d.span.Round(time.Second)), perWatch(m.rssAfter)},
-		{fmt.Sprintf("first event, opened over %v: p50, p95", m.spread.over), quantiles(&m.spread.first, 0.5, 0.95)},
-		{"all that is stored, the same: p50, p95", quantiles(&m.spread.synced, 0.5, 0.95)},
-		{fmt.Sprintf("first event, opened at once (all had theirs after %.1f s): p50, p95", m.burst.first.Quantile(1).Seconds()), quantiles(&m.burst.first, 0.5, 0.95)},
-		{"kubelet's answer to client: p50, p99, most", quantiles(&d.delivery, 0.5, 0.99, 1)},
-		{"events delivered a second", fmt.Sprintf("%.0f", float64(d.events)/d.span.Seconds())},
-		{"CPU of serving, and without clients", fmt.Sprintf("%.0f mCPU, %.0f mCPU", d.millicores(d.cpu), m.idle.millicores(m.idle.cpu))},
-		{"CPU of serving for an event delivered", fmt.Sprintf("%.1f µs", (d.millicores(d.cpu)-m.idle.millicores(m.idle.cpu))*1000/(float64(d.events)/d.span.Seconds()))},
-		{"CPU of this program and its fake kubelets", fmt.Sprintf("%.0f mCPU", d.millicores(d.own))},
-		{"the machine was busy", fmt.Sprintf("%.0f %%", 100*d.load)},
+		row("", func(m *many) string { return fmt.Sprintf("%d connections", m.connections) }),
+		row("RSS of serving without clients", func(m *many) string { return mebibytes(m.rssBefore) }),
+		row("RSS a watch, all open", func(m *many) string { return perWatch(m, m.rssIdle) }),
+		row("RSS a watch, after events", func(m *many) string { return perWatch(m, m.rssAfter) }),
+		row("first event, opened evenly: p50, p95", func(m *many) string {
+			return fmt.Sprintf("%s (over %.0f s)", quantiles(&m.spread.first, 0.5, 0.95), m.spread.took.Seconds())
+		}),
+		row("all that is stored, the same: p50, p95", func(m *many) string { return quantiles(&m.spread.synced, 0.5, 0.95) }),
+		row("first event, opened at once: p50, p95, last", func(m *many) string { return quantiles(&m.burst.first, 0.5, 0.95, 1) }),
+		row("kubelet's answer to client: p50, p99", func(m *many) string { return quantiles(&m.delivering.delivery, 0.5, 0.99) }),
+		row("stored to written, as serving counts: p50, p99", func(m *many) string {
+			return histogram(m.before, m.after, "metrics_api_watch_delivery_latency_seconds", 0.5, 0.99)
+		}),
+		row("different points delivered a second", func(m *many) string { return perSecond(m, float64(m.delivering.points)) }),
+		row("encodes a second, as serving counts", func(m *many) string {
+			return perSecond(m, cluster.Sum(m.after, "metrics_api_encoded_points_total")-cluster.Sum(m.before, "metrics_api_encoded_points_total"))
+		}),
+		row("events delivered a second", func(m *many) string { return perSecond(m, float64(m.delivering.events)) }),
+		row("CPU of serving; without clients", func(m *many) string {
+			return fmt.Sprintf("%.0f mCPU; %.0f mCPU", m.delivering.millicores(m.delivering.cpu), m.idle.millicores(m.idle.cpu))
+		}),
+		row("CPU of serving for an event delivered", func(m *many) string {
+			d := m.delivering
+			return fmt.Sprintf("%.1f µs", (d.millicores(d.cpu)-m.idle.millicores(m.idle.cpu))*1000/(float64(d.events)/d.span.Seconds()))
+		}),
+		row("CPU of this program and its fake kubelets", func(m *many) string {
+			return fmt.Sprintf("%.0f mCPU", m.delivering.millicores(m.delivering.own))
+		}),
+		row("the machine was busy", func(m *many) string { return fmt.Sprintf("%.0f %%", 100*m.delivering.load) }),
 	})
+}
+
+func perSecond(m *many, n float64) string {
+	return fmt.Sprintf("%.0f", n/m.delivering.span.Seconds())
+}
+
+// histogram returns upper bounds of quantiles of what was observed in between.
+func histogram(before, after map[string]*dto.MetricFamily, name string, qs ...float64) string {
+	counts, total := map[float64]float64{}, 0.0
+	for sign, families := range map[float64]map[string]*dto.MetricFamily{-1: before, 1: after} {
+		family := families[name]
+		if family == nil {
+			continue
+		}
+		for _, m := range family.Metric {
+			total += sign * float64(m.GetHistogram().GetSampleCount())
+			for _, b := range m.GetHistogram().GetBucket() {
+				counts[b.GetUpperBound()] += sign * float64(b.GetCumulativeCount())
+			}
+		}
+	}
+	bounds := slices.Sorted(maps.Keys(counts))
+	var found []string
+	for _, q := range qs {
+		i := slices.IndexFunc(bounds, func(bound float64) bool { return total > 0 && counts[bound] >= q*total })
+		if i < 0 {
+			found = append(found, "?")
+			continue
+		}
+		found = append(found, fmt.Sprintf("≤ %g ms", 1000*bounds[i]))
+	}
+	return strings.Join(found, ", ")
 }
 
 func quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) string {
@@ -68,7 +128,7 @@ func quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) st
 }
 
 func reportComparison(out io.Writer, f *flags, ways []way) {
-	_, _ = fmt.Fprintf(out, "%d clients of %d pods each, on %d connections, the same sources in the same run\n\n", f.clients, f.perWatch, f.connections)
+	_, _ = fmt.Fprintf(out, "%d clients of %d pods each, on %d connections, the same sources in the same run\n\n", f.clients, f.perWatch, f.connections[0])
 	rows := [][]string{{"", "bytes a second", "CPU of serving", "objects sent a second", "kubelet to client p50, p99", "age p50, p99", "the machine was busy"}}
 	for _, one := range ways {
 		seconds := one.span.Seconds()

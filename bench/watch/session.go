@@ -17,14 +17,17 @@ import (
 
 // session is clients on a number of connections, each connection with a tally.
 type session struct {
+	// name is part of its users' names: how fast one user may open watches is limited,
+	// and no session pays for another.
+	name        string
 	world       *world
 	flags       *flags
 	connections []*streams.Connection
 	tallies     []*tally
 }
 
-func dial(ctx context.Context, w *world, f *flags, connections int) (*session, error) {
-	s := &session{world: w, flags: f}
+func dial(ctx context.Context, w *world, f *flags, name string, connections int) (*session, error) {
+	s := &session{name: name, world: w, flags: f}
 	for range connections {
 		c, err := streams.Dial(ctx, w.serving.Address, w.serving.TLS)
 		if err != nil {
@@ -36,6 +39,9 @@ func dial(ctx context.Context, w *world, f *flags, connections int) (*session, e
 	}
 	return s, nil
 }
+
+// user of a connection.
+func (s *session) user(connection int) string { return fmt.Sprintf("load:%s-%d", s.name, connection) }
 
 func (s *session) close() {
 	for _, c := range s.connections {
@@ -52,7 +58,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, ho
 	var opening sync.WaitGroup
 	for i, c := range s.connections {
 		opening.Go(func() {
-			fields := header(s.flags, i)
+			fields := header(s.flags, s.user(i))
 			for j := range each {
 				// In turn, so that connections fill at the same pace.
 				n := j*len(s.connections) + i
@@ -120,7 +126,7 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.world.target(j*len(s.connections) + i)}
 		}
 		running.Go(func() {
-			fields := header(s.flags, i)
+			fields := header(s.flags, s.user(i))
 			for n := 0; ; n++ {
 				// A little offset for each connection: requests are spread evenly over all.
 				turn := float64(n) + float64(i)/float64(len(s.connections))
@@ -170,6 +176,7 @@ type measured struct {
 	load          float64       // share of the machine that was busy
 	bytes         int64
 	events, lists int
+	points        int
 	delivery      figures.Durations
 	ages          figures.Ages
 }
@@ -197,6 +204,7 @@ func (s *session) measure(ctx context.Context, span time.Duration) (*measured, e
 		t.mu.Lock()
 		m.events += t.events
 		m.lists += t.lists
+		m.points += t.points
 		m.delivery.Merge(&t.delivery)
 		m.ages.Merge(t.ages)
 		t.mu.Unlock()

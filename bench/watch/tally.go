@@ -20,8 +20,9 @@ type tally struct {
 	mu sync.Mutex
 	// recording says that what is counted below belongs to a measurement.
 	recording bool
-	// events are data points that came, lists the answers to polls.
-	events, lists int
+	// events are data points that came, points those that came to none before, and
+	// lists the answers to polls.
+	events, points, lists int
 	// delivery is from a kubelet's answer, which brought a data point, to the client.
 	delivery figures.Durations
 	// first and synced are from a watch's request to its first event, and to the
@@ -62,8 +63,13 @@ func (t *tally) take(client map[string]holding, o object, at time.Time) {
 			t.ages.Add(before.since.Sub(before.sample), at.Sub(before.sample))
 		}
 	}
-	if answered := t.world.pods[string(t.key)]; answered != nil && t.recording {
-		t.delivery.Add(at.Sub(time.Unix(0, answered.Load())))
+	p := t.world.pods[string(t.key)]
+	if p == nil || !t.recording {
+		return
+	}
+	t.delivery.Add(at.Sub(time.Unix(0, p.answered.Load())))
+	if sample := o.sample.UnixMilli(); p.newest.Swap(sample) < sample {
+		t.points++
 	}
 }
 
@@ -83,7 +89,7 @@ func (t *tally) record(on bool, now time.Time) {
 	}
 	t.recording = on
 	if on {
-		t.events, t.lists = 0, 0
+		t.events, t.points, t.lists = 0, 0, 0
 	}
 }
 

@@ -22,6 +22,7 @@ metadata: {name: cluster}
 spec:
   resourceMetrics:
     scrape: {interval: %s}
+  watch: {maxConnections: %d, maxConnectionsPerUser: %d}
 `
 
 // appsPerNamespace is how many applications the fleet gives each namespace; a
@@ -36,15 +37,23 @@ type world struct {
 	// answered is when each node's kubelet last answered, in ns since 1970. No point
 	// of it can have been stored any sooner.
 	answered map[string]*atomic.Int64
-	// pods is each pod's node's answered, by namespace/name.
-	pods map[string]*atomic.Int64
+	// pods by namespace/name.
+	pods map[string]*pod
 
 	stopFleet context.CancelFunc
 }
 
+// pod is what all clients together know of one.
+type pod struct {
+	// answered is its node's.
+	answered *atomic.Int64
+	// newest is the newest sample that any client heard of, in ms since 1970.
+	newest atomic.Int64
+}
+
 // startWorld takes minutes: tens of thousands of pods are written.
 func startWorld(ctx context.Context, f *flags, folder string, say func(string, ...any)) (w *world, err error) {
-	w = &world{answered: map[string]*atomic.Int64{}, pods: map[string]*atomic.Int64{}}
+	w = &world{answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.stop())
@@ -65,17 +74,38 @@ func startWorld(ctx context.Context, f *flags, folder string, say func(string, .
 		return w, err
 	}
 	say("%d nodes and %d pods are written", f.nodes, len(w.pods))
-	settings := fmt.Appendf(nil, manifest, f.interval)
-	if w.serving, err = cluster.StartServing(w.plane, f.binary, settings, w.fleet.Authority().PEM); err != nil {
-		return w, err
+	return w, nil
+}
+
+// startServing starts serving anew, with room for that many streams on a
+// connection, and waits until it has run for a while.
+func (w *world) startServing(ctx context.Context, f *flags, streams int, say func(string, ...any)) error {
+	if err := w.stopServing(); err != nil {
+		return err
+	}
+	settings := fmt.Appendf(nil, manifest, f.interval, 2*max(f.watches, f.clients), 2*max(f.watches, f.clients))
+	var err error
+	w.serving, err = cluster.StartServing(w.plane, f.binary, settings, w.fleet.Authority().PEM,
+		fmt.Sprintf("--http2-max-streams-per-connection=%d", streams))
+	if err != nil {
+		return err
 	}
 	ready, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if err := w.serving.WaitReady(ready); err != nil {
-		return w, err
+		return err
 	}
 	say("serving is ready, process %d", w.serving.PID())
-	return w, nil
+	return wait(ctx, f.warmup)
+}
+
+func (w *world) stopServing() error {
+	if w.serving == nil {
+		return nil
+	}
+	err := w.serving.Stop()
+	w.serving = nil
+	return err
 }
 
 func (w *world) startFleet(ctx context.Context, f *flags) error {
@@ -90,8 +120,8 @@ func (w *world) startFleet(ctx context.Context, f *flags) error {
 	for _, node := range w.fleet.Nodes() {
 		at := new(atomic.Int64)
 		w.answered[node.Name] = at
-		for _, pod := range node.Pods() {
-			w.pods[pod.Key().String()] = at
+		for _, p := range node.Pods() {
+			w.pods[p.Key().String()] = &pod{answered: at}
 		}
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,9 +132,7 @@ func (w *world) startFleet(ctx context.Context, f *flags) error {
 // stop ends all that was started.
 func (w *world) stop() error {
 	var errs []error
-	if w.serving != nil {
-		errs = append(errs, w.serving.Stop())
-	}
+	errs = append(errs, w.stopServing())
 	if w.stopFleet != nil {
 		w.stopFleet()
 		w.fleet.Wait()
@@ -124,9 +152,9 @@ func (w *world) target(n int) string {
 	return fmt.Sprintf("/apis/metrics.k8s.io/v1/namespaces/%s/pods?labelSelector=app%%3Dapp-%02d", namespace, app)
 }
 
-// header names the user of a connection. Limits are by user.
-func header(f *flags, connection int) []string {
-	return append(cluster.Header(fmt.Sprintf("load:client-%d", connection), f.masters), "accept", "application/json", "user-agent", "bench-watch")
+// header names a user. Limits are by user.
+func header(f *flags, user string) []string {
+	return append(cluster.Header(user, f.masters), "accept", "application/json", "user-agent", "bench-watch")
 }
 
 // checkBinary returns nil when the binary is there.

@@ -90,13 +90,24 @@ func newer(w *client.Watcher[metricsv1.PodMetrics], than time.Time) error {
 	return nil
 }
 
+// roomy has no limit that a thousand watches of one user meet.
+const roomy = `
+apiVersion: metricsbackend.io/v1alpha1
+kind: MetricsBackend
+metadata: {name: cluster}
+spec:
+  resourceMetrics: {scrape: {interval: 1s, timeout: 1s}}
+  watch: {maxConnectionsPerUser: 5000}
+`
+
 // TestServingKilledUnderWatches kills one of two processes that 1,000 watches are
 // spread over: all of them go on at the other, which serves its own meanwhile.
 func TestServingKilledUnderWatches(t *testing.T) {
 	t.Parallel()
 	const count, connections = 1000, 10
 	startCrowd(t, "mourned")
-	first, second := startOn(t, "doubled"), startOn(t, "doubled")
+	settings := "--backend-file=" + cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(roomy))
+	first, second := cluster.startServing(t, "doubled", settings), cluster.startServing(t, "doubled", settings)
 	b := startBalancer(t)
 	b.add(first)
 	b.add(second)
