@@ -66,6 +66,11 @@ fuzz: ## Fuzz each parser for FUZZTIME (default 30s).
 bench: ## Benchmarks of the data path, with allocations.
 	go test -run '^$$' -bench . -benchmem ./serving/...
 
+.PHONY: bench-watch
+bench-watch: build ## 10,000 watches on this machine, and watching against polling (Linux; ten minutes, needs it quiet).
+	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
+	go -C bench run ./watch --plot ../docs/images/watch-against-polling.png
+
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml (built from its Go module on first use; minutes).
 	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...

@@ -49,6 +49,7 @@ unit() {
 	go test -race -short -timeout 25m ./...
 	(cd test/cluster && go vet ./... && go test ./...)
 	(cd test/chart && go vet ./... && go test ./...)
+	(cd bench && go vet ./... && go test ./...)
 	coverage
 }
 

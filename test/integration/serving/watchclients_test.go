@@ -8,8 +8,9 @@ package serving
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,17 +24,26 @@ import (
 // watchingClients are clients of the Go package, each with two pods.
 type watchingClients []*client.Watcher[metricsv1.PodMetrics]
 
-// startClients runs them on connections that some of them share, each number of
-// connections with a dialer of its own so that client-go does not share all.
+// startClients runs them on a number of HTTP/2 connections, which end with them.
 func startClients(t *testing.T, config *rest.Config, node string, count, connections int) (clients watchingClients, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	configs := make([]*rest.Config, connections)
+	host := config.Host
+	if !strings.Contains(host, "://") {
+		host = "https://" + host
+	}
+	configs, transports := make([]*rest.Config, connections), make([]*http.Transport, connections)
 	for i := range configs {
-		configs[i] = rest.CopyConfig(config)
-		configs[i].QPS = -1
-		configs[i].Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+		trust, err := rest.TLSConfigFor(config)
+		if err != nil {
+			t.Fatalf("read the TLS configuration: %v", err)
+		}
+		// Of one configuration, client-go would make one connection.
+		transport := &http.Transport{TLSClientConfig: trust, Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP2(true)
+		transports[i] = transport
+		configs[i] = &rest.Config{Host: host, BearerToken: config.BearerToken, QPS: -1, Transport: transport}
 	}
 	for i := range count {
 		w, err := client.Pods(configs[i%connections], workloads, client.Options{LabelSelector: "pair=" + pairOf(node, i%(crowd/2))})
@@ -46,6 +56,9 @@ func startClients(t *testing.T, config *rest.Config, node string, count, connect
 	stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
+		for _, transport := range transports {
+			transport.CloseIdleConnections()
+		}
 	})
 	t.Cleanup(stop)
 	return clients, stop
