@@ -125,7 +125,7 @@ func TestUsualFlags(t *testing.T) {
 	}
 	defaults := map[string]string{
 		"secure-port": "10443", "bind-address": "0.0.0.0", "cert-dir": "", "tls-cert-file": "", "tls-private-key-file": "",
-		"http2-max-streams-per-connection": "1000", "kubeconfig": "", "authentication-kubeconfig": "", "authorization-kubeconfig": "",
+		"http2-max-streams-per-connection": "250", "kubeconfig": "", "authentication-kubeconfig": "", "authorization-kubeconfig": "",
 		"audit-policy-file": "", "audit-log-path": "", "runtime-config": "", "feature-gates": "", "v": "0", "logging-format": "text",
 		"shutdown-delay-duration": "10s", "shutdown-send-retry-after": "false", "shutdown-watch-termination-grace-period": "10s",
 		"min-request-timeout": "1800", "request-timeout": "1m0s", "max-requests-inflight": "400", "rates-timeout": "1m30s",

@@ -125,14 +125,14 @@ func TestDrainEndsWithTheProcess(t *testing.T) {
 }
 
 // TestWatchDefaults: watches without timeoutSeconds get a time of their own, and
-// the connections on which many are multiplexed take them all.
+// a connection on which many are multiplexed takes no more than are cheap to write to.
 func TestWatchDefaults(t *testing.T) {
 	o := parsedOptions(t)
 	if o.Run.MinRequestTimeout != 1800 {
 		t.Errorf("watches without timeoutSeconds end after %d to twice as many seconds, want 1800", o.Run.MinRequestTimeout)
 	}
-	if o.SecureServing.HTTP2MaxStreamsPerConnection != 1000 {
-		t.Errorf("a connection takes %d watches, want 1000", o.SecureServing.HTTP2MaxStreamsPerConnection)
+	if o.SecureServing.HTTP2MaxStreamsPerConnection != 250 {
+		t.Errorf("a connection takes %d watches, want 250", o.SecureServing.HTTP2MaxStreamsPerConnection)
 	}
 	if o.Run.ShutdownWatchTerminationGracePeriod <= 0 {
 		t.Error("watches that are left at shutdown are cut off")

@@ -1,0 +1,85 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// TestBroadFirst tells who is asked what, in order, and what comes of it.
+func TestBroadFirst(t *testing.T) {
+	byLabel, err := labels.ParseToRequirements("app=web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byField := fields.OneTermEqualSelector("metadata.name", "a").Requirements()
+	broken := errors.New("kube-apiserver is away")
+	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
+	for name, test := range map[string]struct {
+		attributes authorizer.AttributesRecord
+		// answers to the broad question and to the narrow one.
+		broad, narrow       authorizer.Decision
+		broadErr, narrowErr error
+		asked               []string
+		want                authorizer.Decision
+		wantErr             error
+	}{
+		"without selectors, yes": {narrow: allow, asked: []string{"narrow"}, want: allow},
+		"without selectors, no":  {narrow: none, asked: []string{"narrow"}, want: none},
+		"who may have all": {
+			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
+			broad:      allow, narrow: none, asked: []string{"broad"}, want: allow,
+		},
+		"who may have some": {
+			attributes: authorizer.AttributesRecord{FieldSelectorRequirements: byField},
+			broad:      none, narrow: allow, asked: []string{"broad", "narrow"}, want: allow,
+		},
+		"who may have none": {
+			attributes: authorizer.AttributesRecord{FieldSelectorRequirements: byField, LabelSelectorRequirements: byLabel},
+			broad:      deny, narrow: deny, asked: []string{"broad", "narrow"}, want: deny,
+		},
+		"a selector that nobody can parse narrows nothing": {
+			attributes: authorizer.AttributesRecord{LabelSelectorParsingErr: errors.New("malformed")},
+			broad:      none, narrow: none, asked: []string{"broad", "narrow"}, want: none,
+		},
+		"no answer to the broad question": {
+			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
+			broad:      allow, broadErr: broken, narrow: none, asked: []string{"broad", "narrow"}, want: none,
+		},
+		"no answer at all": {
+			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
+			broadErr:   broken, narrow: none, narrowErr: broken, asked: []string{"broad", "narrow"}, want: none, wantErr: broken,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			b := broadFirst{authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if _, broad := a.(unselective); broad {
+					if selects(a) {
+						t.Error("the broad question has selectors")
+					}
+					asked = append(asked, "broad")
+					return test.broad, "", test.broadErr
+				}
+				asked = append(asked, "narrow")
+				return test.narrow, "", test.narrowErr
+			})}
+			got, _, err := b.Authorize(t.Context(), test.attributes)
+			if got != test.want || !errors.Is(err, test.wantErr) {
+				t.Errorf("decision %v, %v, want %v, %v", got, err, test.want, test.wantErr)
+			}
+			if diff := cmp.Diff(test.asked, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
