@@ -23,12 +23,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/status"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/top"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/verify"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/wait"
 )
 
 const long = `Looks after the metrics APIs of a cluster: what serves metrics.k8s.io, whether it
-answers as KEP-5207 wants it, and when a change has arrived.
+answers as KEP-5207 wants it, when a change has arrived, and what nodes and pods use,
+live.
 
 Exit codes: 0 when the answer is yes, 1 when a check failed or time ran out,
 2 when the question could not be answered (flags, connection, permissions).`
@@ -56,7 +58,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	// Client libraries that log would mix their lines with the answer's.
 	ctrllog.SetLogger(logr.Discard())
 
-	// Everything here is cluster-scoped, so there is no --namespace to misread.
+	// All but top is cluster-scoped, so there is no --namespace here to misread.
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.Namespace = nil
 
@@ -79,6 +81,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	addVerbosity(cmd)
 	cmd.AddCommand(
 		status.NewCommand(flags, streams),
+		top.NewCommand(flags, streams),
 		verify.NewCommand(flags, streams),
 		wait.NewCommand(flags, streams),
 	)

@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, server string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "status", "verify", "wait"} {
+	for _, command := range []string{"", "status", "top", "verify", "wait"} {
 		t.Run("kubectl metrics "+command, func(t *testing.T) {
 			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
 			if code != exit.OK || errs != "" {
@@ -72,15 +72,17 @@ func TestCommandLine(t *testing.T) {
 		code       int
 		out, errs  string
 	}{
-		"status":            {kubeconfig: healthy, args: []string{"status"}, out: "MetricsBackend cluster  Ready\n"},
-		"verify":            {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
-		"wait":              {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
-		"verify a rollback": {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: exit.NotMet, out: "FAIL  apiservice-stale "},
-		"wait once":         {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: exit.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
-		"negative timeout":  {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: exit.NotRun, errs: "error: --timeout must not be negative\n"},
-		"unknown flag":      {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: exit.NotRun, errs: "error: unknown flag: --expekt\n"},
-		"unknown command":   {kubeconfig: healthy, args: []string{"top"}, code: exit.NotRun, errs: `error: unknown command "top" for "kubectl metrics"`},
-		"no kubeconfig":     {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: exit.NotRun, errs: "error: "},
+		"status":                 {kubeconfig: healthy, args: []string{"status"}, out: "MetricsBackend cluster  Ready\n"},
+		"verify":                 {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
+		"wait":                   {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
+		"verify a rollback":      {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: exit.NotMet, out: "FAIL  apiservice-stale "},
+		"wait once":              {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: exit.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
+		"top of what is neither": {kubeconfig: healthy, args: []string{"top", "deployments"}, code: exit.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
+		"top nodes":              {kubeconfig: healthy, args: []string{"top", "nodes", "--no-headers"}, out: "node-a "},
+		"negative timeout":       {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: exit.NotRun, errs: "error: --timeout must not be negative\n"},
+		"unknown flag":           {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: exit.NotRun, errs: "error: unknown flag: --expekt\n"},
+		"unknown command":        {kubeconfig: healthy, args: []string{"tip"}, code: exit.NotRun, errs: `error: unknown command "tip" for "kubectl metrics"`},
+		"no kubeconfig":          {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: exit.NotRun, errs: "error: "},
 		"kube-apiserver is down": {
 			kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"verify"}, code: exit.NotRun,
 			errs: "error: list MetricsBackends: ",

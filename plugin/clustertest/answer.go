@@ -118,7 +118,7 @@ func (d *Data) answer(version, kind string) answer {
 		return found(resources)
 	case "nodes":
 		// The two versions are the same on the wire.
-		var nodes metricsv1beta1.NodeMetricsList
+		nodes := metricsv1beta1.NodeMetricsList{TypeMeta: metav1.TypeMeta{Kind: "NodeMetricsList", APIVersion: "metrics.k8s.io/" + version}}
 		for _, name := range slices.Sorted(maps.Keys(d.Nodes)) {
 			nodes.Items = append(nodes.Items, metricsv1beta1.NodeMetrics{
 				ObjectMeta: metav1.ObjectMeta{Name: name}, Timestamp: metav1.NewTime(d.Nodes[name]),
@@ -127,7 +127,7 @@ func (d *Data) answer(version, kind string) answer {
 		}
 		return found(nodes)
 	case "pods":
-		var pods metricsv1beta1.PodMetricsList
+		pods := metricsv1beta1.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/" + version}}
 		for _, key := range slices.Sorted(maps.Keys(d.Pods)) {
 			namespace, name, _ := strings.Cut(key, "/")
 			pods.Items = append(pods.Items, metricsv1beta1.PodMetrics{

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/url"
 	"runtime"
+	"slices"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -40,6 +41,9 @@ type Cluster struct {
 	Host string
 	// Timeout bounds a single request.
 	Timeout time.Duration
+	// Config is for clients of other packages: it has the plugin's name, its limits and
+	// no timeout, and tells Now the time.
+	Config *rest.Config
 
 	raw   rest.Interface
 	dates *dates
@@ -65,6 +69,7 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	c := &Cluster{Host: config.Host, Timeout: timeout, dates: &dates{clock: clock}}
 	config.Wrap(c.dates.observe)
+	c.Config = rest.CopyConfig(config)
 
 	kinds, mapper, err := known()
 	if err != nil {
@@ -143,11 +148,11 @@ func (c *Cluster) Now() time.Time { return c.dates.now() }
 const pageSize = 500
 
 // Each calls do with each page of a list of objects.
-func (c *Cluster) Each(ctx context.Context, list client.ObjectList, do func()) error {
+func (c *Cluster) Each(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
 	next := ""
 	for {
 		page, cancel := context.WithTimeout(ctx, c.Timeout)
-		err := c.Objects.List(page, list, client.Limit(pageSize), client.Continue(next))
+		err := c.Objects.List(page, list, append(slices.Clone(opts), client.Limit(pageSize), client.Continue(next))...)
 		cancel()
 		if err != nil {
 			return err

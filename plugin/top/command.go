@@ -1,0 +1,247 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/client"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+)
+
+const long = `Shows the CPU and memory of nodes or pods, as kubectl top does, or with --watch as a
+table that lives: each data point appears as it arrives, with a history of each row.
+A history is on the row's own scale, from zero to the highest value that it shows.
+
+It watches metrics.k8s.io where watch is served, and polls with any other
+implementation; the second line says which, and why.
+
+Keys: c, m and n sort by CPU, memory and name; arrows, page keys, Home and End scroll;
+q or Ctrl-C quits. Where the output is no terminal, each data point is a line.`
+
+const example = `  kubectl metrics top nodes
+  kubectl metrics top pods --watch --sort-by=cpu
+  kubectl metrics top pods -A -l app=cart --containers
+  kubectl metrics top pods --watch | tee usage.log`
+
+// options are the command line's.
+type options struct {
+	nodes         bool
+	name          string
+	namespace     string
+	allNamespaces bool
+	selector      string
+	fields        string
+	sortBy        string
+	containers    bool
+	noHeaders     bool
+	watch         bool
+	interval      time.Duration
+	maxAge        time.Duration
+}
+
+// NewCommand returns `kubectl metrics top`.
+func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second}
+	cmd := &cobra.Command{
+		Use:       "top [nodes|pods] [NAME]",
+		Short:     "Show the usage of nodes or pods, once or live",
+		Long:      long,
+		Example:   example,
+		Args:      cobra.MaximumNArgs(2),
+		ValidArgs: []string{"nodes", "pods"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args, flags); err != nil {
+				return err
+			}
+			cluster, err := connection.Open(flags, streams.ErrOut)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cluster, streams, os.Getenv)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the pods; the kubeconfig's by default.")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
+	f.StringVarP(&o.selector, "selector", "l", "", "Label selector, such as app=cart.")
+	f.StringVar(&o.fields, "field-selector", "", "Field selector, by metadata.name or metadata.namespace.")
+	f.StringVar(&o.sortBy, "sort-by", "name", "Order of rows: name, cpu or memory, the highest first.")
+	f.BoolVar(&o.containers, "containers", false, "A row for each container of a pod.")
+	f.BoolVar(&o.noHeaders, "no-headers", false, "No column heads.")
+	f.BoolVarP(&o.watch, "watch", "w", false, "Go on, until you quit.")
+	f.DurationVar(&o.interval, "poll-interval", o.interval, "With --watch, time between two lists where watch is not served.")
+	f.DurationVar(&o.maxAge, "max-age", o.maxAge, "With --watch, how long a row stays without a new data point; at least three times the interval at which the implementation scrapes.")
+	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions([]string{"name", "cpu", "memory"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// complete reads the arguments, and finds what does not fit together.
+func (o *options) complete(args []string, flags genericclioptions.RESTClientGetter) error {
+	what := "pods"
+	if len(args) > 0 {
+		what = args[0]
+	}
+	switch what {
+	case "nodes", "node", "no":
+		o.nodes = true
+	case "pods", "pod", "po":
+	default:
+		return fmt.Errorf("%q: there are metrics of nodes and of pods only", what)
+	}
+	if len(args) > 1 {
+		o.name = args[1]
+	}
+	switch order(o.sortBy) {
+	case byName, byCPU, byMemory:
+	default:
+		return fmt.Errorf("--sort-by %q: must be name, cpu or memory", o.sortBy)
+	}
+	switch {
+	case o.nodes && (o.containers || o.allNamespaces || o.namespace != ""):
+		return errors.New("--containers, --namespace and --all-namespaces are of pods; nodes have neither")
+	case o.name != "" && (o.selector != "" || o.fields != ""):
+		return errors.New("give a NAME or a selector, not both")
+	case o.name != "" && o.allNamespaces:
+		return errors.New("a pod's NAME is of one namespace: leave out --all-namespaces")
+	case o.allNamespaces && o.namespace != "":
+		return errors.New("--namespace and --all-namespaces exclude each other")
+	}
+	if o.name != "" {
+		o.fields = fields.OneTermEqualSelector("metadata.name", o.name).String()
+	}
+	if o.nodes || o.allNamespaces || o.namespace != "" {
+		return nil
+	}
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return fmt.Errorf("read the namespace from the kubeconfig: %w", err)
+	}
+	o.namespace = namespace
+	return nil
+}
+
+func (o *options) source(cluster *connection.Cluster) (*source, error) {
+	settings := client.Options{
+		LabelSelector: o.selector, FieldSelector: o.fields, PollInterval: o.interval, MaxAge: o.maxAge,
+	}
+	if o.nodes {
+		nodes, err := client.Nodes(cluster.Config, settings)
+		if err != nil {
+			return nil, err
+		}
+		return newSource(nodes, nodeSamples), nil
+	}
+	pods, err := client.Pods(cluster.Config, o.namespace, settings)
+	if err != nil {
+		return nil, err
+	}
+	if o.containers {
+		return newSource(pods, containerSamples), nil
+	}
+	return newSource(pods, podSamples), nil
+}
+
+// title names what is shown.
+func (o *options) title() string {
+	title := "nodes"
+	switch {
+	case o.nodes:
+	case o.allNamespaces:
+		title = "pods in all namespaces"
+	default:
+		title = "pods in namespace " + o.namespace
+	}
+	for _, selector := range []string{o.selector, o.fields} {
+		if selector != "" {
+			title += ", " + selector
+		}
+	}
+	return title
+}
+
+func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams genericiooptions.IOStreams, getenv func(string) string) error {
+	if !klog.V(1).Enabled() { // what the client logs is in the notice
+		ctx = klog.NewContext(ctx, logr.Discard())
+	}
+	s, err := o.source(cluster)
+	if err != nil {
+		return err
+	}
+	if err := s.sync(ctx); err != nil {
+		return o.explain(err)
+	}
+	v := &view{
+		title: o.title(), by: order(o.sortBy), namespaces: o.allNamespaces, containers: o.containers, percentages: o.nodes,
+		noHeaders: o.noHeaders, symbols: symbolsFor(getenv), table: newTable(), stale: o.maxAge * 2 / 3,
+	}
+	var nodes *capacity
+	if o.nodes {
+		nodes = newCapacity(cluster, o.selector, o.fields)
+		found := nodes.look(ctx)
+		v.available, v.notice.also = found.available, found.problem
+	}
+	if !o.watch {
+		return o.once(v, s, streams)
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	background.Go(func() { _ = s.run(ctx) }) // fails only if it was run before
+	if nodes != nil {
+		background.Go(func() { nodes.run(ctx) })
+	}
+	fd, isTerminal := terminal(streams.Out, getenv)
+	if !isTerminal {
+		l := &lines{view: v, out: streams.Out, err: streams.ErrOut, now: cluster.Now}
+		return l.follow(ctx, s, o.interval)
+	}
+	shown, err := openScreen(streams, fd)
+	if err != nil {
+		return err
+	}
+	defer shown.close()
+	resized, stop := resizes()
+	defer stop()
+	ticker := time.NewTicker(refresh)
+	defer ticker.Stop()
+	l := &live{
+		view: v, source: s, display: shown, capacity: nodes, interval: o.interval, now: cluster.Now, local: time.Now,
+		keys: shown.keys, resized: resized, ticks: ticker.C,
+	}
+	return l.run(ctx)
+}
+
+func (o *options) once(v *view, s *source, streams genericiooptions.IOStreams) error {
+	for _, c := range s.snapshot() {
+		v.table.apply(c)
+	}
+	if v.notice.also != "" {
+		if _, err := fmt.Fprintln(streams.ErrOut, v.notice.also); err != nil {
+			return err
+		}
+	}
+	if o.name != "" && len(v.table.rows) == 0 {
+		return fmt.Errorf("there are no metrics of %s: does it exist, and run for two scrapes already?", o.title())
+	}
+	if len(v.table.rows) == 0 && len(v.available) == 0 {
+		_, err := fmt.Fprintf(streams.ErrOut, "There are no metrics of %s.\n", o.title())
+		return err
+	}
+	return v.printOnce(streams.Out)
+}

@@ -1,0 +1,99 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"fmt"
+	"time"
+)
+
+// view is everything that a frame shows, but for the terminal's size.
+type view struct {
+	title       string
+	by          order
+	namespaces  bool // a column with the namespace
+	containers  bool // rows are containers, with a column of their pod
+	percentages bool // of what nodes have
+	noHeaders   bool
+	symbols     symbols
+
+	table     *table
+	available map[string]usage
+	notice    notice
+	now       time.Time
+	stale     time.Duration // the age from which on a sample is shown faintly
+	scroll    int           // rows that are above the first one shown
+}
+
+// tone is how a line is meant.
+type tone int
+
+const (
+	plain tone = iota
+	strong
+	faint
+	warning
+)
+
+type line struct {
+	text string
+	tone tone
+}
+
+// frame is what a terminal of that size shows. It has at most height lines, none wider
+// than width. Where there is little room rows go before words.
+func (v *view) frame(width, height int) []line {
+	var above, below []line
+	if height >= 10 {
+		above = append(above, line{v.title + ", by " + string(v.by), strong})
+	}
+	if height >= 3 {
+		above = append(above, v.notice.line())
+	}
+	rows := v.table.sorted(v.by)
+	layout := v.arrange(rows, width)
+	if !v.noHeaders && height >= 4 {
+		above = append(above, line{layout.heads(), strong})
+	}
+	room := height - len(above)
+	if height >= 8 {
+		room--
+	}
+	first, last := v.window(len(rows), room)
+	if height >= 8 {
+		below = append(below, line{v.footer(first, last, len(rows)), faint})
+	}
+	lines := above
+	for _, r := range rows[first:last] {
+		l := line{text: layout.line(r)}
+		if v.now.Sub(r.at) >= v.stale {
+			l.tone = faint
+		}
+		lines = append(lines, l)
+	}
+	lines = append(lines, below...)
+	for i := range lines {
+		lines[i].text = cutEnd(printable(lines[i].text), width, v.symbols.cut)
+	}
+	return lines
+}
+
+// window is which rows are shown: as many as there is room for, even if more were
+// scrolled away than there are left.
+func (v *view) window(rows, room int) (first, last int) {
+	room = max(room, 1)
+	first = max(min(v.scroll, rows-room), 0)
+	return first, min(first+room, rows)
+}
+
+func (v *view) footer(first, last, rows int) string {
+	const keys = "c cpu  m memory  n name  q quit"
+	switch {
+	case rows == 0:
+		return "nothing to show yet  " + keys
+	case last-first < rows:
+		return fmt.Sprintf("%d-%d of %d  %s scroll  %s", first+1, last, rows, v.symbols.arrows, keys)
+	}
+	return fmt.Sprintf("%d in all  %s", rows, keys)
+}

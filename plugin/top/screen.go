@@ -1,0 +1,125 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+const (
+	// The alternate screen leaves what was there before as it was.
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+var codes = map[tone]string{strong: "\x1b[1m", faint: "\x1b[2m", warning: "\x1b[33m"}
+
+// screen is a terminal that shows frames.
+type screen struct {
+	out    io.Writer
+	fd     int
+	colour bool
+	// keys is nil where the input is no terminal.
+	keys    <-chan key
+	restore func()
+}
+
+// terminal returns out's file descriptor if it is a terminal that can be drawn on.
+func terminal(out io.Writer, getenv func(string) string) (int, bool) {
+	file, ok := out.(*os.File)
+	if !ok || getenv("TERM") == "dumb" {
+		return 0, false
+	}
+	fd := int(file.Fd()) //nolint:gosec // descriptors are small
+	return fd, term.IsTerminal(fd)
+}
+
+// openScreen takes the terminal. close gives it back as it was.
+func openScreen(streams genericiooptions.IOStreams, fd int) (*screen, error) {
+	s := &screen{out: streams.Out, fd: fd, colour: printers.AllowsColorOutput(streams.Out), restore: func() {}}
+	if in, ok := streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) { //nolint:gosec // descriptors are small
+		inFd := int(in.Fd()) //nolint:gosec // descriptors are small
+		before, err := term.MakeRaw(inFd)
+		if err != nil {
+			return nil, fmt.Errorf("take the terminal: %w", err)
+		}
+		s.restore = func() { _ = term.Restore(inFd, before) }
+		s.keys = readKeys(in)
+	}
+	if _, err := io.WriteString(s.out, enterScreen); err != nil {
+		s.restore()
+		return nil, fmt.Errorf("write to the terminal: %w", err)
+	}
+	return s, nil
+}
+
+func (s *screen) close() {
+	_, _ = io.WriteString(s.out, leaveScreen)
+	s.restore()
+}
+
+// size is that of now; of a terminal that does not know, the usual one.
+func (s *screen) size() (width, height int) {
+	width, height, err := term.GetSize(s.fd)
+	if err != nil || width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
+}
+
+// show replaces what is on the screen, in one write, so that nothing flickers.
+func (s *screen) show(lines []line) error {
+	if _, err := io.WriteString(s.out, render(lines, s.colour)); err != nil {
+		return fmt.Errorf("write to the terminal: %w", err)
+	}
+	return nil
+}
+
+func render(lines []line, colour bool) string {
+	var out strings.Builder
+	out.WriteString(home)
+	for i, l := range lines {
+		if i > 0 {
+			out.WriteString("\r\n")
+		}
+		if code := codes[l.tone]; colour && code != "" {
+			out.WriteString(code + l.text + "\x1b[0m")
+		} else {
+			out.WriteString(l.text)
+		}
+		out.WriteString(clearLine)
+	}
+	out.WriteString(clearBelow)
+	return out.String()
+}
+
+// readKeys reads until the input ends. Nothing can end it before, so it lives as long as
+// the process.
+func readKeys(in io.Reader) <-chan key {
+	keys := make(chan key)
+	go func() {
+		defer close(keys)
+		typed := make([]byte, 64)
+		for {
+			n, err := in.Read(typed)
+			for _, k := range keysOf(string(typed[:n])) {
+				keys <- k
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return keys
+}

@@ -1,0 +1,124 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/client"
+)
+
+// id names a row.
+type id struct {
+	// object is the key of the node or pod, which may have several rows.
+	object               string
+	namespace, pod, name string
+}
+
+// sample is a row's data point.
+type sample struct {
+	id     id
+	cpu    int64 // thousandths of a core
+	memory int64 // bytes
+	at     time.Time
+}
+
+// change is what became of an object.
+type change struct {
+	object  string
+	samples []sample // none: it has no metrics any more
+	// last are the samples that an object without metrics had.
+	last []sample
+}
+
+// source is a client.Watcher of whatever is shown.
+type source struct {
+	sync     func(context.Context) error
+	run      func(context.Context) error
+	status   func() client.Status
+	snapshot func() []change
+	// changes is closed once run has returned.
+	changes <-chan change
+}
+
+// newSource makes samples of what watcher tells.
+func newSource[T any](watcher *client.Watcher[T], samples func(*T) []sample) *source {
+	of := func(object *T) change {
+		s := samples(object)
+		if len(s) == 0 {
+			return change{}
+		}
+		return change{object: s[0].id.object, samples: s}
+	}
+	out := make(chan change)
+	return &source{
+		sync:   watcher.Sync,
+		status: watcher.Status,
+		run: func(ctx context.Context) error {
+			go func() {
+				defer close(out)
+				for c := range watcher.Changes() {
+					told := of(c.Object)
+					if c.Type == client.Dropped {
+						told.samples, told.last = nil, told.samples
+					}
+					if told.object == "" {
+						continue
+					}
+					select {
+					case out <- told:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}()
+			return watcher.Run(ctx)
+		},
+		snapshot: func() []change {
+			var all []change
+			for _, object := range watcher.Snapshot() {
+				if c := of(object); c.object != "" {
+					all = append(all, c)
+				}
+			}
+			return all
+		},
+		changes: out,
+	}
+}
+
+func nodeSamples(m *metricsv1.NodeMetrics) []sample {
+	return []sample{newSample(id{object: m.Name, name: m.Name}, m.Usage, m.Timestamp.Time)}
+}
+
+// podSamples is one sample, the sum of the pod's containers.
+func podSamples(m *metricsv1.PodMetrics) []sample {
+	key := m.Namespace + "/" + m.Name
+	sum := sample{id: id{object: key, namespace: m.Namespace, name: m.Name}, at: m.Timestamp.Time}
+	for i := range m.Containers {
+		s := newSample(id{}, m.Containers[i].Usage, sum.at)
+		sum.cpu += s.cpu
+		sum.memory += s.memory
+	}
+	return []sample{sum}
+}
+
+// containerSamples is a sample for each container.
+func containerSamples(m *metricsv1.PodMetrics) []sample {
+	key := m.Namespace + "/" + m.Name
+	var all []sample
+	for i := range m.Containers {
+		c := &m.Containers[i]
+		all = append(all, newSample(id{object: key, namespace: m.Namespace, pod: m.Name, name: c.Name}, c.Usage, m.Timestamp.Time))
+	}
+	return all
+}
+
+func newSample(id id, usage corev1.ResourceList, at time.Time) sample {
+	return sample{id: id, cpu: usage.Cpu().MilliValue(), memory: usage.Memory().Value(), at: at}
+}

@@ -1,0 +1,98 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// historyLength is how many samples a row remembers: with one each 15 s, ten minutes.
+const historyLength = 40
+
+// row is the newest sample of a row with those before it.
+type row struct {
+	sample
+	// cpus and memories end with the newest.
+	cpus, memories []int64
+}
+
+// table holds the rows of what is shown.
+type table struct {
+	rows map[id]*row
+	// objects are the rows of each object.
+	objects map[string][]id
+}
+
+func newTable() *table { return &table{rows: map[id]*row{}, objects: map[string][]id{}} }
+
+// apply takes a change in.
+func (t *table) apply(c change) {
+	gone := t.objects[c.object]
+	delete(t.objects, c.object)
+	for _, s := range c.samples {
+		t.objects[c.object] = append(t.objects[c.object], s.id)
+		gone = slices.DeleteFunc(gone, func(other id) bool { return other == s.id })
+		r := t.rows[s.id]
+		if r == nil {
+			r = &row{}
+			t.rows[s.id] = r
+		}
+		r.sample = s
+		r.cpus, r.memories = remember(r.cpus, s.cpu), remember(r.memories, s.memory)
+	}
+	for _, other := range gone {
+		delete(t.rows, other)
+	}
+}
+
+func remember(values []int64, value int64) []int64 {
+	if len(values) == historyLength {
+		copy(values, values[1:])
+		values = values[:historyLength-1]
+	}
+	return append(values, value)
+}
+
+// newest is the time of the newest sample; zero without any.
+func (t *table) newest() time.Time {
+	var newest time.Time
+	for _, r := range t.rows {
+		if r.at.After(newest) {
+			newest = r.at
+		}
+	}
+	return newest
+}
+
+// order is by what rows are sorted.
+type order string
+
+const (
+	byName   order = "name"
+	byCPU    order = "cpu"
+	byMemory order = "memory"
+)
+
+// sorted returns the rows: the highest usage first, or by name.
+func (t *table) sorted(by order) []*row {
+	rows := make([]*row, 0, len(t.rows))
+	for _, r := range t.rows {
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return compare(&a.sample, &b.sample, by) })
+	return rows
+}
+
+func compare(a, b *sample, by order) int {
+	usage := 0
+	switch by {
+	case byCPU:
+		usage = cmp.Compare(b.cpu, a.cpu)
+	case byMemory:
+		usage = cmp.Compare(b.memory, a.memory)
+	}
+	return cmp.Or(usage, cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.pod, b.id.pod), cmp.Compare(a.id.name, b.id.name))
+}
