@@ -99,6 +99,7 @@ func (t *Table) ensure(key Key) *entry {
 	if e == nil {
 		e = &entry{key: key}
 		ns.add(e)
+		t.entries++
 	}
 	return e
 }

@@ -15,6 +15,7 @@ const sweepChunk = 256
 // Sweep forgets points that are too old to be served, and keys of which neither
 // metadata nor a point is left. It returns the number of points still held.
 func (t *Table) Sweep() int {
+	t.dropUnused()
 	horizon, held := t.horizon(), 0
 	for _, name := range t.sortedNamespaces() {
 		for chunk := range slices.Chunk(t.sortedEntries(name), sweepChunk) {
@@ -59,6 +60,7 @@ func (t *Table) discard(name string, entries []*entry, horizon time.Time) {
 		}
 		if e.ended(horizon) && ns.entries[e.key.Name] == e {
 			ns.forget(e)
+			t.entries--
 		}
 	}
 	if len(ns.entries) == 0 {

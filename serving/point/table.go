@@ -49,8 +49,12 @@ type Table struct {
 	// or an index, never while they go through a list or encode.
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
+	// entries is how many there are in all.
+	entries int
 	// order holds the namespaces' names sorted; nil after a namespace came or went.
 	order atomic.Pointer[[]string]
+	// labels are the indexes of labels that clients select by.
+	labels map[string]*labelIndex
 	// sequence is the number of the newest point.
 	sequence uint64
 }
@@ -90,6 +94,7 @@ func (t *Table) SetMeta(key Key, meta *Meta) {
 	if e.meta != nil && e.meta.UID != meta.UID {
 		e.retire(t.clock.Now(), t.horizon())
 	}
+	t.relabel(e, meta)
 	e.meta = meta
 	e.join()
 }
@@ -104,6 +109,7 @@ func (t *Table) DeleteMeta(key Key) {
 		return
 	}
 	e.retire(t.clock.Now(), t.horizon())
+	t.relabel(e, nil)
 	e.meta = nil
 	e.join()
 }

@@ -107,10 +107,10 @@ func (s *source) Get(key point.Key) stream.Item {
 	return nil
 }
 
-// List implements stream.Source.
-func (s *source) List(namespace string, after point.Key) iter.Seq[stream.Item] {
+// Select implements stream.Source.
+func (s *source) Select(namespace string, required []point.Label, after point.Key) iter.Seq[stream.Item] {
 	return func(yield func(stream.Item) bool) {
-		for o := range s.Table.List(namespace, after) {
+		for o := range s.Table.Select(namespace, required, after) {
 			if !yield(s.item(o)) {
 				return
 			}

@@ -69,7 +69,7 @@ func (s selection) objects(table *point.Table, after point.Key) iter.Seq[*point.
 		return table.List(s.namespace, after)
 	}
 	return func(yield func(*point.Object) bool) {
-		for o := range table.List(s.namespace, after) {
+		for o := range table.Select(s.namespace, point.RequiredLabels(s.labels), after) {
 			if s.matches(o) && !yield(o) {
 				return
 			}

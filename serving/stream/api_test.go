@@ -91,9 +91,9 @@ func (s *apiSource) Get(key point.Key) Item {
 	return nil
 }
 
-func (s *apiSource) List(namespace string, after point.Key) iter.Seq[Item] {
+func (s *apiSource) Select(namespace string, required []point.Label, after point.Key) iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		for o := range s.Table.List(namespace, after) {
+		for o := range s.Table.Select(namespace, required, after) {
 			if !yield(s.item(o)) {
 				return
 			}

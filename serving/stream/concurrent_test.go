@@ -42,7 +42,7 @@ func TestConcurrent(t *testing.T) {
 	for n := range readers {
 		s := selections[n%len(selections)]
 		want := map[string]string{}
-		for item := range (tableSource{w.table}).List("", point.Key{}) {
+		for item := range (tableSource{w.table}).Select("", nil, point.Key{}) {
 			if s.matches(item) {
 				want[item.ItemKey().Namespace+"/"+item.ItemKey().Name] = strconv.Itoa(rounds)
 			}

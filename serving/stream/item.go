@@ -30,13 +30,14 @@ type Item interface {
 // Source holds the newest data point of each key.
 type Source interface {
 	// Sequence is the number of the newest point. Points up to that number are
-	// visible in Get and List.
+	// visible in Get and Select.
 	Sequence() uint64
 	// Get returns the newest point of a key, or nil where there is none to serve.
 	Get(point.Key) Item
 	// Stored returns when the point of a number was stored.
 	Stored(sequence uint64) time.Time
-	// List yields the points ordered by key, beginning after a key (the zero Key:
-	// from the start), of one namespace or, where namespace is empty, of all.
-	List(namespace string, after point.Key) iter.Seq[Item]
+	// Select yields the points ordered by key, beginning after a key (the zero Key:
+	// from the start), of one namespace or, where namespace is empty, of all. Those
+	// that do not have all of the labels may be left out.
+	Select(namespace string, required []point.Label, after point.Key) iter.Seq[Item]
 }

@@ -17,6 +17,8 @@ type sweep struct {
 	source       Source
 	selection    Selection
 	since, until uint64
+	// required are labels that the selection asks for.
+	required []point.Label
 
 	after point.Key
 	chunk []Item
@@ -52,7 +54,7 @@ func (s *sweep) fetch() {
 		return
 	}
 	s.chunk = make([]Item, 0, sweepChunk)
-	for item := range s.source.List(s.selection.Namespace, s.after) {
+	for item := range s.source.Select(s.selection.Namespace, s.required, s.after) {
 		if !s.wants(item) {
 			continue
 		}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
 // backlog is the room in a watcher's channel: an ADDED, the end of the initial
@@ -240,7 +242,10 @@ func (w *Watcher) catchUp() {
 }
 
 func (w *Watcher) beginSweep() {
-	w.sweep = &sweep{source: w.hub.source, selection: w.selection, since: w.seen, until: w.hub.source.Sequence()}
+	w.sweep = &sweep{
+		source: w.hub.source, selection: w.selection, required: point.RequiredLabels(w.selection.Labels),
+		since: w.seen, until: w.hub.source.Sequence(),
+	}
 }
 
 func (w *Watcher) endSweep() {

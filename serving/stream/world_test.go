@@ -64,9 +64,9 @@ func (s tableSource) Get(key point.Key) Item {
 	return nil
 }
 
-func (s tableSource) List(namespace string, after point.Key) iter.Seq[Item] {
+func (s tableSource) Select(namespace string, required []point.Label, after point.Key) iter.Seq[Item] {
 	return func(yield func(Item) bool) {
-		for o := range s.Table.List(namespace, after) {
+		for o := range s.Table.Select(namespace, required, after) {
 			if !yield((*textItem)(o)) {
 				return
 			}
