@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/delivery"
 	"github.com/metricsbackend/metrics-backend-operator/test/informers"
 )
 
@@ -41,7 +42,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 		t.Fatal(err)
 	}
 
-	s := &stream{resource: way.Resource, identify: byVersion, listed: !way.WatchList}
+	s := &stream{resource: way.Resource, Stream: delivery.Stream{Identify: delivery.ByVersion, Listed: !way.WatchList}}
 	seen := func(object any) {
 		accessor, ok := object.(metav1.Object)
 		if !ok {

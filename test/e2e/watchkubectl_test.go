@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/delivery"
 )
 
 // kubectlWatches are commands whose lines are compared with what is polled. The
@@ -44,12 +46,12 @@ func watchByKubectl(t *testing.T, p *polls) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"get", "--watch"}, watch.args...)
-			s := &stream{resource: watch.resource, identify: byCells, listed: true}
+			s := &stream{resource: watch.resource, Stream: delivery.Stream{Identify: delivery.ByCells, Listed: true}}
 			if watch.events {
-				args, s.identify = append(args, "--output-watch-events", "-o", eventLine), byVersion
+				args, s.Identify = append(args, "--output-watch-events", "-o", eventLine), delivery.ByVersion
 			}
 			if strings.HasPrefix(watch.args[len(watch.args)-1], namespace) {
-				s.in = namespace + "/"
+				s.In = namespace + "/"
 			}
 			holdKubectl(t, args, func(line string) {
 				words := strings.Fields(line)

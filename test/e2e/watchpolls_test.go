@@ -24,24 +24,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/delivery"
 )
 
-const (
-	// pollPeriod is far below the time that a data point is the newest of its object.
-	pollPeriod = 500 * time.Millisecond
-	// pollSlack is how much later than a watch a poll may see a data point, and the
-	// other way round.
-	pollSlack = 2 * time.Second
-)
-
-// served is a data point that a poll saw.
-type served struct {
-	object  string // NAMESPACE/NAME, or NAME of a node
-	version string // resourceVersion
-	// cells is what kubectl prints of it: name, CPU, memory and window.
-	cells       string
-	first, last time.Time
-}
+// pollPeriod is far below the time that a data point is the newest of its object.
+const pollPeriod = 500 * time.Millisecond
 
 // polls ask each serving pod, without kube-apiserver in between, for all points all the
 // time: what a watch has to deliver is what its pod served meanwhile. Pods scrape at
@@ -50,7 +38,7 @@ type polls struct {
 	pods []string
 	mu   sync.Mutex
 	// points by resource and pod, then by object and resourceVersion.
-	points map[string]map[string]*served
+	points map[string]map[string]*delivery.Point
 	// until is when the last complete poll of a resource and pod began.
 	until map[string]time.Time
 }
@@ -58,7 +46,7 @@ type polls struct {
 // startPolls polls until the test has ended.
 func startPolls(t *testing.T) *polls {
 	t.Helper()
-	p := &polls{points: map[string]map[string]*served{}, until: map[string]time.Time{}}
+	p := &polls{points: map[string]map[string]*delivery.Point{}, until: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var done sync.WaitGroup
 	t.Cleanup(func() { cancel(); done.Wait() })
@@ -128,24 +116,24 @@ func (p *polls) poll(ctx context.Context, client *http.Client, host, resource, p
 	defer p.mu.Unlock()
 	key := resource + " " + pod
 	if p.points[key] == nil {
-		p.points[key] = map[string]*served{}
+		p.points[key] = map[string]*delivery.Point{}
 	}
 	for _, row := range table.Rows {
 		var meta metav1.PartialObjectMetadata
 		if err := json.Unmarshal(row.Object.Raw, &meta); err != nil {
 			return fmt.Errorf("decode a row's object: %w", err)
 		}
-		s := &served{object: nameOf(&meta), version: meta.ResourceVersion, first: began}
+		s := &delivery.Point{Object: nameOf(&meta), Version: meta.ResourceVersion, First: began}
 		cells := make([]string, len(row.Cells))
 		for i, cell := range row.Cells {
 			cells[i] = fmt.Sprint(cell)
 		}
-		s.cells = strings.Join(cells, " ")
-		if known := p.points[key][s.object+" "+s.version]; known != nil {
+		s.Cells = strings.Join(cells, " ")
+		if known := p.points[key][delivery.ByVersion(s)]; known != nil {
 			s = known
 		}
-		s.last = began
-		p.points[key][s.object+" "+s.version] = s
+		s.Last = began
+		p.points[key][delivery.ByVersion(s)] = s
 	}
 	p.until[key] = began
 	return nil
@@ -156,40 +144,19 @@ func nameOf(object metav1.Object) string {
 	return strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
 }
 
-// byVersion and byCells are how a stream tells data points apart.
-func byVersion(s *served) string { return s.object + " " + s.version }
-
-func byCells(s *served) string {
-	if namespace, _, found := strings.Cut(s.object, "/"); found {
-		return namespace + " " + s.cells
-	}
-	return s.cells
-}
-
-// stream is what a watch delivered.
+// stream is what a watch of a resource delivers.
 type stream struct {
+	delivery.Stream
 	resource string
-	// identify is the ID that a point has in got.
-	identify func(*served) string
-	// listed: the client lists before it watches, so that it sees what there is at the
-	// beginning once more, and perhaps as another pod has it.
-	listed bool
-	// in is how the names of its objects begin, where it is not of all of them.
-	in string
 
 	mu  sync.Mutex
-	got []sighting
-}
-
-type sighting struct {
-	id string
-	at time.Time
+	got []delivery.Sighting
 }
 
 func (s *stream) add(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.got = append(s.got, sighting{id, time.Now()})
+	s.got = append(s.got, delivery.Sighting{ID: id, At: time.Now()})
 }
 
 // judge fails unless one pod served what the stream delivered until now: each point,
@@ -203,7 +170,7 @@ func (p *polls) judge(t *testing.T, s *stream) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, pod := range p.pods {
-			if !p.until[s.resource+" "+pod].After(ended.Add(pollSlack)) {
+			if !p.until[s.resource+" "+pod].After(ended.Add(delivery.Slack)) {
 				return errors.New(pod + " was not asked since")
 			}
 		}
@@ -215,56 +182,17 @@ func (p *polls) judge(t *testing.T, s *stream) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var best []string
-	fits := ""
+	points := map[string][]*delivery.Point{}
 	for _, pod := range p.pods {
-		if wrong := p.compare(s, pod, got, ended); fits == "" || len(wrong) < len(best) {
-			best, fits = wrong, pod
-		}
+		points[pod] = slices.Collect(maps.Values(p.points[s.resource+" "+pod]))
 	}
-	t.Logf("%d data points of %s, as pod %s served them", len(got), s.resource, fits)
-	for i, wrong := range best {
+	pod, wrong := s.Judge(points, got, ended)
+	t.Logf("%d data points of %s, as pod %s served them", len(got), s.resource, pod)
+	for i, of := range wrong {
 		if i == 10 {
-			t.Errorf("and %d more", len(best)-i)
+			t.Errorf("and %d more", len(wrong)-i)
 			break
 		}
-		t.Errorf("compared with polls of pod %s: %s", fits, wrong)
+		t.Errorf("compared with polls of pod %s: %s", pod, of)
 	}
-}
-
-// compare tells what is wrong with the stream if it came from the pod.
-func (p *polls) compare(s *stream, pod string, got []sighting, ended time.Time) []string {
-	began := got[0].at
-	least, most := map[string]int{}, map[string]int{}
-	for _, of := range p.pods {
-		for _, point := range p.points[s.resource+" "+of] {
-			if !strings.HasPrefix(point.object, s.in) {
-				continue
-			}
-			id := s.identify(point)
-			atFirst := point.first.Before(began.Add(pollSlack)) && point.last.After(began.Add(-pollSlack))
-			if of == pod {
-				most[id]++
-				if point.last.After(began.Add(pollSlack)) && point.first.Before(ended.Add(-pollSlack)) {
-					least[id]++
-				}
-			}
-			if s.listed && atFirst {
-				most[id]++
-			}
-		}
-	}
-	count := map[string]int{}
-	var wrong []string
-	for _, sighting := range got {
-		if count[sighting.id]++; count[sighting.id] > most[sighting.id] {
-			wrong = append(wrong, fmt.Sprintf("%s: %q came %d times, was served %d times", sighting.at.Format(time.TimeOnly), sighting.id, count[sighting.id], most[sighting.id]))
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(least)) {
-		if count[id] < least[id] {
-			wrong = append(wrong, fmt.Sprintf("%q came %d times, was served %d times", id, count[id], least[id]))
-		}
-	}
-	return wrong
 }

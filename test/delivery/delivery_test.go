@@ -1,0 +1,84 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
+
+// points of one object, each the newest for 15 s, under every step-th number.
+func points(step int) []*Point {
+	var all []*Point
+	for i := 0; i < 20; i += step {
+		all = append(all, &Point{
+			Object: "shop/web-0", Version: strconv.Itoa(i), Cells: "web-0 " + strconv.Itoa(i/2),
+			First: at(15*i - 15), Last: at(15 * i),
+		})
+	}
+	return all
+}
+
+// delivered is all that a watch from the second 0 to 300 delivers of points(step).
+func delivered(step int) []Sighting {
+	var all []Sighting
+	for i := 0; i < 20; i += step {
+		all = append(all, Sighting{ID: "shop/web-0 " + strconv.Itoa(i), At: at(max(0, 15*i-15))})
+	}
+	return all
+}
+
+func TestJudge(t *testing.T) {
+	servers := map[string][]*Point{"a": points(1), "b": points(2)}
+	tests := map[string]struct {
+		stream Stream
+		got    []Sighting
+		server string
+		want   []string
+	}{
+		"as one server":     {got: delivered(1), server: "a"},
+		"as the other one":  {got: delivered(2), server: "b"},
+		"nothing":           {want: []string{"nothing was delivered"}},
+		"one is lost":       {got: slices.Delete(delivered(1), 7, 8), server: "a", want: []string{`"shop/web-0 7" came 0 times, was served 1 times`}},
+		"the last is lost":  {got: delivered(1)[:18], server: "a", want: []string{`"shop/web-0 18" came 0 times, was served 1 times`, `"shop/web-0 19" came 0 times, was served 1 times`}},
+		"one comes twice":   {got: slices.Insert(delivered(1), 7, delivered(1)[6]), server: "a", want: []string{`12:01:15: "shop/web-0 6" came 2 times, was served 1 times`}},
+		"one is made up":    {got: append(delivered(1), Sighting{"shop/web-0 99", at(290)}), server: "a", want: []string{`12:04:50: "shop/web-0 99" came 1 times, was served 0 times`}},
+		"listed":            {stream: Stream{Listed: true}, got: slices.Insert(delivered(1), 1, delivered(1)[1]), server: "a"},
+		"listed, then two":  {stream: Stream{Listed: true}, got: slices.Insert(delivered(1), 7, delivered(1)[6]), server: "a", want: []string{`12:01:15: "shop/web-0 6" came 2 times, was served 1 times`}},
+		"not listed":        {got: slices.Insert(delivered(1), 1, delivered(1)[1]), server: "a", want: []string{`12:00:00: "shop/web-0 1" came 2 times, was served 1 times`}},
+		"another namespace": {stream: Stream{In: "blog/"}, got: delivered(1)[:1], server: "a", want: []string{`12:00:00: "shop/web-0 0" came 1 times, was served 0 times`}},
+		"equal figures":     {stream: Stream{Identify: ByCells}, got: cells(delivered(1)), server: "a"},
+		"one of two equals": {stream: Stream{Identify: ByCells}, got: slices.Delete(cells(delivered(1)), 7, 8), server: "a", want: []string{`"shop web-0 3" came 1 times, was served 2 times`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.stream.Identify == nil {
+				test.stream.Identify = ByVersion
+			}
+			server, wrong := test.stream.Judge(servers, test.got, at(300))
+			if server != test.server {
+				t.Errorf("compared with %q, want %q", server, test.server)
+			}
+			if diff := cmp.Diff(test.want, wrong); diff != "" {
+				t.Errorf("what is wrong (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// cells is the same as kubectl prints it.
+func cells(sightings []Sighting) []Sighting {
+	for i := range sightings {
+		sightings[i].ID = "shop web-0 " + strconv.Itoa(i/2)
+	}
+	return sightings
+}
