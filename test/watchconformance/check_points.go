@@ -87,9 +87,9 @@ func thenAtOnce(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	arrivals := r.arrivals()
+	arrivals := slices.DeleteFunc(r.arrivals(), func(a arrival) bool { return !a.renewed })
 	if len(arrivals) == 0 {
-		return "", unseen("there are no %s", t.resource.Name)
+		return "", unseen("lists show no new data point of any object for %s", 2*t.options.PointInterval)
 	}
 	late, example, allowed := 0, arrival{}, t.options.Patience+r.spread()
 	worst := arrivals[0].delay

@@ -76,8 +76,8 @@ func (t *target) noteEvents(r *recording) {
 	t.ledger.note(t.resource.Name, objects...)
 }
 
-// poll lists again and again for a time, and is away ten times as long as it asks:
-// lists of a great cluster cost the server something.
+// poll lists again and again for a time. It is away ten times as long as it asks,
+// since lists of a great cluster cost the server something, but sees each interval.
 func (t *target) poll(ctx context.Context, duration time.Duration, to chan<- *listing) {
 	pause := min(max(t.options.PointInterval/20, 20*time.Millisecond), time.Second)
 	next := time.NewTimer(pause)
@@ -96,7 +96,7 @@ func (t *target) poll(ctx context.Context, duration time.Duration, to chan<- *li
 			next.Reset(pause) // what else it says of the server, other checks say
 			continue
 		}
-		next.Reset(max(pause, 10*l.ended.Sub(l.began)))
+		next.Reset(max(pause, min(10*l.ended.Sub(l.began), t.options.PointInterval/2)))
 		select {
 		case to <- l:
 		case <-ctx.Done():
@@ -108,6 +108,8 @@ func (t *target) poll(ctx context.Context, duration time.Duration, to chan<- *li
 // arrival is what became of a data point that a list had.
 type arrival struct {
 	object Object
+	// renewed says that a list had another one of the object before.
+	renewed bool
 	// delay from the end of the first list with it to its event, negative for an
 	// event that came first.
 	delay time.Duration
@@ -129,7 +131,7 @@ func (r *recording) arrivals() []arrival {
 	for _, o := range r.lists[len(r.lists)-1].objects {
 		there[o.key()] = true
 	}
-	seen := map[[2]string]bool{}
+	seen, listed := map[[2]string]bool{}, map[string]bool{}
 	var all []arrival
 	for _, l := range r.lists {
 		for _, o := range l.objects {
@@ -138,7 +140,8 @@ func (r *recording) arrivals() []arrival {
 				continue
 			}
 			seen[id] = true
-			a := arrival{object: o}
+			a := arrival{object: o, renewed: listed[o.key()]}
+			listed[o.key()] = true
 			for _, e := range events[o.key()] {
 				// A newer one supersedes it.
 				if e.Object.identity() == o.identity() || e.Object.Timestamp.After(o.Timestamp) {
