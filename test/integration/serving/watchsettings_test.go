@@ -1,0 +1,418 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	nodesPath = "/apis/metrics.k8s.io/v1/nodes"
+	// The queries of a reflector that lists by watching, of a client that allows
+	// bookmarks, and of one that does not.
+	watchListQuery = "?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+	bookmarksQuery = "?watch=true&allowWatchBookmarks=true&resourceVersion=1"
+	plainQuery     = "?watch=true&resourceVersion=garbage"
+)
+
+// heard is a watch through kube-apiserver, of which the types of all events are kept.
+type heard struct {
+	mu    sync.Mutex
+	types []string
+
+	ended chan struct{}
+	// err is how the stream broke; nil when it ended as it should.
+	err error
+}
+
+// throughKubeAPIServer returns a client that trusts kube-apiserver and has its
+// rights, and kube-apiserver's URL.
+func throughKubeAPIServer(t *testing.T) (*http.Client, string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cluster.config)
+	if err != nil {
+		t.Fatalf("make a client: %v", err)
+	}
+	url := strings.TrimSuffix(cluster.config.Host, "/")
+	if !strings.HasPrefix(url, "https://") {
+		url = "https://" + url
+	}
+	return client, url
+}
+
+// hear opens a watch; a refusal is returned as it came.
+func hear(ctx context.Context, client *http.Client, url string) (*heard, *http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, answer, nil
+	}
+	h := &heard{ended: make(chan struct{})}
+	go func() {
+		defer close(h.ended)
+		defer answer.Body.Close()
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var event struct {
+				Type   string
+				Object struct {
+					Code     int32
+					Metadata metav1.ObjectMeta
+				}
+			}
+			if h.err = json.Unmarshal(lines.Bytes(), &event); h.err != nil {
+				return
+			}
+			if event.Object.Code != 0 {
+				event.Type += fmt.Sprint(" ", event.Object.Code)
+			}
+			if event.Object.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
+				event.Type += " end"
+			}
+			h.mu.Lock()
+			h.types = append(h.types, event.Type)
+			h.mu.Unlock()
+		}
+		h.err = lines.Err()
+	}()
+	return h, answer, nil
+}
+
+// mustHear opens a watch of the test's.
+func mustHear(t *testing.T, path string) *heard {
+	t.Helper()
+	client, url := throughKubeAPIServer(t)
+	h, refused, err := hear(t.Context(), client, url+path)
+	if err != nil {
+		t.Fatalf("watch %s: %v", path, err)
+	}
+	if h == nil {
+		t.Fatalf("watch %s: %s", path, refused.Status)
+	}
+	return h
+}
+
+func (h *heard) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.types)
+}
+
+// wantType waits for another event of a type.
+func (h *heard) wantType(t *testing.T, typ string, within time.Duration) {
+	t.Helper()
+	before := len(h.all())
+	eventually(t, within, "an event "+typ, func() error {
+		if all := h.all(); !slices.Contains(all[before:], typ) {
+			return fmt.Errorf("got %v", all)
+		}
+		return nil
+	})
+}
+
+// wantEnd waits for a clean end, with a last event of a type.
+func (h *heard) wantEnd(t *testing.T, last string, within time.Duration) {
+	t.Helper()
+	select {
+	case <-h.ended:
+	case <-time.After(within):
+		t.Fatalf("the watch has not ended within %s: %v", within, h.all())
+	}
+	all := h.all()
+	if h.err != nil || len(all) == 0 || all[len(all)-1] != last {
+		t.Errorf("the watch ended with %v after %v, want a clean end after %s", h.err, all, last)
+	}
+}
+
+// refused holds the code and the text with which a watch is refused, and returns
+// the answer's Retry-After.
+func refused(t *testing.T, path string, code int, text string) string {
+	t.Helper()
+	client, url := throughKubeAPIServer(t)
+	h, answer, err := hear(t.Context(), client, url+path)
+	if err != nil || h != nil {
+		t.Fatalf("watch %s: %v, want %d", path, err, code)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(body, &status); err != nil {
+		t.Fatalf("watch %s: %s and no Status: %s", path, answer.Status, body)
+	}
+	if answer.StatusCode != code || !strings.Contains(status.Message, text) {
+		t.Errorf("watch %s: %d %q, want %d %q", path, answer.StatusCode, status.Message, code, text)
+	}
+	return answer.Header.Get("Retry-After")
+}
+
+// watchIn says whether discovery has the verb watch everywhere, or nowhere.
+func watchIn(discovery []byte, want bool) error {
+	var list apidiscoveryv2.APIGroupDiscoveryList
+	if err := json.Unmarshal(discovery, &list); err != nil {
+		return err
+	}
+	seen := 0
+	for _, group := range list.Items {
+		if group.Name != "metrics.k8s.io" {
+			continue
+		}
+		for _, version := range group.Versions {
+			for _, r := range version.Resources {
+				seen++
+				if slices.Contains(r.Verbs, "watch") != want || !slices.Contains(r.Verbs, "get") || !slices.Contains(r.Verbs, "list") {
+					return fmt.Errorf("%s %s: %v", version.Version, r.Resource, r.Verbs)
+				}
+			}
+		}
+	}
+	if seen != 4 {
+		return fmt.Errorf("%d resources, want 4", seen)
+	}
+	return nil
+}
+
+// aggregatedDiscovery is kube-apiserver's.
+func aggregatedDiscovery(ctx context.Context) ([]byte, error) {
+	return cluster.client.Discovery().RESTClient().Get().AbsPath("/apis").
+		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(ctx)
+}
+
+// TestWatchFollowsItsBackend changes spec.watch under one running process, which is
+// watched through kube-apiserver meanwhile.
+func TestWatchFollowsItsBackend(t *testing.T) {
+	const name = "watched-settings"
+	kubelet := cluster.startKubelet(t)
+	cluster.createNode(t, "node-"+name, kubelet.port, nil)
+	backends := newBackendClient(t)
+	backend := newBackend(time.Second)
+	backend.Name = name
+	backend.Spec.Watch = v1alpha1.WatchSpec{BookmarkInterval: &metav1.Duration{Duration: 5 * time.Second}, MaxConnectionsPerUser: ptr.To[int32](3)}
+	if err := backends.Create(t.Context(), backend); err != nil {
+		t.Fatalf("create the MetricsBackend: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := backends.Delete(context.WithoutCancel(t.Context()), backend); err != nil {
+			t.Errorf("delete the MetricsBackend: %v", err)
+		}
+	})
+	reader := cluster.token(t, "reader")
+	p := cluster.startServing(t, name, "--backend="+name)
+	inForce := func(generation int64) {
+		t.Helper()
+		eventually(t, 20*time.Second, "the settings are in force", func() error {
+			report, err := p.report(t.Context(), reader)
+			if err != nil || report.ObservedGeneration != generation {
+				return fmt.Errorf("%+v, %w, want generation %d", report, err, generation)
+			}
+			return nil
+		})
+	}
+	change := func(change func(*v1alpha1.WatchSpec)) {
+		t.Helper()
+		current := &v1alpha1.MetricsBackend{}
+		if err := backends.Get(t.Context(), client.ObjectKey{Name: name}, current); err != nil {
+			t.Fatalf("get the MetricsBackend: %v", err)
+		}
+		change(&current.Spec.Watch)
+		if err := backends.Update(t.Context(), current); err != nil {
+			t.Fatalf("update the MetricsBackend: %v", err)
+		}
+		inForce(current.Generation)
+	}
+	inForce(backend.Generation)
+	p.waitReady(t)
+	cluster.register(t, name, p.port, "v1", "v1beta1")
+	for _, version := range []string{"v1", "v1beta1"} {
+		eventually(t, time.Minute, "metrics of "+version, func() error {
+			return wantCount(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", 1)
+		})
+	}
+
+	kubelet.freeze() // bookmarks are for those who have nothing else to read
+	reflector := mustHear(t, nodesPath+watchListQuery)
+	bookmarked := mustHear(t, nodesPath+bookmarksQuery)
+	plain := mustHear(t, "/apis/metrics.k8s.io/v1beta1/nodes"+plainQuery)
+	eventually(t, 10*time.Second, "the initial events", func() error {
+		if all := reflector.all(); !slices.Equal(all, []string{"ADDED", "BOOKMARK end"}) {
+			return fmt.Errorf("got %v", all)
+		}
+		return nil
+	})
+	bookmarked.wantType(t, "BOOKMARK", 15*time.Second)
+
+	if after := refused(t, nodesPath+plainQuery, http.StatusTooManyRequests, "has all of its 3 watches in use (spec.watch.maxConnectionsPerUser)"); after != "10" {
+		t.Errorf("Retry-After %q, want 10", after)
+	}
+	change(func(w *v1alpha1.WatchSpec) {
+		w.MaxConnections = ptr.To[int32](3)
+		w.MaxConnectionsPerUser = ptr.To[int32](1000)
+	})
+	refused(t, nodesPath+plainQuery, http.StatusTooManyRequests, "all of 3 watches are in use (spec.watch.maxConnections)")
+	change(func(w *v1alpha1.WatchSpec) {
+		w.MaxConnections = nil
+		w.BookmarkInterval = &metav1.Duration{Duration: 10 * time.Minute}
+	})
+	fourth := mustHear(t, nodesPath+plainQuery)
+	if slices.ContainsFunc(plain.all(), func(typ string) bool { return typ != "ADDED" }) {
+		t.Errorf("a client that does not allow bookmarks got %v", plain.all())
+	}
+
+	list, err := raw(t.Context(), nodesPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := func(want bool) {
+		t.Helper()
+		own, err := aggregatedDiscoveryOf(t, p, reader)
+		if err == nil {
+			err = watchIn(own, want)
+		}
+		if err != nil {
+			t.Errorf("serving's discovery, with watch %t: %v", want, err)
+		}
+		if now, err := raw(t.Context(), nodesPath); err != nil || string(now) != string(list) {
+			t.Errorf("the list has changed: %v\n%s\n%s", err, list, now)
+		}
+		for _, version := range []string{"v1", "v1beta1"} {
+			touchAPIService(t, version)
+		}
+		eventually(t, 2*time.Minute, "kube-apiserver's discovery follows", func() error {
+			document, err := aggregatedDiscovery(t.Context())
+			if err != nil {
+				return err
+			}
+			return watchIn(document, want)
+		})
+	}
+	change(func(w *v1alpha1.WatchSpec) { w.Mode = v1alpha1.WatchDisabled })
+	refused(t, nodesPath+plainQuery, http.StatusMethodNotAllowed, `watch is not supported on resources of kind "nodes.metrics.k8s.io"`)
+	reflector.wantEnd(t, "ERROR 504", 30*time.Second)
+	bookmarked.wantEnd(t, "BOOKMARK", 30*time.Second)
+	plain.wantEnd(t, "ADDED", 30*time.Second)
+	fourth.wantEnd(t, "ADDED", 30*time.Second)
+	served(false)
+	refused(t, nodesPath+watchListQuery, http.StatusMethodNotAllowed, "watch is not supported")
+
+	change(func(w *v1alpha1.WatchSpec) { w.Mode = v1alpha1.WatchEnabled })
+	again := mustHear(t, nodesPath+watchListQuery)
+	served(true)
+	kubelet.thaw()
+	again.wantType(t, "ADDED", 15*time.Second)
+}
+
+// touchAPIService has the aggregator ask for discovery at once, which it otherwise
+// does once a minute.
+func touchAPIService(t *testing.T, version string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, time.Now())
+	_, err := cluster.aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), version+".metrics.k8s.io", types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		t.Fatalf("annotate the APIService of %s: %v", version, err)
+	}
+}
+
+// aggregatedDiscoveryOf asks the process itself.
+func aggregatedDiscoveryOf(t *testing.T, p *process, token string) ([]byte, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/apis", nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	answer, err := p.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	return io.ReadAll(answer.Body)
+}
+
+// TestWatchFollowsItsFile does so by --backend-file, from a start without watch.
+func TestWatchFollowsItsFile(t *testing.T) {
+	kubelet := cluster.startKubelet(t)
+	cluster.createNode(t, "node-filed", kubelet.port, nil)
+	folder, reader := t.TempDir(), cluster.token(t, "reader")
+	write := func(watch string) string {
+		return cluster.writeFile(t, folder, "backend.yaml", []byte(strings.Replace(fastScrapes, "spec: {", "spec: {watch: "+watch+", ", 1)))
+	}
+	file := write("{mode: Disabled}")
+	p := cluster.startServing(t, "filed", "--backend-file="+file)
+	p.waitReady(t)
+	status := func() int {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+nodesPath+plainQuery, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+reader)
+		answer, err := p.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	want := func(what string, code int, served bool) {
+		t.Helper()
+		eventually(t, 10*time.Second, what, func() error {
+			document, err := aggregatedDiscoveryOf(t, p, reader)
+			if err != nil {
+				return err
+			}
+			if err := watchIn(document, served); err != nil {
+				return err
+			}
+			if got := status(); got != code {
+				return fmt.Errorf("a watch answers %d, want %d", got, code)
+			}
+			return nil
+		})
+	}
+	want("watch is off from the start", http.StatusMethodNotAllowed, false)
+	write("{mode: Enabled}")
+	want("watch is turned on", http.StatusOK, true)
+	write("{mode: Perhaps}")
+	eventually(t, 10*time.Second, "the log tells of a mode that is not known", func() error { return p.logged("spec.watch.mode") })
+	want("the mode before it stays", http.StatusOK, true)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	write("{mode: Disabled}")
+	want("watch is turned off", http.StatusMethodNotAllowed, false)
+}

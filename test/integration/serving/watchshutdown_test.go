@@ -1,0 +1,186 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// resuming watches through kube-apiserver again and again, as long as its context
+// lasts, and notes what a client of a rollout must not see.
+type resuming struct {
+	client *http.Client
+	url    string
+	// last is the type with which each watch has to end.
+	last string
+
+	mu       sync.Mutex
+	opened   int
+	refusals int
+	failures []string
+}
+
+func (r *resuming) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (r *resuming) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		h, answer, err := hear(ctx, r.client, r.url)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			r.fail("open: %v", err)
+			return
+		case h == nil:
+			if wait := r.refused(answer); !sleep(ctx, wait) {
+				return
+			}
+			continue
+		}
+		r.mu.Lock()
+		r.opened++
+		r.mu.Unlock()
+		<-h.ended
+		if ctx.Err() != nil {
+			return
+		}
+		if all := h.all(); h.err != nil || len(all) == 0 || all[len(all)-1] != r.last {
+			r.fail("a watch ended with %v after %v, want a clean end after %s", h.err, all, r.last)
+		}
+	}
+}
+
+// refused returns when to try again: a process that shuts down says so, if it is
+// still asked.
+func (r *resuming) refused(answer *http.Response) time.Duration {
+	defer answer.Body.Close()
+	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	if answer.StatusCode != http.StatusTooManyRequests || err != nil {
+		r.fail("answered %s with Retry-After %q", answer.Status, answer.Header.Get("Retry-After"))
+		return time.Second
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusals++
+	return time.Duration(seconds) * time.Second
+}
+
+// sleep returns false when the context ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// TestShutdownMovesWatches ends one of two processes under watches that came
+// through kube-apiserver: each ends cleanly, with a last event, and goes on at the
+// other process before the first one stops to listen.
+func TestShutdownMovesWatches(t *testing.T) {
+	const each = 20
+	flags := []string{"--shutdown-delay-duration=8s", "--shutdown-send-retry-after=true"}
+	first, kubelet := startAlone(t, "moving", flags...)
+	second := startOn(t, "moving", flags...)
+	b := startBalancer(t)
+	b.add(first)
+	first.waitReady(t)
+	second.waitReady(t)
+	cluster.register(t, "moving", b.port, "v1", "v1beta1")
+	for _, version := range []string{"v1", "v1beta1"} {
+		eventually(t, time.Minute, "metrics of "+version, func() error {
+			return wantCount(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", 1)
+		})
+	}
+	// Nothing but the last event is to be heard then.
+	kubelet.freeze()
+	token := cluster.token(t, "reader")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all []*resuming
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	_, url := throughKubeAPIServer(t)
+	for i := range each {
+		for query, last := range map[string]string{watchListQuery: "ERROR 504", bookmarksQuery: "BOOKMARK", plainQuery: "ADDED"} {
+			config := rest.CopyConfig(cluster.config)
+			client, err := rest.HTTPClientFor(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			version := []string{"v1", "v1beta1"}[i%2]
+			r := &resuming{client: client, url: url + "/apis/metrics.k8s.io/" + version + "/nodes" + query, last: last}
+			all = append(all, r)
+			running.Go(func() { r.run(ctx) })
+		}
+	}
+	watches := float64(3 * each)
+	first.wantWatches(t, token, watches, 20*time.Second)
+	b.add(second)
+	eventually(t, 10*time.Second, "the second process takes connections", func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.backends[second] {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+
+	began := time.Now()
+	first.signal(t, syscall.SIGTERM)
+	second.wantWatches(t, token, watches, 20*time.Second)
+	moved := time.Since(began)
+	select {
+	case <-first.ended:
+		if first.result != nil {
+			t.Errorf("the process ended with %v", first.result)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the process has not ended within 30s")
+	}
+	over := time.Since(began)
+	if moved > over {
+		t.Errorf("the last watch moved %s after the signal, and the process was gone after %s", moved, over)
+	}
+	cancel()
+	running.Wait()
+
+	refusals := 0
+	for _, r := range all {
+		refusals += r.refusals
+		if r.opened != 2 {
+			t.Errorf("a client opened %d watches, want one at each process", r.opened)
+		}
+		for _, failure := range r.failures[:min(3, len(r.failures))] {
+			t.Error(failure)
+		}
+	}
+	// Whoever comes before kube-apiserver's connection has moved is told to come again.
+	if most := int(watches) / 2; refusals > most {
+		t.Errorf("%d watches were refused on the way, want at most %d", refusals, most)
+	}
+	t.Logf("%g watches moved within %s; %d were told to come again", watches, moved.Round(time.Millisecond), refusals)
+	if slices.ContainsFunc(all, func(r *resuming) bool { return len(r.failures) > 0 }) {
+		t.Log(first.log.String()[max(0, len(first.log.String())-4000):])
+	}
+}
