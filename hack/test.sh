@@ -50,6 +50,8 @@ unit() {
 	(cd test/cluster && go vet ./... && go test ./...)
 	(cd test/chart && go vet ./... && go test ./...)
 	(cd bench && go vet ./... && go test ./...)
+	# Without cgo, as the cluster's components are built: most packages are theirs.
+	(cd test/autoscaler && export CGO_ENABLED=0 && go vet -tags e2e ./... && go test ./...)
 	coverage
 }
 
@@ -85,6 +87,7 @@ e2e() {
 	export CONTROLLER_MANAGER=https://127.0.0.1:10257
 	step "build and load the images" make load
 	step "build helm" go -C test/chart tool helm version
+	step "build the autoscaler by watch" env CGO_ENABLED=0 go -C test/autoscaler test -tags e2e -run '^$' .
 	hack/peers.sh
 	local log code=0
 	log=$(mktemp)

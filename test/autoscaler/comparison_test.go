@@ -30,8 +30,8 @@ const (
 	// syncPeriod is kube-controller-manager's default; the HPAs of pairs are made evenly over it, so that the wait for
 	// the next sync is sampled evenly, too.
 	syncPeriod = 15 * time.Second
-	// beat is how often a kubelet renews its sample; the loads of pairs begin evenly over it.
-	beat = 10 * time.Second
+	// spread is the time over which the loads of pairs begin: two of a kubelet's samples, which are 10 s apart.
+	spread = 20 * time.Second
 
 	requestMillicores, loadMillicores, targetPercent = 20, 60, 50
 )
@@ -60,7 +60,7 @@ func TestWatchAgainstPolling(t *testing.T) {
 	stage.deploy()
 	stage.waitForPolicy()
 	stage.autoscale(syncPeriod / pairs)
-	loads := stage.load(beat / pairs)
+	loads := stage.load(spread / pairs)
 	stage.eventually("each HPA has decided", func(context.Context) error {
 		for name := range loads {
 			if _, ok := decided.of(name); !ok {

@@ -20,7 +20,6 @@ import (
 // podWatcher is a client.Watcher of pods.
 type podWatcher interface {
 	Run(context.Context) error
-	Snapshot() []*metricsv1.PodMetrics
 	Changes() <-chan client.Change[metricsv1.PodMetrics]
 	Status() client.Status
 }
@@ -30,41 +29,42 @@ type podWatcher interface {
 type snapshotLister struct {
 	// PodMetricsesGetter is the API's. An autoscaler only lists.
 	resourceclient.PodMetricsesGetter
-	watcher podWatcher
+	index  *index
+	status func() client.Status
 }
 
-// PodMetricses returns the lister of one namespace, or of all.
+// PodMetricses returns the lister of one namespace.
 func (s snapshotLister) PodMetricses(namespace string) resourceclient.PodMetricsInterface {
-	return snapshotPods{s.PodMetricsesGetter.PodMetricses(namespace), namespace, s.watcher}
+	return snapshotPods{s.PodMetricsesGetter.PodMetricses(namespace), namespace, s}
 }
 
 type snapshotPods struct {
 	resourceclient.PodMetricsInterface
 	namespace string
-	watcher   podWatcher
+	lister    snapshotLister
 }
 
 // List answers from the snapshot, sorted as the API's answers are. It is an error as long as nothing was ever heard
 // from the API: no metrics are not the metrics of no pods.
 func (s snapshotPods) List(_ context.Context, options metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
-	if status := s.watcher.Status(); !status.Synced {
+	if status := s.lister.status(); !status.Synced {
 		if status.Err == nil {
 			return nil, errors.New("pod metrics were not listed yet")
 		}
 		return nil, fmt.Errorf("pod metrics were not listed yet: %w", status.Err)
 	}
-	if options.FieldSelector != "" {
-		return nil, fmt.Errorf("field selector %q: the snapshot of pod metrics knows none, ask the API", options.FieldSelector)
+	if s.namespace == "" || options.FieldSelector != "" {
+		return nil, fmt.Errorf("pod metrics are held by namespace and label, not for namespace %q and field selector %q: ask the API",
+			s.namespace, options.FieldSelector)
 	}
 	selector, err := labels.Parse(options.LabelSelector)
 	if err != nil {
 		return nil, fmt.Errorf("label selector %q: %w", options.LabelSelector, err)
 	}
-	list := &metricsv1beta1.PodMetricsList{}
-	for _, pod := range s.watcher.Snapshot() {
-		if (s.namespace == "" || s.namespace == pod.Namespace) && selector.Matches(labels.Set(pod.Labels)) {
-			list.Items = append(list.Items, toV1beta1(pod))
-		}
+	pods := s.lister.index.list(s.namespace, selector)
+	list := &metricsv1beta1.PodMetricsList{Items: make([]metricsv1beta1.PodMetrics, len(pods))}
+	for i, pod := range pods {
+		list.Items[i] = toV1beta1(pod)
 	}
 	return list, nil
 }

@@ -51,15 +51,6 @@ func TestDecision(t *testing.T) {
 			},
 			[]string{"18.5s web: 4", "20.5s db: 4"}, []string{"30s db: 4", "30s web: 4"},
 		},
-		"another's data point": {
-			func(w *world) {
-				// In the snapshot, but no news of the watch: only a sync finds it.
-				w.at(18500 * time.Millisecond)
-				w.watcher.hold(w.metrics("web", "200m"))
-				w.point("db", "50m")
-			},
-			[]string{"30s web: 4"}, []string{"30s web: 4"},
-		},
 	} {
 		for way, watch := range map[string]bool{"watch": true, "poll": false} {
 			t.Run(name+" by "+way, func(t *testing.T) {

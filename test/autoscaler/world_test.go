@@ -35,7 +35,8 @@ import (
 // world is a cluster for the real controller, in the time of a synctest bubble: moments are what they ought to be.
 // Each pod asks for 100m of CPU.
 type world struct {
-	watcher *fakeWatcher
+	watcher fakeWatcher
+	api     *index // what polling finds
 	core    *fake.Clientset
 	began   time.Time
 
@@ -50,7 +51,8 @@ type world struct {
 func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPodAutoscaler, test func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w.began, w.replicas, w.watcher = time.Now(), map[string]int32{}, newFakeWatcher()
+		w.began, w.replicas, w.api = time.Now(), map[string]int32{}, newIndex()
+		w.watcher = fakeWatcher{make(chan client.Change[metricsv1.PodMetrics], 100)}
 		var objects []runtime.Object
 		for _, hpa := range hpas {
 			w.replicas[hpa.Spec.ScaleTargetRef.Name] = 1
@@ -72,8 +74,8 @@ func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPo
 			core:   w.core,
 			mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 			scale:  w.scales(),
-			// Lists are the same: only their moment differs.
-			resource:       snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), w.watcher},
+			// Where metrics come by watch nobody asks it.
+			resource:       snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), w.api, w.watcher.Status},
 			customVersions: custom_metrics.NewAvailableAPIsGetter(discovery),
 		}, watcher, Options{})
 		if err != nil {
@@ -130,18 +132,14 @@ func (w *world) decided() []string {
 
 // point has a data point arrive of the one pod of a Deployment that has metrics.
 func (w *world) point(name, cpu string) {
-	pod := w.metrics(name, cpu)
-	w.watcher.hold(pod)
-	w.watcher.changes <- client.Change[metricsv1.PodMetrics]{Type: client.Updated, Object: pod}
-}
-
-func (w *world) metrics(name, cpu string) *metricsv1.PodMetrics {
-	return &metricsv1.PodMetrics{
+	change := client.Change[metricsv1.PodMetrics]{Type: client.Updated, Object: &metricsv1.PodMetrics{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-0", Labels: map[string]string{"app": name}},
 		Timestamp:  metav1.Now(),
 		Window:     metav1.Duration{Duration: 10 * time.Second},
 		Containers: []metricsv1.ContainerMetrics{container("main", cpu, "1Mi")},
-	}
+	}}
+	w.api.take(change)
+	w.watcher.changes <- change
 }
 
 func runningPod(name string, now time.Time) *corev1.Pod {
@@ -179,39 +177,13 @@ func hpa(target string) *autoscalingv2.HorizontalPodAutoscaler {
 	}
 }
 
-// fakeWatcher has what is put into it, and nothing grows old.
+// fakeWatcher has a complete list from the beginning.
 type fakeWatcher struct {
 	changes chan client.Change[metricsv1.PodMetrics]
-
-	mu   sync.Mutex
-	pods map[string]*metricsv1.PodMetrics
 }
 
-func newFakeWatcher() *fakeWatcher {
-	return &fakeWatcher{
-		changes: make(chan client.Change[metricsv1.PodMetrics], 100),
-		pods:    map[string]*metricsv1.PodMetrics{},
-	}
-}
+func (f fakeWatcher) Run(ctx context.Context) error { <-ctx.Done(); close(f.changes); return nil }
 
-func (f *fakeWatcher) hold(pod *metricsv1.PodMetrics) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pods[pod.Name] = pod
-}
+func (f fakeWatcher) Changes() <-chan client.Change[metricsv1.PodMetrics] { return f.changes }
 
-func (f *fakeWatcher) Run(ctx context.Context) error { <-ctx.Done(); close(f.changes); return nil }
-
-func (f *fakeWatcher) Changes() <-chan client.Change[metricsv1.PodMetrics] { return f.changes }
-
-func (f *fakeWatcher) Status() client.Status { return client.Status{Synced: true} }
-
-func (f *fakeWatcher) Snapshot() []*metricsv1.PodMetrics {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var all []*metricsv1.PodMetrics
-	for _, pod := range f.pods {
-		all = append(all, pod)
-	}
-	return all
-}
+func (f fakeWatcher) Status() client.Status { return client.Status{Synced: true} }

@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +46,22 @@ func scaleByCPU(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The same controller, unchanged, driven by the watch of client/: how much sooner does it decide? It is a module of its
+// own, which imports k8s.io/kubernetes. The cluster's own controller is kept off its namespace.
+func TestHorizontalPodAutoscalerByWatch(t *testing.T) {
+	requireBackend(t)
+	// Without cgo, as it was built before.
+	out, err := run("env", "CGO_ENABLED=0", "go", "-C", "test/autoscaler", "test", "-count=1", "-tags=e2e", "-timeout=8m",
+		"-v", "-run=^TestWatchAgainstPolling$", ".")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, report, found := strings.Cut(out, "The HPA controller of Kubernetes,")
+	report, _, _ = strings.Cut(report, "--- PASS")
+	if !found {
+		t.Fatalf("no report in\n%s", out)
+	}
+	t.Log("The HPA controller of Kubernetes," + report)
 }
