@@ -5,9 +5,15 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
@@ -19,21 +25,53 @@ import (
 // kept for some seconds by all that was asked, selectors included, at no more than
 // 200 a second (the generic API server's client). Autoscalers have a selector each:
 // thousands of them that list, or watch again after a rollout, would wait for that.
-type broadFirst struct{ authorizer.Authorizer }
+// For the same reason those who ask the same at the same time, when no answer is
+// kept yet, wait for one answer.
+type broadFirst struct {
+	authorizer.Authorizer
+	asking singleflight.Group
+}
 
-func (b broadFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (b *broadFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if selects(a) {
-		// What else but a yes: the whole question has the answer, or the error.
-		if decision, reason, err := b.Authorizer.Authorize(ctx, unselective{a}); err == nil && decision == authorizer.DecisionAllow {
-			return decision, reason, nil
+		// Anything but a yes: the whole question has the answer, or the error. That is
+		// also for the case that whoever asked has left meanwhile.
+		allowed, _, _ := b.asking.Do(question(a), func() (any, error) {
+			decision, reason, err := b.Authorizer.Authorize(ctx, unselective{a})
+			return allowance{reason: reason, given: err == nil && decision == authorizer.DecisionAllow}, nil
+		})
+		if allowed := allowed.(allowance); allowed.given {
+			return authorizer.DecisionAllow, allowed.reason, nil
 		}
 	}
 	return b.Authorizer.Authorize(ctx, a)
 }
 
 // ConditionsAwareAuthorize is what an authorizer has that knows no conditions.
-func (b broadFirst) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (b *broadFirst) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(b.Authorize(ctx, a))
+}
+
+// allowance is the answer to a broad question.
+type allowance struct {
+	reason string
+	given  bool
+}
+
+// question tells broad questions apart, by all that a SubjectAccessReview asks.
+func question(a authorizer.Attributes) string {
+	u := a.GetUser()
+	if u == nil {
+		u = &user.DefaultInfo{}
+	}
+	extra := u.GetExtra()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %q %q %t %q", u.GetName(), u.GetUID(), u.GetGroups(), a.IsResourceRequest(),
+		[]string{a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(), a.GetName(), a.GetPath()})
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
+		fmt.Fprintf(&b, " %q %q", key, extra[key])
+	}
+	return b.String()
 }
 
 func selects(a authorizer.Attributes) bool {

@@ -6,12 +6,17 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
@@ -62,7 +67,7 @@ func TestBroadFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			b := broadFirst{authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			b := &broadFirst{Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 				if _, broad := a.(unselective); broad {
 					if selects(a) {
 						t.Error("the broad question has selectors")
@@ -82,4 +87,40 @@ func TestBroadFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBroadFirstAsksOnce: who asks the same at the same time waits for one answer;
+// another user's question is another one.
+func TestBroadFirstAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		var asked atomic.Int64
+		b := &broadFirst{Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			asked.Add(1)
+			<-answer
+			return authorizer.DecisionAllow, "", nil
+		})}
+		var asking sync.WaitGroup
+		for i := range 100 {
+			requirements, err := labels.ParseToRequirements(fmt.Sprintf("app=a-%d", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			asking.Go(func() {
+				decision, _, err := b.Authorize(t.Context(), authorizer.AttributesRecord{
+					User: &user.DefaultInfo{Name: "user", Groups: []string{"group"}, Extra: map[string][]string{"n": {fmt.Sprint(i % 2)}}},
+					Verb: "watch", Resource: "pods", ResourceRequest: true, LabelSelectorRequirements: requirements,
+				})
+				if err != nil || decision != authorizer.DecisionAllow {
+					t.Errorf("decision %v, %v", decision, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := asked.Load(); got != 2 {
+			t.Errorf("%d questions of two users", got)
+		}
+		close(answer)
+		asking.Wait()
+	})
 }

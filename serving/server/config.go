@@ -51,7 +51,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	if err := o.Authorization.ApplyTo(&config.Authorization); err != nil {
 		return nil, nil, fmt.Errorf("set up delegated authorization: %w", err)
 	}
-	config.Authorization.Authorizer = broadFirst{config.Authorization.Authorizer}
+	config.Authorization.Authorizer = &broadFirst{Authorizer: config.Authorization.Authorizer}
 	if err := o.Audit.ApplyTo(config); err != nil {
 		return nil, nil, fmt.Errorf("set up auditing: %w", err)
 	}
