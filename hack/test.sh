@@ -30,7 +30,7 @@ generated_sums() {
 
 formatted() {
 	local unformatted
-	unformatted=$(gofmt -l api client cmd controllers hack plugin serving test) || return
+	unformatted=$(gofmt -l api bench client cmd controllers hack plugin serving test) || return
 	test -z "$unformatted" || { echo "run gofmt -w on: $unformatted" >&2; return 1; }
 }
 
