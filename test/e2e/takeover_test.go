@@ -41,7 +41,7 @@ func TestTakeover(t *testing.T) {
 	requireNoWatch(t)
 	canary := startCanary(t, took)
 	consumer := startFollower(t)
-	consumer.wait(t, "v1beta1", client.Polling)
+	consumer.wait(t, client.Polling)
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
 
 	t.Log("by default it is left alone")
@@ -72,7 +72,7 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("the APIService that leads to our pods: %+v", moved)
 	}
 	waitUsed(t, canary, "v1")
-	consumer.wait(t, "v1", client.Watching)
+	consumer.wait(t, client.Watching)
 
 	t.Log("and back: v1 goes first, our pods last")
 	editBackend(t, existingMetricsServer)
@@ -80,13 +80,13 @@ func TestTakeover(t *testing.T) {
 	leadsTo(t, "v1beta1", theirService)
 	requireLeftOut(t)
 	waitAbsent(t, canary, "v1")
-	consumer.wait(t, "v1beta1", client.Polling)
+	consumer.wait(t, client.Polling)
 
 	t.Log("our pods again")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
 	waitReady(t)
 	waitUsed(t, canary, "v1")
-	consumer.wait(t, "v1", client.Watching)
+	consumer.wait(t, client.Watching)
 
 	t.Log("someone keeps applying the stock manifest")
 	contest(t)
@@ -104,8 +104,8 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("handed back: %+v", back)
 	}
 	waitAbsent(t, canary, "v1")
-	consumer.wait(t, "v1beta1", client.Polling)
-	consumer.finish(t, "v1beta1 Polling", "v1 Watching", "v1beta1 Polling", "v1 Watching", "v1beta1 Polling")
+	consumer.wait(t, client.Polling)
+	consumer.finish(t, client.Polling, client.Watching, client.Polling, client.Watching, client.Polling)
 	finishCanary(t, canary)
 }
 
