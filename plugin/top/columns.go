@@ -20,7 +20,7 @@ const (
 	minNames = 16
 	// minName is what each gets in a terminal that is too narrow even so.
 	minName = 6
-	unknown  = "<unknown>"
+	unknown = "<unknown>"
 )
 
 // layout are the columns that a terminal has room for, with their widths.

@@ -67,6 +67,7 @@ func TestThroughKubeAPIServer(t *testing.T) {
 	t.Run("not found", testNotFound)
 	t.Run("discovery", testDiscovery)
 	t.Run("OpenAPI", testOpenAPI)
+	t.Run("Go client", testGoClient)
 	t.Run("access", func(t *testing.T) { testAccess(t, p) })
 	t.Run("own endpoints", func(t *testing.T) { testOwnEndpoints(t, p) })
 }
