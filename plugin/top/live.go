@@ -70,7 +70,10 @@ func (l *live) run(ctx context.Context) error {
 				l.view.table.apply(c)
 				dirty = true
 			case found := <-l.capacity.found():
-				l.view.available, l.view.notice.also = found.available, found.problem
+				if found.available != nil { // what was known is better than nothing
+					l.view.available = found.available
+				}
+				l.view.notice.also = found.problem
 				dirty = true
 			}
 		}
