@@ -219,5 +219,7 @@ func (r *report) String() string {
 		row(way+", most", most)
 	}
 	_ = table.Flush()
+	fmt.Fprintln(&out, "The data point is the first above the target that came by watch. A poll may come upon it sooner (less than 0)\n"+
+		"at another serving pod, which scrapes at moments of its own.")
 	return out.String()
 }
