@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
@@ -47,7 +48,7 @@ func TestConcurrent(t *testing.T) {
 				want[item.ItemKey().Namespace+"/"+item.ItemKey().Name] = strconv.Itoa(rounds)
 			}
 		}
-		watcher, err := w.hub.Watch(ctx, Request{Selection: s})
+		watcher, err := w.hub.Watch(ctx, Request{Selection: s, Bookmarks: true, InitialEventsEnd: true, NewBookmark: bookmark})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +56,12 @@ func TestConcurrent(t *testing.T) {
 			defer watcher.Stop()
 			got, left := map[string]string{}, len(want)
 			for e := range watcher.ResultChan() {
+				if e.Type == watch.Bookmark {
+					if len(got) != len(want) {
+						t.Errorf("selection %s: the initial events told of %d of %d pods", s.id(), len(got), len(want))
+					}
+					continue
+				}
 				var b bytes.Buffer
 				if err := e.Object.(*Watcher).CacheEncode("text", nil, &b); err != nil {
 					t.Error(err)

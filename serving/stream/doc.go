@@ -12,9 +12,10 @@
 //   - A log entry counts only while its point is still the newest of its key.
 //     Whoever falls behind thus has at most one point of an object ahead of it.
 //   - A watcher that the log has outrun sweeps the source for what it has not
-//     seen, going by the points' numbers, and then takes up the log again. The
-//     initial events are the same sweep, from number zero. So a slow client
-//     costs no more memory than a fast one.
+//     seen, going by the points' numbers, and then takes up the log again, where
+//     it skips what the sweep came by (see coverage). The initial events are the
+//     same sweep, from number zero: all of them are out when it ends. So a slow
+//     client costs no more memory than a fast one.
 //
 // No watcher has a goroutine or a queue of its own. The API server's stock watch
 // handler reads a channel of events and encodes the event's object; that object

@@ -11,12 +11,16 @@ import (
 // does not read, these are all that its watcher keeps alive.
 const sweepChunk = 32
 
-// sweep goes through a source for the points with since < number <= until. Newer
-// ones are in the group's log.
+// sweep goes through a source and hands out the newest point of each key, whatever
+// its number, unless it was covered before. So it never leaves to the log what it
+// came by: the initial events are complete when the sweep ends, however many points
+// are renewed meanwhile.
 type sweep struct {
-	source       Source
-	selection    Selection
-	since, until uint64
+	source    Source
+	selection Selection
+	// before is what was written or superseded already, and covered what is once
+	// the sweep has ended.
+	before, covered coverage
 	// required are labels that the selection asks for.
 	required []point.Label
 
@@ -43,31 +47,49 @@ func (s *sweep) next() Item {
 func (s *sweep) done() bool { return s.exhausted && len(s.chunk) == 0 }
 
 func (s *sweep) fetch() {
-	if s.exhausted {
-		return
+	if key, one := s.selection.key(); one && !s.exhausted {
+		s.fetchOne(key)
 	}
-	if key, one := s.selection.key(); one {
-		s.exhausted = true
-		if item := s.source.Get(key); item != nil && s.wants(item) {
-			s.chunk = []Item{item}
-		}
-		return
+	for len(s.chunk) == 0 && !s.exhausted {
+		s.fetchChunk()
 	}
+}
+
+func (s *sweep) fetchOne(key point.Key) {
+	s.exhausted = true
+	number := s.source.Sequence()
+	item := s.source.Get(key)
+	if item != nil && s.wants(item) {
+		s.chunk = []Item{item}
+		number = max(number, item.ItemSequence())
+	}
+	s.covered.end(number)
+}
+
+// fetchChunk takes the points after the last chunk. What it goes by is covered up
+// to the number that was the newest when it began. It stops at a point that is newer,
+// for the next chunk to begin with: of the keys before that one it is not known
+// whether a point as new has come in behind it.
+func (s *sweep) fetchChunk() {
+	number := s.source.Sequence()
 	s.chunk = make([]Item, 0, sweepChunk)
 	for item := range s.source.Select(s.selection.Namespace, s.required, s.after) {
 		if !s.wants(item) {
 			continue
 		}
-		if len(s.chunk) == sweepChunk {
+		if len(s.chunk) == sweepChunk || item.ItemSequence() > number {
+			if len(s.chunk) > 0 {
+				s.covered.extend(s.after, number)
+			}
 			return
 		}
 		s.chunk = append(s.chunk, item)
 		s.after = item.ItemKey()
 	}
+	s.covered.end(number)
 	s.exhausted = true
 }
 
 func (s *sweep) wants(item Item) bool {
-	sequence := item.ItemSequence()
-	return sequence > s.since && sequence <= s.until && s.selection.matches(item)
+	return item.ItemSequence() > s.before.of(item.ItemKey()) && s.selection.matches(item)
 }

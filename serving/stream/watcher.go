@@ -54,8 +54,8 @@ type Watcher struct {
 
 	// These belong to it.
 
-	seen  uint64 // the number up to which every point was written or superseded
-	sweep *sweep // nil unless the log does not have all that is to come
+	seen  coverage // what was written or superseded
+	sweep *sweep   // nil unless the log does not have all that is to come
 	sink  sink
 
 	// mu guards the closing of events.
@@ -213,10 +213,12 @@ func (w *Watcher) next() Item {
 			return nil
 		}
 		w.position.Add(1)
-		if e.sequence <= w.seen {
+		covered := e.sequence <= w.seen.of(e.key)
+		// The log is in the order of the numbers.
+		w.seen.raise(e.sequence)
+		if covered {
 			continue
 		}
-		w.seen = e.sequence
 		item := w.hub.source.Get(e.key)
 		if item == nil || item.ItemSequence() != e.sequence {
 			// Superseded: the newer point has its own entry.
@@ -235,21 +237,20 @@ func (w *Watcher) catchUp() {
 	w.hub.counters.outrun.Add(1)
 	w.request.Meter.runOut()
 	w.group.grow()
-	// First the position, then the number: what is stored in between is in the
-	// sweep and in the log, and is skipped there.
+	// First the position, then the sweep: what is stored in between is in both, and
+	// is skipped in the log.
 	w.position.Store(w.group.head.Load())
 	w.beginSweep()
 }
 
 func (w *Watcher) beginSweep() {
 	w.sweep = &sweep{
-		source: w.hub.source, selection: w.selection, required: point.RequiredLabels(w.selection.Labels),
-		since: w.seen, until: w.hub.source.Sequence(),
+		source: w.hub.source, selection: w.selection, required: point.RequiredLabels(w.selection.Labels), before: w.seen,
 	}
 }
 
 func (w *Watcher) endSweep() {
-	w.seen = max(w.seen, w.sweep.until)
+	w.seen = w.sweep.covered
 	w.sweep = nil
 	if w.synced.Load() {
 		return

@@ -144,7 +144,7 @@ func TestOutrun(t *testing.T) {
 }
 
 // TestStoredWhileSweeping: the initial events of a slow client are not the end of
-// what it hears of pods that were renewed meanwhile.
+// what it hears of pods that were renewed meanwhile, and are complete when they end.
 func TestStoredWhileSweeping(t *testing.T) {
 	const pods = 3 * sweepChunk
 	w := newWorld(t)
@@ -152,22 +152,41 @@ func TestStoredWhileSweeping(t *testing.T) {
 		w.pod("a", fmt.Sprintf("p%03d", i), "")
 		w.store("a", fmt.Sprintf("p%03d", i), 1)
 	}
-	watcher := w.watch(Request{}, 0)
-	var got []string
-	for range sweepChunk / 2 {
-		got = append(got, take(t, <-watcher.ResultChan()))
-	}
-	w.store("a", "p000", 2)                       // swept before
-	w.store("a", fmt.Sprintf("p%03d", pods-1), 2) // not swept yet
-	got = append(got, read(t, watcher)...)
-
-	var want []string
-	for i := range pods - 1 {
-		want = append(want, fmt.Sprintf("a/p%03d 1", i))
-	}
-	want = append(want, "a/p000 2", fmt.Sprintf("a/p%03d 2", pods-1))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for name, watcher := range map[string]*Watcher{
+		"a plain watch":                  w.watch(Request{}, 0),
+		"one that tells when it has all": w.watch(Request{Bookmarks: true, InitialEventsEnd: true}, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			value := w.sample
+			var want, got []string
+			for i := range pods {
+				w.store("a", fmt.Sprintf("p%03d", i), value)
+			}
+			for i := range sweepChunk / 2 {
+				got = append(got, take(t, <-watcher.ResultChan()))
+				want = append(want, fmt.Sprintf("a/p%03d %d", i, value))
+			}
+			newer := value + 1
+			w.store("a", "p000", newer) // swept before
+			for i := 2 * sweepChunk; i < pods; i++ {
+				w.store("a", fmt.Sprintf("p%03d", i), newer) // not swept yet
+			}
+			got = append(got, read(t, watcher)...)
+			for i := sweepChunk / 2; i < pods; i++ {
+				if i < 2*sweepChunk {
+					want = append(want, fmt.Sprintf("a/p%03d %d", i, value))
+				} else {
+					want = append(want, fmt.Sprintf("a/p%03d %d", i, newer))
+				}
+			}
+			if watcher.request.InitialEventsEnd {
+				want = append(want, "BOOKMARK end")
+			}
+			want = append(want, fmt.Sprintf("a/p000 %d", newer))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
