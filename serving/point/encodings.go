@@ -9,9 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// Encodings keeps the bytes of something immutable, by a name of the encoding.
-// Each is made once, however many ask for it at the same time. The zero value is
-// ready for use and takes one word.
+// maxEncodings is how many encodings of one thing are kept. Clients choose the
+// names, and there may be tens of thousands of things: what is kept of each must
+// not grow with what clients think of.
+const maxEncodings = 2
+
+// Encodings keeps the bytes of something immutable, by a name of the encoding:
+// those of the first few names, each made once, however many ask for it at the
+// same time. The zero value is ready for use and takes one word.
 type Encodings struct {
 	// made is replaced as a whole. There are so few that going through them is
 	// the fastest way to find one.
@@ -19,20 +24,37 @@ type Encodings struct {
 }
 
 type encoded struct {
-	name  string
-	once  sync.Once
-	bytes []byte
-	err   error
+	name string
+	// making is held by who makes the bytes.
+	making sync.Mutex
+	bytes  atomic.Pointer[[]byte]
 }
 
-// Encoded returns the bytes of an encoding, which encode makes on first use. Its
-// error is kept as well. The bytes are shared and must not be changed.
+// Encoded returns the bytes of an encoding, which encode makes on first use, or
+// each time where enough others are kept. An error is not kept. The bytes are
+// shared and must not be changed.
 func (e *Encodings) Encoded(name string, encode func() ([]byte, error)) ([]byte, error) {
 	found := e.find(name)
-	found.once.Do(func() { found.bytes, found.err = encode() })
-	return found.bytes, found.err
+	if found == nil {
+		return encode()
+	}
+	if b := found.bytes.Load(); b != nil {
+		return *b, nil
+	}
+	found.making.Lock()
+	defer found.making.Unlock()
+	if b := found.bytes.Load(); b != nil {
+		return *b, nil
+	}
+	b, err := encode()
+	if err != nil {
+		return nil, err
+	}
+	found.bytes.Store(&b)
+	return b, nil
 }
 
+// find returns the encoding of a name, or nil where it is not one of those kept.
 func (e *Encodings) find(name string) *encoded {
 	for {
 		made := e.made.Load()
@@ -44,6 +66,9 @@ func (e *Encodings) find(name string) *encoded {
 			if one.name == name {
 				return one
 			}
+		}
+		if len(all) >= maxEncodings {
+			return nil
 		}
 		one := &encoded{name: name}
 		longer := append(slices.Clip(all), one)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"iter"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -75,6 +76,10 @@ func writeEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(run
 // for all watchers that ask for the same encoding, and kept for as long as the
 // data point is the newest.
 func writeKeptEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	if beginsTable(id) {
+		countEncode(k.resource, encodingOther)
+		return encode(&object{kind: k, point: o}, w)
+	}
 	event, err := o.Events.Encoded(string(id), func() ([]byte, error) {
 		countEncode(k.resource, encodingOther)
 		var event bytes.Buffer
@@ -89,6 +94,13 @@ func writeKeptEvent(k *kind, o *point.Object, id runtime.Identifier, encode func
 	}
 	_, err = w.Write(event)
 	return err
+}
+
+// beginsTable says that an event is to have a Table with the definitions of its
+// columns, as a client's first one has. The API server's watch handler leaves them
+// out after it encoded one itself, so such an event must not come from elsewhere.
+func beginsTable(id runtime.Identifier) bool {
+	return strings.Contains(string(id), "Kind=Table") && !strings.Contains(string(id), "noHeaders")
 }
 
 // source is a table as a hub reads it.

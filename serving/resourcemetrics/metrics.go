@@ -20,7 +20,8 @@ const (
 var encodedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 	Namespace: "metrics_api", Name: "encoded_points_total",
 	Help: "Number of times that a data point was encoded, by encoding. A point is encoded once in json and once in protobuf for " +
-		"all watches and lists of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same.",
+		"all watches and lists of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same, " +
+		"as long as these are no more than two encodings.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"group", "resource", "encoding"})
 

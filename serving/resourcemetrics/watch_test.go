@@ -131,7 +131,7 @@ func (w *watching) expect(events ...string) {
 func millis(offset time.Duration) string { return fmt.Sprint(t0.Add(offset).UnixMilli()) }
 
 // TestWatchEncodings streams in every encoding: what is there, its end, what
-// comes, and again for a client that finds all of it encoded.
+// comes, and the same for two clients that find all of it encoded.
 func TestWatchEncodings(t *testing.T) {
 	first, second := millis(0), millis(time.Second)
 	tests := map[string]struct {
@@ -160,10 +160,47 @@ func TestWatchEncodings(t *testing.T) {
 			put(store.Pods, "shop", "web-0", map[string]string{"app": "web"}, sample(0, usages...))
 			server := serve(t, store, enableAll)
 			const path = "v1/namespaces/shop/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-			early := follow(t, server, path, test.accept)
-			early.expect(test.want[:2]...)
+			var clients []*watching
+			for range 3 {
+				client := follow(t, server, path, test.accept)
+				client.expect(test.want[:2]...)
+				clients = append(clients, client)
+			}
 			put(store.Pods, "shop", "web-0", map[string]string{"app": "web"}, sample(time.Second, usages...))
-			early.expect(test.want[2])
+			for _, client := range clients {
+				client.expect(test.want[2])
+			}
 		})
+	}
+}
+
+// TestTableColumns: each client has the columns once, with its first row, however
+// many others have had theirs, and what comes after is encoded once for all.
+func TestTableColumns(t *testing.T) {
+	const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	store := newStore()
+	usage := point.Usage{Name: "app", CPU: 250_000_000, Memory: 3 << 20}
+	first, second := millis(0), millis(time.Second)
+	var want []string
+	for i, columns := range []int{4, 0, 0} {
+		name := fmt.Sprintf("web-%d", i)
+		put(store.Pods, "shop", name, nil, sample(0, usage))
+		want = append(want, fmt.Sprintf("ADDED *v1.Table %d [%s 250m 3Mi 15.012s] *v1.PartialObjectMetadata %s %s %s", columns, name, name, first, first))
+	}
+	server := serve(t, store, enableAll)
+	before := encodedPoints(t)["pods other"]
+	var clients []*watching
+	for range 4 {
+		client := follow(t, server, "v1/pods?watch=true", table)
+		client.expect(want...)
+		clients = append(clients, client)
+	}
+	put(store.Pods, "shop", "web-0", nil, sample(time.Second, usage))
+	for _, client := range clients {
+		client.expect("ADDED *v1.Table 0 [web-0 250m 3Mi 15.012s] *v1.PartialObjectMetadata web-0 " + second + " " + second)
+	}
+	// The first row of each client, and once each: the two other rows, and the new one.
+	if got := encodedPoints(t)["pods other"] - before; got != 4+2+1 {
+		t.Errorf("%v points encoded", got)
 	}
 }
