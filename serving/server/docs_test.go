@@ -46,7 +46,7 @@ func TestWatchMetricsDocumented(t *testing.T) {
 	}
 	for _, ending := range []stream.Ending{
 		stream.ClientClosed, stream.TimedOut, stream.AgedOut, stream.ShutDown, stream.Disabled,
-		stream.Stalled, stream.WriteFailed, stream.EncodeFailed, stream.Abandoned,
+		stream.Stalled, stream.WriteFailed, stream.Abandoned,
 	} {
 		if !strings.Contains(page, "| `"+string(ending)+"` |") {
 			t.Errorf("%s is not in the table of reasons", ending)

@@ -28,14 +28,12 @@ const (
 	Stalled Ending = "Stalled"
 	// WriteFailed means that the connection broke while an event was written to it.
 	WriteFailed Ending = "WriteFailed"
-	// EncodeFailed means that an event could not be encoded.
-	EncodeFailed Ending = "EncodeFailed"
 	// Abandoned means that whoever read the watch stopped, and gave no sign why.
 	Abandoned Ending = "Abandoned"
 )
 
 // broken says that the watch ended in a way that neither side meant.
-func (e Ending) broken() bool { return e == Stalled || e == WriteFailed || e == EncodeFailed }
+func (e Ending) broken() bool { return e == Stalled || e == WriteFailed }
 
 // endedBy records why the watch ends; the first reason stands.
 func (w *Watcher) endedBy(e Ending) { w.ending.CompareAndSwap(nil, &e) }
@@ -59,12 +57,10 @@ func (w *Watcher) endingNow() Ending {
 	return Abandoned
 }
 
-// fail records why an event was not written.
+// fail records that an event could not be written: no error where the client
+// has left.
 func (w *Watcher) fail() {
-	switch {
-	case !w.sink.failed:
-		w.endedBy(EncodeFailed)
-	case w.contextErr() == nil:
+	if w.contextErr() == nil {
 		w.endedBy(WriteFailed)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // brokenPipe is a connection that takes nothing.
@@ -22,10 +24,8 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 func TestEndings(t *testing.T) {
 	tests := map[Ending]struct {
 		settings Settings
-		// pod that the first event tells of.
-		pod   string
-		end   func(w *world, watcher *Watcher, cancel context.CancelFunc)
-		error bool
+		end      func(w *world, watcher *Watcher, cancel context.CancelFunc)
+		error    bool
 	}{
 		ClientClosed: {
 			end: func(_ *world, _ *Watcher, cancel context.CancelFunc) { cancel() },
@@ -55,14 +55,6 @@ func TestEndings(t *testing.T) {
 			end: func(w *world, watcher *Watcher, _ context.CancelFunc) {
 				w.store("a", "one", 2)
 				fails(t, watcher, brokenPipe{}, "broken pipe")
-			},
-			error: true,
-		},
-		EncodeFailed: {
-			end: func(w *world, watcher *Watcher, _ context.CancelFunc) {
-				w.pod("a", unencodable, "")
-				w.store("a", unencodable, 2)
-				fails(t, watcher, io.Discard, errUnencodable.Error())
 			},
 			error: true,
 		},
@@ -133,5 +125,37 @@ func TestClientLeavesWhileWritten(t *testing.T) {
 	watcher.Stop()
 	if got := series(t, meter.api)["watch_errors_total WriteFailed"]; got != 0 {
 		t.Errorf("%v errors", got)
+	}
+}
+
+// TestUnencodable: a data point that cannot be encoded costs its own event, in the
+// initial ones as well as later, and is told of.
+func TestUnencodable(t *testing.T) {
+	w, meter := newWorld(t), newMeter(t)
+	lines := make(chan string, 8)
+	for _, name := range []string{"one", unencodable, "zero"} {
+		w.pod("a", name, "")
+		w.store("a", name, 1)
+	}
+	watcher, err := w.hub.Watch(logging(t, lines), Request{Meter: meter, Bookmarks: true, InitialEventsEnd: true, NewBookmark: bookmark})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	if diff := cmp.Diff([]string{"a/one 1", "a/zero 1", "BOOKMARK end"}, read(t, watcher)); diff != "" {
+		t.Errorf("initial events (-want +got):\n%s", diff)
+	}
+	<-lines // that it began
+	if line := <-lines; !strings.Contains(line, errUnencodable.Error()) || !strings.Contains(line, `"name"="`+unencodable+`"`) {
+		t.Errorf("logged %s", line)
+	}
+	w.store("a", unencodable, 2)
+	w.store("a", "one", 2)
+	if diff := cmp.Diff([]string{"a/one 2"}, read(t, watcher)); diff != "" {
+		t.Errorf("live events (-want +got):\n%s", diff)
+	}
+	got := series(t, meter.api)
+	if got["watch_errors_total EncodeFailed"] != 2 || got["watch_connections_open"] != 1 {
+		t.Errorf("counted %v", got)
 	}
 }

@@ -25,11 +25,11 @@ const maxLogged = 256
 // Client is who watches, for the log alone.
 type Client struct{ User, UserAgent string }
 
-// journal logs that watches begin and end. Lines of one kind do not use up the
+// journal logs that watches begin and end, and what they miss. Lines of one kind do not use up the
 // room of another: a storm of clients that connect must not hide those that break.
 type journal struct {
-	clock               clock.PassiveClock
-	begun, ended, broke lines
+	clock                        clock.PassiveClock
+	begun, ended, broke, skipped lines
 }
 
 // lines are those of one kind.
@@ -43,7 +43,7 @@ type lines struct {
 
 func newJournal(c clock.PassiveClock) *journal {
 	of := func() lines { return lines{limit: rate.NewLimiter(journalRate, journalBurst)} }
-	return &journal{clock: c, begun: of(), ended: of(), broke: of()}
+	return &journal{clock: c, begun: of(), ended: of(), broke: of(), skipped: of()}
 }
 
 // allow says whether a line may be written, and how many were not before it.
@@ -82,6 +82,16 @@ func (j *journal) end(w *Watcher, e Ending, after time.Duration) {
 		return
 	}
 	w.describe(unlogged).Info("Watch ended", "reason", e, "duration", after.Round(time.Millisecond), "events", w.delivered.Load())
+}
+
+// skip logs that a watch goes on without the event of a data point.
+func (j *journal) skip(w *Watcher, item Item, err error) {
+	unlogged, ok := j.skipped.allow(j.clock.Now())
+	if !ok {
+		return
+	}
+	key := item.ItemKey()
+	w.describe(unlogged).Error(err, "Cannot encode a data point; the watch goes on without it", "object", klog.KRef(key.Namespace, key.Name))
 }
 
 // describe returns a logger that says which watch it is.

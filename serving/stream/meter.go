@@ -33,6 +33,8 @@ const (
 	eventLive     = "live"
 	eventBookmark = "bookmark"
 	eventError    = "error"
+
+	errorEncode = "EncodeFailed"
 )
 
 // NewMeter returns the meter of an API. It counts only where the metrics were
@@ -53,7 +55,7 @@ func NewMeter(api API) *Meter {
 		errs:      counter(eventsSent, eventError),
 		stalled:   counter(errorsTotal, string(Stalled)),
 		writes:    counter(errorsTotal, string(WriteFailed)),
-		encodes:   counter(errorsTotal, string(EncodeFailed)),
+		encodes:   counter(errorsTotal, errorEncode),
 		open:      connectionsOpen.WithLabelValues(labels...),
 		pending:   pendingPoints.WithLabelValues(labels...),
 		memory:    memoryBytes.WithLabelValues(labels...),
@@ -81,8 +83,6 @@ func (m *Meter) end(e Ending, after time.Duration) {
 		m.stalled.Inc()
 	case WriteFailed:
 		m.writes.Inc()
-	case EncodeFailed:
-		m.encodes.Inc()
 	}
 }
 
@@ -118,6 +118,13 @@ func (m *Meter) bookmark() {
 func (m *Meter) error() {
 	if m != nil {
 		m.errs.Inc()
+	}
+}
+
+// skip counts an event that could not be encoded.
+func (m *Meter) skip() {
+	if m != nil {
+		m.encodes.Inc()
 	}
 }
 

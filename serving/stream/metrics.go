@@ -42,7 +42,8 @@ var (
 	errorsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: watchSubsystem, Name: "errors_total",
 		Help: "Number of watches that were refused or broke, by type. Refused: the reason of the answer's HTTP code, such as TooManyRequests. " +
-			"Broken: Stalled, the client took nothing for too long; WriteFailed, the connection broke while an event was written; EncodeFailed.",
+			"Broken: Stalled, the client took nothing for too long; WriteFailed, the connection broke while an event was written. " +
+			"And the number of events that could not be encoded, EncodeFailed, which a watch goes on without.",
 		StabilityLevel: metrics.ALPHA,
 	}, and("type"))
 	eventsSent = metrics.NewCounterVec(&metrics.CounterOpts{

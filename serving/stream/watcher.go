@@ -160,10 +160,16 @@ func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object,
 	return nil
 }
 
-// write writes a data point and counts it.
+// write writes a data point and counts it. One that cannot be encoded is left out:
+// with an end of the watch the client would come back to the same point.
 func (w *Watcher) write(item Item, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
 	w.sink.Writer = out
 	if err := item.CacheEncode(id, encode, &w.sink); err != nil {
+		if !w.sink.failed {
+			w.hub.journal.skip(w, item, err)
+			w.request.Meter.skip()
+			return nil
+		}
 		w.fail()
 		return err
 	}
