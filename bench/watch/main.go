@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -134,8 +133,7 @@ func run(ctx context.Context, f *flags, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	var report strings.Builder
-	reportSetting(&report, f, w)
+	reportSetting(out, f, w)
 	if !f.skipMany {
 		var all []*many
 		for _, connections := range f.connections {
@@ -145,14 +143,14 @@ func run(ctx context.Context, f *flags, out io.Writer) (err error) {
 			}
 			all = append(all, m)
 		}
-		reportMany(&report, all)
+		reportMany(out, all)
 	}
 	if !f.skipComparison {
 		ways, err := runComparison(ctx, w, f, say)
 		if err != nil {
 			return fmt.Errorf("comparison: %w", err)
 		}
-		reportComparison(&report, f, ways)
+		reportComparison(out, f, ways)
 		if f.plot != "" {
 			if err := plotComparison(f, ways); err != nil {
 				return err
@@ -160,6 +158,5 @@ func run(ctx context.Context, f *flags, out io.Writer) (err error) {
 			say("the picture is %s", filepath.Clean(f.plot))
 		}
 	}
-	_, err = fmt.Fprint(out, report.String())
-	return err
+	return nil
 }

@@ -129,7 +129,7 @@ func quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) st
 
 func reportComparison(out io.Writer, f *flags, ways []way) {
 	_, _ = fmt.Fprintf(out, "%d clients of %d pods each, on %d connections, the same sources in the same run\n\n", f.clients, f.perWatch, f.connections[0])
-	rows := [][]string{{"", "bytes a second", "CPU of serving", "objects sent a second", "kubelet to client p50, p99", "age p50, p99", "the machine was busy"}}
+	rows := [][]string{{"", "bytes a second", "CPU of serving", "objects sent a second", "kubelet to client p50, p99", "age p50, p99", "refused with 429", "the machine was busy"}}
 	for _, one := range ways {
 		seconds := one.span.Seconds()
 		rows = append(rows, []string{
@@ -139,6 +139,7 @@ func reportComparison(out io.Writer, f *flags, ways []way) {
 			fmt.Sprintf("%.0f", float64(one.events)/seconds),
 			fmt.Sprintf("%.3f s, %.3f s", one.delivery.Quantile(0.5).Seconds(), one.delivery.Quantile(0.99).Seconds()),
 			fmt.Sprintf("%.1f s, %.1f s", one.ages.Quantile(0.5).Seconds(), one.ages.Quantile(0.99).Seconds()),
+			fmt.Sprint(one.refused),
 			fmt.Sprintf("%.0f %%", 100*one.load),
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -121,6 +122,7 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 	began := time.Now()
 	var running sync.WaitGroup
 	for i, c := range s.connections {
+		s.tallies[i].refusable = true
 		pollers := make([]*poller, each)
 		for j := range pollers {
 			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.world.target(j*len(s.connections) + i)}
@@ -177,6 +179,7 @@ type measured struct {
 	bytes         int64
 	events, lists int
 	points        int
+	refused       int // with 429
 	delivery      figures.Durations
 	ages          figures.Ages
 }
@@ -205,6 +208,7 @@ func (s *session) measure(ctx context.Context, span time.Duration) (*measured, e
 		m.events += t.events
 		m.lists += t.lists
 		m.points += t.points
+		m.refused += t.refused[http.StatusTooManyRequests]
 		m.delivery.Merge(&t.delivery)
 		m.ages.Merge(t.ages)
 		t.mu.Unlock()

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -34,7 +35,9 @@ type tally struct {
 	clients []map[string]holding
 	// refused counts answers that were not 200, by status; failed is other trouble.
 	refused map[int]int
-	failed  []error
+	// refusable says that a 429 is a finding, not a failure of the load.
+	refusable bool
+	failed    []error
 	// key is scratch.
 	key []byte
 }
@@ -99,6 +102,9 @@ func (t *tally) err() error {
 	defer t.mu.Unlock()
 	var errs []error
 	for status, n := range t.refused {
+		if status == http.StatusTooManyRequests && t.refusable {
+			continue
+		}
 		errs = append(errs, fmt.Errorf("%d requests were answered with status %d", n, status))
 	}
 	if n := len(t.failed); n > 0 {
