@@ -91,13 +91,14 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, goOn bool) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if reached(t.end, now) {
-		w.endedBy(t.why)
+		if !w.hasClosed() {
+			w.endedBy(t.why)
+			w.sayGoodbye()
+		}
 		// Looked at until it is stopped: the client may never read its goodbye.
-		w.sayGoodbye()
 		return now.Add(checkInterval), true
 	}
-	if reached(t.farewell, now) {
-		w.bookmark()
+	if reached(t.farewell, now) && w.bookmark() {
 		t.farewell = time.Time{}
 	}
 	if reached(t.bookmark, now) {
@@ -119,14 +120,30 @@ const checkInterval = 15 * time.Second
 // reached says whether a time has come, as far as the agenda's precision goes.
 func reached(at, now time.Time) bool { return !at.IsZero() && ticks(at) <= ticks(now) }
 
-// bookmark sends a bookmark to a client that has nothing else to read: it is a
-// heartbeat, so events do as well.
-func (w *Watcher) bookmark() {
-	if w.request.Bookmarks && w.request.NewBookmark != nil && w.synced.Load() && len(w.events) == 0 &&
-		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(false)}) {
+// bookmark sends a bookmark unless one waits to be taken. It returns false where it
+// is too early for one.
+func (w *Watcher) bookmark() bool {
+	if !w.wantsBookmarks() {
+		return true
+	}
+	// Amid the initial events it would tell the client that it has them all.
+	if !w.synced.Load() {
+		return false
+	}
+	bookmark := watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(false)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if taken := w.sent - uint64(len(w.events)); w.marked > taken {
+		return true
+	}
+	if w.put(bookmark) {
+		w.marked = w.sent
 		w.request.Meter.bookmark()
 	}
+	return true
 }
+
+func (w *Watcher) wantsBookmarks() bool { return w.request.Bookmarks && w.request.NewBookmark != nil }
 
 // sayGoodbye sends the last event and ends the stream after it.
 //
@@ -139,8 +156,10 @@ func (w *Watcher) sayGoodbye() {
 		if w.send(watch.Event{Type: watch.Error, Object: &status}) {
 			w.request.Meter.error()
 		}
-	} else {
-		w.bookmark()
+	} else if w.wantsBookmarks() && w.synced.Load() &&
+		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(false)}) {
+		// Even if another bookmark waits: this is the last event.
+		w.request.Meter.bookmark()
 	}
 	w.close()
 }

@@ -5,6 +5,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -125,6 +126,72 @@ func TestBookmarksDoNotPileUp(t *testing.T) {
 	read(t, watcher)
 	w.pass(30 * time.Second)
 	if diff := cmp.Diff([]string{"BOOKMARK"}, read(t, watcher)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestBookmarkWhileBusy: a client that has points to take, as one of many pods always
+// has, gets its bookmarks all the same.
+func TestBookmarkWhileBusy(t *testing.T) {
+	tests := map[string]struct {
+		timeout time.Duration
+		happens func(*world)
+		want    []string
+	}{
+		"at the interval":             {happens: func(w *world) { w.pass(20 * time.Second) }, want: []string{"a/web 2", "BOOKMARK"}},
+		"before the client's timeout": {timeout: 5 * time.Second, happens: func(w *world) { w.pass(4 * time.Second) }, want: []string{"a/web 2", "BOOKMARK"}},
+		"at the end": {
+			happens: func(w *world) { w.hub.Drain(0); w.pass(40 * time.Second) }, want: []string{"a/web 2", "BOOKMARK", "closed"},
+		},
+		"at the end, after another": {
+			happens: func(w *world) { w.pass(20 * time.Second); w.hub.Drain(0); w.pass(tick) },
+			want:    []string{"a/web 2", "BOOKMARK", "BOOKMARK", "closed"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.hub.Apply(Settings{BookmarkInterval: 20 * time.Second})
+			w.pod("a", "web", "")
+			w.store("a", "web", 1)
+			watcher := w.watch(Request{Bookmarks: true}, test.timeout)
+			read(t, watcher)
+			w.store("a", "web", 2)
+			test.happens(w)
+			if diff := cmp.Diff(test.want, read(t, watcher)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBookmarksAfterOneWasTaken: what waits to be taken is told from what was.
+func TestBookmarksAfterOneWasTaken(t *testing.T) {
+	w := newWorld(t)
+	w.hub.Apply(Settings{BookmarkInterval: time.Second})
+	w.pod("a", "web", "")
+	watcher := w.watch(Request{Bookmarks: true}, 0)
+	read(t, watcher)
+	for value := range 5 {
+		w.store("a", "web", value)
+		w.pass(3 * time.Second)
+		if diff := cmp.Diff([]string{fmt.Sprintf("a/web %d", value), "BOOKMARK"}, read(t, watcher)); diff != "" {
+			t.Errorf("round %d (-want +got):\n%s", value, diff)
+		}
+	}
+}
+
+// TestFarewellAwaitsTheInitialEvents, which a client may still take in the time that is left.
+func TestFarewellAwaitsTheInitialEvents(t *testing.T) {
+	w := newWorld(t)
+	w.hub.Apply(Settings{BookmarkInterval: time.Hour})
+	w.pod("a", "web", "")
+	w.store("a", "web", 1)
+	watcher := w.watch(Request{Bookmarks: true}, 10*time.Second)
+	w.pass(9 * time.Second)
+	got := read(t, watcher)
+	w.pass(tick)
+	if diff := cmp.Diff([]string{"a/web 1", "BOOKMARK"}, append(got, read(t, watcher)...)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -58,9 +58,12 @@ type Watcher struct {
 	sweep *sweep   // nil unless the log does not have all that is to come
 	sink  sink
 
-	// mu guards the closing of events.
+	// mu guards what goes into events, and their closing.
 	mu     sync.Mutex
 	closed bool
+	// sent counts the events, and marked is the number of the last bookmark among
+	// them, but for the one that ends the initial events.
+	sent, marked uint64
 
 	timetable timetable
 	stop      sync.Once
@@ -119,11 +122,17 @@ func (w *Watcher) wake() {
 func (w *Watcher) send(e watch.Event) (sent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.put(e)
+}
+
+// put is send, for who holds mu.
+func (w *Watcher) put(e watch.Event) (sent bool) {
 	if w.closed {
 		return false
 	}
 	select {
 	case w.events <- e:
+		w.sent++
 		return true
 	default:
 		return false
@@ -138,6 +147,12 @@ func (w *Watcher) close() {
 		w.closed = true
 		close(w.events)
 	}
+}
+
+func (w *Watcher) hasClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
 }
 
 // CacheEncode writes the next data point that the client has not seen, as it is
