@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -284,4 +285,25 @@ func BenchmarkStalled(b *testing.B) {
 		}
 	}
 	b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/watchers, "heap-B/watch")
+}
+
+// BenchmarkPublishToCostlySelectors: what one user's selectors cost all others.
+func BenchmarkPublishToCostlySelectors(b *testing.B) {
+	for _, load := range []struct{ watches, terms int }{{0, 0}, {1, 1}, {100, 8}, {1000, 1}, {1, 1000}, {100, 1000}} {
+		b.Run(fmt.Sprintf("%d watches of %d terms", load.watches, load.terms), func(b *testing.B) {
+			w := newWorld(b)
+			w.pod("a", "web", "app=web,tier=front,pod-template-hash=abc")
+			for i := range load.watches {
+				all := make([]string, load.terms)
+				for term := range all {
+					all[term] = fmt.Sprintf("label-%d!=v%d", term, i)
+				}
+				w.watch(Request{Selection: selecting(b, "", strings.Join(all, ","), "")}, 0)
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				w.store("a", "web", i)
+			}
+		})
+	}
 }

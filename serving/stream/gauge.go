@@ -81,9 +81,14 @@ func (w *Watcher) pending() uint64 {
 var (
 	// perWatch is the watcher, its channel and its places in maps.
 	perWatch = float64(sizeOf[Watcher]() + 96 + backlog*sizeOf[watch.Event]() + 3*4*sizeOf[*Watcher]())
-	// perGroup is shared by the watches of one selection, whose log comes on top.
+	// perGroup is shared by the watches of one selection, whose log and selectors come
+	// on top.
 	perGroup = float64(sizeOf[group]() + 1024)
 )
+
+// perSelectorByte is what a byte of a selector takes: the identifier, the text of which
+// the parsed requirements are parts, and those, as measured for a thousand of them.
+const perSelectorByte = 4
 
 // perStream is what the HTTP server keeps for a watch: the goroutine's stack, the
 // request and its context, and the buffers of an HTTP/2 stream. It is the resident
@@ -95,9 +100,9 @@ func sizeOf[T any]() uintptr { return reflect.TypeFor[T]().Size() }
 
 // measure adds the memory of the group's watches. The hub keeps them from ending.
 func (g *group) measure(of map[*Meter]*extent) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	shared := perGroup + float64(len(g.log))*float64(sizeOf[entry]())
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	shared := perGroup + float64(len(g.log))*float64(sizeOf[entry]()) + perSelectorByte*float64(len(g.id))
 	for w := range g.watchers {
 		if e := of[w.request.Meter]; e != nil {
 			e.memory += perStream + perWatch + shared/float64(len(g.watchers))

@@ -13,7 +13,7 @@ import (
 // The length of a group's log. It begins small, since most groups are of one
 // watcher that selects a few pods, and grows when a watcher is outrun.
 const (
-	minLog = 16
+	minLog = 32
 	maxLog = 1024
 )
 
@@ -26,11 +26,16 @@ type entry struct {
 // group is all watchers of one selection.
 type group struct {
 	selection Selection
+	filing
+	// matched says that only points that the selection selects are in the log. It
+	// is the index's, which sets it once.
+	matched bool
 
 	// head counts the entries that were ever written. It is written under mu.
 	head atomic.Uint64
 
-	mu  sync.Mutex
+	// mu is held for reading by thousands of watchers at the same moment.
+	mu  sync.RWMutex
 	log []entry // entry i is at i % len(log)
 	// grown is the oldest entry that was left when the log last grew.
 	grown    uint64
@@ -40,12 +45,12 @@ type group struct {
 	touched bool
 }
 
-func newGroup(s Selection) *group {
+func newGroup(s Selection, f filing) *group {
 	size := minLog
 	if _, one := s.key(); one {
 		size = 1
 	}
-	return &group{selection: s, log: make([]entry, size), watchers: map[*Watcher]struct{}{}}
+	return &group{selection: s, filing: f, log: make([]entry, size), watchers: map[*Watcher]struct{}{}}
 }
 
 // append writes an entry. The hub wakes the watchers once for a whole batch.
@@ -59,26 +64,29 @@ func (g *group) append(item Item) {
 
 // wake tells the watchers that there is something new.
 func (g *group) wake() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.mu.RLock()
+	defer g.mu.RUnlock()
 	for w := range g.watchers {
 		w.wake()
 	}
 }
 
-// read returns the entry at a position. ok is false where there is none yet, lost
-// is true where it has been overwritten.
-func (g *group) read(position uint64) (e entry, ok, lost bool) {
-	head := g.head.Load()
-	if position >= head {
-		return entry{}, false, false
+// read returns the entry at a position and the one to read after it; both positions
+// are the same where there is none yet. lost is true where it has been overwritten.
+// The log of a single key loses nothing: its one entry is newer than all before it.
+func (g *group) read(position uint64) (e entry, after uint64, lost bool) {
+	if position >= g.head.Load() {
+		return entry{}, position, false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if len(g.log) == 1 {
+		return g.log[0], g.head.Load(), false
+	}
 	if position < g.grown || g.head.Load()-position > uint64(len(g.log)) {
-		return entry{}, false, true
+		return entry{}, position, true
 	}
-	return g.log[position%uint64(len(g.log))], true, false
+	return g.log[position%uint64(len(g.log))], position + 1, false
 }
 
 // grow makes the log longer after it outran a watcher.

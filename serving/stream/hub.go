@@ -174,21 +174,26 @@ func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 
 // add enters a watcher into its group.
 func (h *Hub) add(w *Watcher) error {
+	// Long selectors take a while to go through: not under the lock, for which
+	// Publish waits.
+	filed, err := file(w.selection)
+	if err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
 		return apierrors.NewTooManyRequests("this server shuts down; watch again, which leads to another", 1)
 	}
-	id := w.selection.id()
-	g := h.groups[id]
+	g := h.groups[filed.id]
 	if g == nil {
-		g = newGroup(w.selection)
-		h.groups[id] = g
+		g = newGroup(w.selection, filed)
+		h.groups[filed.id] = g
 		h.index.add(g)
 	}
 	w.group = g
 	// One copy of the selection for all of the group.
-	w.selection = g.selection
+	w.selection, w.request.Selection = g.selection, Selection{}
 	g.join(w)
 	// Before Publish can reach it: from then on the sweep is its reader's.
 	w.beginSweep()
@@ -205,7 +210,7 @@ func (h *Hub) remove(w *Watcher) {
 	}
 	delete(h.watchers, w)
 	if w.group.leave(w) {
-		delete(h.groups, w.selection.id())
+		delete(h.groups, w.group.id)
 		h.index.remove(w.group)
 	}
 }

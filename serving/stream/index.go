@@ -4,16 +4,29 @@
 package stream
 
 import (
+	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// maxTerms is how many values of one label a group is filed under. A selector
-// that names more is filed under the label alone, so that a request of a
-// thousand terms does not take a thousand places.
-const maxTerms = 16
+const (
+	// maxPlaces is how many values of one label a group is filed under. A selector
+	// that names more is filed under the label alone, so that a request of a
+	// thousand terms does not take a thousand places.
+	maxPlaces = 16
+	// maxSelector is the longest selector of a watch, in bytes: about what fits a URL
+	// on its way through other proxies, and memory that a watch may take.
+	maxSelector = 32 << 10
+	// maxMatched is how many terms a selection may have to be matched while others
+	// wait for the same data point, and maxPlaceMatched how many all at one place may
+	// have together. Selections beyond that hear of every point at their place, and
+	// their watchers match it in their own time. kube-apiserver's watch cache has all
+	// of them do so, with a goroutine for each.
+	maxMatched, maxPlaceMatched = 8, 256
+)
 
 // place is where a group is filed: what an object must have for the group to be
 // asked about it. Unset parts do not matter.
@@ -33,37 +46,81 @@ const (
 	placePair                       // a label and its value
 )
 
+// filing is how the hub files the groups of a selection.
+type filing struct {
+	// id tells selections apart that do not mean the same.
+	id     string
+	places []place
+	// terms is about how much there is to compare to match an object.
+	terms int
+}
+
+// file returns the filing of a selection, or an error that tells the client that
+// the selection is too long.
+func file(s Selection) (filing, error) {
+	id := s.id()
+	if len(id) > maxSelector {
+		return filing{}, apierrors.NewBadRequest(fmt.Sprintf(
+			"the selectors of a watch may have %d bytes, not %d: watch more than you need, and select among the events", maxSelector, len(id)))
+	}
+	return filing{id: id, places: places(s), terms: s.terms()}, nil
+}
+
 // index finds the groups that a data point may concern. Each group is filed under
 // the narrowest condition of its selection.
 type index struct {
-	places map[place][]*group
+	places map[place]*shelf
 	// labelled counts the places that are found by a label: without any, an
 	// object's labels need not be looked at.
 	labelled int
 }
 
-func newIndex() *index { return &index{places: map[place][]*group{}} }
+// shelf holds the groups of a place.
+type shelf struct {
+	groups []*group
+	// matched are the terms of those that are matched when they are visited.
+	matched int
+}
+
+func newIndex() *index { return &index{places: map[place]*shelf{}} }
 
 func (p place) labelled() bool { return p.kind == placeLabel || p.kind == placePair }
 
 func (x *index) add(g *group) {
-	for _, p := range places(g.selection) {
-		if p.labelled() && len(x.places[p]) == 0 {
-			x.labelled++
+	g.matched = g.terms <= maxMatched && !slices.ContainsFunc(g.places, func(p place) bool {
+		return x.places[p] != nil && x.places[p].matched+g.terms > maxPlaceMatched
+	})
+	for _, p := range g.places {
+		at := x.places[p]
+		if at == nil {
+			at = &shelf{}
+			x.places[p] = at
+			if p.labelled() {
+				x.labelled++
+			}
 		}
-		x.places[p] = append(x.places[p], g)
+		at.groups = append(at.groups, g)
+		if g.matched {
+			at.matched += g.terms
+		}
 	}
 }
 
 func (x *index) remove(g *group) {
-	for _, p := range places(g.selection) {
-		groups := x.places[p]
-		i := slices.Index(groups, g)
+	for _, p := range g.places {
+		at := x.places[p]
+		if at == nil {
+			continue
+		}
+		i := slices.Index(at.groups, g)
 		if i < 0 {
 			continue
 		}
-		if groups = slices.Delete(groups, i, i+1); len(groups) > 0 {
-			x.places[p] = groups
+		at.groups = slices.Delete(at.groups, i, i+1)
+		if g.matched {
+			at.matched -= g.terms
+		}
+		if len(at.groups) > 0 {
 			continue
 		}
 		delete(x.places, p)
@@ -73,7 +130,8 @@ func (x *index) remove(g *group) {
 	}
 }
 
-// each calls visit with every group that wants the item, once.
+// each calls visit once with every group that wants the item, and may do so with
+// groups that are not matched here.
 func (x *index) each(item Item, visit func(*group)) {
 	key := item.ItemKey()
 	x.visit(place{kind: placeNamespace}, item, visit)
@@ -96,8 +154,12 @@ func (x *index) each(item Item, visit func(*group)) {
 }
 
 func (x *index) visit(p place, item Item, visit func(*group)) {
-	for _, g := range x.places[p] {
-		if g.selection.matches(item) {
+	at := x.places[p]
+	if at == nil {
+		return
+	}
+	for _, g := range at.groups {
+		if !g.matched || g.selection.matches(item) {
 			visit(g)
 		}
 	}
@@ -118,18 +180,23 @@ func places(s Selection) []place {
 		return nil
 	}
 	var best *labels.Requirement
+	fewest := 0
 	for i := range requirements {
-		if r := &requirements[i]; narrow(r) && (best == nil || terms(r) < terms(best)) {
-			best = r
+		r := &requirements[i]
+		if !narrow(r) {
+			continue
+		}
+		if values := breadth(r); best == nil || values < fewest {
+			best, fewest = r, values
 		}
 	}
 	if best == nil {
 		return everything
 	}
-	if terms(best) > maxTerms {
+	if fewest > maxPlaces {
 		return []place{{kind: placeLabel, namespace: s.Namespace, name: best.Key()}}
 	}
-	filed := make([]place, 0, terms(best))
+	filed := make([]place, 0, fewest)
 	for value := range best.Values() {
 		filed = append(filed, place{kind: placePair, namespace: s.Namespace, name: best.Key(), value: value})
 	}
@@ -146,11 +213,11 @@ func narrow(r *labels.Requirement) bool {
 	return false
 }
 
-// terms orders requirements by how much they are expected to match.
-func terms(r *labels.Requirement) int {
+// breadth orders requirements by how much they are expected to match.
+func breadth(r *labels.Requirement) int {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
-		return r.Values().Len()
+		return len(r.ValuesUnsorted())
 	}
-	return maxTerms + 1
+	return maxPlaces + 1
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
@@ -32,11 +33,20 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 		for range random.IntN(3) {
 			with = append(with, requirement())
 		}
+		if random.IntN(2) == 0 { // more than is matched at once
+			for i := range maxMatched {
+				with = append(with, fmt.Sprintf("app notin (w%d,%s)", i, value()))
+			}
+		}
 		s := selecting(t, pick("", "", "a", "b"), strings.Join(with, ","),
 			pick("", "", "metadata.name=p1", "metadata.name!=p1", "metadata.namespace=a")).normalize()
-		if groups[s.id()] == nil {
-			groups[s.id()] = newGroup(s)
-			index.add(groups[s.id()])
+		filed, err := file(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if groups[filed.id] == nil {
+			groups[filed.id] = newGroup(s, filed)
+			index.add(groups[filed.id])
 		}
 	}
 	check := func() {
@@ -56,13 +66,26 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 					want[id] = 1
 				}
 			}
-			index.each(item, func(g *group) { got[g.selection.id()]++ })
+			index.each(item, func(g *group) {
+				if g.matched || g.selection.matches(item) {
+					got[g.id]++
+				}
+			})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%v %v (-want +got):\n%s", item.Key, labels, diff)
 			}
 		}
 	}
 	check()
+	matched := 0
+	for _, g := range groups {
+		if g.matched {
+			matched++
+		}
+	}
+	if matched == 0 || matched == len(groups) {
+		t.Errorf("%d of %d groups are matched by the index, want some and not all", matched, len(groups))
+	}
 	for id, g := range groups {
 		if random.IntN(2) == 0 {
 			index.remove(g)
@@ -97,6 +120,69 @@ func TestThousandTerms(t *testing.T) {
 	}
 }
 
+// TestCostlySelections are not matched while others wait for the same point: neither
+// one with many terms, nor many with a few. All of them hear of what they select.
+func TestCostlySelections(t *testing.T) {
+	differs := func(terms, salt int) string {
+		all := make([]string, terms)
+		for i := range all {
+			all[i] = fmt.Sprintf("app!=v%d-%d", i, salt)
+		}
+		return strings.Join(all, ",")
+	}
+	w := newWorld(t)
+	w.pod("a", "other", "app=v0-0")
+	w.pod("a", "web", "app=web")
+	costly := w.watch(Request{Selection: selecting(t, "", differs(1000, 0), "")}, 0)
+	many := make([]*Watcher, 100)
+	for i := range many {
+		many[i] = w.watch(Request{Selection: selecting(t, "", differs(maxMatched, i), "")}, 0)
+	}
+	if costly.group.matched || !many[0].group.matched {
+		t.Errorf("matched by the publisher: that of 1000 terms %t, the first of %d terms %t", costly.group.matched, maxMatched, many[0].group.matched)
+	}
+	if at := w.hub.index.places[place{kind: placeNamespace}]; at.matched > maxPlaceMatched {
+		t.Errorf("%d terms are matched at one place", at.matched)
+	}
+	w.store("a", "other", 1)
+	w.store("a", "other", 2)
+	w.store("a", "web", 1)
+	if diff := cmp.Diff([]string{"a/web 1"}, read(t, costly)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := w.hub.Counters().Coalesced; n != 0 {
+		t.Errorf("%d points count as coalesced that it does not select", n)
+	}
+	for i, watcher := range many {
+		want := []string{"a/web 1"}
+		if i > 0 {
+			want = []string{"a/other 2", "a/web 1"}
+		}
+		if diff := cmp.Diff(want, read(t, watcher)); diff != "" {
+			t.Errorf("watch %d (-want +got):\n%s", i, diff)
+		}
+		watcher.Stop()
+	}
+	if at := w.hub.index.places[place{kind: placeNamespace}]; at.matched != 0 {
+		t.Errorf("%d terms are left after those who asked for them", at.matched)
+	}
+}
+
+// TestLongSelector: what a watch keeps is bounded.
+func TestLongSelector(t *testing.T) {
+	w, released := newWorld(t), 0
+	values := make([]string, maxSelector/8)
+	for i := range values {
+		values[i] = fmt.Sprintf("value-%d", i)
+	}
+	_, err := w.hub.Watch(t.Context(), Request{
+		Selection: selecting(t, "", "app in ("+strings.Join(values, ",")+")", ""), Release: func() { released++ },
+	})
+	if !apierrors.IsBadRequest(err) || released != 1 || len(w.hub.groups) != 0 {
+		t.Errorf("error %v, released %d times, %d groups", err, released, len(w.hub.groups))
+	}
+}
+
 // TestSharedSelection: selections that mean the same are one group.
 func TestSharedSelection(t *testing.T) {
 	w := newWorld(t)
@@ -105,6 +191,11 @@ func TestSharedSelection(t *testing.T) {
 		selecting(t, "", "tier=x,app=web", "metadata.namespace=a"),
 	} {
 		w.watch(Request{Selection: s}, 0)
+	}
+	for watcher := range w.hub.watchers {
+		if watcher.request.Selection.Labels != nil {
+			t.Error("a watcher keeps selectors of its own beside those of its group")
+		}
 	}
 	// The third has its field selector still, and so is a group of its own.
 	if watchers, groups := w.hub.Watchers(); watchers != 3 || groups != 2 {

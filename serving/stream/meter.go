@@ -128,9 +128,9 @@ func (m *Meter) skip() {
 	}
 }
 
-func (m *Meter) coalesce() {
+func (m *Meter) coalesce(n uint64) {
 	if m != nil {
-		m.coalesced.Inc()
+		m.coalesced.Add(float64(n))
 	}
 }
 

@@ -59,6 +59,21 @@ func (s Selection) id() string {
 	return id
 }
 
+// terms counts what there is to compare at most: values are gone through one by one.
+func (s Selection) terms() int {
+	n := 0
+	if s.Labels != nil {
+		requirements, _ := s.Labels.Requirements()
+		for i := range requirements {
+			n += max(1, len(requirements[i].ValuesUnsorted()))
+		}
+	}
+	if s.Fields != nil {
+		n += len(s.Fields.Requirements())
+	}
+	return n
+}
+
 // name is the only name that can match, where that is known.
 func (s Selection) name() (string, bool) {
 	if s.Fields == nil {

@@ -225,15 +225,17 @@ func (w *Watcher) next() Item {
 			}
 			w.endSweep()
 		}
-		e, ok, lost := w.group.read(w.position.Load())
+		position := w.position.Load()
+		e, after, lost := w.group.read(position)
 		if lost {
 			w.catchUp()
 			continue
 		}
-		if !ok {
+		if after == position {
 			return nil
 		}
-		w.position.Add(1)
+		w.position.Store(after)
+		w.coalesce(after - position - 1)
 		covered := e.sequence <= w.seen.of(e.key)
 		// The log is in the order of the numbers.
 		w.seen.raise(e.sequence)
@@ -243,13 +245,21 @@ func (w *Watcher) next() Item {
 		item := w.hub.source.Get(e.key)
 		if item == nil || item.ItemSequence() != e.sequence {
 			// Superseded: the newer point has its own entry.
-			w.hub.counters.coalesced.Add(1)
-			w.request.Meter.coalesce()
+			w.coalesce(1)
 			continue
 		}
 		if w.selection.matches(item) {
 			return item
 		}
+	}
+}
+
+// coalesce counts points that were superseded, unless they may be some that the
+// selection does not select.
+func (w *Watcher) coalesce(n uint64) {
+	if n > 0 && w.group.matched {
+		w.hub.counters.coalesced.Add(n)
+		w.request.Meter.coalesce(n)
 	}
 }
 

@@ -90,7 +90,19 @@ func TestOnePendingPoint(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if c := w.hub.Counters(); c.Delivered != 6 || c.Coalesced+c.Outrun == 0 {
+	one := w.watch(Request{Selection: selecting(t, "a", "", "metadata.name=one")}, 0)
+	read(t, one)
+	before := w.hub.Counters()
+	for value := range 10 {
+		w.store("a", "one", value)
+	}
+	if diff := cmp.Diff([]string{"a/one 9"}, read(t, one)); diff != "" {
+		t.Errorf("a single pod (-want +got):\n%s", diff)
+	}
+	if c := w.hub.Counters(); c.Coalesced-before.Coalesced != 9 || c.Outrun != before.Outrun {
+		t.Errorf("a single pod: counters %+v after %+v", c, before)
+	}
+	if c := before; c.Delivered != 7 || c.Coalesced+c.Outrun == 0 {
 		t.Errorf("counters %+v", c)
 	}
 }
