@@ -15,8 +15,11 @@ const tick = 250 * time.Millisecond
 
 // agenda knows when a watcher is to be looked at next.
 type agenda struct {
-	// now is the number of the current tick since 1970.
-	now atomic.Int64
+	begin time.Time
+	// current is the number of the current tick since the agenda's begin. That goes by
+	// the monotonic clock: when the time of day is set, nobody's watch ends or is
+	// forgotten.
+	current atomic.Int64
 
 	mu  sync.Mutex
 	due map[int64]map[*Watcher]struct{}
@@ -25,18 +28,22 @@ type agenda struct {
 }
 
 func newAgenda(now time.Time) *agenda {
-	a := &agenda{due: map[int64]map[*Watcher]struct{}{}, done: ticks(now)}
-	a.now.Store(a.done)
-	return a
+	return &agenda{begin: now, due: map[int64]map[*Watcher]struct{}{}}
 }
 
-func ticks(t time.Time) int64 { return t.UnixMilli() / tick.Milliseconds() }
+// number is that of the tick at a time.
+func (a *agenda) number(at time.Time) int64 { return int64(at.Sub(a.begin) / tick) }
+
+// reached says whether a time has come, as far as the precision of a tick goes.
+func (a *agenda) reached(at, now time.Time) bool {
+	return !at.IsZero() && a.number(at) <= a.number(now)
+}
 
 // put files a watcher under a time, unless it is filed under an earlier one.
 func (a *agenda) put(w *Watcher, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := max(ticks(at), a.done+1)
+	n := max(a.number(at), a.done+1)
 	if filed := w.timetable.filed; filed != 0 && filed <= n {
 		return
 	}
@@ -69,8 +76,8 @@ func (a *agenda) drop(w *Watcher) {
 func (a *agenda) take(now time.Time) []*Watcher {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := ticks(now)
-	a.now.Store(n)
+	n := a.number(now)
+	a.current.Store(n)
 	var taken []*Watcher
 	collect := func(at int64) {
 		for w := range a.due[at] {

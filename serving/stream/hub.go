@@ -111,6 +111,10 @@ func NewHub(source Source, c clock.WithTicker, random func() float64, initial Se
 	return h
 }
 
+// now is the time by which everything happens here: a monotonic one, whatever becomes
+// of the time of day.
+func (h *Hub) now() time.Time { return h.agenda.begin.Add(h.clock.Since(h.agenda.begin)) }
+
 // Apply changes the settings. Watches that are open keep the end they have.
 func (h *Hub) Apply(s Settings) { h.settings.Store(&s) }
 
@@ -144,7 +148,7 @@ func (h *Hub) Publish(items []Item) {
 // each new point. It ends with the context, or by Stop.
 func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 	selection := request.Selection.normalize()
-	now := h.clock.Now()
+	now := h.now()
 	if request.Received.IsZero() {
 		request.Received = now
 	}
@@ -152,7 +156,7 @@ func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 		hub: h, request: request, selection: selection, began: now, logger: klog.FromContext(ctx),
 		events: make(chan watch.Event, backlog),
 	}
-	w.progress.Store(h.agenda.now.Load())
+	w.progress.Store(h.agenda.current.Load())
 	if err := h.add(w); err != nil {
 		if request.Release != nil {
 			request.Release()
@@ -224,7 +228,7 @@ func (h *Hub) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			h.advance(h.clock.Now())
+			h.advance(h.now())
 		}
 	}
 }
@@ -254,7 +258,7 @@ func (h *Hub) Drain(over time.Duration) {
 func (h *Hub) EndAll(over time.Duration) { h.endAll(over, Disabled) }
 
 func (h *Hub) endAll(over time.Duration, why Ending) {
-	now := h.clock.Now()
+	now := h.now()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for w := range h.watchers {

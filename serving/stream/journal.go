@@ -29,11 +29,11 @@ type Client struct{ User, UserAgent string }
 // room of another: a storm of clients that connect must not hide those that break.
 type journal struct {
 	clock                        clock.PassiveClock
-	begun, ended, broke, skipped lines
+	begun, ended, broke, skipped lineLimit
 }
 
-// lines are those of one kind.
-type lines struct {
+// lineLimit is that of the lines of one kind.
+type lineLimit struct {
 	limit *rate.Limiter
 
 	mu sync.Mutex
@@ -42,12 +42,12 @@ type lines struct {
 }
 
 func newJournal(c clock.PassiveClock) *journal {
-	of := func() lines { return lines{limit: rate.NewLimiter(journalRate, journalBurst)} }
-	return &journal{clock: c, begun: of(), ended: of(), broke: of(), skipped: of()}
+	newLimit := func() lineLimit { return lineLimit{limit: rate.NewLimiter(journalRate, journalBurst)} }
+	return &journal{clock: c, begun: newLimit(), ended: newLimit(), broke: newLimit(), skipped: newLimit()}
 }
 
 // allow says whether a line may be written, and how many were not before it.
-func (l *lines) allow(now time.Time) (unlogged int, ok bool) {
+func (l *lineLimit) allow(now time.Time) (unlogged int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.limit.AllowN(now, 1) {

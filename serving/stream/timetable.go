@@ -87,7 +87,7 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, goOn bool) 
 		w.Stop()
 		return time.Time{}, false
 	}
-	t := &w.timetable
+	t, reached := &w.timetable, w.hub.agenda.reached
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if reached(t.end, now) {
@@ -116,9 +116,6 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, goOn bool) 
 
 // checkInterval is how often a watcher is looked at that has nothing else due.
 const checkInterval = 15 * time.Second
-
-// reached says whether a time has come, as far as the agenda's precision goes.
-func reached(at, now time.Time) bool { return !at.IsZero() && ticks(at) <= ticks(now) }
 
 // bookmark sends a bookmark unless one waits to be taken. It returns false where it
 // is too early for one.

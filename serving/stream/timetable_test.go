@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // event is what a client took, and when.
@@ -264,6 +265,43 @@ func TestStalled(t *testing.T) {
 	}
 	if n, _ := w.hub.Watchers(); n != 2 || w.hub.Counters().Stalled != 1 {
 		t.Errorf("%d watchers, %+v", n, w.hub.Counters())
+	}
+}
+
+// resetClock is a clock whose time of day somebody sets.
+type resetClock struct {
+	*clocktesting.FakeClock
+	by time.Duration
+}
+
+func (c *resetClock) Now() time.Time { return c.FakeClock.Now().Add(c.by) }
+
+// TestTimeOfDayIsSet, back or forth: everything happens when it would have.
+func TestTimeOfDayIsSet(t *testing.T) {
+	for _, by := range []time.Duration{-10 * time.Minute, 10 * time.Minute, 2 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			w := newWorld(t)
+			c := &resetClock{FakeClock: w.clock}
+			w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, Settings{})
+			w.hub.Apply(Settings{BookmarkInterval: 10 * time.Second, StallTimeout: time.Minute, MaxAge: time.Hour})
+			watcher, aborted := w.watch(Request{Bookmarks: true, Abort: func() { t.Error("it was taken for stalled") }}, 0), false
+			w.watch(Request{Selection: selecting(t, "", "app", ""), Abort: func() { aborted = true }}, 0)
+			c.by = by
+			read(t, watcher)
+			got := w.follow(watcher, 12*time.Second)
+			for range 5 {
+				w.pass(10 * time.Second)
+				read(t, watcher)
+			}
+			w.hub.Drain(0)
+			want := []event{{10 * time.Second, "BOOKMARK"}}
+			if diff := cmp.Diff(want, got); diff != "" || !aborted {
+				t.Errorf("a client that takes nothing is cut off: %t; events (-want +got):\n%s", aborted, diff)
+			}
+			if diff := cmp.Diff([]event{{tick, "BOOKMARK"}, {tick, "closed"}}, w.follow(watcher, time.Second)); diff != "" {
+				t.Errorf("the end (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

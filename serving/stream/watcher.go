@@ -113,7 +113,7 @@ func (w *Watcher) bind(ctx context.Context) {
 // wake announces that there may be something to encode. It never blocks.
 func (w *Watcher) wake() {
 	if w.armed.CompareAndSwap(false, true) {
-		w.progress.Store(w.hub.agenda.now.Load())
+		w.progress.Store(w.hub.agenda.current.Load())
 		w.send(watch.Event{Type: watch.Added, Object: w})
 	}
 }
@@ -161,7 +161,7 @@ func (w *Watcher) hasClosed() bool {
 // before this one is done: the watch handler flushes when the channel is empty,
 // so a burst leaves in one piece.
 func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
-	w.progress.Store(w.hub.agenda.now.Load())
+	w.progress.Store(w.hub.agenda.current.Load())
 	item := w.next()
 	if item != nil {
 		if err := w.write(item, id, encode, out); err != nil {
@@ -298,7 +298,7 @@ func (w *Watcher) idle() time.Duration {
 	if !w.armed.Load() {
 		return 0
 	}
-	return time.Duration(w.hub.agenda.now.Load()-w.progress.Load()) * tick
+	return time.Duration(w.hub.agenda.current.Load()-w.progress.Load()) * tick
 }
 
 // GetObject returns an object without content: which point it will be is not

@@ -125,7 +125,7 @@ func (w *world) store(namespace, name string, value int) {
 func (w *world) pass(d time.Duration) {
 	for ; d > 0; d -= tick {
 		w.clock.Step(min(d, tick))
-		w.hub.advance(w.clock.Now())
+		w.hub.advance(w.hub.now())
 	}
 }
 
