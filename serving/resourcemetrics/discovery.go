@@ -29,10 +29,19 @@ type Group struct {
 	// aggregated serves /apis.
 	aggregated aggregated.ResourceManager
 
+	// with and without are what discovery tells where watch is served, and where not.
+	with, without described
+
 	// mu is held while the verb watch comes or goes.
 	mu sync.Mutex
 	// resources are what discovery tells of each version.
 	resources atomic.Pointer[[]metav1.APIResource]
+}
+
+// described are the resources in the forms of both documents of discovery.
+type described struct {
+	resources  []metav1.APIResource
+	aggregated []apidiscoveryv2.APIResourceDiscovery
 }
 
 // InstallAPI adds metrics.k8s.io to an API server, in those versions that are
@@ -43,6 +52,13 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, store *point.Store, s
 	if len(g.versions) == 0 {
 		return g, nil
 	}
+	var err error
+	if g.with, err = describeResources("get", "list", "watch"); err != nil {
+		return nil, err
+	}
+	if g.without, err = describeResources("get", "list"); err != nil {
+		return nil, err
+	}
 	if err := server.InstallAPIGroup(&info); err != nil {
 		return nil, fmt.Errorf("install %s: %w", metrics.GroupName, err)
 	}
@@ -51,9 +67,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, store *point.Store, s
 			return nil, fmt.Errorf("serve discovery of %s: %w", version, err)
 		}
 	}
-	if err := g.advertise(true); err != nil {
-		return nil, err
-	}
+	g.advertise(&g.with)
 	return g, nil
 }
 
@@ -83,43 +97,43 @@ func (g *Group) replaceDiscovery(container *restful.Container, version schema.Gr
 // ServeWatch serves the verb watch in all versions, or takes it away: out of
 // discovery, then from requests, which are answered 405, and then from those who
 // watch, who are ended within endSpread. Get and list stay as they are.
-func (g *Group) ServeWatch(serve bool) error {
+func (g *Group) ServeWatch(serve bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if serve == g.streams.serve.Load() {
-		return nil
+		return
 	}
 	if serve {
 		g.streams.serve.Store(true)
-		return g.advertise(true)
+		g.advertise(&g.with)
+		return
 	}
-	err := g.advertise(false)
+	g.advertise(&g.without)
 	g.streams.serve.Store(false)
 	g.streams.endAll()
-	return err
 }
 
-// advertise puts the verb watch into both documents of discovery, or takes it out.
-func (g *Group) advertise(watch bool) error {
+// advertise tells of the resources in both documents of discovery.
+func (g *Group) advertise(d *described) {
+	g.resources.Store(&d.resources)
+	for _, version := range g.versions {
+		g.aggregated.AddGroupVersion(version.Group, apidiscoveryv2.APIVersionDiscovery{
+			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: version.Version, Resources: d.aggregated,
+		})
+	}
+}
+
+// describeResources returns what discovery tells of resources that have these verbs.
+func describeResources(verbs ...string) (described, error) {
 	resources := make([]metav1.APIResource, 0, 2)
 	for _, k := range []*kind{nodes, pods} {
-		verbs := metav1.Verbs{"get", "list"}
-		if watch {
-			verbs = append(verbs, "watch")
-		}
 		resources = append(resources, metav1.APIResource{
 			Name: k.resource, SingularName: k.singular, Namespaced: k.namespaced, Kind: k.name, Verbs: verbs,
 		})
 	}
 	converted, err := endpoints.ConvertGroupVersionIntoToDiscovery(resources)
 	if err != nil {
-		return fmt.Errorf("describe %s in discovery: %w", metrics.GroupName, err)
+		return described{}, fmt.Errorf("describe %s in discovery: %w", metrics.GroupName, err)
 	}
-	g.resources.Store(&resources)
-	for _, version := range g.versions {
-		g.aggregated.AddGroupVersion(version.Group, apidiscoveryv2.APIVersionDiscovery{
-			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: version.Version, Resources: converted,
-		})
-	}
-	return nil
+	return described{resources: resources, aggregated: converted}, nil
 }

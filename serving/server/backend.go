@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -27,9 +28,19 @@ type backendFollower struct {
 	name     string
 	informer cache.SharedIndexInformer
 	apply    func(context.Context, *v1alpha1.MetricsBackend)
+	// handled is the handler's, once it was added.
+	handled atomic.Pointer[cache.InformerSynced]
 	// told is the last kind of failure that was logged.
 	told atomic.Pointer[string]
 }
+
+// The kinds of failures of a watch.
+const (
+	crdMissing  = "CRDMissing"
+	forbidden   = "Forbidden"
+	undecodable = "Undecodable"
+	unavailable = "Unavailable"
+)
 
 // newBackendFollower calls apply with the object as it is, and after each change
 // of its spec. It calls nothing when the object is deleted.
@@ -54,7 +65,7 @@ func newBackendFollower(config *rest.Config, name string, apply func(context.Con
 
 // run follows the object until the context ends.
 func (f *backendFollower) run(ctx context.Context) {
-	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { f.changed(ctx, nil, obj) },
 		UpdateFunc: func(old, obj any) { f.changed(ctx, old, obj) },
 		DeleteFunc: func(any) {
@@ -66,7 +77,26 @@ func (f *backendFollower) run(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Cannot follow the MetricsBackend", "metricsBackend", klog.KRef("", f.name))
 		return
 	}
+	handled := cache.InformerSynced(handler.HasSynced)
+	f.handled.Store(&handled)
 	f.informer.RunWithContext(ctx)
+}
+
+// read returns nil once the settings in force are those of the cluster: the
+// object's, or the defaults where there is none. Otherwise it says why it is not
+// known.
+func (f *backendFollower) read() error {
+	if handled := f.handled.Load(); handled != nil && (*handled)() {
+		return nil
+	}
+	switch kind := f.told.Load(); {
+	case kind == nil:
+		return errors.New("no answer from kube-apiserver yet")
+	case *kind == crdMissing:
+		return nil
+	default:
+		return errors.New(*kind)
+	}
 }
 
 func (f *backendFollower) changed(ctx context.Context, old, obj any) {
@@ -103,15 +133,15 @@ func (f *backendFollower) failed(ctx context.Context, r *cache.Reflector, err er
 func watchFailure(err error) (kind, hint string) {
 	switch {
 	case apierrors.IsNotFound(err):
-		return "CRDMissing", "install the CustomResourceDefinition metricsbackends.metricsbackend.io"
+		return crdMissing, "install the CustomResourceDefinition metricsbackends.metricsbackend.io"
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return "Forbidden", "this account needs get, list and watch on metricsbackends.metricsbackend.io"
+		return forbidden, "this account needs get, list and watch on metricsbackends.metricsbackend.io"
 	case runtime.IsNotRegisteredError(err), runtime.IsMissingKind(err), runtime.IsStrictDecodingError(err):
-		return "Undecodable", "the object does not fit this version of serving"
+		return undecodable, "the object does not fit this version of serving"
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 		return "", ""
 	}
-	return "Unavailable", "kube-apiserver cannot be reached, or its answer cannot be read"
+	return unavailable, "kube-apiserver cannot be reached, or its answer cannot be read"
 }
 
 // backendClient reads metricsbackend.io/v1alpha1.

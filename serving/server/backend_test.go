@@ -5,13 +5,23 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -37,6 +47,74 @@ func TestWatchFailure(t *testing.T) {
 			}
 			if (kind == "") != (hint == "") {
 				t.Errorf("kind %q has the hint %q", kind, hint)
+			}
+		})
+	}
+}
+
+// TestBackendRead: from which answers of kube-apiserver on it is known which
+// settings to serve with.
+func TestBackendRead(t *testing.T) {
+	const list = `{"kind":"MetricsBackendList","apiVersion":"metricsbackend.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[%s]}`
+	const object = `{"metadata":{"name":"cluster","uid":"a","generation":3,"resourceVersion":"1"},"spec":{"watch":{"mode":"Disabled"}}}`
+	status := func(err *apierrors.StatusError) string {
+		b, _ := json.Marshal(err.Status())
+		return string(b)
+	}
+	backends := schema.GroupResource{Group: v1alpha1.GroupName, Resource: "metricsbackends"}
+	tests := map[string]struct {
+		code int
+		body string
+		// want is what the wait is for in the end; empty where there is none.
+		want    string
+		applied int64
+	}{
+		"an object":     {code: http.StatusOK, body: fmt.Sprintf(list, object), applied: 3},
+		"no object":     {code: http.StatusOK, body: fmt.Sprintf(list, "")},
+		"no CRD":        {code: http.StatusNotFound, body: status(apierrors.NewNotFound(backends, ""))},
+		"no permission": {code: http.StatusForbidden, body: status(apierrors.NewForbidden(backends, "", errors.New("no"))), want: forbidden},
+		"out of order":  {code: http.StatusBadGateway, body: "{}", want: unavailable},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case tc.code != http.StatusOK:
+					w.WriteHeader(tc.code)
+					_, _ = io.WriteString(w, tc.body)
+				case r.URL.Query().Get("sendInitialEvents") == "true":
+					w.WriteHeader(http.StatusUnprocessableEntity) // A server without WatchList.
+				case r.URL.Query().Get("watch") == "true":
+					<-r.Context().Done()
+				default:
+					_, _ = io.WriteString(w, tc.body)
+				}
+			}))
+			defer server.Close()
+			var applied atomic.Int64
+			f, err := newBackendFollower(&rest.Config{Host: server.URL}, "cluster", func(_ context.Context, b *v1alpha1.MetricsBackend) { applied.Store(b.Generation) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.read() == nil {
+				t.Error("known before anything was asked")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { f.run(ctx) })
+			defer running.Wait()
+			defer cancel()
+			got := ""
+			err = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+				got = ""
+				if err := f.read(); err != nil {
+					got = err.Error()
+				}
+				return got == tc.want, nil
+			})
+			if err != nil || applied.Load() != tc.applied {
+				t.Errorf("%v: waits for %q, want %q; generation %d is in force, want %d", err, got, tc.want, applied.Load(), tc.applied)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ type pointAge interface {
 
 // watchTarget takes how the APIs are watched.
 type watchTarget interface {
-	Apply(watchSettings) error
+	Apply(watchSettings)
 }
 
 // configuration is what is in force of the MetricsBackend. What cannot be used
@@ -74,8 +74,10 @@ func (c *configuration) put(spec *v1alpha1.MetricsBackendSpec) error {
 	if err := c.source.Apply(s.kubelet); err != nil {
 		return fmt.Errorf("change how kubelets are asked: %w", err)
 	}
+	// From here on nothing can fail: settings are in force all or not at all.
 	c.store.SetMaxAge(s.maxAge)
-	return c.watches.Apply(s.watch)
+	c.watches.Apply(s.watch)
+	return nil
 }
 
 // observedGeneration is that of the MetricsBackend whose settings are in force;

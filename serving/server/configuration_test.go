@@ -40,10 +40,7 @@ func (f *fakeTargets) SetMaxAge(d time.Duration) { f.Ages = append(f.Ages, d) }
 // fakeWatches records what it was told.
 type fakeWatches struct{ settings []watchSettings }
 
-func (f *fakeWatches) Apply(s watchSettings) error {
-	f.settings = append(f.settings, s)
-	return nil
-}
+func (f *fakeWatches) Apply(s watchSettings) { f.settings = append(f.settings, s) }
 
 func backendWith(generation int64, rm *v1alpha1.ResourceMetricsSpec) *v1alpha1.MetricsBackend {
 	return &v1alpha1.MetricsBackend{

@@ -155,6 +155,34 @@ func TestRatesGate(t *testing.T) {
 	}
 }
 
+func TestBackendGate(t *testing.T) {
+	tests := map[string]struct {
+		read    error
+		after   time.Duration
+		wantErr string
+	}{
+		"read":             {},
+		"not yet":          {read: errors.New("Unavailable"), after: 29 * time.Second, wantErr: "waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)"},
+		"the time is over": {read: errors.New("Unavailable"), after: 30 * time.Second},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &backendGate{read: func() error { return tc.read }, clock: clock.RealClock{}}
+				_ = g.Check(t.Context())
+				time.Sleep(tc.after)
+				got := ""
+				if err := g.Check(t.Context()); err != nil {
+					got = err.Error()
+				}
+				if diff := cmp.Diff(tc.wantErr, got); diff != "" {
+					t.Errorf("gate (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 func TestSyncGate(t *testing.T) {
 	synced := func(b bool) cache.InformerSynced { return func() bool { return b } }
 	tests := map[string]struct {

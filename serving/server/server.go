@@ -76,7 +76,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	ca.apply = source.SetDefaultCA
 	inForce := &configuration{source: source, store: store, watches: watching}
 	reloadSuccessful.Set(1)
-	follow, err := o.follow(client, file, inForce)
+	follow, read, err := o.follow(client, file, inForce)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	gates := []gate{authentication, feeds, &ratesGate{source: source, clock: c, timeout: o.RatesTimeout}}
+	gates := []gate{authentication, feeds, &backendGate{read: read, clock: c}, &ratesGate{source: source, clock: c, timeout: o.RatesTimeout}}
 	versions, err := o.newVersionsGate(client, c)
 	if err != nil {
 		return nil, err
@@ -103,9 +103,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if watching.group, err = o.install(generic, store, watching.streams); err != nil {
 		return nil, err
 	}
-	if err := watching.Apply(initial.watch); err != nil {
-		return nil, err
-	}
+	watching.Apply(initial.watch)
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
 	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 
@@ -152,24 +150,26 @@ func newSource(client *rest.Config, store *point.Store, c clock.WithTicker, ca [
 }
 
 // follow returns what keeps the settings up to date: it follows the file, or
-// --backend in the cluster, or, with neither, nothing.
-func (o *Options) follow(client *rest.Config, file *backendFile, inForce *configuration) (func(context.Context), error) {
+// --backend in the cluster, or, with neither, nothing. read returns nil once they
+// have been read.
+func (o *Options) follow(client *rest.Config, file *backendFile, inForce *configuration) (run func(context.Context), read func() error, err error) {
+	known := func() error { return nil }
 	switch {
 	case file != nil:
 		file.apply = func(ctx context.Context, backend *v1alpha1.MetricsBackend) { inForce.apply(ctx, "file", backend) }
-		return file.run, nil
+		return file.run, known, nil
 	case o.Backend != "":
 		follower, err := newBackendFollower(client, o.Backend, func(ctx context.Context, backend *v1alpha1.MetricsBackend) {
 			inForce.apply(ctx, "cluster", backend)
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return follower.run, nil
+		return follower.run, follower.read, nil
 	}
 	return func(ctx context.Context) {
 		klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
-	}, nil
+	}, known, nil
 }
 
 // newFeeds makes the informers of nodes and pods.

@@ -5,7 +5,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -49,13 +48,10 @@ type watches struct {
 }
 
 // Apply implements watchTarget.
-func (w *watches) Apply(s watchSettings) error {
+func (w *watches) Apply(s watchSettings) {
 	w.admission.Apply(s.limits)
 	w.streams.Apply(s.stream)
-	if err := w.group.ServeWatch(s.enabled); err != nil {
-		return fmt.Errorf("change whether the metrics APIs can be watched: %w", err)
-	}
-	return nil
+	w.group.ServeWatch(s.enabled)
 }
 
 // drain ends the watches while the server waits for its endpoints to be
