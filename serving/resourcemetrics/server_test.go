@@ -42,7 +42,7 @@ func enableAll(schema.GroupVersion) bool { return true }
 // newStreams streams a store under the default settings, without chance.
 func newStreams(store *point.Store) *Streams {
 	return NewStreams(store, clock.RealClock{}, func() float64 { return 1 },
-		stream.NewAdmission(clock.RealClock{}, stream.DefaultLimits()), stream.DefaultSettings())
+		stream.NewAdmission(clock.RealClock{}, func() float64 { return 0.5 }, stream.DefaultLimits()), stream.DefaultSettings())
 }
 
 // serve runs a real generic API server over the store.

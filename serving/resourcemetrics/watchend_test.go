@@ -36,7 +36,7 @@ type timed struct {
 func serveTimed(t *testing.T, settings stream.Settings, limits stream.Limits) *timed {
 	t.Helper()
 	s := &timed{clock: clocktesting.NewFakeClock(t0), store: watchedStore()}
-	s.admission = stream.NewAdmission(s.clock, limits)
+	s.admission = stream.NewAdmission(s.clock, func() float64 { return 0.5 }, limits)
 	s.streams = NewStreams(s.store, s.clock, func() float64 { return 1 }, s.admission, settings)
 	s.Server, s.group = serveStreams(t, s.store, s.streams, enableAll)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -243,7 +243,7 @@ func TestWatchLimits(t *testing.T) {
 			text:   `user "system:anonymous" opens watches faster than 0.5 a second (spec.watch.maxOpensPerSecondPerUser)`, after: "2",
 		},
 		"after the drain": {
-			text: "this server shuts down; watch again, which leads to another", after: "1",
+			text: "this server shuts down; watch again, which leads to another", after: "3",
 		},
 	}
 	for name, test := range tests {

@@ -63,7 +63,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	store := point.NewStore(c, initial.maxAge)
-	admission := stream.NewAdmission(c, initial.watch.limits)
+	admission := stream.NewAdmission(c, rand.Float64, initial.watch.limits)
 	watching := &watches{admission: admission, streams: resourcemetrics.NewStreams(store, c, rand.Float64, admission, initial.watch.stream)}
 	ca, err := newKubeletCA(o.KubeletCAFile, client)
 	if err != nil {

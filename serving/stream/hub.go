@@ -187,7 +187,7 @@ func (h *Hub) add(w *Watcher) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
-		return apierrors.NewTooManyRequests("this server shuts down; watch again, which leads to another", 1)
+		return apierrors.NewTooManyRequests("this server shuts down; watch again, which leads to another", whenShutDown.pick(h.random))
 	}
 	g := h.groups[filed.id]
 	if g == nil {

@@ -28,9 +28,20 @@ func DefaultLimits() Limits {
 	return Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
 }
 
-// What a client is told to wait, in seconds: a place becomes free when some
-// watch ends, which nobody can foresee.
-const retryWhenFull = 10
+// What a client is told to wait, in seconds. When some watch ends and a place becomes
+// free nobody can foresee; another server may be there already.
+var (
+	whenFull     = seconds{least: 5, most: 15}
+	whenShutDown = seconds{least: 1, most: 3}
+)
+
+// seconds are picked from at random: client-go waits exactly as long as it is told,
+// so those that were refused together would come again together.
+type seconds struct{ least, most int }
+
+func (s seconds) pick(random func() float64) int {
+	return min(s.most, s.least+int(random()*float64(s.most-s.least+1)))
+}
 
 // The limits, as labels.
 const (
@@ -41,7 +52,8 @@ const (
 
 // Admission counts watches against limits.
 type Admission struct {
-	clock clock.PassiveClock
+	clock  clock.PassiveClock
+	random func() float64
 
 	mu     sync.Mutex
 	limits Limits
@@ -58,9 +70,10 @@ type user struct {
 // pruneInterval is how often users are forgotten that have no watch.
 const pruneInterval = time.Minute
 
-// NewAdmission returns an admission under which nothing is open.
-func NewAdmission(c clock.PassiveClock, limits Limits) *Admission {
-	return &Admission{clock: c, limits: limits, users: map[string]*user{}, pruned: c.Now()}
+// NewAdmission returns an admission under which nothing is open. random returns
+// numbers in [0, 1) and is called by one goroutine at a time.
+func NewAdmission(c clock.PassiveClock, random func() float64, limits Limits) *Admission {
+	return &Admission{clock: c, random: random, limits: limits, users: map[string]*user{}, pruned: c.Now()}
 }
 
 // Apply changes the limits. It closes nothing that is open.
@@ -98,12 +111,12 @@ func (a *Admission) Admit(name string) (release func(), err error) {
 	if a.open >= a.limits.Connections {
 		limitedTotal.WithLabelValues(limitConnections).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections)", a.limits.Connections), retryWhenFull)
+			fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections)", a.limits.Connections), whenFull.pick(a.random))
 	}
 	if u.open >= a.limits.PerUser {
 		limitedTotal.WithLabelValues(limitPerUser).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), retryWhenFull)
+			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), whenFull.pick(a.random))
 	}
 	a.open++
 	u.open++
@@ -120,7 +133,7 @@ func (a *Admission) release(u *user) {
 // wait returns the seconds until the rate admits one more.
 func (a *Admission) wait(u *user, now time.Time) int {
 	if a.limits.OpensPerSecond <= 0 {
-		return retryWhenFull
+		return whenFull.pick(a.random)
 	}
 	return max(1, int(math.Ceil((1-u.rate.TokensAt(now))/a.limits.OpensPerSecond)))
 }

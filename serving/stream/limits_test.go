@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -47,7 +48,7 @@ func TestAdmission(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakePassiveClock(t0)
-			a := NewAdmission(c, test.limits)
+			a := NewAdmission(c, func() float64 { return 0.5 }, test.limits)
 			for i, s := range test.steps {
 				c.SetTime(c.Now().Add(s.after))
 				release, err := a.Admit(s.user)
@@ -66,11 +67,36 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// TestRetriesAreSpread: who was refused together does not come again together.
+func TestRetriesAreSpread(t *testing.T) {
+	draw := 0.0
+	random := func() float64 { draw += 0.1; return draw - 0.1 }
+	tests := map[string]struct {
+		from seconds
+		want []int
+	}{
+		"full":      {whenFull, []int{5, 6, 7, 8, 9, 10, 11, 12, 13, 14}},
+		"shut down": {whenShutDown, []int{1, 1, 1, 1, 2, 2, 2, 3, 3, 3}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			draw = 0
+			var got []int
+			for range 10 {
+				got = append(got, test.from.pick(random))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestAdmissionReturns: places come back, users are forgotten, and new limits hold
 // for users that are known.
 func TestAdmissionReturns(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(t0)
-	a := NewAdmission(c, Limits{Connections: 1, PerUser: 1, OpensPerSecond: 1, OpensBurst: 2})
+	a := NewAdmission(c, nil, Limits{Connections: 1, PerUser: 1, OpensPerSecond: 1, OpensBurst: 2})
 	release, err := a.Admit("a")
 	if err != nil || a.Open() != 1 {
 		t.Fatalf("%v, %d open", err, a.Open())

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -180,7 +181,7 @@ func TestLimited(t *testing.T) {
 		limitOpenRate:    {Connections: 1, PerUser: 1, OpensPerSecond: 1},
 	}
 	for name, l := range limits {
-		if _, err := NewAdmission(clock.RealClock{}, l).Admit("jane"); err == nil {
+		if _, err := NewAdmission(clock.RealClock{}, rand.Float64, l).Admit("jane"); err == nil {
 			t.Errorf("%s does not hold", name)
 		}
 	}

@@ -224,7 +224,7 @@ func TestSpread(t *testing.T) {
 	}
 	released := 0
 	_, err := w.hub.Watch(t.Context(), Request{Release: func() { released++ }})
-	if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds != 1 || released != 1 {
+	if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds != 3 || released != 1 {
 		t.Errorf("a new watch while draining: %v, released %d times", err, released)
 	}
 }

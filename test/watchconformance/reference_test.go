@@ -51,7 +51,8 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	r := &reference{store: point.NewStore(c, time.Hour), pods: map[point.Key]map[string]string{}}
 	settings := stream.DefaultSettings()
 	settings.BookmarkInterval = time.Second
-	streams := resourcemetrics.NewStreams(r.store, c, func() float64 { return 0.5 }, stream.NewAdmission(c, limits), settings)
+	random := func() float64 { return 0.5 }
+	streams := resourcemetrics.NewStreams(r.store, c, random, stream.NewAdmission(c, random, limits), settings)
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		r.store.Nodes.SetMeta(point.Key{Name: name}, &point.Meta{UID: types.UID(name), Labels: map[string]string{"name": name, "os": "linux"}})
 	}
