@@ -6,8 +6,10 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/watchconformance"
 )
@@ -17,9 +19,22 @@ import (
 // tells its readers to run.
 func watchConformance(t *testing.T) {
 	runbook(t, "../watch.md")
-	report := checkWatch(t, watchconformance.Options{
-		Pods: watchconformance.NewPods(suite.core, "default", "metrics-backend/burn:dev"),
+	pods := watchconformance.NewPods(suite.core, "default", "metrics-backend/burn:dev")
+	// One that is not in the namespace of the others, for the check of namespaces.
+	namespace, name, err := pods.Create(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pods.Delete(context.Background(), namespace, name); err != nil {
+			t.Error(err)
+		}
 	})
+	eventually(t, 2*time.Minute, "the pod has metrics", func(ctx context.Context) error {
+		_, err := suite.core.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1/namespaces", namespace, "pods", name).DoRaw(ctx)
+		return err
+	})
+	report := checkWatch(t, watchconformance.Options{Pods: pods})
 	if !report.Served {
 		t.Error("discovery names the verb watch for no resource")
 	}

@@ -94,8 +94,11 @@ func thenAtOnce(ctx context.Context, t *target) (string, error) {
 	late, example, allowed := 0, arrival{}, t.options.Patience+r.spread()
 	worst := arrivals[0].delay
 	for _, a := range arrivals {
-		worst = max(worst, a.delay)
-		if !a.sent || a.delay > allowed {
+		if a.sent {
+			worst = max(worst, a.delay)
+		}
+		// What was not sent and may come yet is no news of either kind.
+		if a.delay > allowed {
 			late, example = late+1, a
 		}
 	}

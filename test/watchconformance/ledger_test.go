@@ -101,8 +101,9 @@ func TestRecording(t *testing.T) {
 			recording: recording{
 				lists:  []*listing{list(1, at(0, "1", "x")), list(12, at(10, "2", "y"))},
 				events: []event{added(0, at(0, "1", "x")), {Type: "BOOKMARK", Object: at(10, "2", "y")}},
+				ended:  t0.Add(20 * time.Second),
 			},
-			want: []outcome{{"1", true, -time.Second}, {"2", false, 0}},
+			want: []outcome{{"1", true, -time.Second}, {"2", false, 8 * time.Second}},
 		},
 		"gone by the end": {
 			recording: recording{lists: []*listing{list(1, gone, at(0, "1", "x")), list(2, at(0, "1", "x"))}, events: []event{added(0, at(0, "1", "x"))}},

@@ -17,13 +17,15 @@ type recording struct {
 	before *listing
 	lists  []*listing
 	events []event
+	// ended is when the recording did.
+	ended time.Time
 }
 
 // record watches and lists for two of the intervals in which new data points
 // come, and then watches on until all that the lists had was sent, or was late.
 func (t *target) record(ctx context.Context) (*recording, error) {
 	interval, patience := t.options.PointInterval, t.options.Patience
-	ctx, cancel := context.WithTimeout(ctx, 2*interval+patience)
+	ctx, cancel := context.WithTimeout(ctx, 3*interval+patience)
 	defer cancel()
 	before, err := t.list(ctx, nil)
 	if err != nil {
@@ -55,7 +57,7 @@ func (t *target) record(ctx context.Context) (*recording, error) {
 			}
 			r.events = append(r.events, e)
 		case <-look.C:
-			if lists == nil && r.settled() {
+			if lists == nil && (r.settled() || r.waited() > patience+r.spread()) {
 				t.noteEvents(r)
 				return r, nil
 			}
@@ -67,6 +69,7 @@ func (t *target) record(ctx context.Context) (*recording, error) {
 }
 
 func (t *target) noteEvents(r *recording) {
+	r.ended = time.Now()
 	var objects []Object
 	for _, e := range r.events {
 		if e.Type == "ADDED" {
@@ -74,6 +77,14 @@ func (t *target) noteEvents(r *recording) {
 		}
 	}
 	t.ledger.note(t.resource.Name, objects...)
+}
+
+// waited is how long ago the last list was.
+func (r *recording) waited() time.Duration {
+	if len(r.lists) == 0 {
+		return 0
+	}
+	return time.Since(r.lists[len(r.lists)-1].ended)
 }
 
 // poll lists again and again for a time. It is away ten times as long as it asks,
@@ -111,7 +122,7 @@ type arrival struct {
 	// renewed says that a list had another one of the object before.
 	renewed bool
 	// delay from the end of the first list with it to its event, negative for an
-	// event that came first.
+	// event that came first, or to the end of the recording.
 	delay time.Duration
 	sent  bool
 }
@@ -140,7 +151,7 @@ func (r *recording) arrivals() []arrival {
 				continue
 			}
 			seen[id] = true
-			a := arrival{object: o, renewed: listed[o.key()]}
+			a := arrival{object: o, renewed: listed[o.key()], delay: r.ended.Sub(l.ended)}
 			listed[o.key()] = true
 			for _, e := range events[o.key()] {
 				// A newer one supersedes it.
