@@ -63,8 +63,10 @@ func thenEachNew(ctx context.Context, t *target) (string, error) {
 		}
 	}
 	renewed, missed, example := 0, 0, ""
+	all := lasting(r.before, r.before)
 	for key, points := range listed {
-		if len(points) < 2 {
+		// One that is new itself may have a data point on one replica and two on another.
+		if _, old := all[key]; !old || len(points) < 2 {
 			continue
 		}
 		renewed++
