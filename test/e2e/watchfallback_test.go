@@ -69,20 +69,25 @@ func (f *follower) note(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		status, snapshot := f.nodes.Status(), f.nodes.Snapshot()
-		now := time.Now()
-		f.mu.Lock()
-		if mode := status.Mode; mode != client.Starting && (len(f.modes) == 0 || f.modes[len(f.modes)-1] != mode) {
-			f.modes = append(f.modes, mode)
-		}
-		f.synced = f.synced || status.Synced
-		if f.synced && len(snapshot) == 0 {
-			f.faults = append(f.faults, fmt.Sprintf("%s: the snapshot is empty, %+v", now.Format(time.TimeOnly), status))
-		}
-		for _, node := range snapshot {
-			f.oldest = max(f.oldest, now.Sub(node.Timestamp.Time))
-		}
-		f.mu.Unlock()
+		f.look()
+	}
+}
+
+// look notes what the consumer has at the moment.
+func (f *follower) look() {
+	status, snapshot := f.nodes.Status(), f.nodes.Snapshot()
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if mode := status.Mode; mode != client.Starting && (len(f.modes) == 0 || f.modes[len(f.modes)-1] != mode) {
+		f.modes = append(f.modes, mode)
+	}
+	f.synced = f.synced || status.Synced
+	if f.synced && len(snapshot) == 0 {
+		f.faults = append(f.faults, fmt.Sprintf("%s: the snapshot is empty, %+v", now.Format(time.TimeOnly), status))
+	}
+	for _, node := range snapshot {
+		f.oldest = max(f.oldest, now.Sub(node.Timestamp.Time))
 	}
 }
 
@@ -105,6 +110,7 @@ func (f *follower) wait(t *testing.T, mode client.Mode) {
 // consumer had metrics all the time that were never older than it may show.
 func (f *follower) finish(t *testing.T, want ...client.Mode) {
 	t.Helper()
+	f.look()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t.Logf("the consumer's modes: %q; the oldest sample that it showed was %s old", f.modes, f.oldest.Round(100*time.Millisecond))

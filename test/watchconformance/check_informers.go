@@ -110,12 +110,12 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	}
 }
 
-// changed lists until most objects have another data point than before.
+// changed lists until objects have another data point than before.
 func (t *target) changed(ctx context.Context, before *listing) ([]string, error) {
 	if len(before.objects) == 0 {
 		return nil, unseen("there are no %s", t.resource.Name)
 	}
-	if err := t.waitRenewed(ctx, before.objects[0]); err != nil {
+	if err := t.waitRenewed(ctx, before.objects); err != nil {
 		return nil, err
 	}
 	after, err := t.list(ctx, nil)

@@ -106,6 +106,10 @@ func manyWatches(ctx context.Context, t *target) (string, error) {
 	}
 	ctx, cancel := t.within(ctx)
 	defer cancel()
+	// The server may still count what another check has closed.
+	if err := t.untilAdmitted(ctx); err != nil {
+		return "", fmt.Errorf("the first watch: %w", err)
+	}
 	var mu sync.Mutex
 	var opening sync.WaitGroup
 	opened, limited := 0, 0
@@ -185,6 +189,9 @@ func limiting(o *Options) (string, bool) { return "-limit", o.Limit > 0 }
 func limit429(ctx context.Context, t *target) (string, error) {
 	ctx, cancel := t.within(ctx)
 	defer cancel()
+	if err := t.untilAdmitted(ctx); err != nil {
+		return "", fmt.Errorf("the first watch: %w", err)
+	}
 	var open []*openWatch
 	defer func() {
 		for _, s := range open {

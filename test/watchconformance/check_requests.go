@@ -99,7 +99,11 @@ func continueNeverExpires(ctx context.Context, t *target) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*t.options.PointInterval+t.options.Patience)
 	defer cancel()
-	if err := t.waitRenewed(ctx, first.objects[0]); err != nil {
+	before, err := t.list(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	if err := t.waitRenewed(ctx, before.objects); err != nil {
 		return "", err
 	}
 	rest, err := t.list(ctx, params("continue", first.next))
@@ -120,22 +124,27 @@ func continueNeverExpires(ctx context.Context, t *target) (string, error) {
 	return fmt.Sprintf("a token went on to %d others after a new data point", len(got)), nil
 }
 
-// waitRenewed waits until the object has another data point.
-func (t *target) waitRenewed(ctx context.Context, o Object) error {
+// waitRenewed waits until one of the objects has another data point. Which one is
+// left to chance: any of them may be gone.
+func (t *target) waitRenewed(ctx context.Context, objects []Object) error {
+	had := map[string]string{}
+	for _, o := range objects {
+		had[o.key()] = o.identity()
+	}
 	ticker := time.NewTicker(min(max(t.options.PointInterval/20, 20*time.Millisecond), time.Second))
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return unseen("%s had no new data point in time", o.key())
+			return unseen("none of %d objects had a new data point in time", len(objects))
 		case <-ticker.C:
 		}
-		l, err := t.listIn(ctx, o.Namespace, params("fieldSelector", "metadata.name="+o.Name))
+		l, err := t.list(ctx, nil)
 		if err != nil {
 			continue
 		}
 		for _, now := range l.objects {
-			if now.key() == o.key() && now.identity() != o.identity() {
+			if before, ok := had[now.key()]; ok && before != now.identity() {
 				return nil
 			}
 		}
