@@ -82,11 +82,6 @@ func (s *Streams) endAll() {
 	s.pods.hub.EndAll(endSpread)
 }
 
-// Hubs returns the hub of each resource by the resource's name.
-func (s *Streams) Hubs() map[string]*stream.Hub {
-	return map[string]*stream.Hub{nodes.resource: s.nodes.hub, pods.resource: s.pods.hub}
-}
-
 // feed brings what is published of one resource to its watches.
 type feed struct {
 	kind *kind

@@ -57,8 +57,8 @@ func TestAbort(t *testing.T) {
 	<-watching
 	w.pass(2 * time.Minute)
 	<-returned
-	if watchers, _ := w.hub.Watchers(); watchers != 0 || w.hub.Counters().Stalled != 1 {
-		t.Errorf("%d watchers left, %+v", watchers, w.hub.Counters())
+	if watchers, _ := w.hub.Watchers(); watchers != 0 {
+		t.Errorf("%d watchers left", watchers)
 	}
 }
 

@@ -65,18 +65,6 @@ type Request struct {
 // startsOver says that the client is to list again after the watch.
 func (r *Request) startsOver() bool { return r.InitialEventsEnd && !r.CleanEnd }
 
-// Counters of a hub, since its start.
-type Counters struct {
-	// Delivered events with a data point.
-	Delivered uint64
-	// Coalesced points were superseded before the watcher came to them.
-	Coalesced uint64
-	// Outrun counts how often a watcher fell behind its group's log.
-	Outrun uint64
-	// Stalled watches were ended since their client took nothing.
-	Stalled uint64
-}
-
 // Hub distributes the points of one source.
 type Hub struct {
 	source   Source
@@ -85,7 +73,6 @@ type Hub struct {
 	agenda   *agenda
 	journal  *journal
 	settings atomic.Pointer[Settings]
-	counters struct{ delivered, coalesced, outrun, stalled atomic.Uint64 }
 
 	// mu guards the groups. Publish holds it for reading.
 	mu       sync.RWMutex
@@ -277,16 +264,6 @@ func (h *Hub) shutsDown() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.closing
-}
-
-// Counters returns what happened so far.
-func (h *Hub) Counters() Counters {
-	return Counters{
-		Delivered: h.counters.delivered.Load(),
-		Coalesced: h.counters.coalesced.Load(),
-		Outrun:    h.counters.outrun.Load(),
-		Stalled:   h.counters.stalled.Load(),
-	}
 }
 
 // jitter returns three to four quarters of a duration.

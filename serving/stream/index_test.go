@@ -150,8 +150,8 @@ func TestCostlySelections(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/web 1"}, read(t, costly)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if n := w.hub.Counters().Coalesced; n != 0 {
-		t.Errorf("%d points count as coalesced that it does not select", n)
+	if n := w.counted()["watch_coalesced_points_total"]; n != 0 {
+		t.Errorf("%v points count as coalesced that it does not select", n)
 	}
 	for i, watcher := range many {
 		want := []string{"a/web 1"}

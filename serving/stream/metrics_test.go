@@ -42,7 +42,7 @@ func quiet(t testing.TB) context.Context { return klog.NewContext(t.Context(), k
 // series returns what an API counted, by name without the prefix and by the labels
 // beside the API's: those that are not zero. Of a histogram it returns the count
 // and the sum.
-func series(t *testing.T, api API) map[string]float64 {
+func series(t testing.TB, api API) map[string]float64 {
 	t.Helper()
 	families, err := testRegistry.Gather()
 	if err != nil {

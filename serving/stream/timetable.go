@@ -77,7 +77,6 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, goOn bool) 
 		return time.Time{}, false
 	}
 	if idle := w.idle(); s.StallTimeout > 0 && idle >= s.StallTimeout {
-		w.hub.counters.stalled.Add(1)
 		// Whatever it was told before, it did not hear it.
 		stalled := Stalled
 		w.ending.Store(&stalled)

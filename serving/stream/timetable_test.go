@@ -263,8 +263,8 @@ func TestStalled(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"stuck": 1}, aborted); diff != "" {
 		t.Errorf("aborted (-want +got):\n%s", diff)
 	}
-	if n, _ := w.hub.Watchers(); n != 2 || w.hub.Counters().Stalled != 1 {
-		t.Errorf("%d watchers, %+v", n, w.hub.Counters())
+	if n, _ := w.hub.Watchers(); n != 2 || w.counted()["watch_errors_total Stalled"] != 1 {
+		t.Errorf("%d watchers, counted %v", n, w.counted())
 	}
 }
 

@@ -188,7 +188,6 @@ func (w *Watcher) write(item Item, id runtime.Identifier, encode func(runtime.Ob
 		w.fail()
 		return err
 	}
-	w.hub.counters.delivered.Add(1)
 	m := w.request.Meter
 	if w.delivered.Add(1) == 1 && !w.synced.Load() {
 		m.deliverFirst(w.hub.clock.Since(w.request.Received))
@@ -258,14 +257,12 @@ func (w *Watcher) next() Item {
 // selection does not select.
 func (w *Watcher) coalesce(n uint64) {
 	if n > 0 && w.group.matched {
-		w.hub.counters.coalesced.Add(n)
 		w.request.Meter.coalesce(n)
 	}
 }
 
 // catchUp begins a sweep in place of log entries that were overwritten.
 func (w *Watcher) catchUp() {
-	w.hub.counters.outrun.Add(1)
 	w.request.Meter.runOut()
 	w.group.grow()
 	// First the position, then the sweep: what is stored in between is in both, and

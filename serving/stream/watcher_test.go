@@ -92,18 +92,19 @@ func TestOnePendingPoint(t *testing.T) {
 	}
 	one := w.watch(Request{Selection: selecting(t, "a", "", "metadata.name=one")}, 0)
 	read(t, one)
-	before := w.hub.Counters()
+	before := w.counted()
 	for value := range 10 {
 		w.store("a", "one", value)
 	}
 	if diff := cmp.Diff([]string{"a/one 9"}, read(t, one)); diff != "" {
 		t.Errorf("a single pod (-want +got):\n%s", diff)
 	}
-	if c := w.hub.Counters(); c.Coalesced-before.Coalesced != 9 || c.Outrun != before.Outrun {
-		t.Errorf("a single pod: counters %+v after %+v", c, before)
+	const coalesced, outrun = "watch_coalesced_points_total", "watch_outrun_total"
+	if c := w.counted(); c[coalesced]-before[coalesced] != 9 || c[outrun] != before[outrun] {
+		t.Errorf("a single pod: counted %v after %v", c, before)
 	}
-	if c := before; c.Delivered != 7 || c.Coalesced+c.Outrun == 0 {
-		t.Errorf("counters %+v", c)
+	if c := before; c["watch_events_sent_total live"] != 6 || c[coalesced] == 0 {
+		t.Errorf("counted %v", c)
 	}
 }
 

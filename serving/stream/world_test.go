@@ -80,13 +80,14 @@ type world struct {
 	clock *clocktesting.FakeClock
 	table *point.Table
 	hub   *Hub
+	meter *Meter
 	// sample counts the publications: no two points are of the same time.
 	sample int
 }
 
 func newWorld(t testing.TB) *world {
 	c := clocktesting.NewFakeClock(t0)
-	w := &world{t: t, clock: c, table: point.NewStore(c, maxAge).Pods}
+	w := &world{t: t, clock: c, table: point.NewStore(c, maxAge).Pods, meter: newMeter(t)}
 	w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, DefaultSettings())
 	w.table.Observe(func(objects []*point.Object) {
 		items := make([]Item, len(objects))
@@ -137,6 +138,9 @@ func bookmark(end bool) runtime.Object {
 	return b
 }
 
+// counted is what the watches have counted.
+func (w *world) counted() map[string]float64 { return series(w.t, w.meter.api) }
+
 // watch begins a watch; a zero timeout is none.
 func (w *world) watch(r Request, timeout time.Duration) *Watcher {
 	w.t.Helper()
@@ -145,6 +149,9 @@ func (w *world) watch(r Request, timeout time.Duration) *Watcher {
 		ctx = deadline{Context: ctx, at: w.clock.Now().Add(timeout)}
 	}
 	r.NewBookmark = bookmark
+	if r.Meter == nil {
+		r.Meter = w.meter
+	}
 	watcher, err := w.hub.Watch(ctx, r)
 	if err != nil {
 		w.t.Fatal(err)
