@@ -27,6 +27,10 @@ import (
 // thousands of them that list, or watch again after a rollout, would wait for that.
 // For the same reason those who ask the same at the same time, when no answer is
 // kept yet, wait for one answer.
+//
+// A user who may have only some costs a question more: the broad no, once in the
+// seconds for which it is kept like any other answer (--authorization-webhook-cache-unauthorized-ttl),
+// for a namespace and not for each selector.
 type broadFirst struct {
 	authorizer.Authorizer
 	asking singleflight.Group
