@@ -64,7 +64,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 		handler = withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
 		handler = stream.WithRequestMetrics(handler, c.RequestInfoResolver, resourcemetrics.APIs())
 		// Outermost: it needs the connection's own ResponseWriter.
-		return stream.WithAbort(handler)
+		return stream.WithRequestFacts(handler)
 	}
 	return config, authentication, nil
 }

@@ -40,7 +40,7 @@ func TestAbort(t *testing.T) {
 	listener := &pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
-		Handler: WithAbort(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		Handler: WithRequestFacts(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			defer close(returned)
 			handler.ServeHTTP(announcing{rw, sync.OnceFunc(func() { close(watching) })}, r)
 		})),
@@ -76,38 +76,10 @@ func (a announcing) Flush() {
 // TestAbortAfterTheAnswer must not touch a writer that is no longer the handler's.
 func TestAbortAfterTheAnswer(t *testing.T) {
 	var abort func()
-	WithAbort(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { abort = AbortFrom(r.Context()) })).
+	WithRequestFacts(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { abort = AbortFrom(r.Context()) })).
 		ServeHTTP(nil, httptest.NewRequest(http.MethodGet, "/", nil))
 	abort()
 	if AbortFrom(context.Background()) != nil {
-		t.Error("a request that did not come through WithAbort can be aborted")
-	}
-}
-
-// TestInitialEventsUnasked tells what a client asked for from what the API server
-// makes of it.
-func TestInitialEventsUnasked(t *testing.T) {
-	tests := map[string]struct {
-		query   string
-		wrapped bool
-		want    bool
-	}{
-		"not in the query":      {query: "watch=true&allowWatchBookmarks=true", wrapped: true, want: true},
-		"in the query":          {query: "watch=true&sendInitialEvents=true", wrapped: true},
-		"without the wrapper":   {query: "watch=true"},
-		"refused by the client": {query: "watch=true&sendInitialEvents=false", wrapped: true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := false
-			var handler http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = InitialEventsUnasked(r.Context()) })
-			if test.wrapped {
-				handler = WithAbort(handler)
-			}
-			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods?"+test.query, nil))
-			if got != test.want {
-				t.Errorf("got %t, want %t", got, test.want)
-			}
-		})
+		t.Error("a request that did not come through WithRequestFacts can be aborted")
 	}
 }

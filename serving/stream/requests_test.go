@@ -73,7 +73,7 @@ func TestRequestMetrics(t *testing.T) {
 func TestRequestMetricsOfAWatch(t *testing.T) {
 	own := ownAPI(t)
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	server := httptest.NewServer(WithAbort(WithRequestMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(WithRequestFacts(WithRequestMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
@@ -102,7 +102,7 @@ func TestRequestMetricsOfAWatch(t *testing.T) {
 	}
 }
 
-// TestNoUserAgent: requests that did not come through WithAbort have none.
+// TestNoUserAgent: requests that did not come through WithRequestFacts have none.
 func TestNoUserAgent(t *testing.T) {
 	if got := UserAgentFrom(t.Context()); got != "" {
 		t.Errorf("%q", got)

@@ -81,7 +81,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 		t.Fatal(err)
 	}
 	server.PrepareRun()
-	r.server = httptest.NewUnstartedServer(stream.WithAbort(server.Handler))
+	r.server = httptest.NewUnstartedServer(stream.WithRequestFacts(server.Handler))
 	r.server.EnableHTTP2 = true
 	// Clients that leave in the middle of a handshake are this suite's own.
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
