@@ -201,7 +201,11 @@ func TestNameIsLookedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &storage{kind: test.kind}
 			selected := s.selection(test.namespace, &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie(test.selector)})
-			if diff := cmp.Diff(test.want, selected.key); diff != "" {
+			var got *point.Key
+			if key, one := selected.Key(); one {
+				got = &key
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("key (-want +got):\n%s", diff)
 			}
 		})

@@ -79,11 +79,11 @@ func (s *storage) notFound(key point.Key) error {
 // whatever they say: there is no state but the newest.
 func (s *storage) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	selected := s.selection(request.NamespaceValue(ctx), options)
-	page, err := newPage(s.kind, selected.namespace, options)
+	page, err := newPage(s.kind, selected.Namespace, options)
 	if err != nil {
 		return nil, err
 	}
-	for o := range selected.objects(s.table, page.after) {
+	for o := range selectObjects(s.table, selected, page.after) {
 		if !page.add(o) {
 			break
 		}

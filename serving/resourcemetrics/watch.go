@@ -155,7 +155,7 @@ func (s *storage) notServed() error {
 
 func (s *storage) watchRequest(ctx context.Context, options *metainternalversion.ListOptions, user string, release func()) stream.Request {
 	r := stream.Request{
-		Selection:   stream.Selection{Namespace: request.NamespaceValue(ctx), Clustered: !s.kind.namespaced},
+		Selection:   s.selection(request.NamespaceValue(ctx), options),
 		NewBookmark: s.feed.bookmark,
 		Abort:       stream.AbortFrom(ctx),
 		Release:     release,
@@ -167,7 +167,6 @@ func (s *storage) watchRequest(ctx context.Context, options *metainternalversion
 	if options == nil {
 		return r
 	}
-	r.Selection.Labels, r.Selection.Fields = options.LabelSelector, options.FieldSelector
 	r.Bookmarks = options.AllowWatchBookmarks
 	r.InitialEventsEnd = options.AllowWatchBookmarks && options.SendInitialEvents != nil && *options.SendInitialEvents
 	r.CleanEnd = stream.InitialEventsUnasked(ctx)

@@ -47,7 +47,7 @@ type group struct {
 
 func newGroup(s Selection, f filing) *group {
 	size := minLog
-	if _, one := s.key(); one {
+	if _, one := s.Key(); one {
 		size = 1
 	}
 	return &group{selection: s, filing: f, log: make([]entry, size), watchers: map[*Watcher]struct{}{}}

@@ -134,7 +134,7 @@ func (h *Hub) Publish(items []Item) {
 // Watch begins a watch: all that the source has and the request selects, and then
 // each new point. It ends with the context, or by Stop.
 func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
-	selection := request.Selection.normalize()
+	selection := request.Selection.Normalize()
 	now := h.now()
 	if request.Received.IsZero() {
 		request.Received = now

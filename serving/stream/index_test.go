@@ -39,7 +39,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 			}
 		}
 		s := selecting(t, pick("", "", "a", "b"), strings.Join(with, ","),
-			pick("", "", "metadata.name=p1", "metadata.name!=p1", "metadata.namespace=a")).normalize()
+			pick("", "", "metadata.name=p1", "metadata.name!=p1", "metadata.namespace=a")).Normalize()
 		filed, err := file(s)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ const (
 	fieldNamespace = "metadata.namespace"
 )
 
-// Selection is what a watcher wants to see.
+// Selection is what a watcher wants to see, or who lists.
 type Selection struct {
 	// Namespace of the objects; empty for all, and for objects without one.
 	Namespace string
@@ -31,8 +31,8 @@ type Selection struct {
 	Clustered bool
 }
 
-// normalize brings selections that mean the same into the same form.
-func (s Selection) normalize() Selection {
+// Normalize brings selections that mean the same into the same form.
+func (s Selection) Normalize() Selection {
 	if s.Labels != nil && s.Labels.Empty() {
 		s.Labels = nil
 	}
@@ -82,8 +82,9 @@ func (s Selection) name() (string, bool) {
 	return s.Fields.RequiresExactMatch(fieldName)
 }
 
-// key is the only key that can match, where that is known.
-func (s Selection) key() (point.Key, bool) {
+// Key is the only key that can match, where a normalized selection tells it: a
+// name without a namespace is looked for in all of them.
+func (s Selection) Key() (point.Key, bool) {
 	name, exact := s.name()
 	if !exact || (s.Namespace == "" && !s.Clustered) {
 		return point.Key{}, false
@@ -91,11 +92,13 @@ func (s Selection) key() (point.Key, bool) {
 	return point.Key{Namespace: s.Namespace, Name: name}, true
 }
 
-func (s Selection) matches(item Item) bool {
-	key := item.ItemKey()
+func (s Selection) matches(item Item) bool { return s.Matches(item.ItemKey(), item.ItemLabels()) }
+
+// Matches says whether a normalized selection selects the object of a key.
+func (s Selection) Matches(key point.Key, of map[string]string) bool {
 	return (s.Namespace == "" || s.Namespace == key.Namespace) &&
 		(s.Fields == nil || matchesFields(s.Fields, key)) &&
-		(s.Labels == nil || s.Labels.Matches(labels.Set(item.ItemLabels())))
+		(s.Labels == nil || s.Labels.Matches(labels.Set(of)))
 }
 
 // matchesFields moves the key to the heap, which most selections do without.

@@ -47,7 +47,7 @@ func (s *sweep) next() Item {
 func (s *sweep) done() bool { return s.exhausted && len(s.chunk) == 0 }
 
 func (s *sweep) fetch() {
-	if key, one := s.selection.key(); one && !s.exhausted {
+	if key, one := s.selection.Key(); one && !s.exhausted {
 		s.fetchOne(key)
 	}
 	for len(s.chunk) == 0 && !s.exhausted {
