@@ -31,6 +31,12 @@ var t0 = time.Date(2026, 8, 30, 12, 0, 0, 250_000_000, time.UTC)
 
 const maxAge = 90 * time.Second
 
+// Settings and limits of watches, for tests that are not about these.
+var (
+	usualSettings = stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute}
+	usualLimits   = stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
+)
+
 // newStore returns an empty store at t0.
 func newStore() *point.Store {
 	return point.NewStore(clocktesting.NewFakePassiveClock(t0), maxAge)
@@ -39,10 +45,10 @@ func newStore() *point.Store {
 // enableAll is a --runtime-config that takes nothing out.
 func enableAll(schema.GroupVersion) bool { return true }
 
-// newStreams streams a store under the default settings, without chance.
+// newStreams streams a store under usual settings, without chance.
 func newStreams(store *point.Store) *Streams {
 	return NewStreams(store, clock.RealClock{}, func() float64 { return 1 },
-		stream.NewAdmission(clock.RealClock{}, func() float64 { return 0.5 }, stream.DefaultLimits()), stream.DefaultSettings())
+		stream.NewAdmission(clock.RealClock{}, func() float64 { return 0.5 }, usualLimits), usualSettings)
 }
 
 // serve runs a real generic API server over the store.

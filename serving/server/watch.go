@@ -15,6 +15,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
+// stallTimeout is for how long a client may take nothing of what there is for it:
+// several times what a pause for garbage or a slow network takes, and short against
+// the age of what it would then be given.
+const stallTimeout = time.Minute
+
 // watchSettings are how the APIs are watched.
 type watchSettings struct {
 	enabled bool
@@ -23,7 +28,7 @@ type watchSettings struct {
 }
 
 func watchSettingsFrom(spec *v1alpha1.WatchSpec) watchSettings {
-	s := watchSettings{
+	return watchSettings{
 		enabled: spec.Mode == v1alpha1.WatchEnabled,
 		limits: stream.Limits{
 			Connections:    int(*spec.MaxConnections),
@@ -33,11 +38,12 @@ func watchSettingsFrom(spec *v1alpha1.WatchSpec) watchSettings {
 			// pod, or of the user, that is what comes.
 			OpensBurst: int(max(*spec.MaxConnectionsPerUser, *spec.MaxOpensPerSecondPerUser)),
 		},
-		stream: stream.DefaultSettings(),
+		stream: stream.Settings{
+			BookmarkInterval: spec.BookmarkInterval.Duration,
+			MaxAge:           spec.MaxAge.Duration,
+			StallTimeout:     stallTimeout,
+		},
 	}
-	s.stream.BookmarkInterval = spec.BookmarkInterval.Duration
-	s.stream.MaxAge = spec.MaxAge.Duration
-	return s
 }
 
 // watches are the watches of all APIs.

@@ -21,14 +21,14 @@ import (
 func TestWatchSettings(t *testing.T) {
 	defaults := watchSettings{
 		enabled: true,
-		limits:  stream.DefaultLimits(),
-		stream:  stream.DefaultSettings(),
+		limits:  stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000},
+		stream:  stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
 	}
 	tests := map[string]struct {
 		spec v1alpha1.WatchSpec
 		want func(*watchSettings)
 	}{
-		"defaults are those of the stream package": {},
+		"defaults": {},
 		"disabled": {
 			spec: v1alpha1.WatchSpec{Mode: v1alpha1.WatchDisabled},
 			want: func(s *watchSettings) { s.enabled = false },

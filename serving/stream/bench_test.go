@@ -38,7 +38,7 @@ type fleet struct {
 
 func newFleet() *fleet {
 	f := &fleet{table: point.NewStore(clock.RealClock{}, time.Hour).Pods}
-	f.hub = NewHub(tableSource{f.table}, clock.RealClock{}, func() float64 { return 1 }, DefaultSettings())
+	f.hub = NewHub(tableSource{f.table}, clock.RealClock{}, func() float64 { return 1 }, usual)
 	var items []Item
 	f.table.Observe(func(objects []*point.Object) {
 		items = items[:0]

@@ -41,7 +41,7 @@ func BenchmarkEvent(b *testing.B) {
 		}
 
 		b.Run(fmt.Sprintf("%s/shared", info.MediaTypeSubType), func(b *testing.B) {
-			hub := NewHub(source, clock.RealClock{}, func() float64 { return 1 }, DefaultSettings())
+			hub := NewHub(source, clock.RealClock{}, func() float64 { return 1 }, usual)
 			source.feed(hub)
 			all := make([]*Watcher, watchers)
 			for i := range all {

@@ -75,7 +75,7 @@ func serveHub(t *testing.T, hub *Hub) *httptest.Server {
 func TestWatchHandler(t *testing.T) {
 	const clients = 3
 	source := &apiSource{Table: point.NewStore(clock.RealClock{}, time.Hour).Pods}
-	hub := NewHub(source, clock.RealClock{}, func() float64 { return 1 }, DefaultSettings())
+	hub := NewHub(source, clock.RealClock{}, func() float64 { return 1 }, usual)
 	source.feed(hub)
 	sample := 0
 	store := func(name string) {

@@ -28,11 +28,6 @@ type Settings struct {
 	StallTimeout time.Duration
 }
 
-// DefaultSettings are those of an empty spec.
-func DefaultSettings() Settings {
-	return Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute}
-}
-
 // Request is a watch that was asked for.
 type Request struct {
 	Selection Selection

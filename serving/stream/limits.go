@@ -23,11 +23,6 @@ type Limits struct {
 	OpensBurst     int
 }
 
-// DefaultLimits are those of an empty spec.
-func DefaultLimits() Limits {
-	return Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
-}
-
 // What a client is told to wait, in seconds. When some watch ends and a place becomes
 // free nobody can foresee; another server may be there already.
 var (

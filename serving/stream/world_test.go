@@ -28,6 +28,9 @@ var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 
 const maxAge = 90 * time.Second
 
+// usual settings, for tests that are not about these.
+var usual = Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute}
+
 // unencodable is the name of a pod of which no event can be made.
 const unencodable = "unencodable"
 
@@ -88,7 +91,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	c := clocktesting.NewFakeClock(t0)
 	w := &world{t: t, clock: c, table: point.NewStore(c, maxAge).Pods, meter: newMeter(t)}
-	w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, DefaultSettings())
+	w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, usual)
 	w.table.Observe(func(objects []*point.Object) {
 		items := make([]Item, len(objects))
 		for i, o := range objects {

@@ -17,8 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-
-	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // Flags of a run against a cluster. KUBECONFIG alone does not ask for one: `go test
@@ -53,7 +51,7 @@ func TestConformance(t *testing.T) {
 	}
 	config, options := reading(t)
 	if *kubeconfig == "" && *kubecontext == "" {
-		r := newReference(t, stream.DefaultLimits())
+		r := newReference(t, roomy)
 		level, config = Promised, r.config
 		options.PointInterval, options.BookmarkInterval, options.Pods = 10*referenceInterval, 2*time.Second, r
 	}
@@ -110,7 +108,7 @@ func reading(t *testing.T) (*rest.Config, Options) {
 
 // TestLimit has the reference admit no more watches than the check opens.
 func TestLimit(t *testing.T) {
-	limits := stream.DefaultLimits()
+	limits := roomy
 	limits.Connections = 8
 	r := newReference(t, limits)
 	report, err := Run(t.Context(), r.config, ResourceMetrics(), Options{Limit: limits.Connections, Only: regexp.MustCompile("^limit-429$|^many-watches$")})

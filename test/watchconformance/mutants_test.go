@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // Times of runs against mutants. What is wrong by being absent takes a check the
@@ -362,7 +360,7 @@ func rowMetadata(e mutantEvent) []map[string]any {
 // TestMutants: each check fails on a server that breaks its line. A check that has
 // no such server might never fail.
 func TestMutants(t *testing.T) {
-	r := newReference(t, stream.DefaultLimits())
+	r := newReference(t, roomy)
 	seen := map[string]bool{}
 	for name, m := range mutants {
 		for _, check := range m.checks {

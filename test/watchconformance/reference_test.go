@@ -45,12 +45,14 @@ type reference struct {
 // referenceInterval is how often the reference has new data points.
 const referenceInterval = 100 * time.Millisecond
 
+// roomy limits are met by no check but those of limits.
+var roomy = stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
+
 func newReference(t *testing.T, limits stream.Limits) *reference {
 	t.Helper()
 	c := clock.RealClock{}
 	r := &reference{store: point.NewStore(c, time.Hour), pods: map[point.Key]map[string]string{}}
-	settings := stream.DefaultSettings()
-	settings.BookmarkInterval = time.Second
+	settings := stream.Settings{BookmarkInterval: time.Second, MaxAge: time.Hour, StallTimeout: time.Minute}
 	random := func() float64 { return 0.5 }
 	streams := resourcemetrics.NewStreams(r.store, c, random, stream.NewAdmission(c, random, limits), settings)
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
