@@ -6,9 +6,9 @@ package resourcemetrics
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
@@ -46,17 +47,23 @@ func serveTimed(t *testing.T, settings stream.Settings, limits stream.Limits) *t
 		cancel()
 		running.Wait()
 	})
-	for s.clock.Waiters() < 2 { // the tickers of both hubs
-		runtime.Gosched()
-	}
+	eventually(t, "the tickers of both hubs", func() bool { return s.clock.Waiters() == 2 })
 	return s
 }
 
 // await waits until the number of open watches is as said: a client learns of an
 // end a moment before the server is done with it.
-func (s *timed) await(open int) {
-	for s.admission.Open() != open {
-		runtime.Gosched()
+func (s *timed) await(t *testing.T, open int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d open watches", open), func() bool { return s.admission.Open() == open })
+}
+
+// eventually waits for something that a goroutine of the server does.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		t.Fatalf("wait for %s: %v", what, err)
 	}
 }
 
@@ -93,7 +100,7 @@ func TestWatchEnds(t *testing.T) {
 	for name, end := range tests {
 		for query, goodbye := range goodbyes {
 			t.Run(name+" "+query, func(t *testing.T) {
-				s := serveTimed(t, stream.Settings{BookmarkInterval: 2 * time.Hour, MaxAge: time.Hour}, stream.DefaultLimits())
+				s := serveTimed(t, stream.Settings{BookmarkInterval: 2 * time.Hour, MaxAge: time.Hour}, usualLimits)
 				w := follow(t, s.Server, "v1/nodes"+query, "application/json")
 				w.expect(initial("v1")...)
 				if query == reflectorQuery {
@@ -102,7 +109,7 @@ func TestWatchEnds(t *testing.T) {
 				}
 				end(s)
 				w.expect(goodbye...)
-				s.await(0)
+				s.await(t, 0)
 			})
 		}
 	}
@@ -111,7 +118,7 @@ func TestWatchEnds(t *testing.T) {
 // TestBookmarks: only for those who allow them, at the interval, which open watches
 // take up when it changes.
 func TestBookmarks(t *testing.T) {
-	s := serveTimed(t, stream.Settings{BookmarkInterval: time.Minute}, stream.DefaultLimits())
+	s := serveTimed(t, stream.Settings{BookmarkInterval: time.Minute}, usualLimits)
 	with := follow(t, s.Server, "v1beta1/nodes"+bookmarksQuery, "application/json")
 	without := follow(t, s.Server, "v1beta1/nodes"+plainQuery, "application/json")
 	with.expect(initial("v1beta1")...)
@@ -135,7 +142,7 @@ func TestBookmarks(t *testing.T) {
 // TestServeWatch turns watch off and on again: both documents of discovery, what
 // is answered, and get and list, which do not change.
 func TestServeWatch(t *testing.T) {
-	s := serveTimed(t, stream.DefaultSettings(), stream.DefaultLimits())
+	s := serveTimed(t, usualSettings, usualLimits)
 	list := string(get(t, s.Server, "/apis/metrics.k8s.io/v1/nodes", "").body)
 	check := func(served bool) {
 		t.Helper()
@@ -252,7 +259,7 @@ func TestWatchLimits(t *testing.T) {
 			if test.change != nil {
 				test.change(&limits)
 			}
-			s := serveTimed(t, stream.DefaultSettings(), limits)
+			s := serveTimed(t, usualSettings, limits)
 			follow(t, s.Server, "v1/nodes"+plainQuery, "application/json").expect(initial("v1")...)
 			if test.change == nil {
 				s.streams.Drain(time.Second)
