@@ -144,6 +144,9 @@ func TestCostlySelections(t *testing.T) {
 	if at := w.hub.index.places[place{kind: placeNamespace}]; at.matched > maxPlaceMatched {
 		t.Errorf("%d terms are matched at one place", at.matched)
 	}
+	for _, watcher := range append(many, costly) {
+		read(t, watcher)
+	}
 	w.store("a", "other", 1)
 	w.store("a", "other", 2)
 	w.store("a", "web", 1)
