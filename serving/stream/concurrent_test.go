@@ -35,6 +35,7 @@ func TestConcurrent(t *testing.T) {
 		{}, selecting(t, "ns1", "", ""), selecting(t, "", "app=app1", ""),
 		selecting(t, "ns2", "app in (app1,app2)", ""), selecting(t, "ns0", "", "metadata.name=p07"),
 		selecting(t, "", "app!=app0", "metadata.namespace=ns1"),
+		selecting(t, "", "app notin (app0,1,2,3,4,5,6,7,8,9)", ""), // too many terms to be matched by the publisher
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
