@@ -4,16 +4,19 @@
 package resourcemetrics
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/websocket"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -203,4 +206,42 @@ func TestTableColumns(t *testing.T) {
 	if got := encodedPoints(t)["pods other"] - before; got != 4+2+1 {
 		t.Errorf("%v points encoded", got)
 	}
+}
+
+// TestWebSocket: what the API server gives to browsers beside HTTP streams. Who
+// leaves gives its place back.
+func TestWebSocket(t *testing.T) {
+	s := serveTimed(t, usualSettings, usualLimits)
+	url := "ws" + strings.TrimPrefix(s.URL, "http") + "/apis/metrics.k8s.io/v1/nodes" + plainQuery
+	config, err := websocket.NewConfig(url, s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := config.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	next := func() string {
+		t.Helper()
+		var event metav1.WatchEvent
+		if err := websocket.JSON.Receive(client, &event); err != nil {
+			t.Fatal(err)
+		}
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal(event.Object.Raw, &object); err != nil {
+			t.Fatal(err)
+		}
+		return event.Type + " " + object.Name + " " + object.ResourceVersion
+	}
+	got := []string{next(), next()}
+	put(s.store.Nodes, "", "node-a", nil, sample(time.Second, point.Usage{CPU: 1}))
+	got = append(got, next())
+	if diff := cmp.Diff([]string{"ADDED node-a " + millis(0), "ADDED node-b " + millis(0), "ADDED node-a " + millis(time.Second)}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, 0)
 }

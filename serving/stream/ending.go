@@ -28,7 +28,8 @@ const (
 	Stalled Ending = "Stalled"
 	// WriteFailed means that the connection broke while an event was written to it.
 	WriteFailed Ending = "WriteFailed"
-	// Abandoned means that whoever read the watch stopped, and gave no sign why.
+	// Abandoned means that whoever read the watch stopped, and gave no sign why: the
+	// API server does so for WebSockets, whose client may have left.
 	Abandoned Ending = "Abandoned"
 )
 

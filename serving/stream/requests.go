@@ -4,6 +4,8 @@
 package stream
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -72,6 +74,15 @@ func (a *answer) WriteHeader(code int) {
 func (a *answer) Write(p []byte) (int, error) {
 	a.begin(http.StatusOK)
 	return a.ResponseWriter.Write(p)
+}
+
+// Hijack begins the answer that a WebSocket is, which is written without us.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	if err == nil {
+		a.begin(http.StatusSwitchingProtocols)
+	}
+	return conn, buffers, err
 }
 
 func (a *answer) begin(code int) {

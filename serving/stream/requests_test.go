@@ -5,12 +5,15 @@ package stream
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/websocket"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -99,6 +102,40 @@ func TestRequestMetricsOfAWatch(t *testing.T) {
 	defer func() { _ = answer.Body.Close() }()
 	if diff := cmp.Diff(map[string]float64{"requests_total 200 watch": 1}, series(t, own)); diff != "" {
 		t.Errorf("while it is open (-want +got):\n%s", diff)
+	}
+}
+
+// TestRequestMetricsOfAWebSocket counts one when it begins, by the code that it has.
+func TestRequestMetricsOfAWebSocket(t *testing.T) {
+	own := ownAPI(t)
+	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	returned := make(chan struct{})
+	handler := WithRequestMetrics(websocket.Handler(func(ws *websocket.Conn) {
+		_, _ = io.Copy(io.Discard, ws)
+	}), resolver, []API{own})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(returned)
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	config, err := websocket.NewConfig("ws"+strings.TrimPrefix(server.URL, "http")+"/apis/"+own.Group+"/v1/pods?watch=true", server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := config.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"requests_total 101 watch": 1}
+	if diff := cmp.Diff(want, series(t, own)); diff != "" {
+		t.Errorf("while it is open (-want +got):\n%s", diff)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	<-returned
+	if diff := cmp.Diff(want, series(t, own)); diff != "" {
+		t.Errorf("in the end (-want +got):\n%s", diff)
 	}
 }
 
