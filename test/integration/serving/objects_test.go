@@ -38,7 +38,7 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: servingNamespace}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	for _, name := range []string{servingAccount, "reader", "nobody"} {
+	for _, name := range []string{servingAccount, "reader", "profiler", "nobody"} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := client.CoreV1().ServiceAccounts(servingNamespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 			return err
@@ -58,6 +58,12 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	if err := bindAuthenticationReader(ctx, client); err != nil {
+		return err
+	}
+	// It may have the garbage collected, so that the metrics tell of what is in use.
+	if err := grantCluster(ctx, client, "profiler", "profiler",
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", heapProfile}, Verbs: []string{"get"}},
+	); err != nil {
 		return err
 	}
 	return grantCluster(ctx, client, "reader", "metrics-reader",

@@ -103,30 +103,21 @@ func newer(w *client.Watcher[metricsv1.PodMetrics], than time.Time) error {
 	return nil
 }
 
-// roomy has no limit that a thousand watches of one user meet.
-const roomy = `
-apiVersion: metricsbackend.io/v1alpha1
-kind: MetricsBackend
-metadata: {name: cluster}
-spec:
-  resourceMetrics: {scrape: {interval: 1s, timeout: 1s}}
-  watch: {maxConnectionsPerUser: 5000}
-`
-
 // TestServingKilledUnderWatches kills one of two processes that 1,000 watches are
 // spread over: all of them go on at the other, which serves its own meanwhile.
 func TestServingKilledUnderWatches(t *testing.T) {
 	t.Parallel()
 	const count, connections = 1000, 10
 	startCrowd(t, "mourned")
-	settings := "--backend-file=" + cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(roomy))
+	// No limit that a thousand watches of one user meet.
+	settings := crowdBackend(t, "mourned", "maxConnectionsPerUser: 5000")
 	first, second := cluster.startServing(t, "doubled", settings), cluster.startServing(t, "doubled", settings)
 	b := startBalancer(t)
 	b.add(first)
 	b.add(second)
 	first.waitReady(t)
 	second.waitReady(t)
-	token := cluster.token(t, "reader")
+	token, profiler := cluster.token(t, "reader"), cluster.token(t, "profiler")
 
 	direct, err := second.open(t.Context(), second.watchClient(t, "HTTP/2", nil), crowdPath, token)
 	if err != nil {
@@ -134,7 +125,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	}
 	undisturbed := follow(direct)
 	undisturbed.next(t, crowdPause)
-	before, err := second.resources(t.Context(), token)
+	before, err := second.resources(t.Context(), profiler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +154,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	second.wantWatches(t, token, count+1, 10*time.Second)
 	goOn()
 	stop()
-	second.returnsTo(t, token, before, 30*time.Second)
+	second.returnsTo(t, profiler, before, 30*time.Second)
 }
 
 // TestKubeAPIServerRestartUnderWatches ends kube-apiserver under watches that go
@@ -171,14 +162,14 @@ func TestServingKilledUnderWatches(t *testing.T) {
 func TestKubeAPIServerRestartUnderWatches(t *testing.T) {
 	const count, connections = 60, 4
 	startCrowd(t, "orphaned")
-	p := startOn(t, "outliving")
+	p := cluster.startServing(t, "outliving", crowdBackend(t, "orphaned", ""))
 	p.waitReady(t)
 	cluster.register(t, "outliving", p.port, "v1", "v1beta1")
 	eventually(t, time.Minute, "metrics through kube-apiserver", func() error {
 		return wantCount(t.Context(), "/apis/metrics.k8s.io/v1/nodes", 1)
 	})
-	token := cluster.token(t, "reader")
-	before, err := p.resources(t.Context(), token)
+	token, profiler := cluster.token(t, "reader"), cluster.token(t, "profiler")
+	before, err := p.resources(t.Context(), profiler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,5 +194,5 @@ func TestKubeAPIServerRestartUnderWatches(t *testing.T) {
 	clients.wantNewer(t, time.Now(), 2*time.Minute)
 	p.wantWatches(t, token, count, 10*time.Second)
 	stop()
-	p.returnsTo(t, token, before, 30*time.Second)
+	p.returnsTo(t, profiler, before, 30*time.Second)
 }
