@@ -110,6 +110,22 @@ func (k *fakeKubelet) answered() []int64 {
 	return slices.Clone(k.samples)
 }
 
+// shortestRate is the least time between two samples that make a rate: one that comes
+// sooner after the last data point makes none (docs/resource-metrics.md).
+const shortestRate = time.Second
+
+// points returns the times of the samples that become data points, after the first,
+// which has none before it to be compared with.
+func (k *fakeKubelet) points() []int64 {
+	var points []int64
+	for _, sample := range k.answered() {
+		if n := len(points); n == 0 || sample-points[n-1] >= shortestRate.Milliseconds() {
+			points = append(points, sample)
+		}
+	}
+	return points
+}
+
 // requests returns how often the kubelet was asked since a time.
 func (k *fakeKubelet) requests(since time.Time) int {
 	k.mu.Lock()

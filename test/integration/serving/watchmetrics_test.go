@@ -17,8 +17,9 @@ import (
 // TestWatchMetrics reads what a process tells of its watches: its metrics while
 // they are open, and after that, and its log.
 func TestWatchMetrics(t *testing.T) {
+	t.Parallel()
 	startCrowd(t, "told")
-	p := startOn(t, "telling")
+	p := cluster.startServing(t, "telling", crowdBackend(t, "told", ""))
 	p.waitReady(t)
 	reader, nobody := cluster.token(t, "reader"), cluster.token(t, "nobody")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -26,7 +27,7 @@ func TestWatchMetrics(t *testing.T) {
 	httpClient := p.watchClient(t, "HTTP/2", nil)
 	var watches []*watched
 	for _, version := range []string{"v1", "v1", "v1beta1"} {
-		answer, err := p.open(ctx, httpClient, "/apis/metrics.k8s.io/"+version+"/namespaces/"+workloads+"/pods?watch=true&labelSelector=pair%3D1", reader)
+		answer, err := p.open(ctx, httpClient, "/apis/metrics.k8s.io/"+version+"/namespaces/"+workloads+"/pods?watch=true&labelSelector=pair%3D"+pairOf("told", 1), reader)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,15 +108,18 @@ func TestWatchMetrics(t *testing.T) {
 	for message, also := range map[string]string{
 		`"Watch began"`: `timeout=`, `"Watch ended"`: `reason="ClientClosed"`,
 	} {
-		found := 0
-		for line := range strings.Lines(p.log.String()) {
-			if strings.Contains(line, message) && strings.Contains(line, also) && strings.Contains(line, `labelSelector="pair=1"`) &&
-				strings.Contains(line, `userAgent="Go-http-client/2.0"`) && strings.Contains(line, `:reader"`) {
-				found++
+		eventually(t, 10*time.Second, "the log tells of each watch", func() error {
+			found := 0
+			for line := range strings.Lines(p.log.String()) {
+				if strings.Contains(line, message) && strings.Contains(line, also) && strings.Contains(line, `labelSelector="pair=`+pairOf("told", 1)+`"`) &&
+					strings.Contains(line, `userAgent="Go-http-client/2.0"`) && strings.Contains(line, `:reader"`) {
+					found++
+				}
 			}
-		}
-		if found != len(watches) {
-			t.Errorf("%d lines of %s with %s, want %d", found, message, also, len(watches))
-		}
+			if found != len(watches) {
+				return fmt.Errorf("%d lines of %s with %s, want %d", found, message, also, len(watches))
+			}
+			return nil
+		})
 	}
 }
