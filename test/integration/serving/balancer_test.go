@@ -9,6 +9,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -91,6 +92,7 @@ func (b *balancer) next() *process {
 	if len(ready) == 0 {
 		return nil
 	}
+	slices.SortFunc(ready, func(a, b *process) int { return int(a.port - b.port) })
 	b.turn++
 	p := ready[b.turn%len(ready)]
 	b.open[p]++
