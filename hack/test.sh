@@ -46,7 +46,12 @@ unit() {
 	# The great tables of failures run one goroutine: whole without the race detector,
 	# sampled with it, which makes them ten times as slow.
 	go test -timeout 15m ./controllers/metricsbackend
-	go test -race -short -timeout 25m ./...
+	# The conformance suite checks times: without the race detector, and beside nothing.
+	local packages
+	packages=$(go list ./... | grep -v '/test/watchconformance$')
+	# shellcheck disable=SC2086 # One word a package.
+	go test -race -short -timeout 25m $packages
+	go test -timeout 10m ./test/watchconformance
 	(cd test/cluster && go vet ./... && go test ./...)
 	(cd test/chart && go vet ./... && go test ./...)
 	(cd bench && go vet ./... && go test ./...)
@@ -57,20 +62,21 @@ unit() {
 
 # How much of the watch the unit tests run, and no less than KEP-1013 asks for. The
 # instrumented packages take seconds; all of them would be built anew for -coverpkg.
-coverage() {
-	local packages=(./serving/point ./serving/resourcemetrics ./serving/stream) folder
+coverage() (
+	packages=(./serving/point ./serving/resourcemetrics ./serving/stream)
 	folder=$(mktemp -d)
+	trap 'rm -r "$folder"' EXIT
 	step "coverage of the watch" go test -short -coverprofile="$folder/profile" \
 		-coverpkg="$(IFS=,; echo "${packages[*]}")" "${packages[@]}"
 	go run ./hack/coverage "$folder/profile"
-	rm -r "$folder"
-}
+)
 
 integration() {
 	title "Integration tests: a real kube-apiserver and etcd"
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
-	go test -count=1 -tags integration -timeout 20m ./test/integration/... ./test/fleet/...
+	# Tests in parallel wait for clients that do not read, and hardly compute.
+	go test -count=1 -tags integration -timeout 20m -parallel 16 ./test/integration/... ./test/fleet/...
 }
 
 e2e() {
