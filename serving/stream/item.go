@@ -30,7 +30,7 @@ type Item interface {
 // Source holds the newest data point of each key.
 type Source interface {
 	// Sequence is the number of the newest point. Points up to that number are
-	// visible in Get and Select.
+	// visible in Get and Select; of a point that was seen there it is never short.
 	Sequence() uint64
 	// Get returns the newest point of a key, or nil where there is none to serve.
 	Get(point.Key) Item
