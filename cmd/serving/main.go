@@ -14,6 +14,7 @@ import (
 )
 
 func main() {
+	lowerGCPercent(os.Getenv)
 	cmd, err := server.NewCommand()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
