@@ -120,6 +120,35 @@ func TestBackendRead(t *testing.T) {
 	}
 }
 
+// TestFollow: only settings that are to come from the cluster are waited for.
+func TestFollow(t *testing.T) {
+	tests := map[string]struct {
+		backend string
+		file    *backendFile
+		want    string
+	}{
+		"neither": {},
+		"file":    {backend: "cluster", file: &backendFile{}},
+		"cluster": {backend: "cluster", want: "no answer from kube-apiserver yet"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := &Options{Backend: tc.backend}
+			_, read, err := o.follow(&rest.Config{Host: "127.0.0.1:1"}, tc.file, &configuration{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := read(); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("waits for %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestBackendChanges(t *testing.T) {
 	object := func(uid types.UID, generation int64, version string) *v1alpha1.MetricsBackend {
 		return &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: uid, Generation: generation, ResourceVersion: version}}
