@@ -15,29 +15,48 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// The times of a Watcher, beside those in Options. They fit each other and the defaults:
+//
+//	PollInterval × 1.5 (its jitter)  <  MaxAge: what lists renew never expires between two of them (see complete)
+//	patience = MaxAge × 2/3          <  MaxAge - PollInterval: a watch is given up early enough for a list
+//	stable                           <  60 s: after that kube-apiserver cuts `?watch=true` on custom metrics
+//	a bookmark each minute           <  heartbeats, from kube-apiserver's own watches as from ours
 const (
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second
-	// maxRetryAfter bounds what a server can ask for between two lists.
-	maxRetryAfter = 5 * time.Minute
+	// maxRetryAfter bounds what a server can ask for between two lists, maxWatchRetryAfter between two watches.
+	maxRetryAfter      = 5 * time.Minute
+	maxWatchRetryAfter = time.Hour
+	// stable is how long a stream lasts that is no trouble.
+	stable = 30 * time.Second
+	// troubleBeforePolling is how long a watch is tried for, lists beside, before it rests for RetryWatch.
+	troubleBeforePolling = time.Minute
+	// heartbeats is how long a watch without objects may be silent.
+	heartbeats = 2 * time.Minute
 )
 
 // course is what Run knows of the server, and what it means to do next. It belongs to Run's goroutine.
+//
+// It keeps one invariant: while no watch is open and bringing data points, lists come each PollInterval. Whatever is
+// wrong with a watch, a Watcher has what a poller has.
 type course[T any] struct {
 	api  api[T]
 	rest rest.Interface
 
-	version      string    // in use; empty while it is to be chosen anew
-	agreed       string    // the last one that was chosen
-	served       bool      // discovery names the watch verb
-	renegotiate  time.Time // when to ask discovery again
-	refusedUntil time.Time // no watch before that
-	refusal      error     // and why
-	dataAwaited  bool      // no watch before a list brings a new data point
-	listNeeded   bool
-	troubleSince time.Time // the first of a row of streams that went wrong; zero without
+	version     string    // in use; empty while it is to be chosen anew
+	agreed      string    // the last one that was chosen
+	served      bool      // discovery names the watch verb
+	renegotiate time.Time // when to ask discovery again
+
+	listNeeded  bool      // nothing else before a list
+	listAt      time.Time // the next one, unless a watch brings data by then
+	listBackoff wait.Backoff
+
+	watchAt      time.Time // no watch before that, since the last one went wrong or ended
+	refusedUntil time.Time // no watch before that, and no hope for it either
+	trouble      error     // what was wrong with the last watch, until one brings something
+	troubleSince time.Time // the first of a row of watches that went wrong; zero without
 	watchBackoff wait.Backoff
-	listBackoff  wait.Backoff
 }
 
 func newCourse[T any](c rest.Interface, api api[T]) course[T] {
@@ -49,7 +68,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: minBackoff, Factor: 2, Steps: 10, Cap: maxBackoff}
 }
 
-// step does one thing, and returns how long to wait before the next.
+// step does what is due, and returns how long to wait before the next.
 func (w *Watcher[T]) step(ctx context.Context) time.Duration {
 	if w.version == "" || !w.now().Before(w.renegotiate) {
 		// With a version at hand an answer of discovery can wait.
@@ -58,35 +77,56 @@ func (w *Watcher[T]) step(ctx context.Context) time.Duration {
 		}
 		w.renegotiate = w.now().Add(w.options.jitter(w.options.RetryWatch))
 	}
-	if w.listNeeded || !w.mayWatch() {
+	if w.listNeeded || !w.now().Before(w.listAt) {
 		if err := w.list(ctx); err != nil {
 			return w.listFailed(ctx, err)
 		}
-		w.listNeeded = false
-		w.listBackoff = newBackoff()
-		if !w.mayWatch() {
-			w.setStatus(Polling, nil)
-			return w.options.jitter(w.options.PollInterval)
+		w.listed()
+	}
+	if w.mayWatch() && !w.now().Before(w.watchAt) {
+		w.watch(ctx)
+	}
+	return w.idle()
+}
+
+// idle is how long there is nothing to do.
+func (w *Watcher[T]) idle() time.Duration {
+	next := w.listAt
+	if w.served {
+		watchAt := w.watchAt
+		if watchAt.Before(w.refusedUntil) {
+			watchAt = w.refusedUntil
+		}
+		if watchAt.Before(next) {
+			next = watchAt
 		}
 	}
-	return w.watch(ctx)
+	return next.Sub(w.now())
+}
+
+// listed notes that a list went well.
+func (w *Watcher[T]) listed() {
+	w.listNeeded, w.listBackoff = false, newBackoff()
+	if w.mayWatch() && w.trouble == nil && w.Status().Mode != Polling {
+		w.setStatus(Watching, nil) // it comes next
+	} else {
+		w.setStatus(Polling, nil)
+	}
 }
 
 func (w *Watcher[T]) mayWatch() bool {
-	return w.served && !w.dataAwaited && !w.now().Before(w.refusedUntil)
+	return w.served && !w.now().Before(w.refusedUntil)
 }
 
-// whyPolling is nil where a watch may be tried.
+// whyPolling is never nil.
 func (w *Watcher[T]) whyPolling() error {
 	switch {
 	case !w.served:
 		return fmt.Errorf("the server names no watch for %s in %s/%s", w.api.resource, w.api.group, w.version)
-	case w.now().Before(w.refusedUntil):
-		return w.refusal
-	case w.dataAwaited:
-		return errDoubted
+	case w.trouble != nil:
+		return w.trouble
 	}
-	return nil
+	return errQuiet
 }
 
 // listFailed handles what went wrong with discovery or a list.
@@ -105,7 +145,13 @@ func (w *Watcher[T]) listFailed(ctx context.Context, err error) time.Duration {
 	}
 	w.listNeeded = true
 	w.setStatus(Starting, err)
-	return max(w.options.jitter(w.listBackoff.Step()), min(retryAfter(err), maxRetryAfter))
+	return w.listPause(err)
+}
+
+// listPause is how long to wait after a list that failed. The server says the same Retry-After to all: jitter comes on
+// top, or they would all be back in one instant.
+func (w *Watcher[T]) listPause(err error) time.Duration {
+	return min(retryAfter(err), maxRetryAfter) + w.options.jitter(w.listBackoff.Step())
 }
 
 // isVersionGone: 404 of a version that was unregistered, 503 of one whose pods are away, when another may answer.

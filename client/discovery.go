@@ -20,17 +20,14 @@ var ErrNotServed = errors.New("the API server does not serve it")
 
 // negotiate picks the first version that discovery serves, and learns whether it can be watched.
 func (w *Watcher[T]) negotiate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	var errs []error
 	for _, version := range w.api.versions {
-		var found metav1.APIResourceList
-		err := w.request("/apis/" + w.api.group + "/" + version).Do(ctx).Into(&found)
+		found, err := w.discover(ctx, version)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			// It may be a version whose pods are away: a later one that answers is better than none.
+			// It may be a version whose pods are away, or hang: a later one that answers is better than none.
 			errs = append(errs, fmt.Errorf("asking which resources %s/%s has: %w", w.api.group, version, err))
 			continue
 		}
@@ -48,12 +45,21 @@ func (w *Watcher[T]) negotiate(ctx context.Context) error {
 		ErrNotServed, w.api.resource, w.api.group, strings.Join(w.api.versions, ", "))
 }
 
+// discover has a time of its own for each version: one that hangs must not use up that of the others.
+func (w *Watcher[T]) discover(ctx context.Context, version string) (metav1.APIResourceList, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.RequestTimeout/3)
+	defer cancel()
+	var found metav1.APIResourceList
+	err := w.request("/apis/" + w.api.group + "/" + version).Do(ctx).Into(&found)
+	return found, err
+}
+
 // agree takes an answer of discovery.
 func (w *Watcher[T]) agree(version string, served bool) {
 	if version != w.agreed || served && !w.served {
 		// Another server, or a setting changed: what was refused before may be given now.
-		w.refusedUntil, w.troubleSince = time.Time{}, time.Time{}
-		w.dataAwaited, w.listNeeded = false, true
+		w.watchAt, w.refusedUntil, w.troubleSince = time.Time{}, time.Time{}, time.Time{}
+		w.trouble, w.listNeeded = nil, true
 	}
 	w.version, w.agreed, w.served = version, version, served
 }

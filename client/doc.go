@@ -10,11 +10,14 @@
 //	discovery names no watch verb              poll, look again after RetryWatch
 //	403, 405, 406, 415, 422, 501               the same
 //	a plain list answers the watch             take the list, poll
-//	429, 5xx, cut or unreadable streams        wait (with jitter, at least Retry-After), poll after a minute of it
+//	429, 5xx, cut or unreadable streams        try again (Retry-After and jitter), for a minute; then after RetryWatch
 //	404, 503                                   choose the version anew
-//	410, 504 as an ERROR event                 list again, then watch
-//	no byte for two thirds of MaxAge           open another
-//	the last object expires while watching     the stream is doubted: poll
+//	410, 504                                   list again, then watch
+//	no byte for two thirds of MaxAge           list, open another
+//	no byte at all, or not what lists have     the stream is given up: poll
+//
+// While no watch is open and bringing data points, for these or other reasons, lists come each PollInterval: whatever is
+// wrong with a watch, a Watcher has what a poller has.
 //
 // A watch of metrics has no DELETED events (KEP-1013): an object that is gone just has no new data points. So a Watcher
 // drops what was not renewed within [Options.MaxAge], and what a complete list no longer holds. A data point that is

@@ -99,11 +99,15 @@ func (w *Watcher[T]) take(s *stream, f frame) error {
 		if f.Type == watch.Deleted { // not in KEP-1013, but unmistakable
 			w.points.remove(object)
 		} else {
-			s.renewed = w.points.put(object, w.now()) || s.renewed
+			renewed := w.points.put(object, w.now())
+			if s.events++; renewed || s.fresh.IsZero() {
+				s.fresh = w.now()
+			}
+			s.renewed, s.missed = s.renewed || renewed, 0
 		}
 		return nil
 	case f.Type == "" && strings.HasSuffix(f.Kind, "List"):
-		if err := w.takeList(s.path, f.body); err != nil {
+		if _, err := w.takeList(s.path, f.body); err != nil {
 			return err
 		}
 		return errPlainList

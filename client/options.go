@@ -17,6 +17,7 @@ const (
 	defaultMaxAge       = 90 * time.Second
 	defaultPollInterval = 15 * time.Second
 	defaultRetryWatch   = 5 * time.Minute
+	defaultTimeout      = 30 * time.Second
 )
 
 // Options of a Watcher. The zero value is a good one.
@@ -30,12 +31,16 @@ type Options struct {
 	MaxAge time.Duration
 
 	// PollInterval is the time between two lists where watch is not to be had, jittered by half of it to either
-	// side. Default 15 s.
+	// side. One and a half times of it must be less than MaxAge. Default 15 s.
 	PollInterval time.Duration
 
 	// RetryWatch is how long a refused watch is not tried again, and how long an answer of discovery is believed.
 	// Jittered like PollInterval. Default 5 min.
 	RetryWatch time.Duration
+
+	// RequestTimeout bounds a list, and a third of it discovery of one version, so that one that hangs leaves time for
+	// the next. Watches have none. Real time, whatever Clock says. Default 30 s.
+	RequestTimeout time.Duration
 
 	// Clock and Random (uniform in [0,1), for jitter) are for tests. Default: real time, math/rand.
 	Clock  clock.Clock
@@ -52,6 +57,7 @@ func (o Options) complete() (Options, error) {
 		{"MaxAge", &o.MaxAge, defaultMaxAge},
 		{"PollInterval", &o.PollInterval, defaultPollInterval},
 		{"RetryWatch", &o.RetryWatch, defaultRetryWatch},
+		{"RequestTimeout", &o.RequestTimeout, defaultTimeout},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def
@@ -59,6 +65,10 @@ func (o Options) complete() (Options, error) {
 		if *d.value < time.Second {
 			return o, fmt.Errorf("option %s is %v: give at least 1s, or 0 for the default of %v", d.name, *d.value, d.def)
 		}
+	}
+	if o.PollInterval+o.PollInterval/2 >= o.MaxAge {
+		return o, fmt.Errorf("option PollInterval is %v: with MaxAge %v, objects would expire between two lists; "+
+			"give less than two thirds of MaxAge", o.PollInterval, o.MaxAge)
 	}
 	if _, err := labels.Parse(o.LabelSelector); err != nil {
 		return o, fmt.Errorf("option LabelSelector %q: %w", o.LabelSelector, err)

@@ -133,6 +133,7 @@ func TestOptions(t *testing.T) {
 		"short age":      {Options{MaxAge: 90}, "option MaxAge is 90ns: give at least 1s"},
 		"negative poll":  {Options{PollInterval: -time.Second}, "option PollInterval"},
 		"negative retry": {Options{RetryWatch: -time.Second}, "option RetryWatch"},
+		"long poll":      {Options{PollInterval: time.Minute}, "option PollInterval is 1m0s: with MaxAge 1m30s"},
 		"labels":         {Options{LabelSelector: "a in"}, "option LabelSelector"},
 		"fields":         {Options{FieldSelector: "metadata.name"}, "option FieldSelector"},
 	} {

@@ -6,15 +6,11 @@ package client
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
-
-// requestTimeout bounds discovery and lists; watches have none.
-const requestTimeout = 30 * time.Second
 
 // newRESTClient makes a client for any group and version. Retries are the Watcher's business (see request), and a
 // timeout of the whole client would cut watches.
@@ -42,38 +38,49 @@ func (w *Watcher[T]) request(path string) *rest.Request {
 
 // list takes all objects in at once.
 func (w *Watcher[T]) list(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	path := w.api.path(w.version, false)
+	body, err := w.fetch(ctx, path)
+	if err != nil {
+		return err
+	}
+	_, err = w.takeList(path, body)
+	return err
+}
+
+// fetch asks for a list. It may be called from any goroutine.
+func (w *Watcher[T]) fetch(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.RequestTimeout)
+	defer cancel()
 	req := w.request(path)
 	for name, values := range w.api.query {
 		req.Param(name, values[0])
 	}
 	result := req.Do(ctx)
+	// Error has the server's Status, where Raw has less.
 	if err := result.Error(); err != nil {
-		return fmt.Errorf("listing %s: %w", path, err)
+		return nil, fmt.Errorf("listing %s: %w", path, err)
 	}
 	body, err := result.Raw()
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", path, err)
+		return nil, fmt.Errorf("listing %s: %w", path, err)
 	}
-	return w.takeList(path, body)
+	return body, nil
 }
 
-func (w *Watcher[T]) takeList(path string, body []byte) error {
+// takeList reports whether a data point of the list is new. The next list is due a PollInterval later.
+func (w *Watcher[T]) takeList(path string, body []byte) (renewed bool, err error) {
 	objects, err := w.api.list(body)
 	if err != nil {
-		return fmt.Errorf("reading the list of %s: %w", path, err)
+		return false, fmt.Errorf("reading the list of %s: %w", path, err)
 	}
 	for _, object := range objects {
 		if w.api.key(object) == "" {
-			return fmt.Errorf("reading the list of %s: an object has no name", path)
+			return false, fmt.Errorf("reading the list of %s: an object has no name", path)
 		}
 	}
-	if w.points.replace(objects, w.now()) {
-		w.dataAwaited = false
-	}
+	renewed = w.points.replace(objects, w.now())
+	w.listAt = w.now().Add(w.options.jitter(w.options.PollInterval))
 	w.setContact(w.now())
 	w.setSynced()
-	return nil
+	return renewed, nil
 }

@@ -30,84 +30,122 @@ func after(n int, first, later http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// The other end is gone without a FIN: its objects must not grow too old before there is another watch.
+func neverOpens(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// The other end is gone without a FIN: a list comes before another watch, and before objects are too old.
 func TestHalfOpen(t *testing.T) {
-	for name, watch := range map[string]http.HandlerFunc{
-		"after some events": func(rw http.ResponseWriter, r *http.Request) {
-			send(rw, "ADDED", pod("v1", "a", 10))
-			<-r.Context().Done()
-		},
-		"before any event":   silent,
-		"before the headers": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = after(1, func(rw http.ResponseWriter, r *http.Request) {
+		send(rw, "ADDED", pod("v1", "a", 10))
+		<-r.Context().Done()
+	}, w.stream(time.Hour))
+	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.at(89 * time.Second)
+		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "1m1s list v1", "1m1s watch v1"}
+		if diff := cmp.Diff(want, w.requests()); diff != "" {
+			t.Error(diff)
+		}
+		w.at(95 * time.Second)
+		if got := held(watcher); got != "a=40m" {
+			t.Errorf("held: %s", got)
+		}
+		if got := brief(watcher); got != "v1 Watching" {
+			t.Errorf("status %s", got)
+		}
+	})
+}
+
+// A selection of no objects goes on being watched, and lists look whether the watch is to be believed.
+func TestSilenceWithoutObjects(t *testing.T) {
+	for name, c := range map[string]struct {
+		watch   func(*world) http.HandlerFunc
+		watches []string
+	}{
+		"silent":                {func(*world) http.HandlerFunc { return silent }, []string{"0s watch v1", "2m1s watch v1", "4m2s watch v1"}},
+		"bookmarks each minute": {func(w *world) http.HandlerFunc { return w.stream(time.Hour) }, []string{"0s watch v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
-			w.watch = after(1, watch, w.stream(time.Hour))
+			w := &world{served: map[string]string{"v1": both}}
+			w.watch = c.watch(w)
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-				w.at(89 * time.Second)
-				want := []string{"0s discover v1", "0s list v1", "0s watch v1", "1m4s watch v1"}
-				if diff := cmp.Diff(want, w.requests()); diff != "" {
+				w.at(250 * time.Second)
+				if diff := cmp.Diff(c.watches, w.only("watch")); diff != "" {
 					t.Error(diff)
 				}
-				w.at(91 * time.Second)
-				if got := held(watcher); got != "a=25m" {
-					t.Errorf("held: %s", got)
+				if got := len(w.only("list")); got != 250/15+1 {
+					t.Errorf("%d lists", got)
 				}
-				if got := brief(watcher); got != "v1 Watching" {
-					t.Errorf("status %s", got)
+				w.set(func() { w.pods = map[string]int64{"a": 250} })
+				w.at(266 * time.Second)
+				if got := held(watcher); !strings.HasPrefix(got, "a=") {
+					t.Errorf("held: %s", got)
 				}
 			})
 		})
 	}
 }
 
-// A selection of no objects is silent but for bookmarks, and nothing of it grows old.
-func TestSilenceWithoutObjects(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, watch: silent}
-	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		w.at(260 * time.Second)
-		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "2m7s watch v1", "4m14s watch v1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
-		if got := brief(watcher); got != "v1 Watching" {
-			t.Errorf("status %s", got)
-		}
-	})
-	w = &world{served: map[string]string{"v1": both}, watch: w.stream(time.Hour)} // bookmarks each minute
-	run(t, w, Options{}, func(*Watcher[metricsv1.PodMetrics]) {
-		w.at(10 * time.Minute)
-		want := []string{"0s discover v1", "0s list v1", "0s watch v1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-// The watch is not to blame where there is no data at all: lists look for it, and then there is a watch again.
+// The watch is not to blame where there is no data at all. Lists beside it look for some, and if they find what it does
+// not bring, it has another chance.
 func TestDataStops(t *testing.T) {
 	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = after(1, func(rw http.ResponseWriter, r *http.Request) {
 		w.set(func() { w.pods["a"] = 11 })
 		send(rw, "ADDED", pod("v1", "a", 11))
 		for r.Context().Err() == nil { // the server is alive, and has nothing to tell
-			send(rw, "BOOKMARK", bookmark("v1"))
 			time.Sleep(30 * time.Second)
+			send(rw, "BOOKMARK", bookmark("v1"))
 		}
 	}, w.stream(time.Hour))
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		w.at(95 * time.Second)
-		if got, want := brief(watcher), "v1 Polling: "+errDoubted.Error(); got != want {
+		w.at(125 * time.Second) // of polls that bring nothing
+		if got, want := brief(watcher), "v1 Polling: "+errQuiet.Error(); got != want {
 			t.Errorf("status %s, want %s", got, want)
 		}
-		w.at(130 * time.Second) // of polls that bring nothing
-		w.set(func() { w.pods["a"] = 140 })
+		if diff := cmp.Diff([]string{"0s watch v1"}, w.only("watch")); diff != "" {
+			t.Error(diff)
+		}
+		w.set(func() { w.pods["a"] = 130 })
 		w.at(140 * time.Second)
+		if got := held(watcher); got != "a=130m" {
+			t.Errorf("held: %s", got)
+		}
+		w.set(func() { w.pods["a"] = 145 })
+		w.at(155 * time.Second)
 		if got := brief(watcher); got != "v1 Watching" {
 			t.Errorf("status %s", got)
 		}
-		if got := held(watcher); got != "a=140m" {
+	})
+}
+
+// A workload is scaled to zero and comes back, on a server whose bookmarks are rare: the watch tells of it at once.
+func TestScaledToZero(t *testing.T) {
+	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w.watch = func(rw http.ResponseWriter, r *http.Request) {
+		for n := 0; r.Context().Err() == nil; n++ {
+			w.set(func() {
+				for name := range w.pods {
+					w.pods[name] += 15
+					send(rw, "ADDED", pod("v1", name, w.pods[name]))
+				}
+			})
+			if n%20 == 0 {
+				send(rw, "BOOKMARK", bookmark("v1"))
+			}
+			time.Sleep(15 * time.Second)
+		}
+	}
+	run(t, w, Options{MaxAge: 45 * time.Second}, func(watcher *Watcher[metricsv1.PodMetrics]) {
+		w.at(140 * time.Second)
+		w.set(func() { w.pods = nil })
+		w.at(10 * time.Minute)
+		if got := held(watcher); got != "nothing" {
 			t.Errorf("held: %s", got)
+		}
+		w.set(func() { w.pods = map[string]int64{"b": 600} })
+		w.at(10*time.Minute + 31*time.Second)
+		if got := brief(watcher); got != "v1 Watching" {
+			t.Errorf("status %s", got)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,8 +18,13 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 )
 
-// Every kind of trouble comes to the same: waits that grow, then polling, with data all along.
-func TestTrouble(t *testing.T) {
+type trouble struct {
+	watch http.HandlerFunc
+	err   string // in Status, after the first
+}
+
+// troubles are those of a watch that ends at once.
+func troubles() map[string]trouble {
 	raw := func(body string) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", "application/json")
@@ -39,10 +43,7 @@ func TestTrouble(t *testing.T) {
 		rw.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	for name, c := range map[string]struct {
-		watch http.HandlerFunc
-		err   string // in Status, after the first
-	}{
+	return map[string]trouble{
 		"closed at once":       {raw(""), "closed the watch"},
 		"garbage":              {raw("<html>busy</html>"), "invalid character"},
 		"a number":             {raw("17"), "no watch event"},
@@ -66,7 +67,12 @@ func TestTrouble(t *testing.T) {
 		"503":          {refuse(503), "no"},
 		"429":          {refuse(429), "no"},
 		"401":          {refuse(401), "no"},
-	} {
+	}
+}
+
+// Every kind of trouble comes to the same: waits that grow, then none for long.
+func TestTrouble(t *testing.T) {
+	for name, c := range troubles() {
 		t.Run(name, func(t *testing.T) {
 			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}, watch: c.watch}
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
@@ -82,14 +88,14 @@ func TestTrouble(t *testing.T) {
 				if got := held(watcher); got != "a=70m" {
 					t.Errorf("held: %s", got)
 				}
-				watches := slices.DeleteFunc(w.requests(), func(r string) bool { return !strings.Contains(r, "watch") })
+				watches := w.only("watch")
 				want := []string{"0s watch v1", "1s watch v1", "3s watch v1", "7s watch v1", "15s watch v1", "31s watch v1", "1m1s watch v1"}
 				if diff := cmp.Diff(want, watches); diff != "" {
 					t.Error(diff)
 				}
 				// Five minutes later one failure is enough to poll on.
 				w.at(375 * time.Second)
-				watches = slices.DeleteFunc(w.requests(), func(r string) bool { return !strings.Contains(r, "watch") })
+				watches = w.only("watch")
 				if got := len(watches); got != len(want)+1 {
 					t.Errorf("watches: %v", watches)
 				}
@@ -98,48 +104,129 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-func TestTooManyRequests(t *testing.T) {
-	storm := func(after string) http.HandlerFunc {
+// Whatever is wrong with the watch, and however jitter falls, there is the data that a poller has.
+func TestTroubleCostsNoData(t *testing.T) {
+	later := func(after time.Duration, watch http.HandlerFunc) http.HandlerFunc {
 		return func(rw http.ResponseWriter, r *http.Request) {
-			// Priority and fairness says it in the header, with a plain text; a server's own limit in a Status.
-			if strings.HasSuffix(r.URL.Path, "/pods") {
-				seconds, _ := strconv.Atoi(after)
-				status := apierrors.NewTooManyRequests("too many watches", seconds).Status()
-				status.Kind, status.APIVersion = "Status", "v1"
-				answer(rw, 429, status)
-				return
-			}
-			rw.Header().Set("Retry-After", after)
-			http.Error(rw, "Too many requests, please try again later.", http.StatusTooManyRequests)
+			time.Sleep(after) // the bubble's time
+			watch(rw, r)
 		}
 	}
-	t.Run("Retry-After of a watch is kept", func(t *testing.T) {
-		w := &world{served: map[string]string{"v1": both}, watch: storm("20")}
-		run(t, w, Options{}, func(*Watcher[metricsv1.PodMetrics]) {
-			w.at(30 * time.Second)
-			want := []string{"0s discover v1", "0s list v1", "0s watch v1", "20s watch v1"}
-			if diff := cmp.Diff(want, w.requests()); diff != "" {
-				t.Error(diff)
+	all := troubles()
+	for _, name := range []string{"closed at once", "garbage", "null", "cut within", "500", "503", "429"} {
+		all[name+" after 29 s"] = trouble{later(29*time.Second, all[name].watch), all[name].err}
+		all[name+" after 31 s"] = trouble{later(31*time.Second, all[name].watch), all[name].err}
+	}
+	all["504 after 31 s"] = trouble{later(31*time.Second, refuse(504)), "no"}
+	all["429 for 59 s"] = trouble{tooMany("59"), "too many"}
+	all["429 for an hour"] = trouble{tooMany("3600"), "too many"}
+	all["405"] = trouble{refuse(405), "no"}
+	all["no headers"] = trouble{neverOpens, errSilent.Error()}
+	all["no byte"] = trouble{silent, errSilent.Error()}
+	all["bookmarks alone"] = trouble{func(rw http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			send(rw, "BOOKMARK", bookmark("v1"))
+			time.Sleep(20 * time.Second)
+		}
+	}, errDoubted.Error()}
+	for name, c := range all {
+		for _, random := range []float64{0, 0.999} {
+			t.Run(fmt.Sprintf("%s, jitter %v", name, random), func(t *testing.T) {
+				w := &world{served: map[string]string{"v1": both}, watch: c.watch}
+				// Bodies of watches have pods of 11 s and less: those of lists are newer by far.
+				w.pods = map[string]int64{"a": 1000}
+				// Less would let a watch that takes 31 s fall silent before.
+				options := Options{Random: func() float64 { return random }, MaxAge: 48 * time.Second}
+				run(t, w, options, func(watcher *Watcher[metricsv1.PodMetrics]) {
+					judgeData(t, w, watcher, c.err)
+				})
+			})
+		}
+	}
+}
+
+// judgeData looks each second of 13 minutes, of a world whose pod has a new data point each second.
+func judgeData(t *testing.T, w *world, watcher *Watcher[metricsv1.PodMetrics], reason string) {
+	t.Helper()
+	told := false
+	for second := range int64(13 * 60) {
+		w.set(func() { w.pods["a"] = 1000 + second })
+		w.at(time.Duration(second)*time.Second + time.Millisecond)
+		snapshot := watcher.Snapshot()
+		if len(snapshot) != 1 {
+			t.Fatalf("after %d s there are %d objects", second, len(snapshot))
+		}
+		// 22.5 s is the poll interval with all its jitter; the world's clock ticks in seconds.
+		if age := 1000 + second - snapshot[0].Timestamp.Unix(); age > 24 {
+			t.Fatalf("after %d s the data point is %d s old, requests %q", second, age, w.requests())
+		}
+		status := watcher.Status()
+		if status.Mode == Starting || status.Version == "" && status.Err == nil && status.PollingReason == nil {
+			t.Fatalf("after %d s the status is %+v", second, status)
+		}
+		for _, err := range []error{status.Err, status.PollingReason} {
+			told = told || err != nil && strings.Contains(err.Error(), reason)
+		}
+	}
+	if !told {
+		t.Errorf("nowhere in Status: %s", reason)
+	}
+	for {
+		select {
+		case change := <-watcher.Changes():
+			if change.Type == Dropped {
+				t.Fatal("the object was dropped")
 			}
+			continue
+		default:
+		}
+		return
+	}
+}
+
+// tooMany answers 429.
+func tooMany(after string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		// Priority and fairness says it in the header, with a plain text; a server's own limit in a Status.
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			seconds, _ := strconv.Atoi(after)
+			status := apierrors.NewTooManyRequests("too many watches", seconds).Status()
+			status.Kind, status.APIVersion = "Status", "v1"
+			answer(rw, 429, status)
+			return
+		}
+		rw.Header().Set("Retry-After", after)
+		http.Error(rw, "Too many requests, please try again later.", http.StatusTooManyRequests)
+	}
+}
+
+func TestTooManyRequests(t *testing.T) {
+	// All who were refused have heard the same: jitter comes on top of Retry-After.
+	for random, second := range map[float64]string{0: "20.5s watch v1", 0.5: "21s watch v1", 0.998: "21.498s watch v1"} {
+		t.Run(fmt.Sprintf("Retry-After of a watch is kept, jitter %v", random), func(t *testing.T) {
+			w := &world{served: map[string]string{"v1": both}, watch: tooMany("20")}
+			run(t, w, Options{Random: func() float64 { return random }}, func(*Watcher[metricsv1.PodMetrics]) {
+				w.at(30 * time.Second)
+				if diff := cmp.Diff([]string{"0s watch v1", second}, w.only("watch")); diff != "" {
+					t.Error(diff)
+				}
+			})
 		})
-	})
-	t.Run("a long Retry-After of a watch means polling at once, and no watch until then", func(t *testing.T) {
-		w := &world{served: map[string]string{"v1": both}, watch: storm("600")}
-		run(t, w, Options{PollInterval: 5 * time.Minute}, func(*Watcher[metricsv1.PodMetrics]) {
-			w.at(601 * time.Second)
-			want := []string{"0s discover v1", "0s list v1", "0s watch v1", "0s list v1", "5m0s discover v1", "5m0s list v1",
-				"10m0s discover v1", "10m0s watch v1"}
-			// The poll is due at the moment at which the watch may be tried again.
-			if diff := cmp.Diff(want, w.requests()[:8]); diff != "" {
+	}
+	t.Run("a long Retry-After of a watch means no watch until then", func(t *testing.T) {
+		w := &world{served: map[string]string{"v1": both}, watch: tooMany("600")}
+		run(t, w, Options{}, func(*Watcher[metricsv1.PodMetrics]) {
+			w.at(631 * time.Second)
+			if diff := cmp.Diff([]string{"0s watch v1", "10m30s watch v1"}, w.only("watch")); diff != "" {
 				t.Error(diff)
 			}
 		})
 	})
 	t.Run("of everything: asked for as often as the server says, at least each five minutes", func(t *testing.T) {
-		w := &world{served: map[string]string{"v1": both}, fail: storm("86400")}
+		w := &world{served: map[string]string{"v1": both}, fail: tooMany("86400")}
 		run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-			w.at(301 * time.Second)
-			want := []string{"0s discover v1", "0s discover v1beta1", "5m0s discover v1", "5m0s discover v1beta1"}
+			w.at(302 * time.Second)
+			want := []string{"0s discover v1", "0s discover v1beta1", "5m1s discover v1", "5m1s discover v1beta1"}
 			if diff := cmp.Diff(want, w.requests()); diff != "" {
 				t.Error(diff)
 			}

@@ -22,7 +22,7 @@ const (
 	Starting Mode = "Starting"
 	// Watching means by watch, or between two watches.
 	Watching Mode = "Watching"
-	// Polling means by lists, until a watch can be tried again.
+	// Polling means by lists, until a watch brings data points.
 	Polling Mode = "Polling"
 )
 
@@ -108,12 +108,8 @@ func (w *Watcher[T]) Sync(ctx context.Context) error {
 	if err := w.list(ctx); err != nil {
 		return err
 	}
-	w.listNeeded, w.renegotiate = false, w.now().Add(w.options.jitter(w.options.RetryWatch))
-	if w.mayWatch() {
-		w.setStatus(Watching, nil)
-	} else {
-		w.setStatus(Polling, nil)
-	}
+	w.renegotiate = w.now().Add(w.options.jitter(w.options.RetryWatch))
+	w.listed()
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,9 @@ func run(t *testing.T, w *world, options Options, test func(*Watcher[metricsv1.P
 		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: w}}
 		server.Start()
 		transport := &http.Transport{DialContext: listener.dial}
-		options.Random = func() float64 { return 0.5 } // which makes jitter none
+		if options.Random == nil {
+			options.Random = func() float64 { return 0.5 } // which makes jitter none
+		}
 		watcher, err := Pods(&rest.Config{Host: server.URL, Transport: transport, QPS: -1}, "ns", options)
 		if err != nil {
 			t.Fatal(err)
@@ -131,6 +134,11 @@ func (w *world) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.log...)
+}
+
+// only returns the requests of one kind.
+func (w *world) only(what string) []string {
+	return slices.DeleteFunc(w.requests(), func(r string) bool { return strings.Fields(r)[1] != what })
 }
 
 // at goes on to a moment after the start.
