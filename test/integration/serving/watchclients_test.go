@@ -123,6 +123,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open a watch: %v", err)
 	}
+	defer direct.Body.Close()
 	undisturbed := follow(direct)
 	undisturbed.next(t, crowdPause)
 	before, err := second.resources(t.Context(), profiler)

@@ -99,6 +99,7 @@ func TestWatchFaults(t *testing.T) {
 				if err != nil {
 					t.Fatalf("open a watch: %v", err)
 				}
+				defer answer.Body.Close()
 				reading := follow(answer)
 				reading.next(t, crowdPause)
 				before, err := p.resources(t.Context(), profiler)
@@ -126,19 +127,20 @@ func doNotRead(t *testing.T, p *process, token, protocol string) {
 		dial = narrow
 	}
 	client := p.watchClient(t, protocol, dial)
-	answers := make([]*http.Response, badClients)
-	for i := range answers {
-		var err error
-		if answers[i], err = p.open(ctx, client, crowdPath, token); err != nil {
+	var bodies []io.Reader
+	for range badClients {
+		answer, err := p.open(ctx, client, crowdPath, token)
+		if err != nil {
 			t.Fatalf("open a watch: %v", err)
 		}
-		defer answers[i].Body.Close()
+		defer answer.Body.Close()
+		bodies = append(bodies, answer.Body)
 	}
 	p.wantWatches(t, token, badClients+1, 20*time.Second)
 	// A minute without taking anything, and the buffers on the way there.
 	p.wantWatches(t, token, 1, 3*time.Minute)
-	for _, answer := range answers {
-		if _, err := io.Copy(io.Discard, answer.Body); err == nil {
+	for _, body := range bodies {
+		if _, err := io.Copy(io.Discard, body); err == nil {
 			t.Error("the watch of a client that did not read ended as if it were complete")
 		}
 	}
@@ -261,6 +263,7 @@ func longSelectors(t *testing.T, p *process, token string) {
 			cancel()
 			continue
 		}
+		defer answer.Body.Close()
 		reading := follow(answer)
 		for range 50 {
 			e := reading.next(t, crowdPause)

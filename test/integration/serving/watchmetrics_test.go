@@ -31,6 +31,7 @@ func TestWatchMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer answer.Body.Close()
 		watches = append(watches, follow(answer))
 	}
 	for path, want := range map[string]int{

@@ -113,7 +113,7 @@ func hear(ctx context.Context, client *http.Client, url string) (*heard, *http.R
 func mustHear(t *testing.T, path string) *heard {
 	t.Helper()
 	client, url := throughKubeAPIServer(t)
-	h, refused, err := hear(t.Context(), client, url+path)
+	h, refused, err := hear(t.Context(), client, url+path) //nolint:bodyclose // What is heard closes it.
 	if err != nil {
 		t.Fatalf("watch %s: %v", path, err)
 	}
