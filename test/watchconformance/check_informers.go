@@ -95,7 +95,7 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ticker := time.NewTicker(min(t.options.Patience/20, time.Second))
+	ticker := time.NewTicker(t.options.moment() / 20)
 	defer ticker.Stop()
 	for {
 		missing := seen.lacking(changed)

@@ -224,7 +224,7 @@ func limit429(ctx context.Context, t *target) (string, error) {
 // untilAdmitted opens a watch as soon as there is room: the server hears of the end
 // of another a moment after its client.
 func (t *target) untilAdmitted(ctx context.Context) error {
-	ticker := time.NewTicker(t.options.Patience / 20)
+	ticker := time.NewTicker(t.options.moment() / 20)
 	defer ticker.Stop()
 	for {
 		s, err := t.watch(ctx, nil)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,7 +19,7 @@ func labelSelector(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	selector := discriminating(all.objects)
+	selector := discriminating(foreign(all.objects))
 	if selector == nil {
 		return "", unseen("no label tells some of the %d %s from the others", len(all.objects), t.resource.Name)
 	}
@@ -33,6 +34,11 @@ func labelSelector(ctx context.Context, t *target) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%s: %d of %d", text, len(got), len(all.objects)), nil
+}
+
+// foreign are the objects that no check has made, and so is about to remove.
+func foreign(objects []Object) []Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object) bool { return o.Labels[labelOfChecks] != "" })
 }
 
 // discriminating is a label that some objects have and some do not, by which
@@ -63,10 +69,11 @@ func fieldSelector(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(all.objects) == 0 {
+	objects := foreign(all.objects)
+	if len(objects) == 0 {
 		return "", unseen("there are no %s", t.resource.Name)
 	}
-	one := all.objects[0]
+	one := objects[0]
 	by := []string{"metadata.name=" + one.Name}
 	if t.resource.Namespaced {
 		by = append(by, "metadata.namespace="+one.Namespace, by[0]+",metadata.namespace="+one.Namespace)

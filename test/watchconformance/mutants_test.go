@@ -5,6 +5,7 @@ package watchconformance
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -22,7 +23,11 @@ import (
 const (
 	mutantPatience = 2 * time.Second
 	mutantInterval = 10 * referenceInterval
+	mutantTries    = 3
 )
+
+// overdue says that a check did not come as far as to judge.
+func overdue(r Result) bool { return strings.Contains(r.Why, context.DeadlineExceeded.Error()) }
 
 var version = regexp.MustCompile(`"resourceVersion":"\d+"`)
 
@@ -368,20 +373,28 @@ func TestMutants(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report, err := Run(t.Context(), m.mutant().serve(t, r), ResourceMetrics(), Options{
-				Patience: mutantPatience, PointInterval: mutantInterval, BookmarkInterval: 2 * time.Second, Limit: 8, Watches: 20, Pods: r,
-				Only: regexp.MustCompile("^(" + strings.Join(m.checks, "|") + ")$"),
-			})
-			if err != nil {
-				t.Fatal(err)
+			var report *Report
+			// A request that was not answered in time tells of the machine.
+			for range mutantTries {
+				var err error
+				report, err = Run(t.Context(), m.mutant().serve(t, r), ResourceMetrics(), Options{
+					Patience: mutantPatience, PointInterval: mutantInterval, BookmarkInterval: 2 * time.Second, Limit: 8, Watches: 20, Pods: r,
+					Only: regexp.MustCompile("^(" + strings.Join(m.checks, "|") + ")$"),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.ContainsFunc(report.Results, overdue) {
+					break
+				}
 			}
 			for _, check := range m.checks {
-				if !slices.ContainsFunc(report.Results, func(r Result) bool { return r.Check == check && r.Outcome == Failed }) {
+				if !slices.ContainsFunc(report.Results, func(r Result) bool { return r.Check == check && r.Outcome == Failed && !overdue(r) }) {
 					t.Errorf("%s did not fail", check)
 				}
 			}
 			for _, result := range report.Results {
-				if strings.Contains(result.Why, "the watch broke") {
+				if strings.Contains(result.Why, "the watch broke") && !overdue(result) {
 					t.Errorf("%s fails for another reason: %s", result.Check, result.Why)
 				}
 				if result.Outcome == Passed {

@@ -34,7 +34,15 @@ func (p *clusterPods) Create(ctx context.Context, labels map[string]string) (nam
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  ptr.To(false),
 			TerminationGracePeriodSeconds: ptr.To(int64(0)),
-			Containers:                    []corev1.Container{{Name: "idle", Image: p.image}},
+			// What a namespace of the policy "restricted" asks for.
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(65534)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{Name: "idle", Image: p.image, SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

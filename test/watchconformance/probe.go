@@ -164,7 +164,7 @@ func (t *target) expectInitial(ctx context.Context, s *openWatch, want map[strin
 		return wrong != nil || len(missing) == 0
 	})
 	if err == nil && wrong == nil {
-		ctx, cancel := context.WithTimeout(ctx, t.options.Patience/10)
+		ctx, cancel := context.WithTimeout(ctx, t.options.moment()/10)
 		defer cancel()
 		err = s.each(ctx, func(e event) bool {
 			if e.Type == "ADDED" {

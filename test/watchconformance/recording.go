@@ -41,7 +41,7 @@ func (t *target) record(ctx context.Context) (*recording, error) {
 	listing.Go(func() { defer close(lists); t.poll(ctx, 2*interval, lists) })
 	defer listing.Wait()
 	defer cancel()
-	look := time.NewTicker(patience / 20)
+	look := time.NewTicker(t.options.moment() / 20)
 	defer look.Stop()
 	for {
 		select {
@@ -52,8 +52,12 @@ func (t *target) record(ctx context.Context) (*recording, error) {
 			}
 			r.lists = append(r.lists, l)
 		case e, open := <-s.events:
-			if !open {
+			if !open && ctx.Err() == nil {
 				return nil, ended(s, s.err)
+			}
+			if !open {
+				t.noteEvents(r)
+				return r, nil
 			}
 			r.events = append(r.events, e)
 		case <-look.C:
@@ -88,17 +92,16 @@ func (r *recording) waited() time.Duration {
 }
 
 // poll lists again and again for a time. It is away ten times as long as it asks,
-// since lists of a great cluster cost the server something, but sees each interval.
+// since lists of a great cluster cost the server something, but sees each interval. It
+// does not end before it has a few, however long they take.
 func (t *target) poll(ctx context.Context, duration time.Duration, to chan<- *listing) {
 	pause := min(max(t.options.PointInterval/20, 20*time.Millisecond), time.Second)
 	next := time.NewTimer(pause)
 	defer next.Stop()
-	end := time.After(duration)
-	for {
+	began := time.Now()
+	for lists := 0; lists < 4 || time.Since(began) < duration; {
 		select {
 		case <-ctx.Done():
-			return
-		case <-end:
 			return
 		case <-next.C:
 		}
@@ -110,6 +113,7 @@ func (t *target) poll(ctx context.Context, duration time.Duration, to chan<- *li
 		next.Reset(max(pause, min(10*l.ended.Sub(l.began), t.options.PointInterval/2)))
 		select {
 		case to <- l:
+			lists++
 		case <-ctx.Done():
 			return
 		}

@@ -5,11 +5,18 @@ package watchconformance
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"maps"
+	"math/big"
+	"net"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -44,6 +51,10 @@ type reference struct {
 
 // referenceInterval is how often the reference has new data points.
 const referenceInterval = 100 * time.Millisecond
+
+// referencePatience is an upper bound, which costs nothing where it is not reached:
+// the race detector and other tests beside this one make all slow.
+const referencePatience = 30 * time.Second
 
 // roomy limits are met by no check but those of limits.
 var roomy = stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
@@ -85,6 +96,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	server.PrepareRun()
 	r.server = httptest.NewUnstartedServer(stream.WithRequestFacts(server.Handler))
 	r.server.EnableHTTP2 = true
+	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
 	// Clients that leave in the middle of a handshake are this suite's own.
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	r.server.StartTLS()
@@ -99,6 +111,27 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 		running.Wait()
 	})
 	return r
+}
+
+// selfSigned is a certificate for loopback, with a key whose handshakes are cheap,
+// which those of httptest's own are not.
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"example.com"}, // as httptest's clients ask for
+		IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
 }
 
 func (r *reference) setPod(key point.Key, labels map[string]string) {

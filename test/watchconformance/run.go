@@ -56,9 +56,12 @@ func setDefault[T time.Duration | int](value *T, otherwise T) {
 	}
 }
 
+// moment is what checks wait of their own accord, however patient they are.
+func (o Options) moment() time.Duration { return min(o.Patience, 5*time.Second) }
+
 // shortTimeout is a timeoutSeconds whose end is worth waiting for.
 func (o Options) shortTimeout() time.Duration {
-	return max(2*time.Second, min(o.Patience, 6*time.Second)).Truncate(time.Second)
+	return max(2*time.Second, o.moment()).Truncate(time.Second)
 }
 
 // longest is how long a check may take.

@@ -148,6 +148,9 @@ func (s *openWatch) each(ctx context.Context, done func(event) bool) error {
 	for {
 		select {
 		case e, open := <-s.events:
+			if !open && ctx.Err() != nil {
+				return ctx.Err() // which ended the stream, too
+			}
 			if !open {
 				return s.err
 			}
