@@ -23,8 +23,18 @@ type Point struct {
 	Version string // resourceVersion
 	// Cells is what kubectl prints of it: name, CPU, memory and window.
 	Cells string
-	// First and Last are when the first and the last poll began that saw it.
+	// First is when the first poll that saw it had ended, Last when the last one began:
+	// from First to Last the server had it.
 	First, Last time.Time
+	// Earliest is when the last poll before it began, Latest when the first one after it
+	// had ended, each zero without one: the server had it in between, and not before
+	// or later.
+	Earliest, Latest time.Time
+}
+
+// servedAt says that the server may have had it about then.
+func (p *Point) servedAt(at time.Time) bool {
+	return !at.Before(p.Earliest.Add(-Slack)) && (p.Latest.IsZero() || !at.After(p.Latest.Add(Slack)))
 }
 
 // ByVersion and ByCells are how a stream tells data points apart.
@@ -56,7 +66,8 @@ type Stream struct {
 }
 
 // Judge tells what is wrong with what a stream delivered until it ended: data points
-// that it lost, had twice, or made up. It compares with the server that fits best,
+// that it lost, had twice, made up, or delivered when the server had none or a newer
+// one. It compares with the server that fits best,
 // which it names. points are those of each server, in any order.
 func (s Stream) Judge(points map[string][]*Point, got []Sighting, ended time.Time) (server string, wrong []string) {
 	if len(got) == 0 {
@@ -73,31 +84,54 @@ func (s Stream) Judge(points map[string][]*Point, got []Sighting, ended time.Tim
 func (s Stream) compare(points map[string][]*Point, server string, got []Sighting, ended time.Time) []string {
 	began := got[0].At
 	// An ID may stand for several points: an idle container has the same figures again.
-	least, most := map[string]int{}, map[string]int{}
-	for of := range points {
+	least, may := map[string]int{}, map[string][]*Point{}
+	others := map[string]string{} // another server with the point
+	own := map[string][]*Point{}
+	for _, of := range slices.Sorted(maps.Keys(points)) {
 		for _, p := range points[of] {
 			if !strings.HasPrefix(p.Object, s.In) {
 				continue
 			}
 			id := s.Identify(p)
 			if of == server {
-				most[id]++
+				own[id], may[id] = append(own[id], p), append(may[id], p)
 				if p.Last.After(began.Add(Slack)) && p.First.Before(ended.Add(-Slack)) {
 					least[id]++
 				}
+			} else {
+				others[id] = of
 			}
-			if s.Listed && p.First.Before(began.Add(Slack)) && p.Last.After(began.Add(-Slack)) {
-				most[id]++
+			if s.Listed && p.servedAt(began) {
+				may[id] = append(may[id], p)
 			}
 		}
 	}
 	count := map[string]int{}
+	newest := map[string]*Point{}
 	var wrong []string
 	for _, sighting := range got {
-		id := sighting.ID
-		if count[id]++; count[id] > most[id] {
-			wrong = append(wrong, fmt.Sprintf("%s: %q came %d times, was served %d times", sighting.At.Format(time.TimeOnly), id, count[id], most[id]))
+		id, at := sighting.ID, sighting.At.Format(time.TimeOnly)
+		if count[id]++; count[id] > len(may[id]) {
+			text := fmt.Sprintf("%s: %q came %d times, was served %d times", at, id, count[id], len(may[id]))
+			if other := others[id]; other != "" && len(own[id]) == 0 {
+				text += ", but by " + other + ": perhaps the stream moved there"
+			}
+			wrong = append(wrong, text)
+			continue
 		}
+		if !slices.ContainsFunc(may[id], func(p *Point) bool { return p.servedAt(sighting.At) }) {
+			wrong = append(wrong, fmt.Sprintf("%s: %q came when it was not served, at least from %s to %s", at, id,
+				may[id][0].First.Format(time.TimeOnly), may[id][0].Last.Format(time.TimeOnly)))
+		}
+		if len(own[id]) != 1 {
+			continue // which one it is, or of whom, is not known
+		}
+		p := own[id][0]
+		if last := newest[p.Object]; last != nil && p.First.Before(last.First) {
+			wrong = append(wrong, fmt.Sprintf("%s: %q came after a newer one of its object", at, id))
+			continue
+		}
+		newest[p.Object] = p
 	}
 	for _, id := range slices.Sorted(maps.Keys(least)) {
 		if count[id] < least[id] {

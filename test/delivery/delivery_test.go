@@ -22,7 +22,7 @@ func points(step int) []*Point {
 	for i := 0; i < 20; i += step {
 		all = append(all, &Point{
 			Object: "shop/web-0", Version: strconv.Itoa(i), Cells: "web-0 " + strconv.Itoa(i/2),
-			First: at(15*i - 15), Last: at(15 * i),
+			First: at(15*i - 15), Last: at(15 * i), Earliest: at(15*i - 16), Latest: at(15*i + 1),
 		})
 	}
 	return all
@@ -45,9 +45,17 @@ func TestJudge(t *testing.T) {
 		server string
 		want   []string
 	}{
-		"as one server":     {got: delivered(1), server: "a"},
-		"as the other one":  {got: delivered(2), server: "b"},
-		"nothing":           {want: []string{"nothing was delivered"}},
+		"as one server":    {got: delivered(1), server: "a"},
+		"as the other one": {got: delivered(2), server: "b"},
+		"nothing":          {want: []string{"nothing was delivered"}},
+		"one is late": {got: moved(7, 125), server: "a", want: []string{
+			`12:02:05: "shop/web-0 7" came when it was not served, at least from 12:01:30 to 12:01:45`}},
+		"one is early": {got: moved(7, 80), server: "a", want: []string{
+			`12:01:20: "shop/web-0 7" came when it was not served, at least from 12:01:30 to 12:01:45`}},
+		"two in the wrong order": {got: swapped(7), server: "a", want: []string{
+			`12:01:46: "shop/web-0 7" came after a newer one of its object`}},
+		"to another server": {got: append(delivered(2)[:9], delivered(1)[18:]...), server: "b", want: []string{
+			`12:04:30: "shop/web-0 19" came 1 times, was served 0 times, but by a: perhaps the stream moved there`}},
 		"one is lost":       {got: slices.Delete(delivered(1), 7, 8), server: "a", want: []string{`"shop/web-0 7" came 0 times, was served 1 times`}},
 		"the last is lost":  {got: delivered(1)[:18], server: "a", want: []string{`"shop/web-0 18" came 0 times, was served 1 times`, `"shop/web-0 19" came 0 times, was served 1 times`}},
 		"one comes twice":   {got: slices.Insert(delivered(1), 7, delivered(1)[6]), server: "a", want: []string{`12:01:15: "shop/web-0 6" came 2 times, was served 1 times`}},
@@ -73,6 +81,21 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// moved has one that comes at another time.
+func moved(i, second int) []Sighting {
+	all := delivered(1)
+	all[i].At = at(second)
+	return all
+}
+
+// swapped has one and the next come about when the second replaces the first, the
+// second before it.
+func swapped(i int) []Sighting {
+	all := delivered(1)
+	all[i], all[i+1] = Sighting{all[i+1].ID, at(15*i - 1)}, Sighting{all[i].ID, at(15*i + 1)}
+	return all
 }
 
 // cells is the same as kubectl prints it.

@@ -73,6 +73,8 @@ func requireNoWatch(t *testing.T) {
 
 func checkWatch(t *testing.T, options watchconformance.Options) *watchconformance.Report {
 	t.Helper()
+	// Beside the other tests all is slow. Where it is not, patience costs nothing.
+	options.Patience = 30 * time.Second
 	report, err := watchconformance.Run(t.Context(), suite.config, watchconformance.ResourceMetrics(), options)
 	if err != nil {
 		t.Fatal(err)

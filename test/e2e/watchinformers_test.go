@@ -56,17 +56,17 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 		t.Fatal(err)
 	}
 	// A reflector asks for five to ten minutes at a time, and starts over then.
-	ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t)-10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), min(watchMinutes(t), 5*time.Minute)-10*time.Second)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() {
 		informer.RunWithContext(ctx)
 		close(ended)
 	}()
-	synced, late := context.WithTimeout(ctx, 10*time.Second)
+	synced, late := context.WithTimeout(ctx, time.Minute)
 	defer late()
 	if !cache.WaitForCacheSync(synced.Done(), registered.HasSynced) {
-		t.Fatal("the informer has not synced after 10s")
+		t.Fatal("the informer has not synced after a minute")
 	}
 	<-ended
 	p.judge(t, s)

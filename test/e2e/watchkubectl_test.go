@@ -22,9 +22,10 @@ import (
 // kubectlWatches are commands whose lines are compared with what is polled. The
 // first four print Tables; the others each event's type and the resourceVersion.
 var kubectlWatches = map[string]struct {
-	resource string
-	args     []string
-	events   bool
+	resource  string
+	namespace string // all, if empty
+	args      []string
+	events    bool
 }{
 	"pods v1":             {resource: "pods", args: []string{"pods.v1.metrics.k8s.io", "-A"}},
 	"nodes v1":            {resource: "nodes", args: []string{"nodes.v1.metrics.k8s.io"}},
@@ -33,7 +34,7 @@ var kubectlWatches = map[string]struct {
 	"events of pods":      {resource: "pods", args: []string{"pods.v1.metrics.k8s.io", "-A"}, events: true},
 	"events of nodes":     {resource: "nodes", args: []string{"nodes.v1beta1.metrics.k8s.io"}, events: true},
 	"events of one node":  {resource: "nodes", args: []string{"nodes.v1.metrics.k8s.io", "-l", "kubernetes.io/os=linux"}, events: true},
-	"pods of a namespace": {resource: "pods", args: []string{"pods.metrics.k8s.io", "-n", namespace}, events: true},
+	"pods of a namespace": {resource: "pods", namespace: namespace, args: []string{"pods.metrics.k8s.io", "-n", namespace}, events: true},
 }
 
 // eventLine prints what of a point is not in a Table.
@@ -50,8 +51,8 @@ func watchByKubectl(t *testing.T, p *polls) {
 			if watch.events {
 				args, s.Identify = append(args, "--output-watch-events", "-o", eventLine), delivery.ByVersion
 			}
-			if strings.HasPrefix(watch.args[len(watch.args)-1], namespace) {
-				s.In = namespace + "/"
+			if watch.namespace != "" {
+				s.In = watch.namespace + "/"
 			}
 			holdKubectl(t, args, func(line string) {
 				words := strings.Fields(line)

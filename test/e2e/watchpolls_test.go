@@ -31,6 +31,9 @@ import (
 // pollPeriod is far below the time that a data point is the newest of its object.
 const pollPeriod = 500 * time.Millisecond
 
+// pollTimeout leaves time for another poll of the same points.
+const pollTimeout = 5 * time.Second
+
 // polls ask each serving pod, without kube-apiserver in between, for all points all the
 // time: what a watch has to deliver is what its pod served meanwhile. Pods scrape at
 // moments of their own, so each one has points that another has not.
@@ -39,7 +42,7 @@ type polls struct {
 	mu   sync.Mutex
 	// points by resource and pod, then by object and resourceVersion.
 	points map[string]map[string]*delivery.Point
-	// until is when the last complete poll of a resource and pod began.
+	// until is when the last poll of a resource and pod began that was answered.
 	until map[string]time.Time
 }
 
@@ -72,9 +75,9 @@ func startPolls(t *testing.T) *polls {
 				ticker := time.NewTicker(pollPeriod)
 				defer ticker.Stop()
 				for ctx.Err() == nil {
+					// The next poll sees the same points. One that none saw is missed by judge.
 					if err := p.poll(ctx, client, "https://"+host, resource, pod.Name); err != nil && ctx.Err() == nil {
-						t.Errorf("poll %s of pod %s: %v", resource, pod.Name, err)
-						return
+						t.Logf("poll %s of pod %s: %v", resource, pod.Name, err)
 					}
 					select {
 					case <-ctx.Done():
@@ -88,7 +91,7 @@ func startPolls(t *testing.T) *polls {
 }
 
 func (p *polls) poll(ctx context.Context, client *http.Client, host, resource, pod string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/apis/metrics.k8s.io/v1/"+resource, nil)
 	if err != nil {
@@ -112,6 +115,7 @@ func (p *polls) poll(ctx context.Context, client *http.Client, host, resource, p
 	if err := json.Unmarshal(body, &table); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}
+	ended := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := resource + " " + pod
@@ -123,7 +127,7 @@ func (p *polls) poll(ctx context.Context, client *http.Client, host, resource, p
 		if err := json.Unmarshal(row.Object.Raw, &meta); err != nil {
 			return fmt.Errorf("decode a row's object: %w", err)
 		}
-		s := &delivery.Point{Object: nameOf(&meta), Version: meta.ResourceVersion, First: began}
+		s := &delivery.Point{Object: nameOf(&meta), Version: meta.ResourceVersion, Earliest: p.until[key], First: ended}
 		cells := make([]string, len(row.Cells))
 		for i, cell := range row.Cells {
 			cells[i] = fmt.Sprint(cell)
@@ -134,6 +138,11 @@ func (p *polls) poll(ctx context.Context, client *http.Client, host, resource, p
 		}
 		s.Last = began
 		p.points[key][delivery.ByVersion(s)] = s
+	}
+	for _, s := range p.points[key] {
+		if s.Last.Before(began) && s.Latest.IsZero() {
+			s.Latest = ended
+		}
 	}
 	p.until[key] = began
 	return nil
@@ -177,7 +186,7 @@ func (p *polls) judge(t *testing.T, s *stream) {
 		return nil
 	})
 	// One object, with a new point each 15 s, would be twice that.
-	if least := int(watchMinutes(t) / (30 * time.Second)); len(got) < least {
+	if least := int(min(watchMinutes(t), 5*time.Minute) / (30 * time.Second)); len(got) < least {
 		t.Fatalf("%d data points were delivered, want %d and more", len(got), least)
 	}
 	p.mu.Lock()
