@@ -31,7 +31,7 @@ type WatchSpec struct {
 
 	// Most watches that are open at once, for each serving pod. Beyond it a new
 	// watch is answered with 429 and Retry-After. Lowering it ends no open watch.
-	// An idle watch takes up to 50 KB of memory: with a memory limit in
+	// A watch takes up to 70 KiB of memory: with a memory limit in
 	// serving.resources, mind it there. From 1 to 100000. Default: 10000.
 	// +optional
 	// +kubebuilder:default=10000

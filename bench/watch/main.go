@@ -63,7 +63,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.BoolVar(&f.skipComparison, "skip-comparison", false, "Leave the comparison out.")
 	fs.StringVar(&f.plot, "plot", "", "Where to write the comparison's picture, PNG.")
 	fs.StringVar(&f.profiles, "profiles", "", "Folder for profiles of serving; they cost it a few percent. Empty for none.")
-	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "When to give up.")
+	fs.DurationVar(&f.timeout, "timeout", 30*time.Minute, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err
 	}
