@@ -71,9 +71,13 @@ bench-watch: build ## 10,000 watches on this machine, and watching against polli
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
 	go -C bench run ./watch --plot ../docs/images/watch-against-polling.png
 
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml (built from its Go module on first use; minutes).
-	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+	go run $(GOLANGCI_LINT) run ./...
+	cd bench && go run $(GOLANGCI_LINT) run ./...
+	cd test/autoscaler && CGO_ENABLED=0 go run $(GOLANGCI_LINT) run ./...
 
 ##@ Build
 

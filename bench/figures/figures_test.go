@@ -20,8 +20,8 @@ func TestDurations(t *testing.T) {
 		b.Add(time.Duration(i+1) * time.Millisecond) // 1 up to 40
 	}
 	a.Merge(&b)
-	for q, want := range map[float64]time.Duration{0: 1, 0.01: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
-		if got := a.Quantile(q); got != want*time.Millisecond {
+	for q, want := range map[float64]int{0: 1, 0.01: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
+		if got := a.Quantile(q); got != time.Duration(want)*time.Millisecond {
 			t.Errorf("quantile %g is %v, want %dms", q, got, want)
 		}
 	}

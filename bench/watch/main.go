@@ -96,8 +96,8 @@ func main() {
 	}
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
 		err = run(ctx, f, os.Stdout)
+		stop()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "watch:", err)
