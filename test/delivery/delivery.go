@@ -123,7 +123,7 @@ func (s Stream) compare(points map[string][]*Point, server string, got []Sightin
 			wrong = append(wrong, fmt.Sprintf("%s: %q came when it was not served, at least from %s to %s", at, id,
 				may[id][0].First.Format(time.TimeOnly), may[id][0].Last.Format(time.TimeOnly)))
 		}
-		if len(own[id]) != 1 {
+		if len(own[id]) != 1 || len(may[id]) != 1 {
 			continue // which one it is, or of whom, is not known
 		}
 		p := own[id][0]

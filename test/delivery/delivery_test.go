@@ -105,3 +105,19 @@ func cells(sightings []Sighting) []Sighting {
 	}
 	return sightings
 }
+
+// A list may be the answer of a server that has a point before the watched one has it.
+func TestJudgeListOfAnother(t *testing.T) {
+	point := func(version string, first, last int) *Point {
+		return &Point{Object: "node-1", Version: version, Earliest: at(first), First: at(first), Last: at(last), Latest: at(last)}
+	}
+	servers := map[string][]*Point{
+		"a": {point("1", -5, 15), point("2", 15, 30), point("3", 30, 45)},
+		"b": {point("2", 5, 20), point("4", 20, 45)},
+	}
+	got := []Sighting{{"node-1 2", at(10)}, {"node-1 1", at(10)}, {"node-1 2", at(15)}, {"node-1 3", at(30)}}
+	server, wrong := Stream{Identify: ByVersion, Listed: true}.Judge(servers, got, at(40))
+	if server != "a" || len(wrong) > 0 {
+		t.Errorf("compared with %q: %q", server, wrong)
+	}
+}
