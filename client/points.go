@@ -20,6 +20,8 @@ type points[T any] struct {
 	mu      sync.RWMutex
 	entries map[string]*entry[T]
 	live    int // entries that are not dropped
+	// within holds them by the namespace of their key, so that a list of one costs what its objects cost.
+	within map[string]map[string]*entry[T]
 }
 
 type entry[T any] struct {
@@ -55,6 +57,11 @@ func (p *points[T]) putLocked(key string, object *T, now time.Time) (renewed boo
 	}
 	if e.dropped {
 		p.live++
+		namespace := namespaceOf(key)
+		if p.within[namespace] == nil {
+			p.within[namespace] = map[string]*entry[T]{}
+		}
+		p.within[namespace][key] = e
 	}
 	e.object, e.renewed, e.dropped = object, now, false
 	p.feed.add(key, Change[T]{Type: Updated, Object: object})
@@ -118,18 +125,36 @@ func (p *points[T]) dropLocked(key string, e *entry[T]) {
 	}
 	e.dropped = true
 	p.live--
+	namespace := namespaceOf(key)
+	if delete(p.within[namespace], key); len(p.within[namespace]) == 0 {
+		delete(p.within, namespace)
+	}
 	p.feed.add(key, Change[T]{Type: Dropped, Object: e.object})
 }
 
-// snapshot goes by the age at this moment: it is right, too, while a request keeps expire from running.
-func (p *points[T]) snapshot(now time.Time) []*T {
+// namespaceOf is empty for what has none.
+func namespaceOf(key string) string {
+	namespace, _, namespaced := strings.Cut(key, "/")
+	if !namespaced {
+		return ""
+	}
+	return namespace
+}
+
+// snapshot goes by the age at this moment: it is right, too, while a request keeps expire from running. No namespace is
+// all of them.
+func (p *points[T]) snapshot(namespace string, now time.Time) []*T {
 	type keyed struct {
 		key    string
 		object *T
 	}
 	p.mu.RLock()
-	held := make([]keyed, 0, p.live)
-	for key, e := range p.entries {
+	entries := p.entries
+	if namespace != "" {
+		entries = p.within[namespace]
+	}
+	held := make([]keyed, 0, len(entries))
+	for key, e := range entries {
 		if !e.dropped && now.Sub(e.renewed) < p.maxAge {
 			held = append(held, keyed{key, e.object})
 		}

@@ -79,7 +79,7 @@ func TestPoints(t *testing.T) {
 				told = append(told, drain(p.feed)...)
 			}
 			var got []sampled
-			for _, s := range p.snapshot(t0.Add(c.at)) {
+			for _, s := range p.snapshot("", t0.Add(c.at)) {
 				got = append(got, *s)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -92,11 +92,39 @@ func TestPoints(t *testing.T) {
 	}
 }
 
+// A list of one namespace has what the snapshot has of it.
+func TestPointsOfANamespace(t *testing.T) {
+	p, t0 := newPoints(time.Minute), time.Unix(0, 0)
+	p.replace([]*sampled{{Name: "shop/b"}, {Name: "shop/a"}, {Name: "shop-2/a"}, {Name: "other/a"}}, t0)
+	p.put(&sampled{Name: "shop/c"}, t0.Add(30*time.Second))
+	p.remove(&sampled{Name: "other/a"})
+	for _, c := range []struct {
+		namespace string
+		at        time.Duration
+		want      string
+	}{
+		{"shop", 0, "shop/a shop/b shop/c"},
+		{"shop-2", 0, "shop-2/a"},
+		{"other", 0, ""},
+		{"", 0, "shop-2/a shop/a shop/b shop/c"},
+		{"shop", time.Minute, "shop/c"}, // nothing expired them yet
+	} {
+		var got []string
+		for _, s := range p.snapshot(c.namespace, t0.Add(c.at)) {
+			got = append(got, s.Name)
+		}
+		if diff := cmp.Diff(c.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%q after %v: %s", c.namespace, c.at, diff)
+		}
+	}
+}
+
 func newPoints(maxAge time.Duration) *points[sampled] {
 	return &points[sampled]{
 		key:    func(s *sampled) string { return s.Name },
 		sample: func(s *sampled) (time.Time, string) { return time.Unix(s.At, 0), s.Version },
-		maxAge: maxAge, feed: newFeed[sampled](), entries: map[string]*entry[sampled]{},
+		maxAge: maxAge, feed: newFeed[sampled](),
+		entries: map[string]*entry[sampled]{}, within: map[string]map[string]*entry[sampled]{},
 	}
 }
 
@@ -118,7 +146,7 @@ func TestUnreadChangesCostNothing(t *testing.T) {
 		p.expire(now)
 	}
 	p.expire(now.Add(2 * time.Minute))
-	sizes := []int{p.feed.order.Len(), len(p.feed.byKey), len(p.feed.told), len(p.entries), p.live}
+	sizes := []int{p.feed.order.Len(), len(p.feed.byKey), len(p.feed.told), len(p.entries), len(p.within), p.live}
 	if slices.Max(sizes) != 0 {
 		t.Errorf("left over: %v", sizes)
 	}

@@ -69,7 +69,8 @@ func newWatcher[T any](config *rest.Config, options Options, api api[T]) (*Watch
 		options: options,
 		feed:    feed,
 		points: &points[T]{
-			key: api.key, sample: api.sample, maxAge: options.MaxAge, feed: feed, entries: map[string]*entry[T]{},
+			key: api.key, sample: api.sample, maxAge: options.MaxAge, feed: feed,
+			entries: map[string]*entry[T]{}, within: map[string]map[string]*entry[T]{},
 		},
 		synced: make(chan struct{}),
 		status: Status{Mode: Starting},
@@ -115,7 +116,12 @@ func (w *Watcher[T]) Sync(ctx context.Context) error {
 
 // Snapshot returns the objects that were renewed within MaxAge, by namespace and name. They are shared: do not change
 // them.
-func (w *Watcher[T]) Snapshot() []*T { return w.points.snapshot(w.options.Clock.Now()) }
+func (w *Watcher[T]) Snapshot() []*T { return w.points.snapshot("", w.options.Clock.Now()) }
+
+// List is Snapshot of one namespace, and costs no more than that has objects; empty for all.
+func (w *Watcher[T]) List(namespace string) []*T {
+	return w.points.snapshot(namespace, w.options.Clock.Now())
+}
 
 // Changes returns the channel of changes, the same at each call, closed when Run returns. A slow reader misses
 // data points in between, never the newest one, and holds up nobody. Need not be read.

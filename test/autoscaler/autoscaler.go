@@ -87,7 +87,7 @@ func assemble(ctx context.Context, clients clients, watcher podWatcher, options 
 			return nil, fmt.Errorf("listening to the end of HPAs: %w", err)
 		}
 		a.trigger = newTrigger(hpas.Lister(), targets, requeuing.requeue)
-		pods, scales, hpas = snapshotLister{pods, a.trigger.index, watcher.Status}, targets, requeuing
+		pods, scales, hpas = snapshotLister{pods, watcher}, targets, requeuing
 	}
 	a.controller = podautoscaler.NewHorizontalController(ctx,
 		clients.core.CoreV1(), scales, clients.core.AutoscalingV2(), clients.mapper,

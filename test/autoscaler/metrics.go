@@ -22,6 +22,7 @@ type podWatcher interface {
 	Run(context.Context) error
 	Changes() <-chan client.Change[metricsv1.PodMetrics]
 	Status() client.Status
+	List(namespace string) []*metricsv1.PodMetrics
 }
 
 // snapshotLister stands below the stock metrics client in place of the API: totals of containers, missing pods and
@@ -29,8 +30,7 @@ type podWatcher interface {
 type snapshotLister struct {
 	// PodMetricsesGetter is the API's. An autoscaler only lists.
 	resourceclient.PodMetricsesGetter
-	index  *index
-	status func() client.Status
+	watcher podWatcher
 }
 
 // PodMetricses returns the lister of one namespace.
@@ -45,9 +45,10 @@ type snapshotPods struct {
 }
 
 // List answers from the snapshot, sorted as the API's answers are. It is an error as long as nothing was ever heard
-// from the API: no metrics are not the metrics of no pods.
+// from the API: no metrics are not the metrics of no pods. From then on it has all that the API has: the watcher takes
+// a list in at once, where its changes come one by one.
 func (s snapshotPods) List(_ context.Context, options metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
-	if status := s.lister.status(); !status.Synced {
+	if status := s.lister.watcher.Status(); !status.Synced {
 		if status.Err == nil {
 			return nil, errors.New("pod metrics were not listed yet")
 		}
@@ -61,10 +62,11 @@ func (s snapshotPods) List(_ context.Context, options metav1.ListOptions) (*metr
 	if err != nil {
 		return nil, fmt.Errorf("label selector %q: %w", options.LabelSelector, err)
 	}
-	pods := s.lister.index.list(s.namespace, selector)
-	list := &metricsv1beta1.PodMetricsList{Items: make([]metricsv1beta1.PodMetrics, len(pods))}
-	for i, pod := range pods {
-		list.Items[i] = toV1beta1(pod)
+	list := &metricsv1beta1.PodMetricsList{Items: []metricsv1beta1.PodMetrics{}}
+	for _, pod := range s.lister.watcher.List(s.namespace) {
+		if selector.Matches(labels.Set(pod.Labels)) {
+			list.Items = append(list.Items, toV1beta1(pod))
+		}
 	}
 	return list, nil
 }

@@ -4,6 +4,7 @@
 package autoscaler
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,12 +109,42 @@ func TestSnapshotRefuses(t *testing.T) {
 		"selector cannot be read": {synced, "shop", metav1.ListOptions{LabelSelector: "a in"}, `label selector "a in"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lister := snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), newIndex(), func() client.Status { return c.status }}
+			lister := snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), &fakeWatcher{status: c.status}}
 			list, err := lister.PodMetricses(c.namespace).List(t.Context(), c.options)
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("answered %v, %v", list, err)
 			}
 		})
+	}
+}
+
+// The first answer has all pods of the API, though nobody has read a change yet.
+func TestSnapshotIsCompleteAtOnce(t *testing.T) {
+	var pods podMetricsAPI
+	for i := range 500 {
+		pods = append(pods, pod("shop", fmt.Sprintf("web-%03d", i), "app=web", 1, container("web", "100m", "10Mi")))
+	}
+	server := httptest.NewServer(pods)
+	defer server.Close()
+	watcher, err := client.Pods(&rest.Config{Host: server.URL}, "", client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- watcher.Run(ctx) }() // nobody reads Changes
+	if err := watcher.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lister := snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), watcher}
+	list, err := lister.PodMetricses("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil || len(list.Items) != len(pods) {
+		t.Errorf("%d pods of %d, %v", len(list.Items), len(pods), err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -127,11 +158,7 @@ func startLister(t testing.TB, config *rest.Config, api resourceclient.PodMetric
 	if err := watcher.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	index := newIndex()
-	for _, pod := range watcher.Snapshot() {
-		index.take(client.Change[metricsv1.PodMetrics]{Type: client.Updated, Object: pod})
-	}
-	return snapshotLister{api, index, watcher.Status}
+	return snapshotLister{api, watcher}
 }
 
 func message(err error) string {

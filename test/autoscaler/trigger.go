@@ -30,7 +30,6 @@ const (
 
 // trigger makes an HPA due when a data point of one of its pods arrives.
 type trigger struct {
-	index   *index
 	hpas    autoscalinglisters.HorizontalPodAutoscalerLister
 	targets *targets
 	requeue func(cache.ObjectName) bool
@@ -44,7 +43,7 @@ type trigger struct {
 
 func newTrigger(hpas autoscalinglisters.HorizontalPodAutoscalerLister, targets *targets, requeue func(cache.ObjectName) bool) *trigger {
 	return &trigger{
-		index: newIndex(), hpas: hpas, targets: targets, requeue: requeue,
+		hpas: hpas, targets: targets, requeue: requeue,
 		queue: workqueue.NewTypedDelayingQueue[cache.ObjectName](),
 		last:  map[cache.ObjectName]time.Time{},
 	}
@@ -57,7 +56,6 @@ func (t *trigger) run(ctx context.Context, changes <-chan client.Change[metricsv
 	defer worker.Wait()
 	defer t.queue.ShutDown()
 	for change := range changes {
-		t.index.take(change)
 		// A pod that is gone calls for no decision before the next sync: its place is taken by others, or not.
 		if change.Type == client.Updated {
 			t.take(ctx, change.Object)

@@ -6,6 +6,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,8 +36,7 @@ import (
 // world is a cluster for the real controller, in the time of a synctest bubble: moments are what they ought to be.
 // Each pod asks for 100m of CPU.
 type world struct {
-	watcher fakeWatcher
-	api     *index // what polling finds
+	watcher *fakeWatcher // of what polling finds, too
 	core    *fake.Clientset
 	began   time.Time
 
@@ -51,8 +51,11 @@ type world struct {
 func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPodAutoscaler, test func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w.began, w.replicas, w.api = time.Now(), map[string]int32{}, newIndex()
-		w.watcher = fakeWatcher{make(chan client.Change[metricsv1.PodMetrics], 100)}
+		w.began, w.replicas = time.Now(), map[string]int32{}
+		w.watcher = &fakeWatcher{
+			status:  client.Status{Synced: true},
+			changes: make(chan client.Change[metricsv1.PodMetrics], 100), pods: map[string]*metricsv1.PodMetrics{},
+		}
 		var objects []runtime.Object
 		for _, hpa := range hpas {
 			w.replicas[hpa.Spec.ScaleTargetRef.Name] = 1
@@ -75,7 +78,7 @@ func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPo
 			mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
 			scale:  w.scales(),
 			// Where metrics come by watch nobody asks it.
-			resource:       snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), w.api, w.watcher.Status},
+			resource:       snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), w.watcher},
 			customVersions: custom_metrics.NewAvailableAPIsGetter(discovery),
 		}, watcher, Options{})
 		if err != nil {
@@ -138,8 +141,7 @@ func (w *world) point(name, cpu string) {
 		Window:     metav1.Duration{Duration: 10 * time.Second},
 		Containers: []metricsv1.ContainerMetrics{container("main", cpu, "1Mi")},
 	}}
-	w.api.take(change)
-	w.watcher.changes <- change
+	w.watcher.take(change)
 }
 
 func runningPod(name string, now time.Time) *corev1.Pod {
@@ -177,13 +179,30 @@ func hpa(target string) *autoscalingv2.HorizontalPodAutoscaler {
 	}
 }
 
-// fakeWatcher has a complete list from the beginning.
+// fakeWatcher holds pods of the namespace shop, and tells of them.
 type fakeWatcher struct {
+	status  client.Status
 	changes chan client.Change[metricsv1.PodMetrics]
+
+	mu   sync.Mutex
+	pods map[string]*metricsv1.PodMetrics
 }
 
-func (f fakeWatcher) Run(ctx context.Context) error { <-ctx.Done(); close(f.changes); return nil }
+func (f *fakeWatcher) take(change client.Change[metricsv1.PodMetrics]) {
+	f.mu.Lock()
+	f.pods[change.Object.Name] = change.Object
+	f.mu.Unlock()
+	f.changes <- change
+}
 
-func (f fakeWatcher) Changes() <-chan client.Change[metricsv1.PodMetrics] { return f.changes }
+func (f *fakeWatcher) Run(ctx context.Context) error { <-ctx.Done(); close(f.changes); return nil }
 
-func (f fakeWatcher) Status() client.Status { return client.Status{Synced: true} }
+func (f *fakeWatcher) Changes() <-chan client.Change[metricsv1.PodMetrics] { return f.changes }
+
+func (f *fakeWatcher) Status() client.Status { return f.status }
+
+func (f *fakeWatcher) List(string) []*metricsv1.PodMetrics {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.pods))
+}
