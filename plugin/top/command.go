@@ -111,6 +111,11 @@ func (o *options) complete(args []string, flags genericclioptions.RESTClientGett
 		return fmt.Errorf("--sort-by %q: must be name, cpu or memory", o.sortBy)
 	}
 	switch {
+	case o.interval < time.Second || o.maxAge < time.Second:
+		return fmt.Errorf("--poll-interval %s, --max-age %s: give at least 1s", o.interval, o.maxAge)
+	case o.interval+o.interval/2 >= o.maxAge:
+		return fmt.Errorf("--poll-interval %s, --max-age %s: rows would go before the next list brings them anew; "+
+			"give a --max-age of more than one and a half times --poll-interval", o.interval, o.maxAge)
 	case o.nodes && (o.containers || o.allNamespaces || o.namespace != ""):
 		return errors.New("--containers, --namespace and --all-namespaces are of pods; nodes have neither")
 	case o.name != "" && (o.selector != "" || o.fields != ""):
@@ -137,6 +142,7 @@ func (o *options) complete(args []string, flags genericclioptions.RESTClientGett
 func (o *options) source(cluster *connection.Cluster) (*source, error) {
 	settings := client.Options{
 		LabelSelector: o.selector, FieldSelector: o.fields, PollInterval: o.interval, MaxAge: o.maxAge,
+		RequestTimeout: max(cluster.Timeout, time.Second),
 	}
 	if o.nodes {
 		nodes, err := client.Nodes(cluster.Config, settings)

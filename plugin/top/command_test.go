@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
 func noEnvironment(string) string { return "" }
@@ -86,14 +92,15 @@ node-a   1000m        -        4096Mi          -
 		"one and all":          {set: func(o *options) { o.allNamespaces, o.namespace = true, "x" }, err: "exclude each other"},
 		"selector":             {set: func(o *options) { o.selector = "a in" }, err: "LabelSelector"},
 		"no namespace's name":  {set: func(o *options) { o.namespace = "a/b" }, err: `namespace "a/b"`},
-		"short age":            {set: func(o *options) { o.maxAge = 1 }, err: "MaxAge"},
+		"short age":            {set: func(o *options) { o.maxAge = 1 }, err: "--max-age 1ns: give at least 1s"},
+		"long interval":        {set: func(o *options) { o.interval = time.Minute }, err: "--poll-interval 1m0s, --max-age 1m30s: rows would go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			if c.world != nil {
 				c.world(w)
 			}
-			o := &options{sortBy: "name"}
+			o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, sortBy: "name"}
 			if c.set != nil {
 				c.set(o)
 			}
@@ -131,7 +138,7 @@ func TestNoAPI(t *testing.T) {
 	w := newWorld()
 	cluster := w.start(t)
 	cluster.Config.Host += "/nowhere"
-	o := &options{namespace: "shop", sortBy: "name"}
+	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, namespace: "shop", sortBy: "name"}
 	err := o.run(t.Context(), cluster, genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, noEnvironment)
 	if err == nil || !strings.Contains(err.Error(), "apply a MetricsBackend, or install another implementation") {
 		t.Errorf("error %v", err)
@@ -214,5 +221,26 @@ func TestLines(t *testing.T) {
 				t.Errorf("error stream %q, want %q", got, c.fed)
 			}
 		})
+	}
+}
+
+// An API that hangs is asked for no longer than --request-timeout says.
+func TestRequestTimeout(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	cluster, err := connection.ForConfig(&rest.Config{Host: server.URL, Timeout: time.Second}, t.Output(), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &options{interval: 15 * time.Second, maxAge: 90 * time.Second, sortBy: "name"}
+	if err := o.complete(nil, flags()); err != nil {
+		t.Fatal(err)
+	}
+	// Less than the client's own time for one version.
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	err = o.run(ctx, cluster, genericiooptions.NewTestIOStreamsDiscard(), noEnvironment)
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("error %v, and of the test's time %v", err, ctx.Err())
 	}
 }
