@@ -32,6 +32,8 @@ const (
 	syncPeriod = 15 * time.Second
 	// spread is the time over which the loads of pairs begin: two of a kubelet's samples, which are 10 s apart.
 	spread = 20 * time.Second
+	// promptly is far from the tenth of a second that a watch takes, and from the half of a sync period without one.
+	promptly = 5 * time.Second
 
 	requestMillicores, loadMillicores, targetPercent = 20, 60, 50
 )
@@ -88,6 +90,11 @@ func TestWatchAgainstPolling(t *testing.T) {
 		report.add(name, began, point, decision)
 	}
 	t.Log(report)
+	// A new point comes each 15 s, and so does the stock sync: only the wait in between tells that points are what makes
+	// HPAs due.
+	if wait := report.medianWait("watch"); wait > promptly {
+		t.Errorf("half of the HPAs waited longer than %v for a decision on a data point that came by watch", wait)
+	}
 }
 
 // seen is what was seen of a workload, and when.
@@ -182,6 +189,21 @@ func newReport() *report { return &report{map[string][3]time.Duration{}} }
 
 func (r *report) add(name string, load time.Time, point, decision seen) {
 	r.rows[name] = [3]time.Duration{point.at.Sub(load), decision.at.Sub(point.at), decision.at.Sub(load)}
+}
+
+// medianWait is from a data point to the decision on it.
+func (r *report) medianWait(way string) time.Duration {
+	var waits []time.Duration
+	for i := range pairs {
+		if times, ok := r.rows[workload(way, i)]; ok {
+			waits = append(waits, times[1])
+		}
+	}
+	if len(waits) == 0 {
+		return 0
+	}
+	slices.Sort(waits)
+	return waits[len(waits)/2]
 }
 
 func (r *report) String() string {
