@@ -94,8 +94,8 @@ const perSelectorByte = 6
 // perStream is what the HTTP server keeps for a watch: the goroutine's stack, the
 // request and its context, and the buffers of an HTTP/2 stream. It is the resident
 // memory of a watch over shared connections after it had events, as measured
-// (see docs/watch-metrics.md), less the above.
-const perStream = 40 << 10
+// (see docs/performance.md), less the above.
+const perStream = 60 << 10
 
 func sizeOf[T any]() uintptr { return reflect.TypeFor[T]().Size() }
 

@@ -91,7 +91,7 @@ func TestWatchMetrics(t *testing.T) {
 		}
 		return atLeast(map[series]float64{
 			{"metrics_api_watch_events_sent_total", "version=v1 type=live"}: 2,
-			{"metrics_api_watch_memory_bytes", "version=v1"}:                2 * 40 << 10,
+			{"metrics_api_watch_memory_bytes", "version=v1"}:                2 * 60 << 10,
 			{"metrics_api_encoded_points_total", "encoding=json"}:           4,
 		}, false)
 	})
