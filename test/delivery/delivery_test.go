@@ -121,3 +121,44 @@ func TestJudgeListOfAnother(t *testing.T) {
 		t.Errorf("compared with %q: %q", server, wrong)
 	}
 }
+
+// A pod may be gone before a poll has seen its last point.
+func TestJudgeLastOfAnObject(t *testing.T) {
+	point := func(version string, first, last int) *Point {
+		return &Point{Object: "shop/web-0", Version: version, Cells: "web-0 " + version + "m",
+			Earliest: at(first), First: at(first), Last: at(last), Latest: at(last)}
+	}
+	gone := map[string][]*Point{"a": {point("1", 0, 15), point("2", 15, 30)}}
+	tests := map[string]struct {
+		stream Stream
+		points map[string][]*Point
+		last   []Sighting
+		want   []string
+	}{
+		"as it goes":           {points: gone, last: []Sighting{{"shop/web-0 3", at(30)}}},
+		"as kubectl prints it": {stream: Stream{Identify: ByCells}, points: gone, last: []Sighting{{"shop web-0 3m", at(30)}}},
+		"twice": {points: gone, last: []Sighting{{"shop/web-0 3", at(30)}, {"shop/web-0 3", at(30)}},
+			want: []string{`12:00:30: "shop/web-0 3" came 2 times, was served 0 times`}},
+		"long after it was gone": {points: gone, last: []Sighting{{"shop/web-0 3", at(40)}},
+			want: []string{`12:00:40: "shop/web-0 3" came 1 times, was served 0 times`}},
+		"of one that goes on": {points: map[string][]*Point{"a": {point("1", 0, 15), point("2", 15, 30), point("4", 30, 45)}},
+			last: []Sighting{{"shop/web-0 3", at(30)}, {"shop/web-0 4", at(31)}},
+			want: []string{`12:00:30: "shop/web-0 3" came 1 times, was served 0 times`}},
+		"of another": {points: gone, last: []Sighting{{"shop/web-00 3", at(30)}},
+			want: []string{`12:00:30: "shop/web-00 3" came 1 times, was served 0 times`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := []Sighting{{"shop/web-0 1", at(0)}, {"shop/web-0 2", at(15)}}
+			if test.stream.Identify == nil {
+				test.stream.Identify = ByVersion
+			} else {
+				got = []Sighting{{"shop web-0 1m", at(0)}, {"shop web-0 2m", at(15)}}
+			}
+			_, wrong := test.stream.Judge(test.points, append(got, test.last...), at(60))
+			if diff := cmp.Diff(test.want, wrong); diff != "" {
+				t.Errorf("what is wrong (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
