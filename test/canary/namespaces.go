@@ -19,8 +19,10 @@ import (
 const (
 	// NamespaceSlack is how much longer than without the operator a namespace may
 	// take to go. The controller that deletes it stops at an API that does not answer
-	// (kubernetes/kubernetes#83332).
-	NamespaceSlack = 5 * time.Second
+	// (kubernetes/kubernetes#83332) and tries again after five seconds and more; one
+	// such try may meet an APIService that was made a moment ago, whose discovery
+	// kube-apiserver has not read yet. An API that stays away costs minutes.
+	NamespaceSlack = 15 * time.Second
 	// namespaceLimit is when the canary stops waiting.
 	namespaceLimit  = 2 * time.Minute
 	namespacePeriod = 100 * time.Millisecond
@@ -31,7 +33,7 @@ const (
 func NamespaceDeletion(ctx context.Context, core kubernetes.Interface, n int) (time.Duration, error) {
 	var all []time.Duration
 	for range n {
-		took, err := deleteNamespace(ctx, core)
+		took, _, err := deleteNamespace(ctx, core)
 		if err != nil {
 			return 0, err
 		}
@@ -41,50 +43,49 @@ func NamespaceDeletion(ctx context.Context, core kubernetes.Interface, n int) (t
 }
 
 // deleteNamespace makes a namespace that holds something, deletes it and returns how
-// long it took to go.
-func deleteNamespace(ctx context.Context, core kubernetes.Interface) (time.Duration, error) {
+// long it took to go, and what its conditions last said of that.
+func deleteNamespace(ctx context.Context, core kubernetes.Interface) (took time.Duration, state string, err error) {
 	made, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "canary-"}}, metav1.CreateOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("create a namespace: %w", err)
+		return 0, "", fmt.Errorf("create a namespace: %w", err)
 	}
 	content := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "content"}}
 	if _, err := core.CoreV1().ConfigMaps(made.Name).Create(ctx, content, metav1.CreateOptions{}); err != nil {
-		return 0, fmt.Errorf("fill namespace %s: %w", made.Name, err)
+		return 0, "", fmt.Errorf("fill namespace %s: %w", made.Name, err)
 	}
 	began := time.Now()
 	if err := core.CoreV1().Namespaces().Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
-		return 0, fmt.Errorf("delete namespace %s: %w", made.Name, err)
+		return 0, "", fmt.Errorf("delete namespace %s: %w", made.Name, err)
 	}
-	state := ""
 	err = wait.PollUntilContextTimeout(ctx, namespacePeriod, namespaceLimit, true, func(ctx context.Context) (bool, error) {
 		namespace, err := core.CoreV1().Namespaces().Get(ctx, made.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
-		if err == nil {
+		if err == nil && len(namespace.Status.Conditions) > 0 {
 			state = fmt.Sprintf("%+v", namespace.Status.Conditions)
 		}
 		return false, nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("namespace %s is not gone after %s: %w: %s", made.Name, time.Since(began).Round(time.Second), err, state)
+		return 0, state, fmt.Errorf("namespace %s is not gone after %s: %w: %s", made.Name, time.Since(began).Round(time.Second), err, state)
 	}
-	return time.Since(began), nil
+	return time.Since(began), state, nil
 }
 
 // cycleNamespaces makes and deletes one namespace after the other.
 func (c *Canary) cycleNamespaces(ctx context.Context) {
 	for ctx.Err() == nil {
 		// Not with ctx: the last one is waited for too.
-		took, err := deleteNamespace(context.WithoutCancel(ctx), c.core)
+		took, state, err := deleteNamespace(context.WithoutCancel(ctx), c.core)
 		c.mu.Lock()
 		switch {
 		case err != nil:
 			c.result.fail("%s: %v", clock(time.Now()), err)
 		case took > c.options.Namespaces+NamespaceSlack:
-			c.result.fail("%s: a namespace was gone after %s; without the operator the median is %s",
-				clock(time.Now()), took.Round(time.Millisecond), c.options.Namespaces.Round(time.Millisecond))
+			c.result.fail("%s: a namespace was gone after %s; without the operator the median is %s: %s",
+				clock(time.Now()), took.Round(time.Millisecond), c.options.Namespaces.Round(time.Millisecond), state)
 			fallthrough
 		default:
 			c.result.Namespaces = append(c.result.Namespaces, took)

@@ -51,6 +51,10 @@ type Object struct {
 	Kind            string
 	// Timestamp of the data point.
 	Timestamp time.Time
+	// Window of the data point's rates, as it was written. Replicas that measured from
+	// different earlier samples have different ones, and so different rates, of the
+	// same data point.
+	Window string
 	// Sample is all of the object but its type and metadata, in a form that is
 	// the same for the same content. It is empty where there is no content.
 	Sample string
@@ -88,6 +92,7 @@ func identify(object []byte) (Object, error) {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
 		Timestamp         metav1.Time `json:"timestamp"`
+		Window            string      `json:"window"`
 	}
 	if err := json.Unmarshal(object, &o); err != nil {
 		return Object{}, fmt.Errorf("decode %.200q: %w", object, err)
@@ -110,7 +115,8 @@ func identify(object []byte) (Object, error) {
 	}
 	return Object{
 		Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, Labels: o.Labels, Annotations: o.Annotations,
-		APIVersion: o.APIVersion, Kind: o.Kind, Timestamp: o.Timestamp.Time, Sample: sample,
+		APIVersion: o.APIVersion, Kind: o.Kind, Timestamp: o.Timestamp.Time,
+		Window: o.Window, Sample: sample,
 	}, nil
 }
 

@@ -50,7 +50,11 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 	}
 	was := lasting(before, before)
 	for _, o := range append(during.objects, got) {
-		if b, ok := was[o.key()]; ok && b.identity() == o.identity() && o.Sample != b.Sample && o.ResourceVersion != "" {
+		b, ok := was[o.key()]
+		if !ok || o.ResourceVersion == "" || b.identity() != o.identity() {
+			continue
+		}
+		if !o.Timestamp.Equal(b.Timestamp) || (o.Window == b.Window && o.Sample != b.Sample) {
 			return "", fmt.Errorf("while a watch is open the data point %s of %s is %s, and was %s", o.ResourceVersion, o.key(), o.Sample, b.Sample)
 		}
 	}
