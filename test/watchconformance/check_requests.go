@@ -60,28 +60,53 @@ func resourceVersionIgnored(ctx context.Context, t *target) (string, error) {
 	return fmt.Sprintf("the same first events with each of %q", resourceVersions), nil
 }
 
+// listsIgnoreResourceVersion: a replica may have learned of an object later than
+// those that answered before and after it, so what is lacking is looked for again.
 func listsIgnoreResourceVersion(ctx context.Context, t *target) (string, error) {
+	const looks = 3
 	for _, rv := range resourceVersions {
-		before, err := t.list(ctx, nil)
-		if err != nil {
-			return "", err
-		}
-		with, err := t.list(ctx, params("resourceVersion", rv))
-		if err != nil {
-			return "", err
-		}
-		after, err := t.list(ctx, nil)
-		if err != nil {
-			return "", err
-		}
-		want, got := lasting(before, after), lasting(with, with)
-		for key := range want {
-			if _, ok := got[key]; !ok {
-				return "", fmt.Errorf("the list with resourceVersion=%q lacks %s", rv, key)
+		for look := 1; ; look++ {
+			before, key, err := t.lacking(ctx, rv)
+			if err != nil {
+				return "", err
+			}
+			if key == "" {
+				break
+			}
+			if look == looks {
+				return "", fmt.Errorf("the list with resourceVersion=%q lacks %s, %d times", rv, key, looks)
+			}
+			pause, cancel := context.WithTimeout(ctx, 2*t.options.PointInterval+t.options.Patience)
+			err = t.waitRenewed(pause, before.objects)
+			cancel()
+			if err != nil {
+				return "", err
 			}
 		}
 	}
 	return fmt.Sprintf("the same lists with each of %q", resourceVersions), nil
+}
+
+// lacking returns an object that is in the lists before and after one with a
+// resourceVersion, but not in that; empty where there is none.
+func (t *target) lacking(ctx context.Context, rv string) (before *listing, key string, err error) {
+	before, err = t.list(ctx, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	with, err := t.list(ctx, params("resourceVersion", rv))
+	if err != nil {
+		return nil, "", err
+	}
+	after, err := t.list(ctx, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	want := lasting(before, after)
+	for key := range lasting(with, with) {
+		delete(want, key)
+	}
+	return before, anyKey(want), nil
 }
 
 // continueNeverExpires: a token is good after every object it was made of has
