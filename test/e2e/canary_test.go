@@ -7,9 +7,11 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,6 +68,20 @@ func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
 			}
 		}
 		return fmt.Errorf("conditions: %+v", hpa.Status.Conditions)
+	})
+	// A replica measures a rate from two samples of its own, so one may know of a new
+	// pod some seconds before the other. kube-apiserver picks a replica by chance.
+	eventually(t, time.Minute, "each replica knows the autoscaler's pods", func(context.Context) error {
+		for range 20 {
+			out, err := run("kubectl", "get", "pods.v1beta1.metrics.k8s.io", "-n", autoscaler.Namespace, "-l", "app=burn", "-o", "name")
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			if !strings.Contains(out, "burn-") {
+				return errors.New("a replica knows none of them")
+			}
+		}
+		return nil
 	})
 	c, err := canary.Start(t.Context(), canary.Options{
 		Config:     suite.config,
