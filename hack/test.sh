@@ -85,6 +85,10 @@ e2e() {
 		echo "the end-to-end tests start a kubelet and containers, which needs root: run make test-unit test-integration without" >&2
 		return 1
 	fi
+	# What an earlier run left, ended or killed, is no part of this one.
+	if [ "${CI:-}" = true ]; then
+		cluster down
+	fi
 	cluster up
 	PATH=$(cluster binaries kubectl):$PATH
 	KUBECONFIG=$(cluster kubeconfig)
