@@ -91,6 +91,16 @@ func wantCount(ctx context.Context, path string, want int) error {
 	return nil
 }
 
+// wantBothVersions waits until the one node is answered in both versions.
+func wantBothVersions(t *testing.T) {
+	t.Helper()
+	for _, version := range []string{"v1", "v1beta1"} {
+		eventually(t, time.Minute, "metrics of "+version, func() error {
+			return wantCount(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", 1)
+		})
+	}
+}
+
 func testRaw(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		for path, want := range map[string]struct {

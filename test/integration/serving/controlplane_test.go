@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,10 +116,26 @@ func (c *controlPlane) prepare(folder string) error {
 
 func (c *controlPlane) stop() error { return c.env.Stop() }
 
-// stopAPIServer and startAPIServer are a restart with time in between.
-func (c *controlPlane) stopAPIServer() error { return c.env.ControlPlane.GetAPIServer().Stop() }
-
-func (c *controlPlane) startAPIServer() error { return c.env.ControlPlane.GetAPIServer().Start() }
+// stopAPIServer stops kube-apiserver until start is called, or the test ends.
+func (c *controlPlane) stopAPIServer(t *testing.T) (start func()) {
+	t.Helper()
+	server := c.env.ControlPlane.GetAPIServer()
+	if err := server.Stop(); err != nil {
+		t.Fatalf("stop kube-apiserver: %v", err)
+	}
+	again := sync.OnceValue(server.Start)
+	t.Cleanup(func() {
+		if err := again(); err != nil {
+			t.Errorf("start kube-apiserver: %v", err)
+		}
+	})
+	return func() {
+		t.Helper()
+		if err := again(); err != nil {
+			t.Fatalf("start kube-apiserver: %v", err)
+		}
+	}
+}
 
 // kubectl runs the real kubectl as an administrator and returns what it prints.
 func (c *controlPlane) kubectl(t *testing.T, args ...string) (string, error) {

@@ -183,15 +183,7 @@ func TestKubeAPIServerRestart(t *testing.T) {
 
 	// The late process needs its token before kube-apiserver goes.
 	kubeconfig := cluster.writeKubeconfig(t, t.TempDir(), servingAccount)
-	if err := cluster.stopAPIServer(); err != nil {
-		t.Fatalf("stop kube-apiserver: %v", err)
-	}
-	started := false
-	defer func() {
-		if !started {
-			_ = cluster.startAPIServer()
-		}
-	}()
+	startAPIServer := cluster.stopAPIServer(t)
 	late := cluster.startServingAs(t, "late", kubeconfig, "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes)))
 	eventually(t, 20*time.Second, "the late process lives and explains itself", func() error {
 		status, body, err := late.get(t.Context(), "/livez", "")
@@ -217,10 +209,7 @@ func TestKubeAPIServerRestart(t *testing.T) {
 		return nil
 	})
 
-	started = true
-	if err := cluster.startAPIServer(); err != nil {
-		t.Fatalf("start kube-apiserver: %v", err)
-	}
+	startAPIServer()
 	eventually(t, 2*time.Minute, "metrics through kube-apiserver again", through)
 	eventually(t, 2*time.Minute, "the late process becomes ready", func() error { return late.ready(t.Context()) })
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
 )
 
 // load asks through kube-apiserver without a pause and without a retry.
@@ -30,14 +29,7 @@ type load struct {
 func startLoad(ctx context.Context, t *testing.T, clients int) (l *load, wait func()) {
 	t.Helper()
 	l = &load{}
-	client, err := rest.HTTPClientFor(cluster.config)
-	if err != nil {
-		t.Fatalf("make a client: %v", err)
-	}
-	url := strings.TrimSuffix(cluster.config.Host, "/")
-	if !strings.HasPrefix(url, "https://") {
-		url = "https://" + url
-	}
+	client, url := throughKubeAPIServer(t)
 	var running sync.WaitGroup
 	for i := range clients {
 		path := []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/nodes"}[i%2]
@@ -89,11 +81,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 	first.waitReady(t)
 	second.waitReady(t)
 	cluster.register(t, "balanced", b.port, "v1", "v1beta1")
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, "metrics of "+version, func() error {
-			return wantCount(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", 1)
-		})
-	}
+	wantBothVersions(t)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -178,20 +178,9 @@ func TestKubeAPIServerRestartUnderWatches(t *testing.T) {
 	clients.wantNewer(t, time.Now(), time.Minute)
 	p.wantWatches(t, token, count, 10*time.Second)
 
-	if err := cluster.stopAPIServer(); err != nil {
-		t.Fatalf("stop kube-apiserver: %v", err)
-	}
-	started := false
-	defer func() {
-		if !started {
-			_ = cluster.startAPIServer()
-		}
-	}()
+	startAPIServer := cluster.stopAPIServer(t)
 	p.wantWatches(t, token, 0, 30*time.Second)
-	started = true
-	if err := cluster.startAPIServer(); err != nil {
-		t.Fatalf("start kube-apiserver: %v", err)
-	}
+	startAPIServer()
 	clients.wantNewer(t, time.Now(), 2*time.Minute)
 	p.wantWatches(t, token, count, 10*time.Second)
 	stop()

@@ -264,11 +264,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	inForce(backend.Generation)
 	p.waitReady(t)
 	cluster.register(t, name, p.port, "v1", "v1beta1")
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, "metrics of "+version, func() error {
-			return wantCount(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", 1)
-		})
-	}
+	wantBothVersions(t)
 
 	kubelet.freeze() // bookmarks are for those who have nothing else to read
 	reflector := mustHear(t, nodesPath+watchListQuery)

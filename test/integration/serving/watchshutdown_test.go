@@ -105,11 +105,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 	first.waitReady(t)
 	second.waitReady(t)
 	cluster.register(t, "moving", b.port, "v1", "v1beta1")
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, "metrics of "+version, func() error {
-			return wantCount(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes", 1)
-		})
-	}
+	wantBothVersions(t)
 	// Nothing but the last event is to be heard then.
 	kubelet.freeze()
 	token := cluster.token(t, "reader")
