@@ -15,20 +15,9 @@ import (
 
 // protobuf: the same objects, in frames of protobuf.
 func protobuf(ctx context.Context, t *target) (string, error) {
-	before, err := t.list(ctx, nil)
-	if err != nil {
-		return "", err
-	}
-	s, err := t.connection.watchProtobuf(ctx, t.watchPath(""), t.watchQuery(nil), t.api, t.resource.Identify)
-	if err != nil {
-		return "", err
-	}
-	defer s.close()
-	after, err := t.list(ctx, nil)
-	if err != nil {
-		return "", err
-	}
-	got, err := t.expectInitial(ctx, s, lasting(before, after))
+	got, err := t.initialOf(ctx, "", nil, func() (*openWatch, error) {
+		return t.connection.watchProtobuf(ctx, t.watchPath(""), t.watchQuery(nil), t.api, t.resource.Identify)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -40,11 +29,7 @@ func protobuf(ctx context.Context, t *target) (string, error) {
 // watchAs opens a watch whose objects are of a kind of meta.k8s.io, and returns
 // the first event for each object that lists have.
 func (t *target) watchAs(ctx context.Context, accept string, decode func(json.RawMessage) (Object, error)) ([]Object, error) {
-	before, err := t.list(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	s, err := t.connection.stream(ctx, t.watchPath(""), t.watchQuery(nil), accept, func(body io.Reader) func() (event, error) {
+	events := func(body io.Reader) func() (event, error) {
 		decoder := json.NewDecoder(body)
 		return func() (event, error) {
 			var frame struct {
@@ -57,16 +42,10 @@ func (t *target) watchAs(ctx context.Context, accept string, decode func(json.Ra
 			o, err := decode(frame.Object)
 			return event{Type: frame.Type, Raw: frame.Object, Object: o}, wrongObject(err)
 		}
+	}
+	return t.initialOf(ctx, "", nil, func() (*openWatch, error) {
+		return t.connection.stream(ctx, t.watchPath(""), t.watchQuery(nil), accept, events)
 	})
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	after, err := t.list(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return t.expectInitial(ctx, s, lasting(before, after))
 }
 
 // table: what kubectl prints. The first event brings the columns.

@@ -122,16 +122,27 @@ func (t *target) within(ctx context.Context) (context.Context, context.CancelFun
 // initial opens a watch and returns the objects of its first events: at least
 // those that a list has before it as well as after.
 func (t *target) initial(ctx context.Context, namespace string, query, selection url.Values) ([]Object, error) {
+	return t.initialOf(ctx, namespace, selection, func() (*openWatch, error) {
+		both := url.Values{}
+		maps.Copy(both, query)
+		maps.Copy(both, selection)
+		s, err := t.watchIn(ctx, namespace, both)
+		if err != nil {
+			return nil, fmt.Errorf("watch with %q: %w", both.Encode(), err)
+		}
+		return s, nil
+	})
+}
+
+// initialOf does the same with a watch that open opens.
+func (t *target) initialOf(ctx context.Context, namespace string, selection url.Values, open func() (*openWatch, error)) ([]Object, error) {
 	before, err := t.listIn(ctx, namespace, selection)
 	if err != nil {
 		return nil, err
 	}
-	both := url.Values{}
-	maps.Copy(both, query)
-	maps.Copy(both, selection)
-	s, err := t.watchIn(ctx, namespace, both)
+	s, err := open()
 	if err != nil {
-		return nil, fmt.Errorf("watch with %q: %w", both.Encode(), err)
+		return nil, err
 	}
 	defer s.close()
 	after, err := t.listIn(ctx, namespace, selection)
