@@ -18,6 +18,9 @@ const (
 // object or of a client: none of these is bounded.
 var apiLabels = []string{"group", "version", "resource"}
 
+// latencyBuckets are in seconds, for what is due in tenths of a second.
+var latencyBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+
 func and(labels ...string) []string {
 	return append(apiLabels[:len(apiLabels):len(apiLabels)], labels...)
 }
@@ -70,14 +73,14 @@ var (
 		Namespace: metricsNamespace, Subsystem: watchSubsystem, Name: "delivery_latency_seconds",
 		Help: "Time in seconds from when a data point was stored until its event was written to a watch's connection. " +
 			"Data points that were there when the watch began do not count.",
-		Buckets:        []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		Buckets:        latencyBuckets,
 		StabilityLevel: metrics.ALPHA,
 	}, apiLabels)
 	firstEvent = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: watchSubsystem, Name: "first_event_seconds",
 		Help: "Time in seconds from when a watch was requested until the first data point was written to it. " +
 			"A watch that selects none at its beginning does not count: its first event waits for data, not for the server.",
-		Buckets:        []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		Buckets:        latencyBuckets,
 		StabilityLevel: metrics.ALPHA,
 	}, apiLabels)
 

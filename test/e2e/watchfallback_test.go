@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
@@ -61,16 +62,7 @@ func startFollower(t *testing.T) *follower {
 // note looks at what the consumer has, five times a second.
 func (f *follower) note(ctx context.Context) {
 	defer close(f.done)
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		f.look()
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { f.look() }, 200*time.Millisecond)
 }
 
 // look notes what the consumer has at the moment.
