@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 )
 
 // load asks through kube-apiserver without a pause and without a retry.
