@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Labels and names on which the operator and the serving component agree.
@@ -20,6 +21,9 @@ const (
 	// SourcesPath is the path at which a serving pod answers a SourceReport
 	// as JSON. It needs the verb get on this non-resource URL.
 	SourcesPath = "/sources"
+	// DeclaredPath is the path at which a serving pod answers a DeclaredReport as
+	// JSON. It needs the verb get on this non-resource URL.
+	DeclaredPath = "/declared"
 
 	// AnnotationMetricsPath on a Node overrides the path of its kubelet's
 	// metrics. The name is metrics-server's, so that annotations keep working.
@@ -54,6 +58,70 @@ type SourceReport struct {
 	ObservedGeneration int64 `json:"observedGeneration"`
 	// Kubelets sums up the scrapes of all selected nodes.
 	Kubelets KubeletReport `json:"kubelets"`
+	// Sources are those of spec.sources, in its order.
+	Sources []SourceHealth `json:"sources,omitempty"`
+	// Rules that are not as they should be, in the order of the spec; at most 50.
+	Rules []RuleHealth `json:"rules,omitempty"`
+	// RuleCount and FailingRules count all rules, and those that fail.
+	RuleCount    int `json:"ruleCount,omitempty"`
+	FailingRules int `json:"failingRules,omitempty"`
+	// CustomMetrics and ExternalMetrics count the metrics that exist now.
+	CustomMetrics   int `json:"customMetrics,omitempty"`
+	ExternalMetrics int `json:"externalMetrics,omitempty"`
+}
+
+// SourceHealth is how one of spec.sources does, as a serving pod sees it.
+// +kubebuilder:object:generate=false
+type SourceHealth struct {
+	// Name of the source.
+	Name string `json:"name"`
+	// Healthy says that its newest answer was good; false before the first.
+	Healthy bool `json:"healthy"`
+	// Reason and Message tell of the newest failure, in the source's own words where
+	// it said any.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Since is when that state began.
+	Since metav1.Time `json:"since,omitzero"`
+}
+
+// RuleHealth is what is wrong with a rule.
+// +kubebuilder:object:generate=false
+type RuleHealth struct {
+	// Path of the rule, such as spec.customMetrics.rules[3].
+	Path string `json:"path"`
+	// Reason is a word in CamelCase, and Message a sentence that says what to do.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// DeclaredReport is how a serving pod sees the CustomMetrics and ExternalMetrics.
+// +kubebuilder:object:generate=false
+type DeclaredReport struct {
+	Metrics []DeclaredHealth `json:"metrics,omitempty"`
+}
+
+// DeclaredHealth is how one declared metric does.
+// +kubebuilder:object:generate=false
+type DeclaredHealth struct {
+	// Kind is CustomMetric or ExternalMetric.
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	// Generation that is in force.
+	Generation int64 `json:"generation"`
+	// Ready says that the newest evaluation gave values; Fallback that others stand
+	// in for them.
+	Ready    bool `json:"ready"`
+	Fallback bool `json:"fallback,omitempty"`
+	// Reason and Message say why it is not ready, in the source's own words.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Value is the value where there is one; Values is how many there are.
+	Value  string      `json:"value,omitempty"`
+	Values int         `json:"values,omitempty"`
+	Time   metav1.Time `json:"time,omitzero"`
 }
 
 // KubeletReport sums up the newest scrape of each selected node.

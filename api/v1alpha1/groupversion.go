@@ -29,7 +29,12 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &MetricsBackend{}, &MetricsBackendList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&MetricsBackend{}, &MetricsBackendList{},
+		&CustomMetric{}, &CustomMetricList{},
+		&ExternalMetric{}, &ExternalMetricList{},
+		&ExternalMetricsPolicy{}, &ExternalMetricsPolicyList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -95,6 +95,21 @@ type MetricsBackendSpec struct {
 	// +optional
 	ResourceMetrics *ResourceMetricsSpec `json:"resourceMetrics,omitempty"`
 
+	// Serves custom.metrics.k8s.io: metrics of objects, made from sources by rules and
+	// by CustomMetrics. Default: not served.
+	// +optional
+	CustomMetrics *CustomMetricsSpec `json:"customMetrics,omitempty"`
+
+	// Serves external.metrics.k8s.io: metrics that describe no object. Default: not served.
+	// +optional
+	ExternalMetrics *ExternalMetricsSpec `json:"externalMetrics,omitempty"`
+
+	// Where custom and external metrics, and resourceMetrics.rules, come from.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Sources []SourceSpec `json:"sources,omitempty"`
+
 	// How the metrics APIs are watched: `?watch=true` sends each data point the
 	// moment it is stored. Changes here are taken up by running pods and roll
 	// nothing. No effect with `existing`. Default: enabled, for 10000 watches a

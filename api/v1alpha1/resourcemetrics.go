@@ -45,6 +45,11 @@ type ResourceMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	RemoveDespiteConsumers []ResourceMetricsVersion `json:"removeDespiteConsumers,omitempty"`
 
+	// Takes CPU and memory from a source instead of from kubelets, in the language of
+	// prometheus-adapter (`resourceRules` of its configuration). Default: kubelets.
+	// +optional
+	Rules *ResourceRules `json:"rules,omitempty"`
+
 	// How kubelets are asked.
 	// +optional
 	// +kubebuilder:default={}

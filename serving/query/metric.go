@@ -1,0 +1,60 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ObjectMetric is a metric of objects that exists now.
+type ObjectMetric struct {
+	// Resource is plural, with its group.
+	Resource schema.GroupResource
+	// Kind of the objects in the version that the cluster prefers.
+	Kind       schema.GroupVersionKind
+	Namespaced bool
+	Name       string
+}
+
+// ObjectRequest asks for a metric of objects.
+type ObjectRequest struct {
+	// Resource as the client wrote it; equivalent names of a resource that moved
+	// between groups mean the same.
+	Resource schema.GroupResource
+	// Namespace of the objects; empty for those without.
+	Namespace string
+	// Names of the objects; nil for all, where the question need not name them.
+	Names  []string
+	Metric string
+	// Series selects among the series of the metric (metricLabelSelector); may be nil.
+	Series labels.Selector
+}
+
+// ExternalRequest asks for a metric that describes no object.
+type ExternalRequest struct {
+	Namespace string
+	// Metric is the name, escapes resolved.
+	Metric string
+	// Series selects among the values by their labels; may be nil.
+	Series labels.Selector
+}
+
+// ObjectMetrics says which metrics of objects exist and how they are read.
+type ObjectMetrics interface {
+	// ObjectMetrics returns all that exist now, ordered, without duplicates.
+	ObjectMetrics() []ObjectMetric
+	// ReadObjects returns how a metric is read, and what it describes. A metric
+	// that does not exist is a NotFound, a request that cannot be meant a BadRequest
+	// (both of apimachinery's errors).
+	ReadObjects(r ObjectRequest) (Reading, ObjectMetric, error)
+}
+
+// ExternalMetrics says which external metrics exist and how they are read.
+type ExternalMetrics interface {
+	// ExternalMetrics returns the names that exist now in some namespace, ordered.
+	ExternalMetrics() []string
+	// ReadExternal returns how a metric is read; errors as those of ReadObjects.
+	ReadExternal(r ExternalRequest) (Reading, error)
+}

@@ -1,0 +1,63 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package query is what metrics APIs and sources speak of with each other: a
+// Question, put to a Source at an instant, and its Answer. Questions that are the
+// same share one evaluation an interval, however many clients ask or watch.
+package query
+
+import (
+	"context"
+	"time"
+)
+
+// Question is what a source can be asked. Two questions that are equal have the
+// same answer, so it is a map key.
+type Question struct {
+	// Source is the name of the source in spec.sources.
+	Source string
+	// Expression in the source's own language, such as PromQL.
+	Expression string
+	// Interval between two evaluations.
+	Interval time.Duration
+}
+
+// Sample is one value of an answer. It is immutable.
+type Sample struct {
+	// Labels are all labels of the series, without the metric's name.
+	Labels map[string]string
+	// Value as the source gave it; it may be no number or infinite.
+	Value float64
+	// Time of the sample, as the source says.
+	Time time.Time
+}
+
+// Answer is what a source said at one instant. It is immutable and shared.
+type Answer struct {
+	// Time is the instant for which the question was evaluated.
+	Time time.Time
+	// Window is the longest range over which the expression looks back; zero for
+	// instantaneous values.
+	Window time.Duration
+	// Samples in the order of the source.
+	Samples []Sample
+	// Warnings of the source, in its own words.
+	Warnings []string
+}
+
+// Source evaluates questions. Errors are Failures, wrapped or not.
+type Source interface {
+	// Evaluate answers an expression as of an instant.
+	Evaluate(ctx context.Context, expression string, at time.Time) (*Answer, error)
+}
+
+// Asker answers questions from shared evaluations.
+type Asker interface {
+	// Ask returns an answer not older than the question's interval.
+	Ask(ctx context.Context, q Question) (*Answer, error)
+	// Follow has the question evaluated each interval until stop is called, which
+	// may be more than once. receive is called with each new answer or failure, one
+	// call at a time and first with what is known already; it must not wait for
+	// clients.
+	Follow(q Question, receive func(*Answer, error)) (stop func())
+}

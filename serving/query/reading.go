@@ -1,0 +1,49 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import "time"
+
+// Duplicates says what becomes of several series of one object.
+type Duplicates string
+
+// What becomes of several series of one object.
+const (
+	// DuplicatesReject gives the object no value, and says so.
+	DuplicatesReject  Duplicates = "Reject"
+	DuplicatesSum     Duplicates = "Sum"
+	DuplicatesAverage Duplicates = "Average"
+	DuplicatesMinimum Duplicates = "Minimum"
+	DuplicatesMaximum Duplicates = "Maximum"
+)
+
+// Reading is a question and how the values of a metric are read from its answer.
+type Reading struct {
+	Question Question
+	// Origin names what defines the metric, for messages: a rule by its path in
+	// the MetricsBackend, or an object as KIND NAMESPACE/NAME.
+	Origin string
+	// ObjectLabel is the label that names the described object; empty where
+	// Object does, or where values describe no object.
+	ObjectLabel string
+	// Object is the name of the one described object.
+	Object string
+	// Labels are added to the values of an external metric.
+	Labels map[string]string
+	// Duplicates is for several series of one object.
+	Duplicates Duplicates
+	// NaNAsZero makes zero of what is no number, as prometheus-adapter does.
+	NaNAsZero bool
+	// Fallback is what stands in for the values of a source that fails; may be nil.
+	Fallback *Fallback
+}
+
+// Fallback stands in for an answer after a number of failures in a row.
+type Fallback struct {
+	AfterFailures int
+	// Static is the value; nil for the last value.
+	Static *float64
+	// MaxAge is the age at which a last value is no longer used.
+	MaxAge time.Duration
+}
