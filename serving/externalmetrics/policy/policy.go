@@ -1,0 +1,206 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// The kinds of subjects.
+const (
+	kindUser  = "User"
+	kindGroup = "Group"
+)
+
+// Query is what is decided about: who reads what, from where.
+type Query struct {
+	Namespace string
+	// User may be nil where nobody is known.
+	User user.Info
+	// Metric is the name, escapes resolved.
+	Metric string
+	// Selector of the query; nil selects everything.
+	Selector labels.Selector
+}
+
+// Denial is why a query may not be answered.
+type Denial struct {
+	// Policy is the name of the ExternalMetricsPolicy, and Rule the index of the rule
+	// within it.
+	Policy string
+	Rule   int
+	// Reason says what is not allowed, and what to do.
+	Reason string
+}
+
+// Error implements error.
+func (d *Denial) Error() string {
+	return fmt.Sprintf("ExternalMetricsPolicy %q (spec.rules[%d]) %s", d.Policy, d.Rule, d.Reason)
+}
+
+// Set is all policies. It is immutable; the zero value allows everything.
+type Set struct{ policies []*policy }
+
+// policy is an ExternalMetricsPolicy that can be asked.
+type policy struct {
+	name string
+	// namespaces is empty for all; users and groups both are for everybody.
+	namespaces, users, groups sets.Set[string]
+	// everybody it is, too, where the subjects cannot be understood.
+	everybody bool
+	rules     []rule
+}
+
+// rule is one of a policy. What of it does not compile is in broken; it then denies
+// what it may have been meant for.
+type rule struct {
+	// metric is nil for every name.
+	metric *regexp.Regexp
+	// selector is nil for a denial.
+	selector labels.Selector
+	broken   error
+}
+
+// Compile makes a set of the policies of a cluster. A policy that cannot be used as
+// a whole fails closed: each rule that does not compile denies whatever it may have
+// been meant for, and the rules before it go on to decide what they match. The error
+// tells of all of them, and comes with the set.
+func Compile(objects []v1alpha1.ExternalMetricsPolicy) (*Set, error) {
+	s := &Set{}
+	var errs []error
+	for i := range objects {
+		p, err := compile(&objects[i])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ExternalMetricsPolicy %q: %w", objects[i].Name, err))
+		}
+		s.policies = append(s.policies, p)
+	}
+	// Of several denials the same one is told each time.
+	slices.SortFunc(s.policies, func(a, b *policy) int { return strings.Compare(a.name, b.name) })
+	return s, errors.Join(errs...)
+}
+
+func compile(object *v1alpha1.ExternalMetricsPolicy) (*policy, error) {
+	spec := &object.Spec
+	p := &policy{
+		name: object.Name, namespaces: sets.New(spec.Namespaces...), users: sets.New[string](), groups: sets.New[string](),
+		everybody: len(spec.Subjects) == 0,
+	}
+	var errs []error
+	for i, subject := range spec.Subjects {
+		switch subject.Kind {
+		case kindUser:
+			p.users.Insert(subject.Name)
+		case kindGroup:
+			p.groups.Insert(subject.Name)
+		default:
+			errs = append(errs, fmt.Errorf("spec.subjects[%d].kind is %q, which is neither %s nor %s: the policy applies to everybody", i, subject.Kind, kindUser, kindGroup))
+			p.everybody = true
+		}
+	}
+	for i := range spec.Rules {
+		r := compileRule(&spec.Rules[i])
+		if r.broken != nil {
+			errs = append(errs, fmt.Errorf("spec.rules[%d]: %w", i, r.broken))
+		}
+		p.rules = append(p.rules, r)
+	}
+	return p, errors.Join(errs...)
+}
+
+func compileRule(given *v1alpha1.ExternalMetricsPolicyRule) rule {
+	metric, err := regexp.Compile(given.Metric)
+	if err != nil {
+		return rule{broken: fmt.Errorf("metric is no regular expression (RE2): %w", err)}
+	}
+	// Of the matches at a name's start the longest tells whether all of it matches.
+	metric.Longest()
+	r := rule{metric: metric}
+	switch {
+	case given.Metric == "":
+		// It would match the empty name alone, and never decide.
+		return rule{broken: errors.New("metric is empty: it must be a regular expression that whole names match, such as .*")}
+	case given.Deny && given.Selector != nil:
+		r.broken = errors.New("it has both selector and deny: remove one of them")
+	case given.Deny:
+	case given.Selector == nil:
+		r.broken = errors.New("it has neither selector nor deny: set one; the selector {} allows every query")
+	default:
+		selector, err := metav1.LabelSelectorAsSelector(given.Selector)
+		if err != nil {
+			r.broken = fmt.Errorf("selector: %w", err)
+			break
+		}
+		r.selector = selector
+	}
+	return r
+}
+
+// Check returns nil where every policy that applies lets a query pass, otherwise
+// the first, by name, that does not.
+func (s *Set) Check(q Query) *Denial {
+	for _, p := range s.policies {
+		if !p.applies(q) {
+			continue
+		}
+		if d := p.check(q); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+func (p *policy) applies(q Query) bool {
+	if len(p.namespaces) > 0 && !p.namespaces.Has(q.Namespace) {
+		return false
+	}
+	return p.everybody || q.User == nil || p.users.Has(q.User.GetName()) || p.groups.HasAny(q.User.GetGroups()...)
+}
+
+// check lets the first rule decide that matches the metric's name.
+func (p *policy) check(q Query) *Denial {
+	for i := range p.rules {
+		r := &p.rules[i]
+		if !r.matches(q.Metric) {
+			continue
+		}
+		if reason := r.check(q); reason != "" {
+			return &Denial{Policy: p.name, Rule: i, Reason: reason}
+		}
+		return nil
+	}
+	return nil
+}
+
+func (r *rule) matches(metric string) bool {
+	if r.metric == nil {
+		return true
+	}
+	found := r.metric.FindStringIndex(metric)
+	return found != nil && found[0] == 0 && found[1] == len(metric)
+}
+
+// check returns why the rule forbids a query whose metric it matches.
+func (r *rule) check(q Query) string {
+	switch {
+	case r.broken != nil:
+		return fmt.Sprintf("cannot be used, and denies what it may have been meant for: %v; an administrator can mend it", r.broken)
+	case r.selector == nil:
+		return fmt.Sprintf("denies the metric in namespace %q; an administrator can change the policy", q.Namespace)
+	case Implies(q.Selector, r.selector):
+		return ""
+	}
+	return fmt.Sprintf("allows only queries that select a subset of %q: add that to the query's label selector", r.selector)
+}
