@@ -1,0 +1,124 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	promapi "github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+const (
+	// maxRequests bounds the requests under way to one source, and so the memory
+	// that their answers take. Two replicas stay within the 20 queries that
+	// Prometheus evaluates at a time by default.
+	maxRequests = 10
+	// maxHeaderBytes bounds the headers of an answer.
+	maxHeaderBytes = 64 << 10
+)
+
+// dialFunc opens a connection.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// connection is the way to a server with certain settings and credentials. It is
+// immutable: a change of either makes a new one, and requests under way end on that
+// on which they began.
+type connection struct {
+	settings    *settings
+	credentials *credentials
+	transport   *http.Transport
+	api         promv1.API
+}
+
+// connect makes a connection. It takes over the open connections of the one before
+// where these were verified, and made themselves known, in the same way.
+func connect(cfg *settings, c *credentials, before *connection, dial dialFunc) (*connection, error) {
+	n := &connection{settings: cfg, credentials: c}
+	if before != nil && before.credentials.sameTLS(c) && before.settings.endpoint == cfg.endpoint &&
+		before.settings.spec.TLS.ServerName == cfg.spec.TLS.ServerName &&
+		before.settings.spec.TLS.InsecureSkipVerify == cfg.spec.TLS.InsecureSkipVerify {
+		n.transport = before.transport
+	} else {
+		t, err := newTransport(cfg, c, dial)
+		if err != nil {
+			return nil, err
+		}
+		n.transport = t
+	}
+	authenticated, err := transport.HTTPWrappersForConfig(&transport.Config{
+		UserAgent:   rest.DefaultKubernetesUserAgent(),
+		BearerToken: c.token,
+		Username:    c.username,
+		Password:    c.password,
+		// Innermost, so that no debugging output shows them.
+		WrapTransport: func(rt http.RoundTripper) http.RoundTripper { return &headers{next: rt, headers: c.headers} },
+	}, n.transport)
+	if err != nil {
+		return nil, fmt.Errorf("set up authentication: %w", err)
+	}
+	inner, err := promapi.NewClient(promapi.Config{Address: cfg.endpoint, RoundTripper: authenticated})
+	if err != nil {
+		return nil, fmt.Errorf("set up the client: %w", err)
+	}
+	n.api = promv1.NewAPI(&boundedClient{
+		Client: inner,
+		http: &http.Client{
+			Transport: authenticated,
+			// Credentials are for the host that the administrator named.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		maxBytes: cfg.maxBytes, maxSamples: cfg.maxSamples, credentials: c,
+	})
+	return n, nil
+}
+
+func newTransport(cfg *settings, c *credentials, dial dialFunc) (*http.Transport, error) {
+	config, err := transport.TLSConfigFor(&transport.Config{TLS: transport.TLSConfig{
+		CAData: c.ca, CertData: c.certificate, KeyData: c.key,
+		ServerName: cfg.spec.TLS.ServerName, Insecure: cfg.spec.TLS.InsecureSkipVerify,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("use the certificates from the Secrets of tls: %w", err)
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return utilnet.SetTransportDefaults(&http.Transport{
+		TLSClientConfig:        config,
+		DialContext:            dial,
+		MaxConnsPerHost:        maxRequests,
+		MaxIdleConnsPerHost:    maxRequests,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}), nil
+}
+
+// headers adds headers to each request.
+type headers struct {
+	next    http.RoundTripper
+	headers []header
+}
+
+func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if len(h.headers) > 0 {
+		r = r.Clone(r.Context())
+		for _, header := range h.headers {
+			if header.name == "Host" {
+				r.Host = header.value
+				continue
+			}
+			r.Header.Set(header.name, header.value)
+		}
+	}
+	return h.next.RoundTrip(r)
+}

@@ -1,0 +1,146 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"io"
+	"log"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+var quiet = log.New(io.Discard, "", 0)
+
+func TestEvaluate(t *testing.T) {
+	tests := map[string]struct {
+		expression, body string
+		want             *query.Answer
+	}{
+		"vector": {
+			expression: `sum(rate(http_requests_total[5m])) by (pod)`,
+			body: `{"status":"success","data":{"resultType":"vector","result":[` +
+				`{"metric":{"__name__":"x","pod":"a","empty":""},"value":[1700000000,"1.5"]},` +
+				`{"metric":{"pod":"b"},"value":[1699999999.25,"-3"]}]}}`,
+			want: &query.Answer{Window: 5 * time.Minute, Samples: []query.Sample{
+				{Labels: map[string]string{"pod": "a", "empty": ""}, Value: 1.5, Time: instant},
+				{Labels: map[string]string{"pod": "b"}, Value: -3, Time: instant.Add(-750 * time.Millisecond)},
+			}},
+		},
+		"empty vector": {
+			expression: `nothing`,
+			body:       `{"status":"success","data":{"resultType":"vector","result":[]}}`,
+			want:       &query.Answer{},
+		},
+		"scalar": {
+			expression: `scalar(x)`,
+			body:       `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"7"]}}`,
+			want:       &query.Answer{Samples: []query.Sample{{Labels: map[string]string{}, Value: 7, Time: instant}}},
+		},
+		"no numbers": {
+			expression: `x / 0`,
+			body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"1"},"value":[1700000000,"NaN"]},` +
+				`{"metric":{"a":"2"},"value":[1700000000,"+Inf"]},{"metric":{"a":"3"},"value":[1700000000,"-Inf"]}]}}`,
+			want: &query.Answer{Samples: []query.Sample{
+				{Labels: map[string]string{"a": "1"}, Value: math.NaN(), Time: instant},
+				{Labels: map[string]string{"a": "2"}, Value: math.Inf(1), Time: instant},
+				{Labels: map[string]string{"a": "3"}, Value: math.Inf(-1), Time: instant},
+			}},
+		},
+		"warnings, and members that nobody knows": {
+			expression: `x`,
+			body:       `{"status":"success","isPartial":false,"warnings":["one\nlong\tline","two"],"infos":["i"],"data":{"resultType":"vector","result":[],"stats":{"a":[1]}}}`,
+			want:       &query.Answer{Warnings: []string{"one long line", "two"}},
+		},
+		"a larger language than PromQL": {
+			expression: `range_normalize(x)[5m:1m] keep_metric_names`,
+			body:       `{"status":"success","data":{"resultType":"vector","result":[]}}`,
+			want:       &query.Answer{},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked url.Values
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || r.URL.Path != "/api/v1/query" || r.ProtoMajor != 2 {
+					t.Errorf("asked with %s %s %s", r.Method, r.URL.Path, r.Proto)
+				}
+				_ = r.ParseForm()
+				asked = r.PostForm
+				answers("application/json", tc.body)(rw, r)
+			}, nil)
+			got, err := w.source.Evaluate(t.Context(), tc.expression, instant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.want.Time = instant
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			want := url.Values{"query": {tc.expression}, "time": {"1700000000"}, "timeout": {"4s"}}
+			if diff := cmp.Diff(want, asked); diff != "" {
+				t.Errorf("question (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWindow(t *testing.T) {
+	tests := map[string]time.Duration{
+		`x`:                                        0,
+		`1`:                                        0,
+		`rate(x[5m])`:                              5 * time.Minute,
+		`rate(x[5m]) / rate(y[1h30m])`:             90 * time.Minute,
+		`max_over_time(rate(x[5m])[1h:1m])`:        time.Hour,
+		`max_over_time(rate(x[2h])[1h:1m])`:        2 * time.Hour,
+		`rate(x[1d] offset 1w)`:                    24 * time.Hour,
+		`sum by (pod) (rate(x{a=~"b|c"}[2m])) > 3`: 2 * time.Minute,
+		`not PromQL at all (`:                      0,
+	}
+	for expression, want := range tests {
+		if got, f := inspect(expression); f != nil || got != want {
+			t.Errorf("%s: window %s (%v), want %s", expression, got, f, want)
+		}
+	}
+}
+
+// Where the server has no POST, as some proxies do, the question goes into the URL.
+func TestEvaluateWithoutPOST(t *testing.T) {
+	for _, code := range []int{http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				http.Error(rw, "no", code)
+				return
+			}
+			if got := r.URL.Query().Get("query"); got != "up" {
+				t.Errorf("query %q", got)
+			}
+			answers("application/json", `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000,"1"]}]}}`)(rw, r)
+		}, nil)
+		if got, err := w.source.Evaluate(t.Context(), "up", instant); err != nil || len(got.Samples) != 1 {
+			t.Errorf("HTTP %d to POST: %v, %v", code, got, err)
+		}
+	}
+}
+
+func TestEvaluateLongQuery(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		if len(r.URL.RawQuery) > 0 {
+			t.Errorf("%d bytes in the URL", len(r.URL.RawQuery))
+		}
+		answers("application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`)(rw, r)
+	}, nil)
+	long := `x{pod=~"` + strings.Repeat("some-pod|", 20000) + `"}`
+	if _, err := w.source.Evaluate(t.Context(), long, instant); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,246 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// maxMessage bounds the text of a failure, in bytes.
+const maxMessage = 400
+
+// errTimeout is the cause of a context that was ended by the source's timeout, and
+// errHeldOff of one that a source which limits its clients may not be asked in.
+var errTimeout = errors.New("timeout of the source")
+
+func failf(reason query.Reason, format string, args ...any) *query.Failure {
+	return &query.Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// failureOf makes the failure that is told of an error of the client: with the
+// source's name, bounded, and without anything that is secret.
+func failureOf(source string, c *credentials, err error) *query.Failure {
+	var f *query.Failure
+	var api *promv1.Error
+	switch {
+	case errors.As(err, &f):
+	case errors.As(err, &api):
+		f = classifyAPIError(api)
+	default:
+		// The generated client found something else than the API promises.
+		f = failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", err)
+	}
+	message := f.Message
+	if c != nil {
+		for _, secret := range c.secret {
+			if secret != "" {
+				message = strings.ReplaceAll(message, secret, "<redacted>")
+			}
+		}
+	}
+	return &query.Failure{Source: source, Reason: f.Reason, Message: sanitise(message)}
+}
+
+// classify says what an error of a request, or of reading its answer, means.
+func classify(ctx context.Context, err error) *query.Failure {
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		// It repeats the URL, with the whole query.
+		err = asked.Err
+	}
+	var (
+		verify   *tls.CertificateVerificationError
+		host     x509.HostnameError
+		unknown  x509.UnknownAuthorityError
+		alert    tls.AlertError
+		notTLS   tls.RecordHeaderError
+		network  *net.OpError
+		timeouts net.Error
+	)
+	if errors.As(err, &network) {
+		// Without our own port, which differs each time: a message that does not
+		// change is not written to the status again.
+		err = &net.OpError{Op: network.Op, Net: network.Net, Addr: network.Addr, Err: network.Err}
+	}
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failf(query.ReasonTimeout, "no complete answer in time: make the query cheaper, or raise the source's timeout")
+	case ctx.Err() != nil:
+		return failf(query.ReasonTimeout, "given up before there was a complete answer")
+	case errors.As(err, &host):
+		return failf(query.ReasonCertificateUntrusted, "the server's certificate is for another name: set tls.serverName to one that is in it: %s", host)
+	case errors.As(err, &unknown):
+		return failf(query.ReasonCertificateUntrusted, "the server's certificate is not signed by an authority that is trusted here: give its authority in tls.ca: %s", unknown)
+	case errors.As(err, &verify):
+		return failf(query.ReasonCertificateUntrusted, "the server's certificate is not valid: %s", verify.Err)
+	case errors.As(err, &alert):
+		return failf(query.ReasonConnectionFailed, "the server refused the TLS connection (does it want a client certificate?): %s", err)
+	case errors.As(err, &notTLS):
+		return failf(query.ReasonConnectionFailed, "what answers does not speak TLS: check the URL's scheme and port")
+	case errors.As(err, &timeouts) && timeouts.Timeout():
+		return failf(query.ReasonTimeout, "no connection in time: check that the server runs, and that nothing such as a network policy drops packets to it: %s", err)
+	}
+	return failf(query.ReasonConnectionFailed, "no connection, or it broke: %s", err)
+}
+
+// errorBody is how Prometheus tells of an error.
+type errorBody struct {
+	Status    string `json:"status"`
+	ErrorType string `json:"errorType"`
+	Error     string `json:"error"`
+	// Message and the field below are how some gateways tell of theirs.
+	Message string `json:"message"`
+}
+
+// classifyStatus says what an answer with another status than 200 means.
+func classifyStatus(resp *http.Response) *query.Failure {
+	code := resp.StatusCode
+	if code >= 300 && code < 400 {
+		return failf(query.ReasonBadStatus, "HTTP %d: redirects are not followed, as they would show credentials to someone else; set the source's url to what it names: %s", code, location(resp))
+	}
+	b := excerpt(resp.Body)
+	var told errorBody
+	text := ""
+	if json.Unmarshal(b, &told) == nil {
+		text = told.Error
+		if text == "" {
+			text = told.Message
+		}
+	}
+	if text == "" {
+		text = plain(resp.Header, b)
+	}
+	said := fmt.Sprintf("HTTP %d", code)
+	if text != "" {
+		said += ": " + text
+	}
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", said)
+	case told.Status == "error" && told.ErrorType == string(promv1.ErrTimeout):
+		return failf(query.ReasonTimeout, "%s", text)
+	case told.Status == "error" && rejects(told.ErrorType) && (code == http.StatusBadRequest || code == http.StatusUnprocessableEntity):
+		return failf(query.ReasonRejected, "%s", text)
+	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
+		return failf(query.ReasonRejected, "%s", said)
+	case code == http.StatusNotFound:
+		return failf(query.ReasonBadStatus, "%s (check that the source's url ends before /api/v1)", said)
+	case code == http.StatusRequestURITooLong:
+		return failf(query.ReasonBadStatus, "%s (the server takes no POST, and the query is too long for a URL)", said)
+	}
+	return failf(query.ReasonBadStatus, "%s", said)
+}
+
+// rejects says whether errors of a type are about the query, so that asking again
+// will not help.
+func rejects(errorType string) bool {
+	switch promv1.ErrorType(errorType) {
+	case promv1.ErrBadData, promv1.ErrExec:
+		return true
+	}
+	// Others come with the same status: too costly, unknown function.
+	return errorType != "" && errorType != "internal" && errorType != "unavailable" && errorType != "canceled"
+}
+
+// classifyAPIError says what an error means that came with status 200.
+func classifyAPIError(e *promv1.Error) *query.Failure {
+	switch {
+	case e.Type == promv1.ErrBadResponse:
+		return failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", e.Msg)
+	case e.Type == promv1.ErrTimeout:
+		return failf(query.ReasonTimeout, "%s", e.Msg)
+	case rejects(string(e.Type)):
+		return failf(query.ReasonRejected, "%s", e.Msg)
+	}
+	return failf(query.ReasonBadStatus, "status error: %s: %s", e.Type, e.Msg)
+}
+
+// notJSON says what came instead.
+func notJSON(resp *http.Response) *query.Failure {
+	return failf(query.ReasonMalformed, "the answer is %s, not JSON; check that the source's url ends before /api/v1, and that no login page stands before the server: %s",
+		resp.Header.Get("Content-Type"), plain(resp.Header, excerpt(resp.Body)))
+}
+
+// location is where a redirect leads, without credentials and query.
+func location(resp *http.Response) string {
+	u, err := resp.Location()
+	if err != nil {
+		return "nowhere"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
+// retryAfter is how long a server wants to be left alone, at most the limit; zero
+// where it does not say.
+func retryAfter(resp *http.Response, now time.Time, limit time.Duration) time.Duration {
+	given := resp.Header.Get("Retry-After")
+	if given == "" {
+		return 0
+	}
+	if seconds, err := time.ParseDuration(given + "s"); err == nil {
+		return min(max(seconds, 0), limit)
+	}
+	if at, err := http.ParseTime(given); err == nil {
+		return min(max(at.Sub(now), 0), limit)
+	}
+	return 0
+}
+
+// plain is the readable part of a body, which may be HTML.
+func plain(h http.Header, body []byte) string {
+	text := string(body)
+	if strings.Contains(h.Get("Content-Type"), "html") || strings.HasPrefix(strings.TrimSpace(text), "<") {
+		if title, ok := between(text, "<title>", "</title>"); ok {
+			return title
+		}
+		if heading, ok := between(text, "<h1>", "</h1>"); ok {
+			return heading
+		}
+		return "(HTML)"
+	}
+	return text
+}
+
+func between(text, begin, end string) (string, bool) {
+	_, rest, ok := strings.Cut(text, begin)
+	if !ok {
+		return "", false
+	}
+	inner, _, ok := strings.Cut(rest, end)
+	return inner, ok
+}
+
+// sanitise makes foreign text fit for one line of a message.
+func sanitise(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			return ' '
+		case !unicode.IsPrint(r) || r == unicode.ReplacementChar:
+			return -1
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
+}

@@ -1,0 +1,104 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// instant is what questions are asked for.
+var instant = time.Unix(1700000000, 0)
+
+// secretData are Secrets that a test may change at any time.
+type secretData struct {
+	mu   sync.Mutex
+	data map[string]map[string][]byte
+}
+
+func (s *secretData) get(name string) (map[string][]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, ok := s.data[name]
+	return d, ok
+}
+
+func (s *secretData) set(name string, data map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.data == nil {
+		s.data = map[string]map[string][]byte{}
+	}
+	s.data[name] = map[string][]byte{}
+	for k, v := range data {
+		s.data[name][k] = []byte(v)
+	}
+}
+
+func (s *secretData) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.data, name)
+}
+
+// world is a server and the source before it.
+type world struct {
+	server  *httptest.Server
+	secrets *secretData
+	spec    v1alpha1.PrometheusSource
+	source  *Source
+}
+
+// newWorld starts a TLS server; change may change the spec before it is used.
+func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.PrometheusSource)) *world {
+	t.Helper()
+	w := &world{secrets: &secretData{}}
+	w.server = httptest.NewUnstartedServer(handler)
+	w.server.EnableHTTP2 = true
+	w.server.Config.ErrorLog = quiet
+	w.server.StartTLS()
+	t.Cleanup(w.server.Close)
+	w.secrets.set("ca", map[string]string{"ca.crt": certificatePEM(w.server)})
+	w.spec = v1alpha1.PrometheusSource{
+		URL:     w.server.URL,
+		Timeout: &metav1.Duration{Duration: 5 * time.Second},
+		TLS:     v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt")},
+	}
+	if change != nil {
+		change(&w.spec)
+	}
+	var err error
+	w.source, err = New(Options{Name: "main", Secrets: w.secrets.get, Clock: clock.RealClock{}}, w.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.source.Close)
+	return w
+}
+
+func certificatePEM(s *httptest.Server) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+}
+
+func secretKey(name, key string) *corev1.SecretKeySelector {
+	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+}
+
+// answers is a handler that answers the same to everybody.
+func answers(contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write([]byte(body))
+	}
+}
