@@ -1,0 +1,32 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package valuelist
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// apiError is what a client is told of an error. A source that does not answer is
+// 503, whatever it answered itself: its 404 is not ours, and its 403 is not about
+// this client. The text is kept, since it is in the source's own words.
+func apiError(err error) error {
+	var status apierrors.APIStatus
+	var failure *query.Failure
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &status):
+		return err
+	case errors.As(err, &failure):
+		return apierrors.NewServiceUnavailable(err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError(err.Error(), 0)
+	}
+	return apierrors.NewInternalError(err)
+}
