@@ -31,7 +31,31 @@ const (
 	ReasonTooLarge Reason = "TooLarge"
 	// ReasonMalformed means: the answer is not what the source's API says.
 	ReasonMalformed Reason = "Malformed"
+	// ReasonOverloaded means: this server was asked more than it evaluates or holds.
+	ReasonOverloaded Reason = "Overloaded"
+	// ReasonShuttingDown means: this server ends.
+	ReasonShuttingDown Reason = "ShuttingDown"
+	// ReasonInternal means: a fault of this server.
+	ReasonInternal Reason = "Internal"
 )
+
+// answered says that a source which fails so does answer: it is the question that
+// it cannot be asked.
+func (r Reason) answered() bool { return r == ReasonRejected || r == ReasonTooLarge }
+
+// certain says that a source which fails so fails whatever it is asked.
+func (r Reason) certain() bool {
+	switch r {
+	case ReasonCredentials, ReasonConnectionFailed, ReasonCertificateUntrusted, ReasonUnauthorized:
+		return true
+	}
+	return false
+}
+
+// uncertain says that a source which fails so may do it for one question alone.
+func (r Reason) uncertain() bool {
+	return r == ReasonTimeout || r == ReasonBadStatus || r == ReasonMalformed
+}
 
 // Failure is why a source did not answer.
 type Failure struct {

@@ -1,0 +1,239 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Limits bound what a Desk takes of this process and of its sources. Zero stands
+// for the default.
+type Limits struct {
+	// Concurrency is the most evaluations of one source that are under way at a
+	// time. Default: 10, which with two replicas is Prometheus' own limit.
+	Concurrency int
+	// MaxQueued is the most questions that wait for one source; more are refused
+	// with ReasonOverloaded. Default: 1000.
+	MaxQueued int
+	// MaxSamples is the most samples of an answer; a longer one is a failure with
+	// ReasonTooLarge. Default: 50000.
+	MaxSamples int
+	// MaxHeldSamples is the most samples of all answers that are held together.
+	// Default: 1000000.
+	MaxHeldSamples int
+	// MaxQuestions is the most questions that are held. Questions that are followed
+	// count, and are never refused. Default: 10000.
+	MaxQuestions int
+	// IdleTime is for how long a question is held, at least, that nobody asks.
+	// Default: 5m.
+	IdleTime time.Duration
+	// MaxAnswerAge is the age up to which a source's last answer is kept while the
+	// source fails. Default: 1h.
+	MaxAnswerAge time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(n *int, usual int) {
+		if *n <= 0 {
+			*n = usual
+		}
+	}
+	set(&l.Concurrency, 10)
+	set(&l.MaxQueued, 1000)
+	set(&l.MaxSamples, 50_000)
+	set(&l.MaxHeldSamples, 1_000_000)
+	set(&l.MaxQuestions, 10_000)
+	if l.IdleTime <= 0 {
+		l.IdleTime = 5 * time.Minute
+	}
+	if l.MaxAnswerAge <= 0 {
+		l.MaxAnswerAge = time.Hour
+	}
+	return l
+}
+
+// Desk is the Asker: it puts each question to its source once an interval,
+// however many ask or follow it.
+//
+// An interval is a slot of the wall clock whose beginning depends on the question
+// alone (see slots), so replicas agree on it. The first who asks in a slot has the
+// question evaluated as of that moment, and all others until the slot's end share
+// the answer. A question that is followed is evaluated at the beginning of each
+// slot, as of that instant, on each replica.
+//
+// A failure is shared for a shorter time: for one second, doubled with each
+// failure in a row, at most for 30s or the interval, whichever is shorter. What the source
+// has rejected is not asked again before an interval has passed. A source that
+// fails altogether is asked one question at a time, see line.
+type Desk struct {
+	clock   clock.WithTicker
+	random  func() float64
+	sources func(name string) (Source, bool)
+	limits  Limits
+
+	// base is the context of all evaluations; it ends when Run does.
+	base   context.Context
+	cancel context.CancelFunc
+	// wake has Run look at the agenda anew.
+	wake chan struct{}
+
+	mu        sync.Mutex
+	logger    klog.Logger
+	closed    bool
+	questions map[Question]*held
+	// recent holds those that nobody follows, the one that was asked longest ago first.
+	recent recent
+	agenda agenda
+	lines  map[string]*line
+	// samples counts those of all answers that are held.
+	samples int
+	// outbox is what followers are to be told once mu is free.
+	outbox []delivery
+}
+
+var _ Asker = &Desk{}
+
+// NewDesk returns a Desk. sources returns a source of spec.sources by its name; it is
+// called for each question that is asked, and a source that differs (by ==) from
+// the one that gave an answer makes that answer void. random returns numbers in
+// [0, 1) and may be called by several goroutines. Run keeps the desk's time.
+func NewDesk(c clock.WithTicker, random func() float64, sources func(name string) (Source, bool), limits Limits) *Desk {
+	base, cancel := context.WithCancel(context.Background())
+	return &Desk{
+		clock: c, random: random, sources: sources, limits: limits.withDefaults(),
+		base: base, cancel: cancel, wake: make(chan struct{}, 1), logger: klog.Background(),
+		questions: map[Question]*held{}, lines: map[string]*line{},
+	}
+}
+
+// Ask implements Asker. Its error is an Outage.
+func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
+	source, known := d.sources(q.Source)
+	d.mu.Lock()
+	now := d.clock.Now()
+	if d.closed {
+		d.unlock()
+		return nil, shuttingDown(q, now)
+	}
+	h, err := d.hold(q, now)
+	if err != nil {
+		d.unlock()
+		countAsked(askedRefused)
+		return nil, err
+	}
+	d.touch(h, now)
+	if !known {
+		d.settleUnknown(h, now)
+		err := h.outcome.err
+		d.unlock()
+		countAsked(askedRefused)
+		return nil, err
+	}
+	if o := d.current(h, source, now); o != nil {
+		d.unlock()
+		countAsked(askedHit)
+		return served(o.answer, now), o.err
+	}
+	f, how := h.flight, askedShared
+	if f == nil || f.source != source {
+		if f = d.launch(h, source, now); f == nil {
+			err := h.outcome.err
+			d.unlock()
+			countAsked(askedRefused)
+			return nil, err
+		}
+		how = askedMiss
+	}
+	f.waiters++
+	d.unlock()
+	countAsked(how)
+
+	select {
+	case <-f.done:
+		return served(f.answer, d.clock.Now()), f.err
+	case <-ctx.Done():
+		return nil, d.leave(f, ctx.Err())
+	}
+}
+
+// Newest returns what is known of a question already, without an evaluation: its
+// newest answer or failure, or false where there is none.
+func (d *Desk) Newest(q Question) (*Answer, error, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.questions[q]
+	if h == nil || h.outcome == nil {
+		return nil, nil, false
+	}
+	return h.outcome.answer, h.outcome.err, true
+}
+
+// Run keeps the desk's time until the context ends; then all who wait are told
+// so, and followers hear nothing any more.
+func (d *Desk) Run(ctx context.Context) {
+	d.mu.Lock()
+	d.logger = klog.FromContext(ctx)
+	d.mu.Unlock()
+	defer d.close()
+	sweep := d.clock.Now().Add(sweepInterval)
+	for {
+		now := d.clock.Now()
+		if !now.Before(sweep) {
+			d.sweep(now)
+			sweep = now.Add(sweepInterval)
+		}
+		next := d.visitDue()
+		wait := sweep.Sub(d.clock.Now())
+		if !next.IsZero() {
+			wait = min(wait, next.Sub(d.clock.Now()))
+		}
+		timer := d.clock.NewTimer(max(wait, 0))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		case <-d.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// close ends the evaluations that are under way.
+func (d *Desk) close() {
+	d.mu.Lock()
+	defer d.unlock()
+	d.closed = true
+	d.cancel()
+	d.agenda = nil
+	for _, l := range d.lines {
+		for f := l.pop(); f != nil; f = l.pop() {
+			f.end(nil, shuttingDown(f.held.question, d.clock.Now()))
+		}
+	}
+}
+
+// unlock frees mu and tells the followers what there is to tell. Each takes the
+// newest of what comes to it, so the order of two calls does not matter.
+func (d *Desk) unlock() {
+	outbox := d.outbox
+	d.outbox = nil
+	d.mu.Unlock()
+	for _, o := range outbox {
+		o.follower.deliver(o.outcome)
+	}
+}
+
+// nudge has Run look at the agenda anew.
+func (d *Desk) nudge() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,237 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"container/heap"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// follower is one who hears of each outcome of a question.
+type follower struct {
+	// mu is held while receive is called.
+	mu      sync.Mutex
+	stopped atomic.Bool
+	// told is the version of the newest outcome that receive was called with.
+	told    uint64
+	receive func(*Answer, error)
+}
+
+// delivery is what a follower is to be told.
+type delivery struct {
+	follower *follower
+	outcome  *outcome
+}
+
+// deliver calls receive, unless it has had a newer outcome already.
+func (f *follower) deliver(o *outcome) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped.Load() || o.version <= f.told {
+		return
+	}
+	f.told = o.version
+	f.receive(o.answer, o.err)
+}
+
+// Follow implements Asker. Errors are Outages; one that lasts is told once an
+// interval. receive may be called before Follow returns, and a call that is under way
+// may outlast stop.
+func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
+	source, known := d.sources(q.Source)
+	f := &follower{receive: receive}
+	d.mu.Lock()
+	defer d.unlock()
+	if d.closed {
+		return func() {}
+	}
+	now := d.clock.Now()
+	h := d.questions[q]
+	if h == nil {
+		h = d.enter(q)
+	}
+	d.touch(h, now)
+	d.recent.remove(h)
+	if h.followers == nil {
+		h.followers = map[*follower]struct{}{}
+		questionsFollowed.Inc()
+	}
+	h.followers[f] = struct{}{}
+	d.visit(h, source, known, now)
+	// What was known before, or has become known just now.
+	if o := h.outcome; o != nil && h.flight == nil {
+		d.outbox = append(d.outbox, delivery{f, o})
+	}
+	var once sync.Once
+	return func() { once.Do(func() { d.unfollow(h, f) }) }
+}
+
+func (d *Desk) unfollow(h *held, f *follower) {
+	f.stopped.Store(true)
+	d.mu.Lock()
+	delete(h.followers, f)
+	if len(h.followers) == 0 {
+		h.followers = nil
+		questionsFollowed.Dec()
+		d.agenda.remove(h)
+		if d.questions[h.question] == h {
+			h.asked = d.clock.Now()
+			d.recent.add(h)
+		}
+		if h.flight != nil {
+			d.abandonUnwanted(h.flight, nil)
+		}
+	}
+	d.unlock()
+}
+
+// tell puts a question's outcome into the outbox.
+func (d *Desk) tell(h *held) {
+	for f := range h.followers {
+		d.outbox = append(d.outbox, delivery{f, h.outcome})
+	}
+}
+
+// visitDue looks at the followed questions that are due, and returns when the next
+// one is; the zero time where there is none.
+func (d *Desk) visitDue() time.Time {
+	for {
+		d.mu.Lock()
+		now := d.clock.Now()
+		if len(d.agenda) == 0 {
+			d.mu.Unlock()
+			return time.Time{}
+		}
+		h := d.agenda[0]
+		if due := h.due; due.After(now) {
+			d.mu.Unlock()
+			return due
+		}
+		d.agenda.remove(h)
+		name := h.question.Source
+		d.mu.Unlock()
+		// Not under the lock: it is foreign code.
+		source, known := d.sources(name)
+		d.mu.Lock()
+		if len(h.followers) > 0 && !d.closed {
+			d.visit(h, source, known, d.clock.Now())
+		}
+		d.unlock()
+	}
+}
+
+// visit has a followed question evaluated, where its newest outcome does not hold any more,
+// and sets when it is due again.
+func (d *Desk) visit(h *held, source Source, known bool, now time.Time) {
+	h.asked = now
+	switch {
+	case !known:
+		d.settleUnknown(h, now)
+	case h.flight != nil && h.flight.source == source:
+	case d.current(h, source, now) != nil:
+	default:
+		d.launch(h, source, now)
+	}
+	d.schedule(h, now)
+}
+
+// retryPause is the least time between two looks at a question that fails.
+const retryPause = time.Second
+
+// schedule sets when a followed question is due: when its next slot begins, or when
+// its failure is no longer shared.
+func (d *Desk) schedule(h *held, now time.Time) {
+	if len(h.followers) == 0 {
+		return
+	}
+	h.due = now.Add(h.slots.untilNext(now))
+	if h.flight == nil && h.outcome != nil && h.outcome.err != nil {
+		again := h.retry
+		if l := d.lines[h.question.Source]; l != nil && l.until.After(again) {
+			again = l.until
+		}
+		if least := now.Add(retryPause); again.Before(least) {
+			again = least
+		}
+		if again.Before(h.due) {
+			h.due = again
+		}
+	}
+	d.agenda.put(h)
+	d.nudge()
+}
+
+// SourcesChanged has followed questions evaluated at once whose source has changed, and
+// forgets sources that are gone. Without it they would wait for their next slot.
+func (d *Desk) SourcesChanged() {
+	d.mu.Lock()
+	names := map[string]Source{}
+	for q := range d.questions {
+		names[q.Source] = nil
+	}
+	d.mu.Unlock()
+	for name := range names {
+		names[name], _ = d.sources(name)
+	}
+	d.mu.Lock()
+	defer d.unlock()
+	now := d.clock.Now()
+	for _, h := range d.agenda {
+		if source, seen := names[h.question.Source]; seen && source != h.source {
+			h.due = now
+		}
+	}
+	d.agenda.init()
+	d.nudge()
+}
+
+// notDue is the index of a question that is not in the agenda.
+const notDue = -1
+
+// agenda holds followed questions, the one that is due first at the front.
+type agenda []*held
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
+
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].index, a[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (a *agenda) Push(x any) {
+	h := x.(*held)
+	h.index = len(*a)
+	*a = append(*a, h)
+}
+
+// Pop implements heap.Interface.
+func (a *agenda) Pop() any {
+	old := *a
+	h := old[len(old)-1]
+	old[len(old)-1] = nil
+	*a = old[:len(old)-1]
+	h.index = notDue
+	return h
+}
+
+func (a *agenda) init() { heap.Init(a) }
+
+// put enters a question, or moves it.
+func (a *agenda) put(h *held) {
+	if h.index == notDue {
+		heap.Push(a, h)
+		return
+	}
+	heap.Fix(a, h.index)
+}
+
+func (a *agenda) remove(h *held) {
+	if h.index != notDue {
+		heap.Remove(a, h.index)
+	}
+}

@@ -1,0 +1,93 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Outage is the error of a question that is not answered. It unwraps to a Failure.
+type Outage struct {
+	*Failure
+	// Failures counts the intervals in a row, this one included, in which the
+	// question was asked or followed and not answered; 0 where the request ended
+	// before that was known.
+	Failures int
+	// Time is when this was found.
+	Time time.Time
+	// Last is the newest answer that the source gave; nil where there is none, or
+	// none that was kept.
+	Last *Answer
+
+	// cause is the error of the request's context.
+	cause error
+}
+
+// Unwrap returns the Failure, and the context's error where the request ended.
+func (o *Outage) Unwrap() []error {
+	if o.cause != nil {
+		return []error{o.Failure, o.cause}
+	}
+	return []error{o.Failure}
+}
+
+// retryAfter is what clients are told that ask a source that fails, in seconds.
+const retryAfter = 1
+
+// StatusError makes an error of a metrics API of one of an Asker or a Reading: 503
+// ServiceUnavailable for a source that does not answer, in its own words. What is
+// a status already stays as it is.
+func StatusError(err error) error {
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) {
+		return err
+	}
+	unavailable := apierrors.NewServiceUnavailable(err.Error())
+	unavailable.ErrStatus.Details.RetryAfterSeconds = retryAfter
+	return unavailable
+}
+
+// maxMessage is the longest message of a failure, in bytes.
+const maxMessage = 500
+
+// failureOf returns the Failure in an error, with its source and of bounded length.
+func failureOf(source string, err error) *Failure {
+	var f *Failure
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, context.DeadlineExceeded):
+		f = &Failure{Reason: ReasonTimeout, Message: err.Error()}
+	default:
+		f = &Failure{Reason: ReasonInternal, Message: err.Error()}
+	}
+	if f.Source != "" && f.Reason != "" && len(f.Message) <= maxMessage {
+		return f
+	}
+	bounded := *f
+	if bounded.Source == "" {
+		bounded.Source = source
+	}
+	if bounded.Reason == "" {
+		bounded.Reason = ReasonInternal
+	}
+	if len(bounded.Message) > maxMessage {
+		bounded.Message = strings.ToValidUTF8(bounded.Message[:maxMessage], "") + "…"
+	}
+	return &bounded
+}
+
+func shuttingDown(q Question, now time.Time) *Outage {
+	return &Outage{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonShuttingDown, Message: "this server shuts down: ask again, which leads to another"}}
+}
+
+// panicked is the error of a source that panicked.
+type panicked struct{ value any }
+
+func (p *panicked) Error() string { return fmt.Sprintf("the source panicked: %v; see this server's log", p.value) }
