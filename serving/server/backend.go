@@ -5,11 +5,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,22 +22,11 @@ import (
 // work, with its backoff: a missing CRD, a missing permission and a silent
 // kube-apiserver all end in another try, and the log tells each once.
 type backendFollower struct {
+	followed
 	name     string
 	informer cache.SharedIndexInformer
 	apply    func(context.Context, *v1alpha1.MetricsBackend)
-	// handled is the handler's, once it was added.
-	handled atomic.Pointer[cache.InformerSynced]
-	// told is the last kind of failure that was logged.
-	told atomic.Pointer[string]
 }
-
-// The kinds of failures of a watch.
-const (
-	crdMissing  = "CRDMissing"
-	forbidden   = "Forbidden"
-	undecodable = "Undecodable"
-	unavailable = "Unavailable"
-)
 
 // newBackendFollower calls apply with the object as it is, and after each change
 // of its spec. It calls nothing when the object is deleted.
@@ -53,6 +39,7 @@ func newBackendFollower(config *rest.Config, name string, apply func(context.Con
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	})
 	f := &backendFollower{
+		followed: followed{what: "MetricsBackend " + name, resource: "metricsbackends." + v1alpha1.GroupName},
 		name:     name,
 		apply:    apply,
 		informer: cache.NewSharedIndexInformer(source, &v1alpha1.MetricsBackend{}, 0, nil),
@@ -82,25 +69,8 @@ func (f *backendFollower) run(ctx context.Context) {
 	f.informer.RunWithContext(ctx)
 }
 
-// read returns nil once the settings in force are those of the cluster: the
-// object's, or the defaults where there is none. Otherwise it says why it is not
-// known.
-func (f *backendFollower) read() error {
-	if handled := f.handled.Load(); handled != nil && (*handled)() {
-		return nil
-	}
-	switch kind := f.told.Load(); {
-	case kind == nil:
-		return errors.New("no answer from kube-apiserver yet")
-	case *kind == crdMissing:
-		return nil
-	default:
-		return errors.New(*kind)
-	}
-}
-
 func (f *backendFollower) changed(ctx context.Context, old, obj any) {
-	f.told.Store(nil)
+	f.seen()
 	backend, ok := obj.(*v1alpha1.MetricsBackend)
 	if !ok {
 		return
@@ -111,37 +81,6 @@ func (f *backendFollower) changed(ctx context.Context, old, obj any) {
 		return
 	}
 	f.apply(ctx, backend)
-}
-
-// failed logs each kind of failure once until the object is seen again.
-func (f *backendFollower) failed(ctx context.Context, r *cache.Reflector, err error) {
-	kind, hint := watchFailure(err)
-	if kind == "" {
-		cache.DefaultWatchErrorHandler(ctx, r, err)
-		return
-	}
-	if before := f.told.Swap(&kind); before != nil && *before == kind {
-		klog.FromContext(ctx).V(4).Info("Still cannot watch the MetricsBackend", "metricsBackend", klog.KRef("", f.name), "err", err)
-		return
-	}
-	klog.FromContext(ctx).Info("Cannot watch the MetricsBackend; the settings in force stay, and it is tried again",
-		"metricsBackend", klog.KRef("", f.name), "reason", kind, "hint", hint, "err", err)
-}
-
-// watchFailure classifies a failure; the kind is empty where client-go's own
-// handling fits.
-func watchFailure(err error) (kind, hint string) {
-	switch {
-	case apierrors.IsNotFound(err):
-		return crdMissing, "install the CustomResourceDefinition metricsbackends.metricsbackend.io"
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return forbidden, "this account needs get, list and watch on metricsbackends.metricsbackend.io"
-	case runtime.IsNotRegisteredError(err), runtime.IsMissingKind(err), runtime.IsStrictDecodingError(err):
-		return undecodable, "the object does not fit this version of serving"
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		return "", ""
-	}
-	return unavailable, "kube-apiserver cannot be reached, or its answer cannot be read"
 }
 
 // backendClient reads metricsbackend.io/v1alpha1.

@@ -41,7 +41,7 @@ func TestWatchFailure(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			kind, hint := watchFailure(tc.err)
+			kind, hint := (&followed{resource: "metricsbackends.metricsbackend.io"}).failure(tc.err)
 			if kind != tc.want {
 				t.Errorf("kind %q, want %q", kind, tc.want)
 			}
