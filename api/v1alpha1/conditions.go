@@ -25,8 +25,12 @@ const (
 	ConditionAPIServicesRegistered = "APIServicesRegistered"
 	// ConditionStaleAPIServicesRemoved speaks of the versions that should not be.
 	ConditionStaleAPIServicesRemoved = "StaleAPIServicesRemoved"
-	// ConditionSourcesHealthy speaks of kubelets, as the serving pods see them.
+	// ConditionSourcesHealthy speaks of kubelets and of spec.sources, as the serving
+	// pods see them.
 	ConditionSourcesHealthy = "SourcesHealthy"
+	// ConditionRulesReady speaks of the rules in the spec, as the serving pods see
+	// them. A rule that is bad stops no other.
+	ConditionRulesReady = "RulesReady"
 	// ConditionConsumersCompatible speaks of clients that use a version which the
 	// spec no longer names.
 	ConditionConsumersCompatible = "ConsumersCompatible"
@@ -138,7 +142,7 @@ const (
 )
 
 // Reasons of SourcesHealthy. The first that applies is used; the message gives
-// counts, names the first nodes and what to do.
+// counts, names the first nodes and sources, and what to do.
 const (
 	// ReasonKubeletCertificatesUntrusted: kubelets' certificates are not signed
 	// by the CA, or not for their address.
@@ -147,6 +151,21 @@ const (
 	ReasonKubeletsFailing = "KubeletsFailing"
 	// ReasonNoNodes: no node matches the scrape's selector.
 	ReasonNoNodes = "NoNodes"
-	// ReasonNotApplicable: with spec.existing the operator sees no kubelets.
+	// ReasonSourcesFailing: sources of spec.sources that are not optional do not
+	// answer, or badly.
+	ReasonSourcesFailing = "SourcesFailing"
+	// ReasonNotApplicable: with spec.existing the operator sees no kubelets, sources
+	// or rules.
 	ReasonNotApplicable = "NotApplicable"
+	// ReasonNotReported: the image of the serving pods is too old to tell.
+	ReasonNotReported = "NotReported"
+)
+
+// Reasons of RulesReady. The first that applies is used.
+const (
+	// ReasonRulesInvalid: rules cannot be compiled and are left out; Stalled and
+	// Ready repeat it, since nobody but the user can mend them.
+	ReasonRulesInvalid = "RulesInvalid"
+	// ReasonRulesFailing: rules are in force, and make no metrics for now.
+	ReasonRulesFailing = "RulesFailing"
 )

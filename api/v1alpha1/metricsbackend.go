@@ -128,8 +128,8 @@ type MetricsBackendStatus struct {
 	// Conditions of the backend. Available: the registered APIs answer real
 	// requests. Ready: everything is as the spec says. Reconciling and Stalled
 	// appear only while true. CertificatesValid, ServingReady,
-	// APIServicesRegistered, StaleAPIServicesRemoved, SourcesHealthy and
-	// ConsumersCompatible tell one area each. Reasons are listed in docs/conditions.md.
+	// APIServicesRegistered, StaleAPIServicesRemoved, SourcesHealthy, RulesReady
+	// and ConsumersCompatible tell one area each. Reasons are listed in docs/conditions.md.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -154,6 +154,26 @@ type MetricsBackendStatus struct {
 	// The deployed serving component.
 	// +optional
 	Serving *ServingStatus `json:"serving,omitempty"`
+
+	// Each of spec.sources, in its order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Sources []SourceStatus `json:"sources,omitempty"`
+
+	// The rules that are not as they should be, in the order of the spec, up to 50.
+	// The others work, whatever is here.
+	// +optional
+	// +listType=map
+	// +listMapKey=path
+	Rules []RuleStatus `json:"rules,omitempty"`
+
+	// Number of rules that the serving pods know, and of those that are not as they
+	// should be.
+	// +optional
+	RuleCount int32 `json:"ruleCount,omitempty"`
+	// +optional
+	FailingRules int32 `json:"failingRules,omitempty"`
 }
 
 // APIServiceState is how far an API version is on its way in or out.

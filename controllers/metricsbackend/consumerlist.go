@@ -74,13 +74,16 @@ func keyOfReported(c v1alpha1.ConsumerStatus) consumerKey {
 	return consumerKey{c.Version, printable(c.UserAgent), printable(c.User)}
 }
 
-func printable(name string) string {
+func printable(name string) string { return printableText(name, maxConsumerName) }
+
+// printableText is at most limit bytes of foreign text, for a terminal.
+func printableText(text string, limit int) string {
 	return shorten(strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, shorten(name, maxConsumerName)), maxConsumerName)
+	}, shorten(text, limit)), limit)
 }
 
 // boundConsumers keeps the most recent clients of each version. Among those of one

@@ -104,8 +104,8 @@ func conditionTransition(old, c *metav1.Condition) *transition {
 	}
 	switch c.Type {
 	case v1alpha1.ConditionStalled:
-		// ConsumersCompatible tells of clients that keep a version.
-		if anew && c.Reason != v1alpha1.ReasonConsumersActive {
+		// ConsumersCompatible tells of clients that keep a version, and RulesReady of rules.
+		if anew && c.Reason != v1alpha1.ReasonConsumersActive && c.Reason != v1alpha1.ReasonRulesInvalid {
 			return warning("Stall")
 		}
 	case v1alpha1.ConditionConsumersCompatible:
@@ -137,6 +137,10 @@ func conditionTransition(old, c *metav1.Condition) *transition {
 	case v1alpha1.ConditionSourcesHealthy:
 		if anew && c.Status == metav1.ConditionFalse {
 			return warning("CheckSources")
+		}
+	case v1alpha1.ConditionRulesReady:
+		if anew && c.Status == metav1.ConditionFalse {
+			return warning("CheckRules")
 		}
 	case v1alpha1.ConditionServingReady:
 		if anew && (c.Reason == v1alpha1.ReasonRolloutFailed || c.Reason == v1alpha1.ReasonProbeFailed || c.Reason == v1alpha1.ReasonVersionNotServed) {

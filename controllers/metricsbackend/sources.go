@@ -4,10 +4,8 @@
 package metricsbackend
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,61 +15,85 @@ import (
 )
 
 const (
-	// sourcesPatience is how long kubelets must fail before a healthy condition
-	// says so: in a large cluster one of them is always restarting.
+	// sourcesPatience is how long kubelets, a source or a rule must fail before what
+	// was healthy says so: in a large cluster one of them is always restarting.
 	sourcesPatience = 45 * time.Second
-	// failureKinds bounds how many kinds of failures a message explains.
-	failureKinds = 2
-	nodesShown   = 5
-	// kubeletsFail names the moment since when they do.
-	kubeletsFail = "kubelets fail"
+	// wordsKept is how long a message stays whose reason stays: it holds foreign
+	// words, in which anything may change with each failure.
+	wordsKept = 5 * time.Minute
 )
 
-// sources sums up how the ready pods see their kubelets. Each pod asks every
-// kubelet; the report with the most failures counts, since requests reach any pod.
+// judgment is what a part makes of a condition.
+type judgment struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// sources sums up how the ready pods see their kubelets, spec.sources and rules.
 func (r *Reconciler) sources(_ context.Context, s *scope) error {
+	both := []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady}
+	status := &s.backend.Status
 	if !s.deploys() {
 		r.memory.over(s.backend.Name, kubeletsFail)
-		s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
-			"only the operator's own serving component tells how it sees the kubelets, and spec.existing is set")
-		return nil
-	}
-	report := s.worstReport()
-	if report == nil && s.hiccup && s.wasTrue(v1alpha1.ConditionSourcesHealthy) {
-		return nil
-	}
-	if report == nil {
-		r.memory.over(s.backend.Name, kubeletsFail)
-		s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
-			"no ready serving pod tells how it sees the kubelets: see ServingReady")
-		return nil
-	}
-	status, reason, message := s.judgeKubelets(report.Kubelets)
-	if late := s.late(); late != "" {
-		status, reason, message = metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late
-	}
-	if status != metav1.ConditionFalse {
-		r.memory.over(s.backend.Name, kubeletsFail)
-	} else if since := r.memory.since(s.backend.Name, kubeletsFail, s.now); s.now.Sub(since) < sourcesPatience {
-		if known := s.condition(v1alpha1.ConditionSourcesHealthy); known.Status == metav1.ConditionTrue {
-			status, reason, message = known.Status, known.Reason, known.Message
+		status.Sources, status.Rules, status.RuleCount, status.FailingRules = nil, nil, 0, 0
+		for _, kind := range both {
+			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
+				"only the operator's own serving component tells how it sees kubelets, sources and rules, and spec.existing is set")
 		}
+		return nil
 	}
-	s.mark(v1alpha1.ConditionSourcesHealthy, status, reason, message)
+	reports := s.sourceReports()
+	if len(reports) == 0 {
+		for _, kind := range both {
+			if s.hiccup && s.wasTrue(kind) {
+				continue
+			}
+			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
+				"no ready serving pod tells how it sees its sources: see ServingReady")
+		}
+		if !s.hiccup {
+			r.memory.over(s.backend.Name, kubeletsFail)
+		}
+		return nil
+	}
+	if late := s.late(); late != "" {
+		r.memory.over(s.backend.Name, kubeletsFail)
+		s.markSources(judgment{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late})
+		if s.rulesInSpec() {
+			s.mark(v1alpha1.ConditionRulesReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late)
+			return nil
+		}
+		s.markRules(r.rules(s, reports))
+		return nil
+	}
+	var parts []judgment
+	if s.scrapesKubelets() {
+		parts = append(parts, r.kubelets(s, reports))
+	}
+	if len(s.spec.Sources) > 0 {
+		parts = append(parts, r.specSources(s, reports))
+	} else {
+		status.Sources = nil
+	}
+	s.markSources(parts...)
+	s.markRules(r.rules(s, reports))
 	return nil
 }
 
-func (s *scope) worstReport() *v1alpha1.SourceReport {
-	var worst *v1alpha1.SourceReport
+// scrapesKubelets tells whether resource metrics are served, and from kubelets.
+func (s *scope) scrapesKubelets() bool {
+	return s.spec.ResourceMetrics != nil && s.spec.ResourceMetrics.Rules == nil
+}
+
+// sourceReports are those of the ready pods, in the pods' order.
+func (s *scope) sourceReports() []*v1alpha1.SourceReport {
+	var reports []*v1alpha1.SourceReport
 	for _, p := range s.readyPods() {
-		if p.answer == nil || p.answer.Sources == nil {
-			continue
-		}
-		if report := p.answer.Sources; worst == nil || failed(report.Kubelets) > failed(worst.Kubelets) {
-			worst = report
+		if p.answer != nil && p.answer.Sources != nil {
+			reports = append(reports, p.answer.Sources)
 		}
 	}
-	return worst
+	return reports
 }
 
 // late names the first pod that does not work with the current settings yet.
@@ -84,83 +106,44 @@ func (s *scope) late() string {
 	return ""
 }
 
-func failed(k v1alpha1.KubeletReport) int {
-	n := 0
-	for _, f := range k.Failures {
-		n += f.Count
+// markSources makes one condition of its parts: what fails counts before what is
+// not known, and that before what is well.
+func (s *scope) markSources(parts ...judgment) {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
+		var reason string
+		var messages []string
+		for _, part := range parts {
+			if part.status == status {
+				if reason == "" {
+					reason = part.reason
+				}
+				messages = append(messages, part.message)
+			}
+		}
+		if reason == "" {
+			continue
+		}
+		separator := " "
+		if status != metav1.ConditionFalse {
+			separator = "; "
+		}
+		s.mark(v1alpha1.ConditionSourcesHealthy, status, reason, strings.Join(messages, separator))
+		return
 	}
-	return n
+	s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec names no source")
 }
 
-func (s *scope) judgeKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus, string, string) {
-	switch {
-	case k.Nodes == 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
-			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes"
-	case len(k.Failures) == 0 && k.Healthy == 0:
-		return metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"
-	case len(k.Failures) == 0:
-		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all kubelets that were asked answer"
+// settled returns a message as it is in the status for as long as wordsKept, when
+// what is to be said now differs from it in words alone.
+func (r *Reconciler) settled(s *scope, what, known, message string) string {
+	moment := "other words of " + what
+	if known == "" || known == message {
+		r.memory.over(s.backend.Name, moment)
+		return message
 	}
-	failures := slices.Clone(k.Failures)
-	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
-		// What the user can mend with a setting comes first.
-		return cmp.Or(cmp.Compare(rank(a.Reason), rank(b.Reason)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
-	})
-	reason := v1alpha1.ReasonKubeletsFailing
-	if rank(failures[0].Reason) == 0 {
-		reason = v1alpha1.ReasonKubeletCertificatesUntrusted
+	if s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < wordsKept {
+		return known
 	}
-	var parts []string
-	for _, f := range failures[:min(len(failures), failureKinds)] {
-		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
-	}
-	return metav1.ConditionFalse, reason, strings.Join(parts, " ")
-}
-
-func nodeNames(f v1alpha1.KubeletFailure) string {
-	names := slices.Sorted(slices.Values(f.Nodes[:min(len(f.Nodes), nodesShown)]))
-	if more := f.Count - len(names); more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
-
-func rank(reason v1alpha1.ScrapeReason) int {
-	switch reason {
-	case v1alpha1.ScrapeCertificateUntrusted, v1alpha1.ScrapeCertificateChanged:
-		return 0
-	}
-	return 1
-}
-
-// remedy says what to do about one kind of failure.
-func (s *scope) remedy(reason v1alpha1.ScrapeReason) string {
-	switch reason {
-	case v1alpha1.ScrapeCertificateUntrusted:
-		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token. Either (1) have them signed: " +
-			"serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + s.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
-			"; or (3) verify nothing: " + s.patchTLS(v1alpha1.KubeletTLSSkip)
-	case v1alpha1.ScrapeCertificateChanged:
-		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin anew: " +
-			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", s.serving.Namespace, s.serving.Name())
-	case v1alpha1.ScrapeNoAddress:
-		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
-	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
-		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies and spec.resourceMetrics.scrape"
-	case v1alpha1.ScrapeUnauthorized:
-		return "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration"
-	case v1alpha1.ScrapeForbidden:
-		return "These kubelets refuse the serving account: it needs nodes/metrics (ClusterRole " + s.serving.Name() + "), and they authorization.mode: Webhook"
-	case v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeMalformedBody:
-		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
-	case v1alpha1.ScrapeBodyTooLarge:
-		return "Raise spec.resourceMetrics.scrape.maxBodySize"
-	}
-	return "See the serving pods' log"
-}
-
-func (s *scope) patchTLS(mode v1alpha1.KubeletTLSMode) string {
-	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"%s"}}}}'`,
-		s.backend.Name, mode)
+	r.memory.over(s.backend.Name, moment)
+	return message
 }

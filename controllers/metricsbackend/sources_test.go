@@ -4,135 +4,324 @@
 package metricsbackend
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func TestJudgeKubelets(t *testing.T) {
-	failure := func(reason v1alpha1.ScrapeReason, count int, nodes ...string) v1alpha1.KubeletFailure {
-		return v1alpha1.KubeletFailure{Reason: reason, Count: count, Nodes: nodes, Message: "a message that changes"}
+// saw is how one pod sees sources and rules.
+func saw(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
+	report := &v1alpha1.SourceReport{Kubelets: v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}, RuleCount: 50}
+	for _, c := range change {
+		c(report)
 	}
+	return report
+}
+
+func reported(health v1alpha1.SourceHealth) func(*v1alpha1.SourceReport) {
+	return func(report *v1alpha1.SourceReport) { report.Sources = append(report.Sources, health) }
+}
+
+func healthy(name string) func(*v1alpha1.SourceReport) {
+	return reported(v1alpha1.SourceHealth{Name: name, Healthy: true})
+}
+
+func failing(name, reason, message string) func(*v1alpha1.SourceReport) {
+	return reported(v1alpha1.SourceHealth{Name: name, Reason: reason, Message: message})
+}
+
+func rule(path, reason, message string) func(*v1alpha1.SourceReport) {
+	return func(report *v1alpha1.SourceReport) {
+		report.Rules = append(report.Rules, v1alpha1.RuleHealth{Path: path, Reason: reason, Message: message})
+		report.FailingRules++
+	}
+}
+
+// withSources is a spec with a source that is needed, one that is not, and rules.
+func withSources(spec *v1alpha1.MetricsBackendSpec) {
+	spec.Sources = []v1alpha1.SourceSpec{
+		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.example:9090"}},
+		{Name: "spare", Optional: true, Prometheus: &v1alpha1.PrometheusSource{URL: "http://spare.example:9090"}},
+	}
+	spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "a"}}}
+}
+
+func TestSpecSources(t *testing.T) {
 	cases := map[string]struct {
-		report v1alpha1.KubeletReport
-		status metav1.ConditionStatus
-		reason string
-		parts  []string
+		reports []*v1alpha1.SourceReport
+		want    judgment
+		parts   []string
+		// status is NAME HEALTHY REASON MESSAGE.
+		status []string
 	}{
-		"all answer":     {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
-		"some not asked": {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Pending: 1}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
-		"none asked":     {report: v1alpha1.KubeletReport{Nodes: 3, Pending: 3}, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonProgressing},
-		"no nodes":       {status: metav1.ConditionFalse, reason: v1alpha1.ReasonNoNodes, parts: []string{"spec.resourceMetrics.scrape.nodeSelector"}},
-		"self-signed kubelets": {
-			report: v1alpha1.KubeletReport{Nodes: 2, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeCertificateUntrusted, 2, "b", "a")}},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
-			parts: []string{
-				"2 of 2 nodes: CertificateUntrusted (a, b)", "serverTLSBootstrap: true", "approve their CSRs",
-				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"PinOnFirstUse"}}}}'`,
-				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"Skip"}}}}'`,
+		"both answer": {
+			reports: []*v1alpha1.SourceReport{saw(healthy("main"), healthy("spare"))},
+			want:    judgment{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+			status:  []string{"main true  ", "spare true  "},
+		},
+		"an optional one fails": {
+			reports: []*v1alpha1.SourceReport{saw(healthy("main"), failing("spare", "Timeout", "no answer within 10s"))},
+			want:    judgment{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+			status:  []string{"main true  ", "spare false Timeout no answer within 10s"},
+		},
+		"one of three pods cannot reach it": {
+			reports: []*v1alpha1.SourceReport{
+				saw(healthy("main"), healthy("spare")),
+				saw(failing("main", "ConnectionFailed", "dial: connection refused."), healthy("spare")),
+				saw(healthy("main"), healthy("spare")),
 			},
+			want: judgment{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			parts: []string{
+				`source "main": ConnectionFailed: dial: connection refused (as 1 of 3 serving pods see it).`,
+				"spec.sources[name=main].prometheus.url", "NetworkPolicies",
+			},
+			status: []string{"main false ConnectionFailed dial: connection refused (as 1 of 3 serving pods see it)", "spare true  "},
 		},
-		"changed certificate": {
-			report: v1alpha1.KubeletReport{Nodes: 2, Healthy: 1, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeCertificateChanged, 1, "a")}},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
-			parts: []string{"kubectl rollout restart deployment -n operator-ns metrics-serving-cluster"},
+		"pods see different failures": {
+			reports: []*v1alpha1.SourceReport{
+				saw(failing("main", "Timeout", "slow"), healthy("spare")),
+				saw(failing("main", "BadStatus", "502 Bad Gateway"), healthy("spare")),
+				saw(failing("main", "BadStatus", "503 Service Unavailable"), healthy("spare")),
+			},
+			want:   judgment{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			parts:  []string{"BadStatus: 502 Bad Gateway", "HTTP API of Prometheus"},
+			status: []string{"main false BadStatus 502 Bad Gateway", "spare true  "},
 		},
-		"what can be mended comes first, then the most nodes": {
-			report: v1alpha1.KubeletReport{Nodes: 900, Healthy: 1, Failures: []v1alpha1.KubeletFailure{
-				failure(v1alpha1.ScrapeTimeout, 800, "a", "b", "c", "d", "e"), failure(v1alpha1.ScrapeForbidden, 90, "f"),
-				failure(v1alpha1.ScrapeCertificateUntrusted, 9, "g"),
-			}},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
-			parts: []string{"9 of 900 nodes: CertificateUntrusted (g and 8 more)", "800 of 900 nodes: Timeout (a, b, c, d, e and 795 more)"},
+		"not asked yet": {
+			reports: []*v1alpha1.SourceReport{saw(reported(v1alpha1.SourceHealth{Name: "main"}), healthy("spare"))},
+			want:    judgment{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonProgressing},
+			parts:   []string{"main"},
+			status:  []string{"main false NotYetReported ", "spare true  "},
 		},
-		"more names than are shown": {
-			report: v1alpha1.KubeletReport{Nodes: 7, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, 7, "a", "b", "c", "d", "e", "f", "g")}},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"(a, b, c, d, e and 2 more)"},
+		"a pod that has just started has not asked": {
+			reports: []*v1alpha1.SourceReport{saw(healthy("main"), healthy("spare")), saw(reported(v1alpha1.SourceHealth{Name: "main"}))},
+			want:    judgment{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+			status:  []string{"main true  ", "spare true  "},
 		},
-		"a reason of a newer serving": {
-			report: v1alpha1.KubeletReport{Nodes: 1, Failures: []v1alpha1.KubeletFailure{failure("FromTheFuture", 1, "a")}},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"FromTheFuture (a)", "log"},
+		"an image that knows no sources": {
+			reports: []*v1alpha1.SourceReport{saw()},
+			want:    judgment{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported},
+			parts:   []string{"too old", "main"},
+			status:  []string{"main false NotReported ", "spare false NotReported "},
 		},
-		"numbers that make no sense": {
-			report: v1alpha1.KubeletReport{Nodes: 1, Healthy: -4, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, -2)}},
-			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+		"foreign text": {
+			reports: []*v1alpha1.SourceReport{saw(failing("main", "FromTheFuture", "\x1b[2Jgone\n"+strings.Repeat("x", 5000)), healthy("spare"))},
+			want:    judgment{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			parts:   []string{"FromTheFuture: ?[2Jgone?xxx", "log"},
+			status:  []string{"main false FromTheFuture ?[2Jgone?" + strings.Repeat("x", maxSourceMessage-len("?[2Jgone?…")) + "…", "spare true  "},
 		},
 	}
-	w := newWorld(t, newBackend())
-	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+	w := newWorld(t, newBackend(withSources))
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			status, reason, message := s.judgeKubelets(tc.report)
-			if status != tc.status || reason != tc.reason {
-				t.Errorf("%s, %s: want %s, %s", status, reason, tc.status, tc.reason)
+			r := w.reconciler(interceptor.Funcs{})
+			s := r.newScope(newBackend(withSources))
+			got := r.specSources(s, tc.reports)
+			if got.status != tc.want.status || got.reason != tc.want.reason {
+				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 			for _, part := range tc.parts {
-				if !strings.Contains(message, part) {
-					t.Errorf("message %q, want %q in it", message, part)
+				if !strings.Contains(got.message, part) {
+					t.Errorf("message %q, want %q in it", got.message, part)
 				}
 			}
-			if strings.Contains(message, "a message that changes") {
-				t.Errorf("message %q holds a scrape's own error", message)
+			var status []string
+			for _, known := range s.backend.Status.Sources {
+				status = append(status, fmt.Sprintf("%s %t %s %s", known.Name, known.Healthy, known.Reason, known.Message))
+			}
+			if diff := cmp.Diff(tc.status, status); diff != "" {
+				t.Errorf("status.sources (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Every reason that serving can give has a remedy of its own.
-func TestRemedies(t *testing.T) {
-	w := newWorld(t, newBackend())
-	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
-	unknown := s.remedy("FromTheFuture")
-	for _, reason := range []v1alpha1.ScrapeReason{
-		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
-		v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeUnauthorized, v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus,
-		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody,
+// Every reason of the serving pods' sources has a remedy of its own.
+func TestSourceRemedies(t *testing.T) {
+	w := newWorld(t, newBackend(withSources))
+	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend(withSources))
+	unknown := s.sourceRemedy(&s.spec.Sources[0], "FromTheFuture")
+	for _, reason := range []string{
+		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
 	} {
-		if got := s.remedy(reason); got == unknown || got == "" {
+		if got := s.sourceRemedy(&s.spec.Sources[0], reason); got == unknown {
 			t.Errorf("%s: no remedy", reason)
 		}
 	}
 }
 
-// A kubelet that fails once does not make a healthy backend write its status.
-func TestSourcesArePatient(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}}}}
-	before := w.backend().ResourceVersion
-	mustReconcile(t, r)
-	if after := w.backend().ResourceVersion; after != before {
-		t.Errorf("the status was written:\n%s", w.show())
+func TestRules(t *testing.T) {
+	many := make([]func(*v1alpha1.SourceReport), 60)
+	for i := range many {
+		many[i] = rule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "Invalid", "m")
 	}
-	w.clock.Step(sourcesPatience)
-	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionFalse {
-		t.Errorf("not told after %s: %+v", sourcesPatience, c)
+	cases := map[string]struct {
+		spec          func(*v1alpha1.MetricsBackendSpec)
+		reports       []*v1alpha1.SourceReport
+		status        metav1.ConditionStatus
+		reason        string
+		parts         []string
+		rules         []string
+		all, failings int32
+	}{
+		"no rules": {
+			spec: func(*v1alpha1.MetricsBackendSpec) {}, reports: []*v1alpha1.SourceReport{saw()},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
+		},
+		"all well": {reports: []*v1alpha1.SourceReport{saw()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50},
+		"one typo": {
+			reports: []*v1alpha1.SourceReport{
+				saw(rule("spec.customMetrics.rules[10]", "NoSeries", "no series"), rule("spec.customMetrics.rules[3]", "Invalid", "metricsQuery: unexpected }")),
+				saw(rule("spec.customMetrics.rules[3]", "Invalid", "metricsQuery: unexpected }")),
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid,
+			parts: []string{"2 of 50 rules are not as they should be. spec.customMetrics.rules[3]: Invalid: metricsQuery: unexpected }.", "the other rules work"},
+			rules: []string{
+				"spec.customMetrics.rules[3] Invalid metricsQuery: unexpected }",
+				"spec.customMetrics.rules[10] NoSeries no series (as 1 of 2 serving pods see it)",
+			},
+			all: 50, failings: 2,
+		},
+		"only the moment's": {
+			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
+			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
+			rules: []string{"spec.externalMetrics.rules[0] NoSeries no series"}, all: 50, failings: 1,
+		},
+		"an image that knows no rules": {
+			reports: []*v1alpha1.SourceReport{saw(func(r *v1alpha1.SourceReport) { r.RuleCount = 0 })},
+			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported, parts: []string{"too old"},
+		},
+		"more than are named": {
+			reports: []*v1alpha1.SourceReport{saw(append(many, func(r *v1alpha1.SourceReport) { r.RuleCount = 60 })...)},
+			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid, parts: []string{"60 of 60 rules"},
+			all: 60, failings: 60, rules: []string{"50 of them"},
+		},
+		"numbers that make no sense": {
+			reports: []*v1alpha1.SourceReport{saw(func(r *v1alpha1.SourceReport) { r.RuleCount, r.FailingRules = 1<<40, -3 })},
+			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 1 << 30,
+		},
 	}
-	if !w.isReady() {
-		t.Error("a node that is down made the backend unready")
-	}
-	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
-	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue {
-		t.Errorf("not told that it is over: %+v", c)
+	w := newWorld(t, newBackend())
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.spec == nil {
+				tc.spec = withSources
+			}
+			r := w.reconciler(interceptor.Funcs{})
+			s := r.newScope(newBackend(tc.spec))
+			got := r.rules(s, tc.reports)
+			if got.status != tc.status || got.reason != tc.reason {
+				t.Errorf("got %+v, want %s, %s", got, tc.status, tc.reason)
+			}
+			for _, part := range tc.parts {
+				if !strings.Contains(got.message, part) {
+					t.Errorf("message %q, want %q in it", got.message, part)
+				}
+			}
+			status := s.backend.Status
+			var rules []string
+			for _, known := range status.Rules {
+				rules = append(rules, known.Path+" "+known.Reason+" "+known.Message)
+			}
+			if len(rules) > 5 {
+				rules = []string{fmt.Sprintf("%d of them", len(rules))}
+			}
+			if diff := cmp.Diff(tc.rules, rules); diff != "" {
+				t.Errorf("status.rules (-want +got):\n%s", diff)
+			}
+			if status.RuleCount != tc.all || status.FailingRules != tc.failings {
+				t.Errorf("%d of %d rules, want %d of %d", status.FailingRules, status.RuleCount, tc.failings, tc.all)
+			}
+		})
 	}
 }
 
-// When nothing is fresh, Available says so, and where to look.
-func TestNoFreshSample(t *testing.T) {
+// A typo in one rule is told in Ready, for who waits for it, and takes nothing away.
+func TestInvalidRuleStalls(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
-	w.stale = true
-	w.report = v1alpha1.KubeletReport{Nodes: 1, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeCertificateUntrusted, Count: 1, Nodes: []string{"a"}}}}
+	w.change(withSources)
+	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "Invalid", "metricsQuery: unexpected }"))
+	w.behind = true
 	mustReconcile(t, r)
-	c := w.condition(v1alpha1.ConditionAvailable)
-	if c.Reason != v1alpha1.ReasonNoFreshSample || !strings.Contains(c.Message, "younger than 1m30s: see SourcesHealthy") {
+	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || !strings.Contains(c.Message, "has not taken up the settings") {
+		t.Errorf("before pods have read the rules, Ready is %+v", c)
+	}
+	w.behind = false
+	mustReconcile(t, r)
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
+		c := w.condition(kind)
+		if c.Reason != v1alpha1.ReasonRulesInvalid || !strings.Contains(c.Message, "spec.customMetrics.rules[0]") {
+			t.Errorf("%s is %+v", kind, c)
+		}
+	}
+	if c := w.condition(v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue {
 		t.Errorf("Available is %+v", c)
 	}
-	if ready := w.condition(v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse {
-		t.Errorf("Ready is %+v", ready)
+	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
+	mustReconcile(t, r)
+	if !w.isReady() || w.condition(v1alpha1.ConditionRulesReady).Status != metav1.ConditionFalse {
+		t.Errorf("a rule without series:\n%s", w.show())
+	}
+}
+
+// What changes with each failure, and what comes and goes, writes no status.
+func TestSourceStatusIsStable(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.change(withSources)
+	well := func() *v1alpha1.SourceReport { return saw(healthy("main"), healthy("spare")) }
+	w.sources = well()
+	mustReconcile(t, r)
+	written := w.backend().ResourceVersion
+	unwritten := func(when string) {
+		t.Helper()
+		mustReconcile(t, r)
+		if now := w.backend().ResourceVersion; now != written {
+			t.Errorf("%s: the status was written:\n%s", when, w.show())
+			written = now
+		}
+	}
+	unwritten("nothing happened")
+	bad := func(words string) *v1alpha1.SourceReport {
+		return saw(failing("main", "Timeout", words), healthy("spare"), rule("spec.customMetrics.rules[0]", "SourceFailing", words))
+	}
+	w.sources = bad("try 1")
+	unwritten("one failure")
+	w.sources = well()
+	unwritten("it is over")
+	w.sources = bad("try 2")
+	unwritten("another failure")
+	w.clock.Step(sourcesPatience)
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "try 2") {
+		t.Errorf("not told after %s: %+v", sourcesPatience, c)
+	}
+	if c := w.condition(v1alpha1.ConditionRulesReady); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "try 2") {
+		t.Errorf("not told after %s: %+v", sourcesPatience, c)
+	}
+	written = w.backend().ResourceVersion
+	for i := range 4 {
+		w.sources = bad(fmt.Sprintf("try %d", 3+i))
+		unwritten("other words")
+		w.clock.Step(time.Minute)
+	}
+	w.clock.Step(wordsKept)
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionSourcesHealthy); !strings.Contains(c.Message, "try 6") {
+		t.Errorf("the words are as old as %+v", c)
+	}
+	w.sources = well()
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue || !w.backend().Status.Sources[0].Healthy {
+		t.Errorf("not told that it is over: %+v", c)
+	}
+	if c := w.condition(v1alpha1.ConditionRulesReady); c.Status != metav1.ConditionTrue {
+		t.Errorf("not told that it is over: %+v", c)
 	}
 }

@@ -33,7 +33,10 @@ const (
 
 // areas are the conditions that together make Ready, in the order of work.
 // SourcesHealthy is not among them: a node that is down does not make the
-// backend unready, and when no node answers Available says so.
+// backend unready, and when no node answers Available says so. RulesReady is not
+// either: a rule that fails for now may do so again tomorrow, with nothing for a
+// pipeline to wait for. Only rules that cannot be compiled stall the backend, once
+// everything else is done: like a typo anywhere in the spec, they need a new commit.
 var areas = []string{
 	v1alpha1.ConditionStaleAPIServicesRemoved,
 	v1alpha1.ConditionCertificatesValid,
@@ -61,7 +64,7 @@ func (s *scope) introduce() {
 
 // markUnreported sets the conditions of which nothing is known yet.
 func (s *scope) markUnreported() {
-	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible) {
+	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady, v1alpha1.ConditionConsumersCompatible) {
 		if s.condition(kind).Type == "" {
 			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotYetReported, "not looked at yet")
 		}
@@ -96,16 +99,26 @@ func (s *scope) summarize(failed error) {
 			return
 		}
 	}
-	if waits := s.condition(v1alpha1.ConditionConsumersCompatible); waits.Status == metav1.ConditionFalse {
-		// Everything else is done, and only people, or a day, can change this.
-		s.markStalled(&stalledError{waits.Reason, waits.Message})
+	rules := s.condition(v1alpha1.ConditionRulesReady)
+	if rules.Reason == v1alpha1.ReasonProgressing {
+		// Who has just written a rule waits for Ready to know whether it is one.
+		s.working(metav1.ConditionUnknown, rules.Reason, rules.Type+": "+rules.Message)
+		s.requeueWithin(s.progressDelay())
 		return
+	}
+	for _, waits := range []metav1.Condition{rules, s.condition(v1alpha1.ConditionConsumersCompatible)} {
+		// Everything else is done, and only people, or a day, can change this.
+		if waits.Reason == v1alpha1.ReasonRulesInvalid || waits.Type == v1alpha1.ConditionConsumersCompatible && waits.Status == metav1.ConditionFalse {
+			s.markStalled(&stalledError{waits.Reason, waits.Message})
+			return
+		}
 	}
 	s.mark(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the backend is as its spec says")
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	s.requeueWithin(resync)
-	if s.condition(v1alpha1.ConditionSourcesHealthy).Status != metav1.ConditionTrue {
+	if s.condition(v1alpha1.ConditionSourcesHealthy).Status != metav1.ConditionTrue || len(s.spec.Sources) > 0 {
+		// No watch tells of sources.
 		s.requeueWithin(progressMax)
 	}
 }

@@ -98,6 +98,10 @@ type world struct {
 	half error
 	// report is what pods say of their kubelets.
 	report v1alpha1.KubeletReport
+	// sources is what pods say of other sources and of rules; nil: nothing. behind
+	// makes them say it of the settings before.
+	sources *v1alpha1.SourceReport
+	behind  bool
 	// consumers is what a pod says of its clients; nil: that it saw none.
 	consumers func(*corev1.Pod) (*v1alpha1.ConsumerReport, error)
 	// everBroken is the first breach of the invariant.

@@ -42,7 +42,7 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		answer := &podapi.Answer{
 			Chain:   chain,
 			Serves:  map[schema.GroupVersion]bool{},
-			Sources: &v1alpha1.SourceReport{ObservedGeneration: 1 << 30, Kubelets: w.report},
+			Sources: w.reportOfSources(),
 		}
 		for _, gv := range versions {
 			answer.Serves[gv] = serves(&p, gv)
@@ -67,6 +67,18 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		return answer, nil
 	}
 	return nil, fmt.Errorf("no pod at %s", pod.Address)
+}
+
+func (w *world) reportOfSources() *v1alpha1.SourceReport {
+	report := v1alpha1.SourceReport{}
+	if w.sources != nil {
+		report = *w.sources
+	}
+	report.Kubelets = w.report
+	if !w.behind {
+		report.ObservedGeneration = 1 << 30
+	}
+	return &report
 }
 
 // Discovered implements Aggregator.

@@ -64,7 +64,7 @@ func headline(b *Backend) tree.Cell {
 var order = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling,
 	v1alpha1.ConditionStaleAPIServicesRemoved, v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionServingReady,
-	v1alpha1.ConditionAPIServicesRegistered, v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible,
+	v1alpha1.ConditionAPIServicesRegistered, v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady, v1alpha1.ConditionConsumersCompatible,
 }
 
 func addConditions(root *tree.Node, b *Backend) {

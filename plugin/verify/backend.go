@@ -15,8 +15,8 @@ import (
 )
 
 // advisory are conditions that tell of something around the backend: a node that is
-// down, a client that should move on.
-var advisory = []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible}
+// down, a rule without series, a client that should move on.
+var advisory = []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady, v1alpha1.ConditionConsumersCompatible}
 
 // backendConditions looks at every condition of every MetricsBackend, one line each
 // for those that are not as they should be.

@@ -1,0 +1,129 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// failureKinds bounds how many kinds of failures a message explains.
+	failureKinds = 2
+	nodesShown   = 5
+	// kubeletsFail names the moment since when they do.
+	kubeletsFail = "kubelets fail"
+)
+
+// kubelets judges how the pods see their kubelets. Each pod asks every kubelet;
+// the report with the most failures counts, since requests reach any pod.
+func (r *Reconciler) kubelets(s *scope, reports []*v1alpha1.SourceReport) judgment {
+	worst := reports[0].Kubelets
+	for _, report := range reports[1:] {
+		if failed(report.Kubelets) > failed(worst) {
+			worst = report.Kubelets
+		}
+	}
+	status, reason, message := s.judgeKubelets(worst)
+	if status != metav1.ConditionFalse {
+		r.memory.over(s.backend.Name, kubeletsFail)
+		return judgment{status, reason, message}
+	}
+	known := s.condition(v1alpha1.ConditionSourcesHealthy)
+	// Kubelets come first, so with this reason they were healthy.
+	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing
+	if since := r.memory.since(s.backend.Name, kubeletsFail, s.now); wereHealthy && s.now.Sub(since) < sourcesPatience {
+		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+	}
+	return judgment{status, reason, message}
+}
+
+const kubeletsAnswer = "all kubelets that were asked answer"
+
+func failed(k v1alpha1.KubeletReport) int {
+	n := 0
+	for _, f := range k.Failures {
+		n += f.Count
+	}
+	return n
+}
+
+func (s *scope) judgeKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus, string, string) {
+	switch {
+	case k.Nodes == 0:
+		return metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
+			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes"
+	case len(k.Failures) == 0 && k.Healthy == 0:
+		return metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"
+	case len(k.Failures) == 0:
+		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer
+	}
+	failures := slices.Clone(k.Failures)
+	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
+		// What the user can mend with a setting comes first.
+		return cmp.Or(cmp.Compare(rank(a.Reason), rank(b.Reason)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+	})
+	reason := v1alpha1.ReasonKubeletsFailing
+	if rank(failures[0].Reason) == 0 {
+		reason = v1alpha1.ReasonKubeletCertificatesUntrusted
+	}
+	var parts []string
+	for _, f := range failures[:min(len(failures), failureKinds)] {
+		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
+	}
+	return metav1.ConditionFalse, reason, strings.Join(parts, " ")
+}
+
+func nodeNames(f v1alpha1.KubeletFailure) string {
+	names := slices.Sorted(slices.Values(f.Nodes[:min(len(f.Nodes), nodesShown)]))
+	if more := f.Count - len(names); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+func rank(reason v1alpha1.ScrapeReason) int {
+	switch reason {
+	case v1alpha1.ScrapeCertificateUntrusted, v1alpha1.ScrapeCertificateChanged:
+		return 0
+	}
+	return 1
+}
+
+// remedy says what to do about one kind of failure.
+func (s *scope) remedy(reason v1alpha1.ScrapeReason) string {
+	switch reason {
+	case v1alpha1.ScrapeCertificateUntrusted:
+		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token. Either (1) have them signed: " +
+			"serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + s.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
+			"; or (3) verify nothing: " + s.patchTLS(v1alpha1.KubeletTLSSkip)
+	case v1alpha1.ScrapeCertificateChanged:
+		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin anew: " +
+			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", s.serving.Namespace, s.serving.Name())
+	case v1alpha1.ScrapeNoAddress:
+		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
+	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
+		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies and spec.resourceMetrics.scrape"
+	case v1alpha1.ScrapeUnauthorized:
+		return "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration"
+	case v1alpha1.ScrapeForbidden:
+		return "These kubelets refuse the serving account: it needs nodes/metrics (ClusterRole " + s.serving.Name() + "), and they authorization.mode: Webhook"
+	case v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeMalformedBody:
+		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
+	case v1alpha1.ScrapeBodyTooLarge:
+		return "Raise spec.resourceMetrics.scrape.maxBodySize"
+	}
+	return "See the serving pods' log"
+}
+
+func (s *scope) patchTLS(mode v1alpha1.KubeletTLSMode) string {
+	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"%s"}}}}'`,
+		s.backend.Name, mode)
+}

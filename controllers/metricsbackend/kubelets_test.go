@@ -1,0 +1,138 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+func TestJudgeKubelets(t *testing.T) {
+	failure := func(reason v1alpha1.ScrapeReason, count int, nodes ...string) v1alpha1.KubeletFailure {
+		return v1alpha1.KubeletFailure{Reason: reason, Count: count, Nodes: nodes, Message: "a message that changes"}
+	}
+	cases := map[string]struct {
+		report v1alpha1.KubeletReport
+		status metav1.ConditionStatus
+		reason string
+		parts  []string
+	}{
+		"all answer":     {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+		"some not asked": {report: v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Pending: 1}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+		"none asked":     {report: v1alpha1.KubeletReport{Nodes: 3, Pending: 3}, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonProgressing},
+		"no nodes":       {status: metav1.ConditionFalse, reason: v1alpha1.ReasonNoNodes, parts: []string{"spec.resourceMetrics.scrape.nodeSelector"}},
+		"self-signed kubelets": {
+			report: v1alpha1.KubeletReport{Nodes: 2, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeCertificateUntrusted, 2, "b", "a")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
+			parts: []string{
+				"2 of 2 nodes: CertificateUntrusted (a, b)", "serverTLSBootstrap: true", "approve their CSRs",
+				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"PinOnFirstUse"}}}}'`,
+				`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"Skip"}}}}'`,
+			},
+		},
+		"changed certificate": {
+			report: v1alpha1.KubeletReport{Nodes: 2, Healthy: 1, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeCertificateChanged, 1, "a")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
+			parts: []string{"kubectl rollout restart deployment -n operator-ns metrics-serving-cluster"},
+		},
+		"what can be mended comes first, then the most nodes": {
+			report: v1alpha1.KubeletReport{Nodes: 900, Healthy: 1, Failures: []v1alpha1.KubeletFailure{
+				failure(v1alpha1.ScrapeTimeout, 800, "a", "b", "c", "d", "e"), failure(v1alpha1.ScrapeForbidden, 90, "f"),
+				failure(v1alpha1.ScrapeCertificateUntrusted, 9, "g"),
+			}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
+			parts: []string{"9 of 900 nodes: CertificateUntrusted (g and 8 more)", "800 of 900 nodes: Timeout (a, b, c, d, e and 795 more)"},
+		},
+		"more names than are shown": {
+			report: v1alpha1.KubeletReport{Nodes: 7, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, 7, "a", "b", "c", "d", "e", "f", "g")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"(a, b, c, d, e and 2 more)"},
+		},
+		"a reason of a newer serving": {
+			report: v1alpha1.KubeletReport{Nodes: 1, Failures: []v1alpha1.KubeletFailure{failure("FromTheFuture", 1, "a")}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"FromTheFuture (a)", "log"},
+		},
+		"numbers that make no sense": {
+			report: v1alpha1.KubeletReport{Nodes: 1, Healthy: -4, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, -2)}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+		},
+	}
+	w := newWorld(t, newBackend())
+	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			status, reason, message := s.judgeKubelets(tc.report)
+			if status != tc.status || reason != tc.reason {
+				t.Errorf("%s, %s: want %s, %s", status, reason, tc.status, tc.reason)
+			}
+			for _, part := range tc.parts {
+				if !strings.Contains(message, part) {
+					t.Errorf("message %q, want %q in it", message, part)
+				}
+			}
+			if strings.Contains(message, "a message that changes") {
+				t.Errorf("message %q holds a scrape's own error", message)
+			}
+		})
+	}
+}
+
+// Every reason that serving can give has a remedy of its own.
+func TestRemedies(t *testing.T) {
+	w := newWorld(t, newBackend())
+	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+	unknown := s.remedy("FromTheFuture")
+	for _, reason := range []v1alpha1.ScrapeReason{
+		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
+		v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeUnauthorized, v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus,
+		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody,
+	} {
+		if got := s.remedy(reason); got == unknown || got == "" {
+			t.Errorf("%s: no remedy", reason)
+		}
+	}
+}
+
+// A kubelet that fails once does not make a healthy backend write its status.
+func TestSourcesArePatient(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}}}}
+	before := w.backend().ResourceVersion
+	mustReconcile(t, r)
+	if after := w.backend().ResourceVersion; after != before {
+		t.Errorf("the status was written:\n%s", w.show())
+	}
+	w.clock.Step(sourcesPatience)
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionFalse {
+		t.Errorf("not told after %s: %+v", sourcesPatience, c)
+	}
+	if !w.isReady() {
+		t.Error("a node that is down made the backend unready")
+	}
+	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
+	mustReconcile(t, r)
+	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue {
+		t.Errorf("not told that it is over: %+v", c)
+	}
+}
+
+// When nothing is fresh, Available says so, and where to look.
+func TestNoFreshSample(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.stale = true
+	w.report = v1alpha1.KubeletReport{Nodes: 1, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeCertificateUntrusted, Count: 1, Nodes: []string{"a"}}}}
+	mustReconcile(t, r)
+	c := w.condition(v1alpha1.ConditionAvailable)
+	if c.Reason != v1alpha1.ReasonNoFreshSample || !strings.Contains(c.Message, "younger than 1m30s: see SourcesHealthy") {
+		t.Errorf("Available is %+v", c)
+	}
+	if ready := w.condition(v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse {
+		t.Errorf("Ready is %+v", ready)
+	}
+}

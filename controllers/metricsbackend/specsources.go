@@ -1,0 +1,192 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// sourcesShown bounds how many sources the condition explains.
+	sourcesShown = 3
+	// maxSourceMessage bounds a source's message, in bytes.
+	maxSourceMessage = 1024
+)
+
+// specSources judges spec.sources and puts each into the status. Requests reach
+// any pod, so a source fails as soon as one pod says so.
+func (r *Reconciler) specSources(s *scope, reports []*v1alpha1.SourceReport) judgment {
+	var all []v1alpha1.SourceStatus
+	var failing []string
+	var pending, untold []string
+	for i := range s.spec.Sources {
+		source := &s.spec.Sources[i]
+		seen := r.specSource(s, source.Name, reports)
+		all = append(all, seen)
+		if seen.Healthy || source.Optional {
+			continue
+		}
+		switch seen.Reason {
+		case v1alpha1.ReasonNotYetReported:
+			pending = append(pending, source.Name)
+		case v1alpha1.ReasonNotReported:
+			untold = append(untold, source.Name)
+		default:
+			failing = append(failing, fmt.Sprintf("source %q: %s: %s. %s.", seen.Name, seen.Reason,
+				strings.TrimRight(seen.Message, ". "), s.sourceRemedy(source, seen.Reason)))
+		}
+	}
+	s.backend.Status.Sources = all
+	switch {
+	case len(failing) > 0:
+		shown := failing[:min(len(failing), sourcesShown)]
+		return judgment{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + others(len(failing)-len(shown), "source")}
+	case len(pending) > 0:
+		return judgment{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}
+	case len(untold) > 0:
+		return judgment{
+			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
+			"the image of the serving pods is too old to tell of source " + strings.Join(untold, ", "),
+		}
+	}
+	return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all sources that are not optional answer"}
+}
+
+// specSource is how the pods see one source. One that was healthy fails for
+// sourcesPatience before it is said, unless the spec has changed.
+func (r *Reconciler) specSource(s *scope, name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
+	was := s.sourceBefore(name)
+	now := sourceSeen(name, reports)
+	moment := "source fails " + name
+	switch {
+	case now.Healthy, !isFailure(now.Reason):
+		r.memory.over(s.backend.Name, moment)
+	case was.Healthy && s.condition(v1alpha1.ConditionSourcesHealthy).ObservedGeneration == s.backend.Generation &&
+		s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < sourcesPatience:
+		return was
+	}
+	if now.Reason == was.Reason {
+		now.Message = r.settled(s, "source "+name, was.Message, now.Message)
+	}
+	switch {
+	case was.Name != "" && was.Healthy == now.Healthy && was.Since != nil:
+		// It began when it was first seen so, also when the pods that saw it are gone.
+		now.Since = was.Since
+	case now.Since == nil, now.Since.After(s.now):
+		now.Since = &metav1.Time{Time: s.now.Truncate(time.Second)}
+	}
+	return now
+}
+
+func isFailure(reason string) bool {
+	return reason != v1alpha1.ReasonNotYetReported && reason != v1alpha1.ReasonNotReported
+}
+
+func (s *scope) sourceBefore(name string) v1alpha1.SourceStatus {
+	for _, known := range s.before.Sources {
+		if known.Name == name {
+			return known
+		}
+	}
+	return v1alpha1.SourceStatus{}
+}
+
+// sourceSeen sums up what the pods say of a source. Of different failures the one
+// that most pods see is told.
+func sourceSeen(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
+	seen := v1alpha1.SourceStatus{Name: name}
+	failing := map[string][]v1alpha1.SourceHealth{}
+	var healthy, pending []v1alpha1.SourceHealth
+	for _, report := range reports {
+		i := slices.IndexFunc(report.Sources, func(h v1alpha1.SourceHealth) bool { return h.Name == name })
+		if i < 0 {
+			continue
+		}
+		switch health := report.Sources[i]; {
+		case health.Healthy:
+			healthy = append(healthy, health)
+		case health.Reason == "":
+			pending = append(pending, health)
+		default:
+			failing[health.Reason] = append(failing[health.Reason], health)
+		}
+	}
+	switch {
+	case len(failing) > 0:
+		pods, reason := 0, ""
+		for r, of := range failing {
+			pods += len(of)
+			if reason == "" || cmp.Or(-cmp.Compare(len(of), len(failing[reason])), cmp.Compare(r, reason)) < 0 {
+				reason = r
+			}
+		}
+		seen.Reason = shorten(printable(reason), maxConsumerName)
+		seen.Message = withPods(printableText(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
+		for _, of := range failing {
+			for _, health := range of {
+				seen.Since = earlier(seen.Since, health.Since)
+			}
+		}
+	case len(healthy) > 0:
+		seen.Healthy = true
+		for _, health := range healthy {
+			seen.Since = earlier(seen.Since, health.Since)
+		}
+	case len(pending) > 0:
+		seen.Reason = v1alpha1.ReasonNotYetReported
+	default:
+		seen.Reason = v1alpha1.ReasonNotReported
+	}
+	return seen
+}
+
+// earlier returns the earlier of two times, in the seconds that are stored.
+func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
+	if other.IsZero() || known != nil && !other.Before(known) {
+		return known
+	}
+	whole := other.Rfc3339Copy()
+	return &whole
+}
+
+// withPods adds how many pods say so, if not all do.
+func withPods(message string, say, all int) string {
+	if say >= all {
+		return message
+	}
+	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), say, all)
+}
+
+// sourceRemedy says what to do about a source that fails. The reasons are those of
+// the serving pods' sources.
+func (s *scope) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
+	path := fmt.Sprintf("spec.sources[name=%s].prometheus", source.Name)
+	switch reason {
+	case "Credentials":
+		return fmt.Sprintf("Create or correct the Secret that %s names, in namespace %s", path, s.serving.Namespace)
+	case "ConnectionFailed":
+		return "Serving pods must reach it: check " + path + ".url, its Service, and NetworkPolicies"
+	case "Timeout":
+		return "See how loaded it is, or raise " + path + ".timeout"
+	case "CertificateUntrusted":
+		return "Name the authority that signed its certificate in " + path + ".tls.ca, and its name in tls.serverName if the URL has another"
+	case "Unauthorized":
+		return "Correct " + path + ".authentication, or what its credentials may read"
+	case "Rejected":
+		return "It refuses queries: see status.rules, and the limits of the server"
+	case "BadStatus", "Malformed":
+		return "Check that " + path + ".url leads to a server with the HTTP API of Prometheus, without /api/v1 at its end"
+	case "TooLarge":
+		return "Raise " + path + ".maxResponseSize, or narrow what rules ask for"
+	}
+	return "See the serving pods' log"
+}
