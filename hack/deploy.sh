@@ -17,7 +17,7 @@ if [ "${VERSION:-dev}" = dev ] && "$kubectl" -n $namespace get $operator >/dev/n
 fi
 
 hack/render.sh "$kubectl" | "$kubectl" apply --server-side --force-conflicts -f -
-"$kubectl" wait --for=condition=Established --timeout=60s crd/metricsbackends.metricsbackend.io
+"$kubectl" wait --for=condition=Established --timeout=60s crd/{metricsbackends,custommetrics,externalmetrics,externalmetricspolicies}.metricsbackend.io
 if $restart; then
 	"$kubectl" -n $namespace rollout restart $operator
 fi

@@ -65,6 +65,15 @@ func SetDefaults(spec *MetricsBackendSpec) {
 	if spec.ResourceMetrics != nil {
 		setResourceMetricsDefaults(spec.ResourceMetrics)
 	}
+	if spec.CustomMetrics != nil {
+		setCustomMetricsDefaults(spec.CustomMetrics)
+	}
+	if spec.ExternalMetrics != nil {
+		setExternalMetricsDefaults(spec.ExternalMetrics)
+	}
+	for i := range spec.Sources {
+		setSourceDefaults(&spec.Sources[i])
+	}
 	setWatchDefaults(&spec.Watch)
 }
 

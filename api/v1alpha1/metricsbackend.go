@@ -53,7 +53,10 @@ type MetricsBackendList struct {
 
 // MetricsBackendSpec is the desired state of a MetricsBackend.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.resourceMetrics)",message="nothing to serve: set spec.resourceMetrics (an empty object, `resourceMetrics: {}`, is a good start)"
+// +kubebuilder:validation:XValidation:rule="has(self.resourceMetrics) || has(self.customMetrics) || has(self.externalMetrics)",message="nothing to serve: set spec.resourceMetrics (an empty object, `resourceMetrics: {}`, is a good start), spec.customMetrics or spec.externalMetrics"
+// +kubebuilder:validation:XValidation:rule="has(self.existing) || !has(self.customMetrics) || (has(self.sources) && size(self.sources) > 0)",message="spec.customMetrics needs at least one source that its metrics come from: set spec.sources"
+// +kubebuilder:validation:XValidation:rule="has(self.existing) || !has(self.externalMetrics) || (has(self.sources) && size(self.sources) > 0)",message="spec.externalMetrics needs at least one source that its metrics come from: set spec.sources"
+// +kubebuilder:validation:XValidation:rule="has(self.existing) || !has(self.resourceMetrics) || !has(self.resourceMetrics.rules) || (has(self.sources) && size(self.sources) > 0)",message="spec.resourceMetrics.rules need a source that the figures come from: set spec.sources, or take the rules out for kubelets' figures"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.__namespace__) == has(self.__namespace__) && (!has(self.__namespace__) || self.__namespace__ == oldSelf.__namespace__)",message="spec.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
 type MetricsBackendSpec struct {
 	// Namespace that the serving component runs in. It must exist, and the
@@ -96,18 +99,25 @@ type MetricsBackendSpec struct {
 	ResourceMetrics *ResourceMetricsSpec `json:"resourceMetrics,omitempty"`
 
 	// Serves custom.metrics.k8s.io: metrics of objects, made from sources by rules and
-	// by CustomMetrics. Default: not served.
+	// by CustomMetrics. Changes here are taken up by running pods and roll nothing,
+	// except that `versions` governs which APIServices are registered. Needs a source.
+	// Default: its versions are not registered.
 	// +optional
 	CustomMetrics *CustomMetricsSpec `json:"customMetrics,omitempty"`
 
-	// Serves external.metrics.k8s.io: metrics that describe no object. Default: not served.
+	// Serves external.metrics.k8s.io: metrics that describe no object, made from
+	// sources by rules and by ExternalMetrics. Changes are taken up as those of
+	// customMetrics. Needs a source. Default: its version is not registered.
 	// +optional
 	ExternalMetrics *ExternalMetricsSpec `json:"externalMetrics,omitempty"`
 
-	// Where custom and external metrics, and resourceMetrics.rules, come from.
+	// Where custom and external metrics, and resourceMetrics.rules, come from. Rules
+	// and metrics that name no source take the first. Running pods take up changes,
+	// and what rotates in the Secrets, at once. No effect with `existing`. Default: none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
 	Sources []SourceSpec `json:"sources,omitempty"`
 
 	// How the metrics APIs are watched: `?watch=true` sends each data point the

@@ -42,12 +42,18 @@ var bodySize = regexp.MustCompile(`^[1-9][0-9]{0,8}(Ki|Mi)?$`)
 // holds, and which labels there can be. SetDefaults must have been called.
 func Validate(spec *MetricsBackendSpec) field.ErrorList {
 	errs := validateWatch(field.NewPath("spec", "watch"), &spec.Watch)
+	errs = append(errs, validateCustomMetrics(field.NewPath("spec", "customMetrics"), spec)...)
+	errs = append(errs, validateExternalMetrics(field.NewPath("spec", "externalMetrics"), spec)...)
+	errs = append(errs, validateSources(field.NewPath("spec", "sources"), spec.Sources)...)
 	if spec.ResourceMetrics == nil {
 		return errs
 	}
 	rm, path := spec.ResourceMetrics, field.NewPath("spec", "resourceMetrics")
 	errs = append(errs, oneOf(path.Child("versions"), rm.Versions, ResourceMetricsV1, ResourceMetricsV1beta1)...)
 	errs = append(errs, unique(path.Child("versions"), rm.Versions)...)
+	if rm.Rules != nil {
+		errs = append(errs, needsSource(path.Child("rules"), spec)...)
+	}
 	errs = append(errs, validateMaxAge(path.Child("maxAge"), rm)...)
 	errs = append(errs, validateScrape(path.Child("scrape"), &rm.Scrape)...)
 	return append(errs, validateKubeletTLS(path.Child("kubeletTLS"), &rm.KubeletTLS)...)

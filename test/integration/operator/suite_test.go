@@ -200,7 +200,8 @@ func install(dir string, env *envtest.Environment) error {
 		{"create", "namespace", otherNamespace},
 		{"create", "namespace", foreignNamespace},
 		{"apply", "--server-side", "-n", otherNamespace, "-k", "config/rbac/serving-namespace"},
-		{"wait", "--for=condition=Established", "--timeout=60s", "crd/metricsbackends.metricsbackend.io"},
+		{"wait", "--for=condition=Established", "--timeout=60s", "crd/metricsbackends.metricsbackend.io",
+			"crd/custommetrics.metricsbackend.io", "crd/externalmetrics.metricsbackend.io", "crd/externalmetricspolicies.metricsbackend.io"},
 	} {
 		if out, err := kubectl(args...); err != nil {
 			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)

@@ -1,0 +1,255 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Bounds that the CRD's schema repeats.
+const (
+	// MaxSources is the most of spec.sources.
+	MaxSources = 32
+	// MaxRules is the most rules of customMetrics, and of externalMetrics.
+	MaxRules = 1000
+	// MinMaxResponseSize and MaxMaxResponseSize bound prometheus.maxResponseSize.
+	MinMaxResponseSize = "64Ki"
+	MaxMaxResponseSize = "256Mi"
+	// MinInterval and MaxInterval bound the time between two evaluations.
+	MinInterval = time.Second
+	MaxInterval = time.Hour
+)
+
+// secretKey is the pattern of a Secret's keys.
+var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
+
+// ownHeaders are what the HTTP client sets itself, in canonical form.
+var ownHeaders = []string{
+	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "User-Agent",
+}
+
+// validateCustomMetrics does not look into rules: each is judged by itself.
+func validateCustomMetrics(path *field.Path, spec *MetricsBackendSpec) field.ErrorList {
+	cm := spec.CustomMetrics
+	if cm == nil {
+		return nil
+	}
+	errs := needsSource(path, spec)
+	errs = append(errs, oneOf(path.Child("versions"), cm.Versions, CustomMetricsV1beta2, CustomMetricsV1beta1)...)
+	errs = append(errs, unique(path.Child("versions"), cm.Versions)...)
+	return append(errs, atMost(path.Child("rules"), len(cm.Rules), MaxRules)...)
+}
+
+func validateExternalMetrics(path *field.Path, spec *MetricsBackendSpec) field.ErrorList {
+	em := spec.ExternalMetrics
+	if em == nil {
+		return nil
+	}
+	errs := needsSource(path, spec)
+	errs = append(errs, oneOf(path.Child("versions"), em.Versions, ExternalMetricsV1beta1)...)
+	errs = append(errs, unique(path.Child("versions"), em.Versions)...)
+	return append(errs, atMost(path.Child("rules"), len(em.Rules), MaxRules)...)
+}
+
+// needsSource is for what has nothing to serve without a source of ours.
+func needsSource(path *field.Path, spec *MetricsBackendSpec) field.ErrorList {
+	if spec.Existing != nil || len(spec.Sources) > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Required(field.NewPath("spec", "sources"), path.String()+" needs at least one source that its metrics come from")}
+}
+
+func atMost(path *field.Path, n, most int) field.ErrorList {
+	if n > most {
+		return field.ErrorList{field.TooMany(path, n, most)}
+	}
+	return nil
+}
+
+func validateSources(path *field.Path, sources []SourceSpec) field.ErrorList {
+	errs := atMost(path, len(sources), MaxSources)
+	names := make([]string, 0, len(sources))
+	for i := range sources {
+		source, path := &sources[i], path.Index(i)
+		for _, why := range validation.IsDNS1123Label(source.Name) {
+			errs = append(errs, field.Invalid(path.Child("name"), source.Name, why))
+		}
+		if slices.Contains(names, source.Name) {
+			errs = append(errs, field.Duplicate(path.Child("name"), source.Name))
+		}
+		names = append(names, source.Name)
+		if source.Prometheus == nil {
+			errs = append(errs, field.Required(path.Child("prometheus"), "each source needs one kind of source: set prometheus with its url"))
+			continue
+		}
+		errs = append(errs, validatePrometheus(path.Child("prometheus"), source.Prometheus)...)
+	}
+	return errs
+}
+
+func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {
+	errs := validateURL(path.Child("url"), p.URL)
+	errs = append(errs, inRange(path.Child("interval"), p.Interval, MinInterval, MaxInterval)...)
+	errs = append(errs, inRange(path.Child("timeout"), p.Timeout, 100*time.Millisecond, time.Minute)...)
+	errs = append(errs, inRange(path.Child("seriesInterval"), p.SeriesInterval, 5*time.Second, time.Hour)...)
+	errs = append(errs, inRange(path.Child("seriesMaxAge"), p.SeriesMaxAge, p.SeriesInterval.Duration, 24*time.Hour)...)
+	if _, err := p.MaxResponseBytes(); err != nil {
+		errs = append(errs, field.Invalid(path.Child("maxResponseSize"), p.MaxResponseSize, err.Error()))
+	}
+	if p.TLS != (SourceTLS{}) && strings.HasPrefix(p.URL, "http:") {
+		errs = append(errs, field.Forbidden(path.Child("tls"), "has an effect with an https:// URL only: correct the url, or take tls out"))
+	}
+	errs = append(errs, validateSourceTLS(path.Child("tls"), &p.TLS)...)
+	errs = append(errs, validateAuthentication(path.Child("authentication"), p)...)
+	errs = append(errs, validateHeaders(path.Child("headers"), p.Headers)...)
+	for i, namespace := range p.Tenancy.UnconfinedNamespaces {
+		if namespace != "*" {
+			for _, why := range validation.IsDNS1123Label(namespace) {
+				errs = append(errs, field.Invalid(path.Child("tenancy", "unconfinedNamespaces").Index(i), namespace, why))
+			}
+		}
+	}
+	return errs
+}
+
+// MaxResponseBytes is maxResponseSize in bytes, or an error that says which sizes
+// there are.
+func (p *PrometheusSource) MaxResponseBytes() (int64, error) {
+	wrong := fmt.Errorf("must be a number of bytes, with Ki or Mi for a larger unit, between %s and %s", MinMaxResponseSize, MaxMaxResponseSize)
+	if !bodySize.MatchString(p.MaxResponseSize) {
+		return 0, wrong
+	}
+	size, err := resource.ParseQuantity(p.MaxResponseSize)
+	if err != nil || size.Cmp(resource.MustParse(MinMaxResponseSize)) < 0 || size.Cmp(resource.MustParse(MaxMaxResponseSize)) > 0 {
+		return 0, wrong
+	}
+	return size.Value(), nil
+}
+
+// validateURL does not repeat the URL, which may hold a password.
+func validateURL(path *field.Path, text string) field.ErrorList {
+	const what = "must be http:// or https://, a host, and optionally a port and the path before /api/v1, without user, query and fragment: " +
+		"credentials belong into authentication, a tenant into headers"
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || strings.ContainsAny(text, "?#") {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, what)}
+	}
+	return nil
+}
+
+func validateSourceTLS(path *field.Path, tls *SourceTLS) field.ErrorList {
+	errs := validateSecretKey(path.Child("ca"), tls.CA)
+	errs = append(errs, validateSecret(path.Child("clientCertificate"), tls.ClientCertificate)...)
+	if tls.CA != nil && tls.InsecureSkipVerify {
+		errs = append(errs, field.Forbidden(path.Child("ca"), "has no effect with insecureSkipVerify: remove one of them"))
+	}
+	return errs
+}
+
+func validateAuthentication(path *field.Path, p *PrometheusSource) field.ErrorList {
+	auth := &p.Authentication
+	if auth.BearerToken == nil && auth.Basic == nil {
+		return nil
+	}
+	errs := validateSecretKey(path.Child("bearerToken"), auth.BearerToken)
+	errs = append(errs, validateSecret(path.Child("basic"), auth.Basic)...)
+	if auth.BearerToken != nil && auth.Basic != nil {
+		errs = append(errs, field.Forbidden(path, "needs bearerToken or basic, and not both"))
+	}
+	if slices.ContainsFunc(p.Headers, func(h SourceHeader) bool { return http.CanonicalHeaderKey(h.Name) == "Authorization" }) {
+		errs = append(errs, field.Forbidden(path, "excludes a header named Authorization: remove one of them"))
+	}
+	return errs
+}
+
+func validateHeaders(path *field.Path, headers []SourceHeader) field.ErrorList {
+	errs := atMost(path, len(headers), 32)
+	var names []string
+	for i, header := range headers {
+		path, name := path.Index(i), http.CanonicalHeaderKey(header.Name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(header.Name):
+			errs = append(errs, field.Invalid(path.Child("name"), header.Name, "must be a header's name"))
+		case slices.Contains(ownHeaders, name):
+			errs = append(errs, field.Forbidden(path.Child("name"), "this header is set by the client itself: take it out of headers"))
+		case slices.Contains(names, name):
+			errs = append(errs, field.Duplicate(path.Child("name"), header.Name))
+		}
+		names = append(names, name)
+		// Its value may be confidential.
+		if !httpguts.ValidHeaderFieldValue(header.Value) {
+			errs = append(errs, field.Invalid(path.Child("value"), field.OmitValueType{}, "must hold no line ends and control characters"))
+		}
+		if header.Value != "" && header.ValueFrom != nil {
+			errs = append(errs, field.Forbidden(path, "needs value or valueFrom, and not both"))
+		}
+		errs = append(errs, validateSecretKey(path.Child("valueFrom"), header.ValueFrom)...)
+	}
+	return errs
+}
+
+func validateSecret(path *field.Path, reference *SecretReference) field.ErrorList {
+	if reference == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, why := range validation.IsDNS1123Subdomain(reference.Name) {
+		errs = append(errs, field.Invalid(path.Child("name"), reference.Name, why))
+	}
+	return errs
+}
+
+func validateSecretKey(path *field.Path, reference *SecretKeyReference) field.ErrorList {
+	if reference == nil {
+		return nil
+	}
+	errs := validateSecret(path, &reference.SecretReference)
+	if !secretKey.MatchString(reference.Key) {
+		errs = append(errs, field.Invalid(path.Child("key"), reference.Key, "must be a key of a Secret: letters, digits, '-', '_' and '.'"))
+	}
+	return errs
+}
+
+// SourceSecrets returns the names of the Secrets that sources read, sorted, each once.
+func SourceSecrets(sources []SourceSpec) []string {
+	var names []string
+	add := func(reference *SecretReference) {
+		if reference != nil && reference.Name != "" {
+			names = append(names, reference.Name)
+		}
+	}
+	addKey := func(reference *SecretKeyReference) {
+		if reference != nil {
+			add(&reference.SecretReference)
+		}
+	}
+	for i := range sources {
+		p := sources[i].Prometheus
+		if p == nil {
+			continue
+		}
+		addKey(p.TLS.CA)
+		add(p.TLS.ClientCertificate)
+		addKey(p.Authentication.BearerToken)
+		add(p.Authentication.Basic)
+		for j := range p.Headers {
+			addKey(p.Headers[j].ValueFrom)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

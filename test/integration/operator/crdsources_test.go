@@ -1,0 +1,276 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// dryRun tells what kube-apiserver makes of a manifest.
+func dryRun(t *testing.T, object *unstructured.Unstructured) error {
+	t.Helper()
+	return suite.admin.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))
+}
+
+// wantRefusal compares an error with a part of the wanted message; an empty one
+// stands for none.
+func wantRefusal(t *testing.T, err error, refused string) {
+	t.Helper()
+	switch {
+	case refused == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case refused != "" && err == nil:
+		t.Errorf("accepted, want a refusal with %q", refused)
+	case refused != "" && !strings.Contains(err.Error(), refused):
+		t.Errorf("refused with %q, want %q in it", err, refused)
+	}
+}
+
+// Each rule of the schema on sources, and on what needs one.
+func TestValidationOfSources(t *testing.T) {
+	prometheus := func(fields string) string {
+		return "{customMetrics: {}, sources: [{name: main, prometheus: {" + fields + "}}]}"
+	}
+	const good = "{name: main, prometheus: {url: 'http://prometheus.monitoring.svc:9090'}}"
+	https := func(fields string) string { return prometheus("url: 'https://p', " + fields) }
+	http := func(fields string) string { return prometheus("url: 'http://p', " + fields) }
+	cases := map[string]validationCase{
+		"custom metrics alone":            {spec: "{customMetrics: {}, sources: [" + good + "]}"},
+		"external metrics alone":          {spec: "{externalMetrics: {}, sources: [" + good + "]}"},
+		"all three":                       {spec: "{resourceMetrics: {}, customMetrics: {versions: [v1beta1]}, externalMetrics: {versions: [v1beta1]}, sources: [" + good + "]}"},
+		"sources without a use":           {spec: "{resourceMetrics: {}, sources: [" + good + "]}"},
+		"custom without a source":         {spec: "{customMetrics: {}}", refused: "spec.customMetrics needs at least one source"},
+		"external without a source":       {spec: "{externalMetrics: {}, sources: []}", refused: "spec.externalMetrics needs at least one source"},
+		"resource rules without a source": {spec: "{resourceMetrics: {rules: {}}}", refused: "spec.resourceMetrics.rules need a source"},
+		"custom of an existing server": {
+			spec: "{customMetrics: {}, existing: {service: {namespace: a, name: b}, insecureSkipTLSVerify: true}}",
+		},
+		"unknown custom version":   {spec: "{customMetrics: {versions: [v1]}, sources: [" + good + "]}", refused: `supported values: "v1beta2", "v1beta1"`},
+		"unknown external version": {spec: "{externalMetrics: {versions: [v1beta2]}, sources: [" + good + "]}", refused: `supported values: "v1beta1"`},
+		"no custom version":        {spec: "{customMetrics: {versions: []}, sources: [" + good + "]}", refused: "should have at least 1 items"},
+
+		"the same source twice": {spec: "{customMetrics: {}, sources: [" + good + "," + good + "]}", refused: "Duplicate value"},
+		"source of no kind":     {spec: "{customMetrics: {}, sources: [{name: a}]}", refused: "needs one kind of source"},
+		"malformed name":        {spec: "{customMetrics: {}, sources: [{name: A, prometheus: {url: 'http://p'}}]}", refused: "name"},
+
+		"https with a path":     {spec: prometheus("url: 'https://mimir.example:8443/prometheus'")},
+		"IPv6":                  {spec: prometheus("url: 'http://[2001:db8::1]:9090'")},
+		"another scheme":        {spec: prometheus("url: 'ftp://p'"), refused: "url must be http:// or https://"},
+		"no scheme":             {spec: prometheus("url: 'prometheus:9090'"), refused: "url must be http:// or https://"},
+		"credentials in URL":    {spec: prometheus("url: 'https://u:p@host'"), refused: "credentials belong into authentication"},
+		"query in URL":          {spec: prometheus("url: 'https://host/?a=b'"), refused: "url must be http:// or https://"},
+		"no host":               {spec: prometheus("url: 'http:///path'"), refused: "url must be http:// or https://"},
+		"no URL":                {spec: prometheus("interval: 1m"), refused: "url"},
+		"shortest interval":     {spec: http("interval: 1s")},
+		"too short an interval": {spec: http("interval: 999ms"), refused: "interval must be between 1s and 1h"},
+		"too long an interval":  {spec: http("interval: 61m"), refused: "interval must be between 1s and 1h"},
+		"malformed interval":    {spec: http("interval: soon"), refused: "interval"},
+		"too long a timeout":    {spec: http("timeout: 61s"), refused: "timeout must be between 100ms and 1m"},
+		"series":                {spec: http("seriesInterval: 5s, seriesMaxAge: 24h")},
+		"too many looks":        {spec: http("seriesInterval: 4s"), refused: "seriesInterval must be between 5s and 1h"},
+		"gap between looks":     {spec: http("seriesInterval: 10m"), refused: "seriesMaxAge must not be shorter than seriesInterval"},
+		"series of the past":    {spec: http("seriesMaxAge: 25h"), refused: "seriesMaxAge must be at most 24h"},
+		"largest answer":        {spec: http("maxResponseSize: 256Mi")},
+		"answer in bytes":       {spec: http("maxResponseSize: '65536'")},
+		"too large an answer":   {spec: http("maxResponseSize: 5000Mi"), refused: "maxResponseSize must be between 64Ki and 256Mi"},
+		"too small an answer":   {spec: http("maxResponseSize: '64'"), refused: "maxResponseSize must be between 64Ki and 256Mi"},
+		"answer of no size":     {spec: http("maxResponseSize: large"), refused: "maxResponseSize"},
+
+		"TLS":                        {spec: https("tls: {ca: {name: ca, key: ca.crt}, clientCertificate: {name: client}, serverName: x}")},
+		"TLS with http":              {spec: http("tls: {serverName: x}"), refused: "tls has an effect with an https:// URL only"},
+		"CA that is not looked at":   {spec: https("tls: {ca: {name: ca, key: ca.crt}, insecureSkipVerify: true}"), refused: "exclude each other"},
+		"CA without a key":           {spec: https("tls: {ca: {name: ca}}"), refused: "key"},
+		"bearer token":               {spec: https("authentication: {bearerToken: {name: t, key: token}}")},
+		"basic":                      {spec: https("authentication: {basic: {name: t}}")},
+		"both":                       {spec: https("authentication: {basic: {name: t}, bearerToken: {name: t, key: token}}"), refused: "needs bearerToken or basic, and not both"},
+		"neither":                    {spec: https("authentication: {}"), refused: "needs bearerToken or basic, and not both"},
+		"headers":                    {spec: http("headers: [{name: X-Scope-OrgID, value: a}, {name: Authorization, valueFrom: {name: s, key: k}}]")},
+		"header without value":       {spec: http("headers: [{name: A}]"), refused: "needs value or valueFrom"},
+		"header with two values":     {spec: http("headers: [{name: A, value: b, valueFrom: {name: s, key: k}}]"), refused: "needs value or valueFrom"},
+		"header of the client":       {spec: http("headers: [{name: Content-Type, value: b}]"), refused: "this header is set by the client itself"},
+		"header twice":               {spec: http("headers: [{name: A, value: b}, {name: A, value: c}]"), refused: "Duplicate value"},
+		"malformed header":           {spec: http("headers: [{name: 'A: b', value: c}]"), refused: "name"},
+		"header of two lines":        {spec: http(`headers: [{name: A, value: "b\nC: d"}]`), refused: "value"},
+		"two kinds of authorization": {spec: https("authentication: {basic: {name: t}}, headers: [{name: authorization, value: b}]"), refused: "exclude each other"},
+		"tenancy":                    {spec: http("tenancy: {namespaceLabel: k8s.namespace.name, unconfinedNamespaces: ['*', monitoring]}")},
+		"malformed namespace":        {spec: http("tenancy: {unconfinedNamespaces: ['a*']}"), refused: "unconfinedNamespaces"},
+
+		// Rules are judged one by one: none has the whole object refused.
+		"rules that are wrong in every way": {spec: `{sources: [` + good + `], customMetrics: {rules: [{}, {seriesQuery: '{{{', source: nobody, ` +
+			`interval: soon, duplicates: Guess, metricsQuery: '<<.Nothing', seriesFilters: [{}, {is: '('}], name: {matches: '('}, ` +
+			`resources: {template: '<<', overrides: {a b: {}}}}]}, externalMetrics: {rules: [{}]}, resourceMetrics: {rules: {window: never}}}`},
+		"rule of another language": {spec: `{sources: [` + good + `], customMetrics: {rules: [{colour: blue}]}}`, refused: "unknown field"},
+		"too long a query": {
+			spec: `{sources: [` + good + `], customMetrics: {rules: [{metricsQuery: ` + strings.Repeat("x", 16385) + `}]}}`, refused: "metricsQuery",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			wantRefusal(t, dryRun(t, manifest(t, "valid", tc.spec)), tc.refused)
+		})
+	}
+}
+
+// metricManifest is an object of the other kinds.
+func metricManifest(t *testing.T, kind, namespace, spec string) *unstructured.Unstructured {
+	t.Helper()
+	object := manifest(t, "valid", spec)
+	object.SetKind(kind)
+	object.SetNamespace(namespace)
+	return object
+}
+
+// Each rule of the schema on metrics that teams declare, and on policies.
+func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
+	external := func(fields string) string { return "{query: up, " + fields + "}" }
+	custom := func(fields string) string {
+		return "{query: up, describes: {resource: pods, nameLabel: pod}, " + fields + "}"
+	}
+	rules := func(rules string) string { return "{rules: [" + rules + "]}" }
+	type cases map[string]struct{ spec, refused string }
+	all := map[string]cases{
+		"ExternalMetric": {
+			"smallest":             {spec: "{query: up}"},
+			"no query":             {spec: "{}", refused: "query"},
+			"name with a slash":    {spec: external("metricName: queue/messages")},
+			"name with an escape":  {spec: external("metricName: 'a%2Fb'"), refused: "metricName"},
+			"name with a question": {spec: external("metricName: 'a?b'"), refused: "metricName"},
+			"name of a parent":     {spec: external("metricName: '..'"), refused: "metricName must not be '.' or '..'"},
+			"interval":             {spec: external("interval: 30s")},
+			"too short":            {spec: external("interval: 1ms"), refused: "interval must be between 1s and 1h"},
+			"fixed fallback":       {spec: external("fallback: {value: 500m, afterFailures: 1}")},
+			"fallback to the last": {spec: external("fallback: {lastValue: {}}")},
+			"old fallback":         {spec: external("fallback: {lastValue: {maxAge: 25h}}"), refused: "fallback.lastValue.maxAge must be between 1s and 24h"},
+			"both fallbacks":       {spec: external("fallback: {value: 1, lastValue: {}}"), refused: "fallback needs value"},
+			"no fallback":          {spec: external("fallback: {}"), refused: "fallback needs value"},
+			"no failures":          {spec: external("fallback: {value: 1, afterFailures: 0}"), refused: "afterFailures"},
+			"labels":               {spec: external("labels: {example.com/queue: high}")},
+			"too long a label":     {spec: external("labels: {a: " + strings.Repeat("x", 64) + "}"), refused: "labels must be such as Kubernetes' selectors can name"},
+			"source":               {spec: external("source: main")},
+		},
+		"CustomMetric": {
+			"of objects by label": {spec: custom("duplicates: Sum")},
+			"of one object":       {spec: "{query: up, describes: {resource: ingresses, group: networking.k8s.io, name: web}}"},
+			"of neither":          {spec: "{query: up, describes: {resource: pods}}", refused: "describes needs name"},
+			"of both":             {spec: "{query: up, describes: {resource: pods, name: a, nameLabel: b}}", refused: "describes needs name"},
+			"of nothing":          {spec: "{query: up}", refused: "describes"},
+			"of a kind":           {spec: "{query: up, describes: {resource: Pod, name: a}}", refused: "describes.resource"},
+			"name with a slash":   {spec: custom("metricName: a/b"), refused: "must not hold a slash"},
+			"unknown duplicates":  {spec: custom("duplicates: Guess"), refused: `supported values: "Reject"`},
+		},
+		"ExternalMetricsPolicy": {
+			"deny":             {spec: rules("{metric: 'secret_.*', deny: true}")},
+			"selector":         {spec: rules("{metric: '.*', selector: {matchLabels: {a: b}}}")},
+			"allow":            {spec: rules("{metric: '.*', selector: {}}")},
+			"whom":             {spec: "{namespaces: [a], subjects: [{kind: Group, name: g}], rules: [{metric: a, deny: true}]}"},
+			"no rules":         {spec: rules(""), refused: "should have at least 1 items"},
+			"neither":          {spec: rules("{metric: a}"), refused: "each rule needs selector"},
+			"both":             {spec: rules("{metric: a, deny: true, selector: {}}"), refused: "each rule needs selector"},
+			"no deny":          {spec: rules("{metric: a, deny: false}"), refused: "each rule needs selector"},
+			"malformed regexp": {spec: rules("{metric: '(', deny: true}"), refused: "error parsing regexp"},
+			// The schema cannot judge selectors; what they say is in the policy's status.
+			"unknown operator": {spec: rules("{metric: a, selector: {matchExpressions: [{key: a, operator: Foo}]}}")},
+			"unknown subject":  {spec: "{subjects: [{kind: Robot, name: g}], rules: [{metric: a, deny: true}]}", refused: `supported values: "User", "Group"`},
+		},
+	}
+	for kind, cases := range all {
+		namespace := otherNamespace
+		if kind == "ExternalMetricsPolicy" {
+			namespace = ""
+		}
+		for name, tc := range cases {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				wantRefusal(t, dryRun(t, metricManifest(t, kind, namespace, tc.spec)), tc.refused)
+			})
+		}
+	}
+}
+
+// The schema's defaults and those in Go are the same.
+func TestDefaultsOfSourcesAndMetrics(t *testing.T) {
+	const spec = `
+resourceMetrics: {rules: {}}
+customMetrics: {rules: [{}]}
+externalMetrics: {}
+sources: [{name: main, prometheus: {url: "http://p"}}]
+`
+	created := &v1alpha1.MetricsBackend{}
+	created.Name = "defaults"
+	want := &v1alpha1.MetricsBackend{}
+	for _, backend := range []*v1alpha1.MetricsBackend{created, want} {
+		if err := yaml.UnmarshalStrict([]byte(spec), &backend.Spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := suite.admin.Create(t.Context(), created, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	v1alpha1.SetDefaults(&want.Spec)
+	if diff := cmp.Diff(want.Spec, created.Spec); diff != "" {
+		t.Errorf("SetDefaults (-) and the CRD (+) differ:\n%s", diff)
+	}
+
+	metric := &v1alpha1.CustomMetric{}
+	metric.Namespace, metric.Name = otherNamespace, "hits"
+	metric.Spec.Query = "up"
+	metric.Spec.Describes = v1alpha1.DescribedObjects{Resource: "pods", NameLabel: "pod"}
+	metric.Spec.Fallback = &v1alpha1.MetricFallback{LastValue: &v1alpha1.LastValueFallback{}}
+	wanted := metric.DeepCopy()
+	if err := suite.admin.Create(t.Context(), metric, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	v1alpha1.SetCustomMetricDefaults(wanted)
+	// A schema cannot copy a name.
+	wanted.Spec.MetricName = ""
+	if diff := cmp.Diff(wanted.Spec, metric.Spec); diff != "" {
+		t.Errorf("SetCustomMetricDefaults (-) and the CRD (+) differ:\n%s", diff)
+	}
+	if metric.Status.ObservedGeneration != -1 {
+		t.Errorf("observedGeneration %d of a metric that nobody looked at, want -1", metric.Status.ObservedGeneration)
+	}
+}
+
+// kubectl explain tells of each field, and get has the columns.
+func TestKubectlExplainsSourcesAndMetrics(t *testing.T) {
+	for _, path := range []string{
+		"metricsbackend.spec.sources", "metricsbackend.spec.sources.prometheus", "metricsbackend.spec.sources.prometheus.tls",
+		"metricsbackend.spec.sources.prometheus.authentication", "metricsbackend.spec.sources.prometheus.headers",
+		"metricsbackend.spec.sources.prometheus.tenancy", "metricsbackend.spec.customMetrics", "metricsbackend.spec.customMetrics.rules",
+		"metricsbackend.spec.customMetrics.rules.resources", "metricsbackend.spec.customMetrics.rules.seriesFilters",
+		"metricsbackend.spec.externalMetrics", "metricsbackend.spec.resourceMetrics.rules", "metricsbackend.spec.resourceMetrics.rules.cpu",
+		"custommetric", "custommetric.spec", "custommetric.spec.describes", "custommetric.spec.fallback", "custommetric.status",
+		"externalmetric", "externalmetric.spec", "externalmetric.status",
+		"externalmetricspolicy", "externalmetricspolicy.spec", "externalmetricspolicy.spec.rules", "externalmetricspolicy.status",
+	} {
+		if out, err := kubectl("explain", path); err != nil || strings.Contains(out, "<no description>") {
+			t.Errorf("kubectl explain %s: %v\n%s", path, err, out)
+		}
+	}
+	metric := metricManifest(t, "ExternalMetric", otherNamespace, "{query: up, metricName: queue/messages, source: main}")
+	if err := suite.admin.Create(t.Context(), metric); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = suite.admin.Delete(t.Context(), metric) })
+	out, err := kubectl("get", "emet", "-n", otherNamespace, "-o", "wide")
+	if err != nil {
+		t.Fatalf("kubectl get emet: %v: %s", err, out)
+	}
+	header, row, _ := strings.Cut(out, "\n")
+	if diff := cmp.Diff([]string{"NAME", "METRIC", "VALUE", "READY", "SOURCE", "AGE", "MESSAGE"}, strings.Fields(header)); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+	if got := strings.Fields(row); len(got) < 3 || got[1] != "queue/messages" || got[2] != "main" {
+		t.Errorf("row %q, want the metric's name and its source", row)
+	}
+}
