@@ -9,72 +9,61 @@ import (
 	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// CompiledPolicyRule is a rule of an ExternalMetricsPolicy that was read.
-// +kubebuilder:object:generate=false
-type CompiledPolicyRule struct {
-	// Metric matches whole names; nil where the regular expression cannot be read,
-	// and then the rule is for every name.
-	Metric *regexp.Regexp
-	// Selector is what a query must select a subset of; nil denies.
-	Selector labels.Selector
-	// Err is why the rule cannot be read. Such a rule denies: it fails closed, since
-	// what it would have forbidden is not known.
-	Err error
-}
-
-// Matches tells whether the rule decides for a metric.
-func (r *CompiledPolicyRule) Matches(metric string) bool {
-	return r.Metric == nil || r.Metric.MatchString(metric)
-}
-
-// Compile reads the rules, in their order. Each has its own error.
-func (s *ExternalMetricsPolicySpec) Compile() []CompiledPolicyRule {
-	rules := make([]CompiledPolicyRule, 0, len(s.Rules))
-	for i := range s.Rules {
-		rules = append(rules, s.Rules[i].compile(field.NewPath("spec", "rules").Index(i)))
+// ValidateExternalMetricsPolicy returns everything in a policy that cannot be read:
+// what serving denies for, and the policy's condition Ready tells of.
+func ValidateExternalMetricsPolicy(spec *ExternalMetricsPolicySpec) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	for i, subject := range spec.Subjects {
+		errs = append(errs, oneOf(path.Child("subjects").Index(i).Child("kind"), []PolicySubjectKind{subject.Kind}, PolicySubjectUser, PolicySubjectGroup)...)
 	}
-	return rules
+	for i := range spec.Rules {
+		if _, _, err := spec.Rules[i].Compile(); err != nil {
+			errs = append(errs, field.Invalid(path.Child("rules").Index(i), field.OmitValueType{}, err.Error()))
+		}
+	}
+	return errs
 }
 
-func (r *ExternalMetricsPolicyRule) compile(path *field.Path) CompiledPolicyRule {
-	metric, err := wholeName(r.Metric)
-	if err != nil {
-		return CompiledPolicyRule{Err: field.Invalid(path.Child("metric"), r.Metric, err.Error())}
+// Compile reads a rule. metric is for MatchesWhole; it is nil where it cannot be read, and the rule is then
+// for every name; selector is nil where the rule denies. A rule with an error denies
+// whatever it may have been meant for: it fails closed, since what it would have
+// forbidden is not known.
+func (r *ExternalMetricsPolicyRule) Compile() (metric *regexp.Regexp, selector labels.Selector, err error) {
+	if r.Metric == "" {
+		// It would match the empty name alone, and never decide.
+		return nil, nil, errors.New("metric is empty: it must be a regular expression that whole names match, such as .*")
 	}
-	compiled := CompiledPolicyRule{Metric: metric}
+	if metric, err = regexp.Compile(r.Metric); err != nil {
+		return nil, nil, fmt.Errorf("metric is no regular expression (RE2): %w", err)
+	}
+	metric.Longest()
 	switch {
-	case (r.Selector != nil) == r.Deny:
-		compiled.Err = field.Forbidden(path, "needs selector (what may be read; `selector: {}` allows everything) or deny: true, and not both")
-	case r.Selector != nil:
-		compiled.Selector, compiled.Err = compileSelector(path.Child("selector"), r.Selector)
+	case r.Deny && r.Selector != nil:
+		return metric, nil, errors.New("it has both selector and deny: remove one of them")
+	case r.Deny:
+		return metric, nil, nil
+	case r.Selector == nil:
+		return metric, nil, errors.New("it has neither selector nor deny: set one; the selector {} allows every query")
 	}
-	return compiled
+	if selector, err = metav1.LabelSelectorAsSelector(r.Selector); err != nil {
+		return metric, nil, fmt.Errorf("selector: %w", err)
+	}
+	return metric, selector, nil
 }
 
-// wholeName compiles a regular expression that whole names must match.
-func wholeName(expression string) (*regexp.Regexp, error) {
-	if expression == "" {
-		return nil, errors.New("must name the metrics that the rule is for")
+// MatchesWhole tells whether the metric of a compiled rule, which may be nil, matches
+// a whole name. Anchors around the expression would not do: it may hold an open
+// quotation, as in `\Qa.b`.
+func MatchesWhole(metric *regexp.Regexp, name string) bool {
+	if metric == nil {
+		return true
 	}
-	// By itself first: between parentheses "a)(b" would be one.
-	if _, err := regexp.Compile(expression); err != nil {
-		return nil, fmt.Errorf("must be a regular expression in RE2's syntax: %w", err)
-	}
-	return regexp.Compile(`^(?:` + expression + `)$`)
-}
-
-func compileSelector(path *field.Path, selector *metav1.LabelSelector) (labels.Selector, error) {
-	if errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	compiled, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return compiled, nil
+	// Of the matches at a name's start the longest tells whether all of it matches.
+	found := metric.FindStringIndex(name)
+	return found != nil && found[0] == 0 && found[1] == len(name)
 }

@@ -89,7 +89,7 @@ func (r *resolver) fail(format string, args ...any) {
 	}
 }
 
-func (r *resolver) key(ref *corev1.SecretKeySelector, field string) []byte {
+func (r *resolver) key(ref *v1alpha1.SecretKeyReference, field string) []byte {
 	return r.value(ref.Name, ref.Key, field)
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -83,7 +82,7 @@ func settle(spec *v1alpha1.PrometheusSource) (*settings, error) {
 		timeout:        durationOr(spec.Timeout, defaultTimeout),
 		seriesInterval: durationOr(spec.SeriesInterval, defaultSeriesInterval),
 		seriesMaxAge:   durationOr(spec.SeriesMaxAge, defaultSeriesMaxAge),
-		maxBytes:       bytesOr(spec.MaxResponseSize, defaultMaxResponseSize),
+		maxBytes:       bytesOr(spec, defaultMaxResponseSize),
 	}
 	s.seriesMaxAge = max(s.seriesMaxAge, s.seriesInterval)
 	s.maxSamples = int(min(s.maxBytes/minSampleSize+1, math.MaxInt32))
@@ -97,9 +96,9 @@ func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return d.Duration
 }
 
-func bytesOr(q *resource.Quantity, otherwise int64) int64 {
-	if q == nil || q.Value() <= 0 {
-		return otherwise
+func bytesOr(spec *v1alpha1.PrometheusSource, otherwise int64) int64 {
+	if size, err := spec.MaxResponseBytes(); err == nil {
+		return size
 	}
-	return q.Value()
+	return otherwise
 }

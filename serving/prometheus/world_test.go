@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -91,8 +90,8 @@ func certificatePEM(s *httptest.Server) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-func secretKey(name, key string) *corev1.SecretKeySelector {
-	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
+func secretKey(name, key string) *v1alpha1.SecretKeyReference {
+	return &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: name}, Key: key}
 }
 
 // answers is a handler that answers the same to everybody.

@@ -10,18 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-)
-
-// The kinds of subjects.
-const (
-	kindUser  = "User"
-	kindGroup = "Group"
 )
 
 // Query is what is decided about: who reads what, from where.
@@ -66,7 +59,7 @@ type policy struct {
 // rule is one of a policy. What of it does not compile is in broken; it then denies
 // what it may have been meant for.
 type rule struct {
-	// metric is nil for every name.
+	// metric matches whole names; nil is for every name.
 	metric *regexp.Regexp
 	// selector is nil for a denial.
 	selector labels.Selector
@@ -101,12 +94,12 @@ func compile(object *v1alpha1.ExternalMetricsPolicy) (*policy, error) {
 	var errs []error
 	for i, subject := range spec.Subjects {
 		switch subject.Kind {
-		case kindUser:
+		case v1alpha1.PolicySubjectUser:
 			p.users.Insert(subject.Name)
-		case kindGroup:
+		case v1alpha1.PolicySubjectGroup:
 			p.groups.Insert(subject.Name)
 		default:
-			errs = append(errs, fmt.Errorf("spec.subjects[%d].kind is %q, which is neither %s nor %s: the policy applies to everybody", i, subject.Kind, kindUser, kindGroup))
+			errs = append(errs, fmt.Errorf("spec.subjects[%d].kind is %q, which is neither %s nor %s: the policy applies to everybody", i, subject.Kind, v1alpha1.PolicySubjectUser, v1alpha1.PolicySubjectGroup))
 			p.everybody = true
 		}
 	}
@@ -121,31 +114,8 @@ func compile(object *v1alpha1.ExternalMetricsPolicy) (*policy, error) {
 }
 
 func compileRule(given *v1alpha1.ExternalMetricsPolicyRule) rule {
-	metric, err := regexp.Compile(given.Metric)
-	if err != nil {
-		return rule{broken: fmt.Errorf("metric is no regular expression (RE2): %w", err)}
-	}
-	// Of the matches at a name's start the longest tells whether all of it matches.
-	metric.Longest()
-	r := rule{metric: metric}
-	switch {
-	case given.Metric == "":
-		// It would match the empty name alone, and never decide.
-		return rule{broken: errors.New("metric is empty: it must be a regular expression that whole names match, such as .*")}
-	case given.Deny && given.Selector != nil:
-		r.broken = errors.New("it has both selector and deny: remove one of them")
-	case given.Deny:
-	case given.Selector == nil:
-		r.broken = errors.New("it has neither selector nor deny: set one; the selector {} allows every query")
-	default:
-		selector, err := metav1.LabelSelectorAsSelector(given.Selector)
-		if err != nil {
-			r.broken = fmt.Errorf("selector: %w", err)
-			break
-		}
-		r.selector = selector
-	}
-	return r
+	metric, selector, err := given.Compile()
+	return rule{metric: metric, selector: selector, broken: err}
 }
 
 // Check returns nil where every policy that applies lets a query pass, otherwise
@@ -185,11 +155,7 @@ func (p *policy) check(q Query) *Denial {
 }
 
 func (r *rule) matches(metric string) bool {
-	if r.metric == nil {
-		return true
-	}
-	found := r.metric.FindStringIndex(metric)
-	return found != nil && found[0] == 0 && found[1] == len(metric)
+	return v1alpha1.MatchesWhole(r.metric, metric)
 }
 
 // check returns why the rule forbids a query whose metric it matches.
