@@ -4,62 +4,103 @@
 package prometheus
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
-
-	promapi "github.com/prometheus/client_golang/api"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// boundedClient is the client below the generated one: it hands on only what is
-// bounded and could be an answer. All its errors are Failures without a source.
-type boundedClient struct {
-	// Client makes the URLs.
-	promapi.Client
-	http        *http.Client
-	maxBytes    int64
-	maxSamples  int
-	credentials *credentials
-}
+// Paths of the API, below the source's URL.
+const (
+	pathQuery  = "/api/v1/query"
+	pathSeries = "/api/v1/series"
+)
 
-var _ promapi.Client = (*boundedClient)(nil)
-
-// Do implements api.Client. A response comes with a failure too: by its status the
-// generated client chooses to ask again with GET, where a server knows no POST.
-func (c *boundedClient) Do(ctx context.Context, r *http.Request) (*http.Response, []byte, error) {
-	resp, err := c.http.Do(r.WithContext(ctx))
-	if err != nil {
-		return nil, nil, classify(ctx, err)
+// call asks the API and has read read the answer's data as it arrives. It returns the
+// warnings of the server.
+//
+// client_golang's client is not used: it holds three copies of an answer before the
+// first sample can be counted, and cannot reduce series while it reads them.
+func (n *connection) call(ctx context.Context, path string, form url.Values, read dataReader) ([]string, error) {
+	encoded := form.Encode()
+	resp, err := n.send(ctx, http.MethodPost, path, encoded)
+	if err == nil && refusesPOST(resp.StatusCode) {
+		// Proxies that only let reads through; what they refuse is the method.
+		discard(resp)
+		resp, err = n.send(ctx, http.MethodGet, path, encoded)
 	}
-	defer func() { _ = resp.Body.Close() }()
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	defer discard(resp)
 	if resp.StatusCode != http.StatusOK {
-		return resp, nil, classifyStatus(resp)
+		if wait := retryAfter(resp, n.clock.Now()); wait > 0 {
+			n.heldOff.Store(n.clock.Now().Add(wait).UnixNano())
+		}
+		return nil, classifyStatus(resp)
 	}
 	if !maybeJSON(resp.Header) {
-		return resp, nil, notJSON(resp)
+		return nil, notJSON(resp)
 	}
-	// Of a compressed answer the length is unknown; what counts are the bytes that come out.
-	if resp.ContentLength > c.maxBytes {
-		return resp, nil, tooLarge(fmt.Sprintf("the answer has %d bytes", resp.ContentLength), c.maxBytes)
+	if resp.ContentLength > n.settings.maxBytes {
+		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, n.settings.remedy())
 	}
-	body := bytes.NewBuffer(make([]byte, 0, max(resp.ContentLength+1, bytes.MinRead)))
-	if _, err := body.ReadFrom(io.LimitReader(resp.Body, c.maxBytes+1)); err != nil {
-		return resp, nil, classify(ctx, err)
+	// Of a compressed answer, those bytes count that come out.
+	body := &boundedReader{r: resp.Body, left: n.settings.maxBytes}
+	warnings, err := readEnvelope(body, read)
+	switch {
+	case err == nil:
+		return warnings, nil
+	case body.exceeded:
+		return nil, failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", n.settings.remedy())
+	case body.err != nil:
+		return nil, classify(ctx, body.err)
 	}
-	if int64(body.Len()) > c.maxBytes {
-		return resp, nil, tooLarge("the answer is larger", c.maxBytes)
+	return nil, err
+}
+
+// remedy says what to do about an answer that is too large.
+func (s *settings) remedy() string {
+	return fmt.Sprintf("maxResponseSize is %d bytes, which is at most %d samples: aggregate more in the query, or raise it", s.maxBytes, s.maxSamples)
+}
+
+func (n *connection) send(ctx context.Context, method, path, form string) (*http.Response, error) {
+	target := n.settings.endpoint + path
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader(form)
+	} else {
+		target += "?" + form
 	}
-	if n := objects(body.Bytes()); n > 2*c.maxSamples {
-		return resp, nil, tooLarge(fmt.Sprintf("the answer has more than %d samples", c.maxSamples), c.maxBytes)
+	r, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, err
 	}
-	return resp, body.Bytes(), nil
+	r.Header.Set("Accept", "application/json")
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		// Asking twice does no harm: the transport may do it when a connection
+		// that it kept turns out to be dead. Nothing is sent of this header.
+		r.Header["Idempotency-Key"] = nil
+	}
+	return n.http.Do(r)
+}
+
+func refusesPOST(code int) bool {
+	return code == http.StatusForbidden || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented
+}
+
+// discard ends an answer. A short rest of it is read, so that the connection stays usable.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, excerptSize)
+	_ = resp.Body.Close()
 }
 
 // maybeJSON says whether a header does not exclude JSON.
@@ -72,23 +113,29 @@ func maybeJSON(h http.Header) bool {
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// objects counts the objects in a body of JSON, in linear time and without memory.
-// A sample has two of them: itself and its labels.
-func objects(body []byte) int {
-	n, inString := 0, false
-	for i := 0; i < len(body); i++ {
-		switch body[i] {
-		case '"':
-			inString = !inString
-		case '\\':
-			i++
-		case '{':
-			if !inString {
-				n++
-			}
-		}
+// boundedReader reads up to a number of bytes, and keeps its errors: a decoder makes
+// others of them.
+type boundedReader struct {
+	r        io.Reader
+	left     int64
+	exceeded bool
+	err      error
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.exceeded {
+		return 0, io.ErrUnexpectedEOF
 	}
-	return n
+	n, err := b.r.Read(p)
+	if int64(n) > b.left {
+		b.exceeded = true
+		return 0, io.ErrUnexpectedEOF
+	}
+	b.left -= int64(n)
+	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns it unwrapped
+		b.err = err
+	}
+	return n, err
 }
 
 // excerptSize bounds what is read of an answer that is an error.
@@ -97,14 +144,11 @@ const excerptSize = 4 << 10
 // excerpt reads the beginning of a body that is not an answer. What cannot be read
 // does not matter beside the status.
 func excerpt(r io.Reader) []byte {
-	b, err := io.ReadAll(io.LimitReader(r, excerptSize))
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && len(b) == 0 {
-		return nil
-	}
+	b, _ := io.ReadAll(io.LimitReader(r, excerptSize))
 	return b
 }
 
-func tooLarge(what string, limit int64) *query.Failure {
-	return &query.Failure{Reason: query.ReasonTooLarge, Message: fmt.Sprintf(
-		"%s; maxResponseSize is %d bytes: aggregate or select more in the query, or raise maxResponseSize", what, limit)}
+// timestamp is an instant as the API reads it, to the millisecond.
+func timestamp(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', -1, 64)
 }

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
-	promapi "github.com/prometheus/client_golang/api"
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -37,13 +37,17 @@ type connection struct {
 	settings    *settings
 	credentials *credentials
 	transport   *http.Transport
-	api         promv1.API
+	http        *http.Client
+	clock       clock.PassiveClock
+	// heldOff is when the server, which limits its clients, wants to be asked
+	// again, in nanoseconds since 1970; 0 where it does not.
+	heldOff atomic.Int64
 }
 
 // connect makes a connection. It takes over the open connections of the one before
 // where these were verified, and made themselves known, in the same way.
-func connect(cfg *settings, c *credentials, before *connection, dial dialFunc) (*connection, error) {
-	n := &connection{settings: cfg, credentials: c}
+func connect(cfg *settings, c *credentials, before *connection, dial dialFunc, clk clock.PassiveClock) (*connection, error) {
+	n := &connection{settings: cfg, credentials: c, clock: clk}
 	if before != nil && before.credentials.sameTLS(c) && before.settings.endpoint == cfg.endpoint &&
 		before.settings.spec.TLS.ServerName == cfg.spec.TLS.ServerName &&
 		before.settings.spec.TLS.InsecureSkipVerify == cfg.spec.TLS.InsecureSkipVerify {
@@ -66,19 +70,11 @@ func connect(cfg *settings, c *credentials, before *connection, dial dialFunc) (
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	inner, err := promapi.NewClient(promapi.Config{Address: cfg.endpoint, RoundTripper: authenticated})
-	if err != nil {
-		return nil, fmt.Errorf("set up the client: %w", err)
+	n.http = &http.Client{
+		Transport: authenticated,
+		// Credentials are for the host that the administrator named.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	n.api = promv1.NewAPI(&boundedClient{
-		Client: inner,
-		http: &http.Client{
-			Transport: authenticated,
-			// Credentials are for the host that the administrator named.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		maxBytes: cfg.maxBytes, maxSamples: cfg.maxSamples, credentials: c,
-	})
 	return n, nil
 }
 

@@ -96,13 +96,13 @@ func TestEvaluate(t *testing.T) {
 
 func TestWindow(t *testing.T) {
 	tests := map[string]time.Duration{
-		`x`:                                        0,
-		`1`:                                        0,
-		`rate(x[5m])`:                              5 * time.Minute,
-		`rate(x[5m]) / rate(y[1h30m])`:             90 * time.Minute,
-		`max_over_time(rate(x[5m])[1h:1m])`:        time.Hour,
-		`max_over_time(rate(x[2h])[1h:1m])`:        2 * time.Hour,
-		`rate(x[1d] offset 1w)`:                    24 * time.Hour,
+		`x`:                                 0,
+		`1`:                                 0,
+		`rate(x[5m])`:                       5 * time.Minute,
+		`rate(x[5m]) / rate(y[1h30m])`:      90 * time.Minute,
+		`max_over_time(rate(x[5m])[1h:1m])`: time.Hour,
+		`max_over_time(rate(x[2h])[1h:1m])`: 2 * time.Hour,
+		`rate(x[1d] offset 1w)`:             24 * time.Hour,
 		`sum by (pod) (rate(x{a=~"b|c"}[2m])) > 3`: 2 * time.Minute,
 		`not PromQL at all (`:                      0,
 	}

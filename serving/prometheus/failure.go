@@ -13,11 +13,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
-
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -25,8 +24,7 @@ import (
 // maxMessage bounds the text of a failure, in bytes.
 const maxMessage = 400
 
-// errTimeout is the cause of a context that was ended by the source's timeout, and
-// errHeldOff of one that a source which limits its clients may not be asked in.
+// errTimeout is the cause of a context that was ended by the source's timeout.
 var errTimeout = errors.New("timeout of the source")
 
 func failf(reason query.Reason, format string, args ...any) *query.Failure {
@@ -37,14 +35,8 @@ func failf(reason query.Reason, format string, args ...any) *query.Failure {
 // source's name, bounded, and without anything that is secret.
 func failureOf(source string, c *credentials, err error) *query.Failure {
 	var f *query.Failure
-	var api *promv1.Error
-	switch {
-	case errors.As(err, &f):
-	case errors.As(err, &api):
-		f = classifyAPIError(api)
-	default:
-		// The generated client found something else than the API promises.
-		f = failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", err)
+	if !errors.As(err, &f) {
+		f = failf(query.ReasonMalformed, "%s", err)
 	}
 	message := f.Message
 	if c != nil {
@@ -133,11 +125,13 @@ func classifyStatus(resp *http.Response) *query.Failure {
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", said)
-	case told.Status == "error" && told.ErrorType == string(promv1.ErrTimeout):
+	case told.Status == "error" && told.ErrorType == "timeout":
 		return failf(query.ReasonTimeout, "%s", text)
-	case told.Status == "error" && rejects(told.ErrorType) && (code == http.StatusBadRequest || code == http.StatusUnprocessableEntity):
-		return failf(query.ReasonRejected, "%s", text)
 	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
+		if told.Error != "" {
+			// Prometheus' own words need no status.
+			said = told.Error
+		}
 		return failf(query.ReasonRejected, "%s", said)
 	case code == http.StatusNotFound:
 		return failf(query.ReasonBadStatus, "%s (check that the source's url ends before /api/v1)", said)
@@ -147,28 +141,15 @@ func classifyStatus(resp *http.Response) *query.Failure {
 	return failf(query.ReasonBadStatus, "%s", said)
 }
 
-// rejects says whether errors of a type are about the query, so that asking again
-// will not help.
-func rejects(errorType string) bool {
-	switch promv1.ErrorType(errorType) {
-	case promv1.ErrBadData, promv1.ErrExec:
-		return true
+// classifyTold says what an error means that came with status 200.
+func classifyTold(errorType, message string) *query.Failure {
+	switch errorType {
+	case "timeout":
+		return failf(query.ReasonTimeout, "%s", message)
+	case "bad_data", "execution":
+		return failf(query.ReasonRejected, "%s", message)
 	}
-	// Others come with the same status: too costly, unknown function.
-	return errorType != "" && errorType != "internal" && errorType != "unavailable" && errorType != "canceled"
-}
-
-// classifyAPIError says what an error means that came with status 200.
-func classifyAPIError(e *promv1.Error) *query.Failure {
-	switch {
-	case e.Type == promv1.ErrBadResponse:
-		return failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", e.Msg)
-	case e.Type == promv1.ErrTimeout:
-		return failf(query.ReasonTimeout, "%s", e.Msg)
-	case rejects(string(e.Type)):
-		return failf(query.ReasonRejected, "%s", e.Msg)
-	}
-	return failf(query.ReasonBadStatus, "status error: %s: %s", e.Type, e.Msg)
+	return failf(query.ReasonBadStatus, "%s: %s", errorType, message)
 }
 
 // notJSON says what came instead.
@@ -187,20 +168,22 @@ func location(resp *http.Response) string {
 	return u.String()
 }
 
-// retryAfter is how long a server wants to be left alone, at most the limit; zero
-// where it does not say.
-func retryAfter(resp *http.Response, now time.Time, limit time.Duration) time.Duration {
-	given := resp.Header.Get("Retry-After")
-	if given == "" {
+// maxHeldOff bounds how long a source is left alone because it said so.
+const maxHeldOff = time.Minute
+
+// retryAfter is how long a server wants to be left alone; zero where it does not say.
+func retryAfter(resp *http.Response, now time.Time) time.Duration {
+	if code := resp.StatusCode; code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable {
 		return 0
 	}
-	if seconds, err := time.ParseDuration(given + "s"); err == nil {
-		return min(max(seconds, 0), limit)
+	given := resp.Header.Get("Retry-After")
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(given, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(given); err == nil {
+		wait = at.Sub(now)
 	}
-	if at, err := http.ParseTime(given); err == nil {
-		return min(max(at.Sub(now), 0), limit)
-	}
-	return 0
+	return min(max(wait, 0), maxHeldOff)
 }
 
 // plain is the readable part of a body, which may be HTML.

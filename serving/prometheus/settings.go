@@ -10,12 +10,14 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
 // What holds where the spec says nothing.
@@ -78,7 +80,7 @@ func settle(spec *v1alpha1.PrometheusSource) (*settings, error) {
 	}
 	s := &settings{
 		spec:           spec.DeepCopy(),
-		endpoint:       u.String(),
+		endpoint:       strings.TrimRight(u.String(), "/"),
 		timeout:        durationOr(spec.Timeout, defaultTimeout),
 		seriesInterval: durationOr(spec.SeriesInterval, defaultSeriesInterval),
 		seriesMaxAge:   durationOr(spec.SeriesMaxAge, defaultSeriesMaxAge),
@@ -87,6 +89,10 @@ func settle(spec *v1alpha1.PrometheusSource) (*settings, error) {
 	s.seriesMaxAge = max(s.seriesMaxAge, s.seriesInterval)
 	s.maxSamples = int(min(s.maxBytes/minSampleSize+1, math.MaxInt32))
 	return s, nil
+}
+
+func (s *settings) discovery() series.Settings {
+	return series.Settings{Interval: s.seriesInterval, MaxAge: s.seriesMaxAge}
 }
 
 func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {

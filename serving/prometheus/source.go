@@ -7,14 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -38,7 +39,9 @@ type Source struct {
 	clock   clock.WithTicker
 	dial    dialFunc
 	// slots bounds the requests under way, over one connection or many.
-	slots *semaphore.Weighted
+	slots  *semaphore.Weighted
+	series *series.Discovery
+	health health
 
 	mu         sync.Mutex
 	settings   *settings
@@ -57,11 +60,15 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("source %q: prometheus.%w", o.Name, err)
 	}
-	return &Source{
+	s := &Source{
 		name: o.Name, secrets: o.Secrets, clock: o.Clock, dial: o.Dial,
 		slots:    semaphore.NewWeighted(maxRequests),
 		settings: cfg,
-	}, nil
+	}
+	s.health.state.Name = o.Name
+	s.health.doubt = make(chan struct{}, 1)
+	s.series = series.NewDiscovery(s.lookup, o.Clock, cfg.discovery())
+	return s, nil
 }
 
 // Apply puts another spec in force, for requests from now on; those under way end as
@@ -73,8 +80,24 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	moved := s.settings.endpoint != cfg.endpoint
 	s.settings = cfg
+	s.series.Apply(cfg.discovery())
+	s.health.doubtful()
+	if moved {
+		s.series.Again()
+	}
 	return nil
+}
+
+// Run looks for series, and after the source's health, until the context ends. It is
+// called once.
+func (s *Source) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { s.series.Run(ctx) })
+	running.Go(func() { s.watchHealth(ctx) })
+	running.Wait()
+	s.Close()
 }
 
 // current returns the connection for the settings and the credentials of now.
@@ -89,7 +112,7 @@ func (s *Source) current() (*connection, *query.Failure) {
 	if before != nil && before.settings == s.settings && before.credentials.equal(c) {
 		return before, nil
 	}
-	next, err := connect(s.settings, c, before, s.dial)
+	next, err := connect(s.settings, c, before, s.dial, s.clock)
 	if err != nil {
 		return nil, failf(query.ReasonCredentials, "%s", err)
 	}
@@ -121,17 +144,13 @@ func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) 
 		return nil, failureOf(s.name, nil, f)
 	}
 	answer := &query.Answer{Time: at, Window: window}
-	err := s.ask(ctx, func(ctx context.Context, n *connection, timeout time.Duration) error {
-		value, warnings, err := n.api.Query(ctx, expression, at, promv1.WithTimeout(timeout))
-		if err != nil {
-			return err
-		}
-		samples, f := samplesOf(value, at)
-		if f != nil {
-			return f
-		}
-		answer.Samples, answer.Warnings = samples, tidy(warnings)
-		return nil
+	err := s.ask(ctx, false, func(ctx context.Context, n *connection) error {
+		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
+		warnings, err := n.call(ctx, pathQuery, url.Values{
+			"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
+		}, v.read)
+		answer.Samples, answer.Warnings = v.samples, tidy(warnings)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -139,11 +158,27 @@ func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) 
 	return answer, nil
 }
 
-// ask makes one request with the source's timeout, in its turn.
-func (s *Source) ask(ctx context.Context, request func(context.Context, *connection, time.Duration) error) error {
+// ask makes one request, and notes how the source does by it. Errors are *query.Failure.
+func (s *Source) ask(ctx context.Context, probe bool, request func(context.Context, *connection) error) error {
+	f := s.try(ctx, request)
+	if f == nil || ctx.Err() == nil {
+		// What a caller gave up says nothing of the source.
+		s.health.note(f, probe, s.clock.Now())
+	}
+	if f != nil {
+		return f
+	}
+	return nil
+}
+
+// try makes a request in its turn, with the source's timeout.
+func (s *Source) try(ctx context.Context, request func(context.Context, *connection) error) *query.Failure {
 	n, f := s.current()
 	if f != nil {
 		return failureOf(s.name, nil, f)
+	}
+	if until := time.Unix(0, n.heldOff.Load()); s.clock.Now().Before(until) {
+		return failureOf(s.name, nil, failf(query.ReasonBadStatus, "the server limits its clients; it is not asked until %s, as it said", until.UTC().Format(time.RFC3339)))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, n.settings.timeout, errTimeout)
 	defer cancel()
@@ -151,7 +186,7 @@ func (s *Source) ask(ctx context.Context, request func(context.Context, *connect
 		return failureOf(s.name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))
 	}
 	defer s.slots.Release(1)
-	if err := request(ctx, n, serverTimeout(ctx)); err != nil {
+	if err := request(ctx, n); err != nil {
 		return failureOf(s.name, n.credentials, err)
 	}
 	return nil
@@ -159,17 +194,14 @@ func (s *Source) ask(ctx context.Context, request func(context.Context, *connect
 
 // serverTimeout is what is sent as `timeout`: a little less than is left, so that the
 // server's own words are in time. Prometheus knows no fractions: 9.5s is an error.
-func serverTimeout(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return 0
-	}
+func serverTimeout(ctx context.Context) string {
+	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	left -= min(left/10, time.Second)
 	if left >= time.Second {
-		return left.Truncate(time.Second)
+		return left.Truncate(time.Second).String()
 	}
-	return max(left.Truncate(time.Millisecond), time.Millisecond)
+	return max(left.Truncate(time.Millisecond), time.Millisecond).String()
 }
 
 // maxWarnings bounds the warnings of an answer.

@@ -1,0 +1,44 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// vectorBody is the answer for n pods as Prometheus writes it.
+func vectorBody(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"metric":{"namespace":"namespace-%d","pod":"workload-7d9f8b6c5d-%05d"},"value":[1700000000.123,"%d.25"]}`, i%50, i, i)
+	}
+	b.WriteString(`]}}`)
+	return b.String()
+}
+
+func BenchmarkEvaluate(b *testing.B) {
+	for _, n := range []int{1, 10000} {
+		b.Run(fmt.Sprintf("samples=%d", n), func(b *testing.B) {
+			body := []byte(vectorBody(n))
+			w := newWorld(b, func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				_, _ = rw.Write(body)
+			}, nil)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				if a, err := w.source.Evaluate(b.Context(), "x", instant); err != nil || len(a.Samples) != n {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

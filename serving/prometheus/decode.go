@@ -1,0 +1,260 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// dataReader reads the member `data` of an answer.
+type dataReader func(*json.Decoder) error
+
+// readEnvelope reads an answer of the API, in any order of its members.
+func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
+	var (
+		status, errorType, message string
+		warnings                   []string
+		data                       bool
+	)
+	d := json.NewDecoder(r)
+	err := members(d, func(name string) error {
+		switch name {
+		case "status":
+			return d.Decode(&status)
+		case "errorType":
+			return d.Decode(&errorType)
+		case "error":
+			return d.Decode(&message)
+		case "warnings":
+			return d.Decode(&warnings)
+		case "data":
+			if data {
+				return errors.New("data twice")
+			}
+			data = true
+			return read(d)
+		}
+		return skip(d)
+	})
+	if err == nil {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			err = nil
+		} else {
+			err = errors.New("something follows the answer")
+		}
+	}
+	switch {
+	case status == "error":
+		// Whatever else it holds, these are the words that help.
+		return nil, classifyTold(errorType, message)
+	case err != nil:
+		return nil, malformed(err)
+	case status != "success":
+		return nil, malformed(fmt.Errorf("status is %q", status))
+	case !data:
+		return nil, malformed(errors.New("there is no data"))
+	}
+	return warnings, nil
+}
+
+// malformed is the Failure for an answer that is none, unless it is one already.
+func malformed(err error) error {
+	var f *query.Failure
+	if errors.As(err, &f) {
+		return err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it breaks off")
+	}
+	return failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", err)
+}
+
+// members reads an object; each reads the member's value.
+func members(d *json.Decoder, each func(name string) error) error {
+	if err := expect(d, '{'); err != nil {
+		return err
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string)
+		if err := each(name); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+// elements reads an array; each reads one element.
+func elements(d *json.Decoder, each func() error) error {
+	if err := expect(d, '['); err != nil {
+		return err
+	}
+	for d.More() {
+		if err := each(); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if t != want {
+		return fmt.Errorf("at byte %d there is no %s", d.InputOffset(), want)
+	}
+	return nil
+}
+
+// skip reads a value that nobody needs.
+func skip(d *json.Decoder) error {
+	var value json.RawMessage
+	return d.Decode(&value)
+}
+
+// vector takes the samples of an answer to a query.
+type vector struct {
+	// at is the instant that was asked for.
+	at time.Time
+	// limit is the largest number of samples; remedy says what to do about more.
+	limit   int
+	remedy  string
+	samples []query.Sample
+}
+
+func (v *vector) read(d *json.Decoder) error {
+	var kind string
+	var early json.RawMessage
+	result := false
+	err := members(d, func(name string) error {
+		switch {
+		case name == "resultType":
+			return d.Decode(&kind)
+		case name == "result" && result:
+			return errors.New("result twice")
+		case name == "result" && kind == "":
+			// Servers tell the type first. From one that does not, the result is
+			// kept until it is told.
+			result = true
+			return d.Decode(&early)
+		case name == "result":
+			result = true
+			return v.result(kind, d)
+		}
+		return skip(d)
+	})
+	if err == nil && !result {
+		err = errors.New("there is no result")
+	}
+	if err == nil && early != nil {
+		err = v.result(kind, json.NewDecoder(bytes.NewReader(early)))
+	}
+	return err
+}
+
+func (v *vector) result(kind string, d *json.Decoder) error {
+	switch kind {
+	case "vector":
+		return elements(d, func() error { return v.sample(d) })
+	case "scalar":
+		var p pair
+		if err := d.Decode(&p); err != nil {
+			return err
+		}
+		return v.add(map[string]string{}, p)
+	case "matrix":
+		return failf(query.ReasonRejected, "the answer is ranges of samples, not values: take one number of each, with a function such as rate(), increase() or last_over_time()")
+	case "string", "streams":
+		return failf(query.ReasonRejected, "the answer is of type %s, not numbers", kind)
+	}
+	return fmt.Errorf("resultType is %q", kind)
+}
+
+// sampleBody is a sample as servers write it.
+type sampleBody struct {
+	Metric    map[string]string `json:"metric"`
+	Value     pair              `json:"value"`
+	Histogram json.RawMessage   `json:"histogram"`
+}
+
+func (v *vector) sample(d *json.Decoder) error {
+	var s sampleBody
+	if err := d.Decode(&s); err != nil {
+		return err
+	}
+	if s.Histogram != nil {
+		return failf(query.ReasonRejected, "the answer holds a native histogram, not a number: take one of it, with histogram_quantile(), histogram_count() or histogram_sum()")
+	}
+	if s.Metric == nil {
+		return fmt.Errorf("sample %d has no metric", len(v.samples)+1)
+	}
+	delete(s.Metric, "__name__")
+	return v.add(s.Metric, s.Value)
+}
+
+// maxAhead is how far a sample may be in the future of the instant that was asked
+// for. A server answers for that very instant; some round it.
+const maxAhead = time.Minute
+
+func (v *vector) add(labels map[string]string, p pair) error {
+	switch {
+	case len(v.samples) == v.limit:
+		return failf(query.ReasonTooLarge, "the answer has more samples than it may; %s", v.remedy)
+	case p.time.IsZero():
+		return fmt.Errorf("sample %d has no value", len(v.samples)+1)
+	case p.time.Sub(v.at) > maxAhead:
+		return failf(query.ReasonMalformed, "a sample is of %s, though %s was asked for",
+			p.time.UTC().Format(time.RFC3339), v.at.UTC().Format(time.RFC3339))
+	}
+	v.samples = append(v.samples, query.Sample{Labels: labels, Value: p.value, Time: p.time})
+	return nil
+}
+
+// pair is a value with its time: [1700000000.123,"1.5"].
+type pair struct {
+	time  time.Time
+	value float64
+}
+
+// maxTime is the last second that RFC 3339 can write.
+const maxTime = 253402300799
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *pair) UnmarshalJSON(b []byte) error {
+	inner, ok := bytes.CutPrefix(b, []byte("["))
+	if !ok {
+		return errors.New("a value is not a pair of time and text")
+	}
+	inner = bytes.TrimSuffix(inner, []byte("]"))
+	at, text, _ := bytes.Cut(inner, []byte(","))
+	at, text = bytes.TrimSpace(at), bytes.TrimSpace(text)
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return errors.New("a value is not a pair of time and text")
+	}
+	seconds, err := strconv.ParseFloat(string(at), 64)
+	if err != nil || seconds < 0 || seconds > maxTime {
+		return fmt.Errorf("a value's time is %.40q", at)
+	}
+	if p.value, err = strconv.ParseFloat(string(text[1:len(text)-1]), 64); err != nil {
+		return fmt.Errorf("a value is %.40q", text)
+	}
+	p.time = time.UnixMilli(int64(math.Round(seconds * 1000)))
+	return nil
+}
