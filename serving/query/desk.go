@@ -211,7 +211,6 @@ func (d *Desk) close() {
 	defer d.unlock()
 	d.closed = true
 	d.cancel()
-	d.agenda = nil
 	for _, l := range d.lines {
 		for f := l.pop(); f != nil; f = l.pop() {
 			f.end(nil, shuttingDown(f.held.question, d.clock.Now()))

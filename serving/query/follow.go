@@ -45,10 +45,11 @@ func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
 	f := &follower{receive: receive}
 	d.mu.Lock()
 	defer d.unlock()
+	now := d.clock.Now()
 	if d.closed {
+		d.outbox = append(d.outbox, delivery{f, &outcome{err: shuttingDown(q, now), version: 1}})
 		return func() {}
 	}
-	now := d.clock.Now()
 	h := d.questions[q]
 	if h == nil {
 		h = d.enter(q)

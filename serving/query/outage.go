@@ -90,4 +90,6 @@ func shuttingDown(q Question, now time.Time) *Outage {
 // panicked is the error of a source that panicked.
 type panicked struct{ value any }
 
-func (p *panicked) Error() string { return fmt.Sprintf("the source panicked: %v; see this server's log", p.value) }
+func (p *panicked) Error() string {
+	return fmt.Sprintf("the source panicked: %v; see this server's log", p.value)
+}

@@ -4,10 +4,8 @@
 package resourcemetrics
 
 import (
-	"bytes"
 	"io"
 	"iter"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -76,31 +74,10 @@ func writeEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(run
 // for all watchers that ask for the same encoding, and kept for as long as the
 // data point is the newest.
 func writeKeptEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	if beginsTable(id) {
+	return stream.EncodeOnce(&o.Events, id, func() runtime.Object {
 		countEncode(k.resource, encodingOther)
-		return encode(&object{kind: k, point: o}, w)
-	}
-	event, err := o.Events.Encoded(string(id), func() ([]byte, error) {
-		countEncode(k.resource, encodingOther)
-		var event bytes.Buffer
-		if err := encode(&object{kind: k, point: o}, &event); err != nil {
-			return nil, err
-		}
-		// Of its exact size, unlike the buffer.
-		return bytes.Clone(event.Bytes()), nil
-	})
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(event)
-	return err
-}
-
-// beginsTable says that an event is to have a Table with the definitions of its
-// columns, as a client's first one has. The API server's watch handler leaves them
-// out after it encoded one itself, so such an event must not come from elsewhere.
-func beginsTable(id runtime.Identifier) bool {
-	return strings.Contains(string(id), "Kind=Table") && !strings.Contains(string(id), "noHeaders")
+		return &object{kind: k, point: o}
+	}, encode, w)
 }
 
 // source is a table as a hub reads it.

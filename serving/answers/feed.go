@@ -1,0 +1,288 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package answers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// Feed is a metric as it is watched. The functions of feeds of one ID do the same.
+type Feed struct {
+	// ID tells feeds apart. It has all that Read, Labels and Event depend on.
+	ID string
+	// Read says how the values are read now, or why they cannot be. It is called
+	// with each answer, so it should be fast.
+	Read func() (query.Reading, error)
+	// Labels returns the labels by which watches select an object, or false where
+	// there is no such object, whose value then does not count. Where it is nil,
+	// watches select by the labels of the values.
+	Labels func(object string) (map[string]string, bool)
+	// Event makes the object of a value's event, in the API group's internal version.
+	Event func(Point) runtime.Object
+}
+
+// Point is a data point of a feed.
+type Point struct {
+	query.Value
+	// Window over which the value looks back; zero for an instantaneous one.
+	Window time.Duration
+	// Fallback says that the value stands in for one that the source did not give.
+	Fallback bool
+}
+
+// feed is a Feed that is followed.
+type feed struct {
+	Feed
+	store *Store
+
+	// known is closed when there are values, or a failure, for the first time.
+	known     chan struct{}
+	knownOnce sync.Once
+
+	// These are guarded by store.mu.
+
+	users int
+	// left is when the newest watch was released.
+	left  time.Time
+	ended bool
+	// question is what is followed, and stop ends that; nil where nothing is.
+	question *query.Question
+	stop     func()
+	// items are ordered by name. The slice is replaced as a whole.
+	items []*item
+	// evaluated is the instant of the newest answer, and answered when it came.
+	evaluated, answered time.Time
+	// failure is why there are no newer values; nil where the newest are good.
+	failure error
+}
+
+// read follows what the feed asks now.
+func (f *feed) read() {
+	reading, err := f.Read()
+	if err != nil {
+		f.unfollow()
+		f.fail(err, true)
+		return
+	}
+	f.follow(reading.Question)
+}
+
+// follow has a question followed, instead of another one.
+func (f *feed) follow(q query.Question) {
+	s := f.store
+	s.mu.Lock()
+	if f.ended || (f.question != nil && *f.question == q) {
+		s.mu.Unlock()
+		return
+	}
+	before, current := f.stop, &q
+	f.question, f.stop = current, nil
+	s.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	// Not under the lock: what is known already is told at once.
+	stop := s.asker.Follow(q, func(answer *query.Answer, err error) { f.receive(current, answer, err) })
+	s.mu.Lock()
+	superseded := f.question != current
+	if !superseded {
+		f.stop = stop
+	}
+	s.mu.Unlock()
+	if superseded {
+		stop()
+	}
+}
+
+// unfollow ends the following of a question.
+func (f *feed) unfollow() {
+	f.store.mu.Lock()
+	stop := f.stop
+	f.question, f.stop = nil, nil
+	f.store.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// end ends the feed where nobody has watched it for a while, or in any case. It
+// returns whether it has ended.
+func (f *feed) end(anyway bool) bool {
+	s := f.store
+	s.mu.Lock()
+	if !anyway && (f.users > 0 || s.clock.Since(f.left) < linger) {
+		s.mu.Unlock()
+		return false
+	}
+	f.ended = true
+	if s.feeds[f.ID] == f {
+		delete(s.feeds, f.ID)
+		s.meter.feeds.Set(float64(len(s.feeds)))
+		s.meter.points.Add(-float64(len(f.items)))
+	}
+	s.mu.Unlock()
+	f.unfollow()
+	return true
+}
+
+// unread says that nothing is followed, since Read failed.
+func (f *feed) unread() bool {
+	f.store.mu.RLock()
+	defer f.store.mu.RUnlock()
+	return f.question == nil
+}
+
+// wait waits until there are values, and returns why there are none.
+func (f *feed) wait(ctx context.Context) error {
+	select {
+	case <-f.known:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	f.store.mu.RLock()
+	defer f.store.mu.RUnlock()
+	if f.evaluated.IsZero() && f.failure != nil {
+		return f.failure
+	}
+	return nil
+}
+
+// receive takes in what came of a question.
+func (f *feed) receive(q *query.Question, answer *query.Answer, err error) {
+	if f.asks() != q {
+		return
+	}
+	reading, readErr := f.Read()
+	switch {
+	case readErr != nil:
+		f.unfollow()
+		f.fail(readErr, true)
+		return
+	case reading.Question != *q:
+		f.follow(reading.Question)
+		return
+	}
+	values, err := reading.Values(answer, err)
+	if err != nil {
+		f.fail(err, false)
+		return
+	}
+	f.take(values, q)
+}
+
+func (f *feed) asks() *query.Question {
+	f.store.mu.RLock()
+	defer f.store.mu.RUnlock()
+	return f.question
+}
+
+// staleIntervals and staleTime say for how long values are served to new watches while
+// the source fails: whichever is longer.
+const (
+	staleIntervals = 4
+	staleTime      = time.Minute
+)
+
+// fail takes in that there are no new values. Where there is no metric any more, there
+// are no old ones either.
+func (f *feed) fail(err error, gone bool) {
+	s := f.store
+	s.mu.Lock()
+	began := f.failure == nil
+	f.failure = err
+	var stale time.Duration
+	if f.question != nil {
+		stale = max(staleTime, staleIntervals*f.question.Interval)
+	}
+	if gone || (!f.answered.IsZero() && s.clock.Since(f.answered) > stale) {
+		s.meter.points.Add(-float64(len(f.items)))
+		f.items, f.evaluated, f.answered = nil, time.Time{}, time.Time{}
+	}
+	s.mu.Unlock()
+	s.meter.fail(err)
+	if began {
+		s.log("A watched metric has no new values", f, "err", err)
+	}
+	f.knownOnce.Do(func() { close(f.known) })
+}
+
+// take takes in values, and publishes those that are news.
+func (f *feed) take(values *query.Values, q *query.Question) {
+	s, next := f.store, f.join(values)
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	if f.question != q {
+		s.mu.Unlock()
+		return
+	}
+	now := uint64(max(0, s.clock.Since(s.began)))
+	var news []stream.Item
+	held := f.items
+	for _, i := range next {
+		for len(held) > 0 && held[0].name < i.name {
+			held = held[1:]
+		}
+		if len(held) > 0 && held[0].name == i.name && held[0].holds(i.kept, q.Interval) {
+			i.kept = held[0].kept
+			continue
+		}
+		s.sequence = max(s.sequence+1, now)
+		i.kept.sequence = s.sequence
+		news = append(news, i)
+	}
+	s.meter.points.Add(float64(len(next) - len(f.items)))
+	f.items, f.evaluated, f.answered = next, values.Time, s.clock.Now()
+	recovered := f.failure != nil && values.Outage == nil
+	f.failure = nil
+	if values.Outage != nil {
+		f.failure = values.Outage
+	}
+	s.mu.Unlock()
+
+	if recovered {
+		s.log("A watched metric has new values again", f)
+	}
+	if len(news) > 0 {
+		s.meter.published.Add(float64(len(news)))
+		s.observe(news)
+	}
+	f.knownOnce.Do(func() { close(f.known) })
+}
+
+// join makes items of values, ordered by name: of objects that are there.
+func (f *feed) join(values *query.Values) []*item {
+	items := make([]*item, 0, len(values.Items))
+	for n := range values.Items {
+		v := &values.Items[n]
+		labels := v.Labels
+		if f.Labels != nil {
+			var there bool
+			if labels, there = f.Labels(v.Object); !there {
+				continue
+			}
+		}
+		items = append(items, &item{name: v.Key(), labels: labels, kept: &kept{
+			feed: f, point: Point{Value: *v, Window: values.Window, Fallback: values.Outage != nil},
+		}})
+	}
+	return items
+}
+
+// reasonOf is the reason of a failure, as a metric label's value.
+func reasonOf(err error) string {
+	var failure *query.Failure
+	if errors.As(err, &failure) {
+		return string(failure.Reason)
+	}
+	return "NotRead"
+}
