@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/metricsbackend/metrics-backend-operator/plugin/adapterconfig"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/status"
@@ -80,6 +81,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.AddFlags(cmd.PersistentFlags())
 	addVerbosity(cmd)
 	cmd.AddCommand(
+		adapterconfig.NewCommand(streams),
 		status.NewCommand(flags, streams),
 		top.NewCommand(flags, streams),
 		verify.NewCommand(flags, streams),

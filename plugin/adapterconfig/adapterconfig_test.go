@@ -1,0 +1,172 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adapterconfig
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+)
+
+// run imports a file, or what the standard input has.
+func run(t *testing.T, in string, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: t.Output()})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append([]string{"adapter-config"}, args...))
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestImport(t *testing.T) {
+	const url = "--prometheus-url=http://prometheus.monitoring.svc:9090"
+	for name, args := range map[string][]string{
+		"config":    {url},
+		"manifests": nil,
+		"values":    {"--nan-as-zero", "--name=main", "--source=thanos"},
+		"refused":   {url},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := run(t, string(text), append([]string{"-"}, args...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clustertest.Golden(t, name+".golden.yaml", got)
+			requireValid(t, got)
+			if strings.Contains(got, "secret") {
+				t.Error("credentials are shown")
+			}
+		})
+	}
+}
+
+// What an import writes has word for word the rules that it read.
+func TestImportKeepsTheRules(t *testing.T) {
+	text, err := os.ReadFile("testdata/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Rules         []v1alpha1.MetricRule   `json:"rules"`
+		ExternalRules []v1alpha1.MetricRule   `json:"externalRules"`
+		ResourceRules *v1alpha1.ResourceRules `json:"resourceRules"`
+	}
+	if err := yaml.UnmarshalStrict(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, string(text), "-", "--prometheus-url=http://p:9090")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got v1alpha1.MetricsBackend
+	if err := yaml.UnmarshalStrict([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, diff := range []string{
+		cmp.Diff(want.Rules, got.Spec.CustomMetrics.Rules),
+		cmp.Diff(want.ExternalRules, got.Spec.ExternalMetrics.Rules),
+		cmp.Diff(want.ResourceRules, got.Spec.ResourceMetrics.Rules),
+	} {
+		if diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	const rule = "rules: [{seriesQuery: a, resources: {template: x}}]\n"
+	for name, test := range map[string]struct {
+		in   string
+		args []string
+		want string
+	}{
+		"an unknown field":        {in: "rules:\n- seriesQuery: a\n  metricQuery: b\n", want: "line 3: field metricQuery not found"},
+		"a field of ours":         {in: "rules:\n- seriesQuery: a\n  source: x\n", want: "field source not found"},
+		"another case":            {in: "rules:\n- SeriesQuery: a\n", want: "field SeriesQuery not found"},
+		"a key twice":             {in: "rules:\n- seriesQuery: a\n  seriesQuery: b\n", want: "already defined at line 2"},
+		"another type":            {in: "rules:\n- seriesQuery: [a]\n", want: "cannot unmarshal !!seq into string"},
+		"an unknown section":      {in: rule + "podRules: []\n", want: "field podRules not found"},
+		"no YAML":                 {in: "rules: [", want: "read the standard input: yaml:"},
+		"nothing":                 {in: "", want: "holds no configuration of prometheus-adapter"},
+		"a list":                  {in: "- a\n", want: "line 1: want a mapping"},
+		"another document":        {in: "apiVersion: v1\nkind: Pod\n", want: "holds no configuration of prometheus-adapter"},
+		"something else":          {in: "hello: world\n", want: "none of rules, externalRules, resourceRules"},
+		"a wrong ConfigMap":       {in: "kind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"rules: [{wrong: 1}]\"}", want: "(ConfigMap a, key x): "},
+		"two keys":                {in: "kind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"rules: []\", y: \"rules: []\"}", want: "several configurations"},
+		"two configurations":      {in: rule + "---\n" + rule, want: "holds 2 configurations"},
+		"wrong values":            {in: "rules: {custom: [{wrong: 1}]}", want: "rules in the values of the Helm chart: "},
+		"no URL":                  {in: rule, want: "--prometheus-url="},
+		"a URL without a scheme":  {in: rule, args: []string{"--prometheus-url=prometheus:9090"}, want: "the URL of Prometheus is none"},
+		"a URL that is none":      {in: rule, args: []string{"--prometheus-url=http://a:secret@[x"}, want: "the URL of Prometheus is none"},
+		"a URL of another scheme": {in: rule, args: []string{"--prometheus-url=file:///x"}, want: "the URL of Prometheus is none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, test.in, append([]string{"-"}, test.args...)...)
+			if err == nil || !strings.Contains(err.Error(), test.want) || out != "" {
+				t.Fatalf("error %v, want one with %q\n%s", err, test.want, out)
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error shows credentials: %v", err)
+			}
+		})
+	}
+}
+
+func TestImportOfFiles(t *testing.T) {
+	if _, err := run(t, "", filepath.Join(t.TempDir(), "none.yaml")); !os.IsNotExist(err) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	long := filepath.Join(t.TempDir(), "long.yaml")
+	if err := os.WriteFile(long, bytes.Repeat([]byte("# filler\n"), maxFile/9+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, "", long); err == nil || !strings.Contains(err.Error(), "longer than 16 MiB") {
+		t.Errorf("a file without end: %v", err)
+	}
+}
+
+// FuzzFind: no file makes it panic, and what it takes can be written and read again.
+func FuzzFind(f *testing.F) {
+	for _, name := range []string{"config", "manifests", "values", "refused"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte("rules: &a [*a]"))
+	f.Add([]byte("rules: {custom: !!null}\nprometheus: []\nextraArguments: {a: b}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		found, err := find(text, "fuzz")
+		if err != nil {
+			return
+		}
+		found.source.URL = "http://prometheus:9090"
+		if err := found.source.check(); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := write(&out, found, options{name: "cluster", sourceName: "prometheus"}); err != nil {
+			t.Fatal(err)
+		}
+		var backend v1alpha1.MetricsBackend
+		if err := yaml.UnmarshalStrict(out.Bytes(), &backend); err != nil {
+			t.Fatalf("%v\n%s", err, out.Bytes())
+		}
+	})
+}

@@ -1,0 +1,175 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adapterconfig
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// backend is a MetricsBackend as it is written, with the fields that an import sets.
+type backend struct {
+	APIVersion string            `yaml:"apiVersion"`
+	Kind       string            `yaml:"kind"`
+	Metadata   map[string]string `yaml:"metadata"`
+	Spec       backendSpec       `yaml:"spec"`
+}
+
+type backendSpec struct {
+	Sources         []namedSource    `yaml:"sources"`
+	ResourceMetrics *resourceMetrics `yaml:"resourceMetrics,omitempty"`
+	CustomMetrics   *metrics         `yaml:"customMetrics,omitempty"`
+	ExternalMetrics *metrics         `yaml:"externalMetrics,omitempty"`
+}
+
+type namedSource struct {
+	Name       string           `yaml:"name"`
+	Prometheus prometheusSource `yaml:"prometheus"`
+}
+
+type prometheusSource struct {
+	URL            string   `yaml:"url"`
+	SeriesInterval string   `yaml:"seriesInterval,omitempty"`
+	SeriesMaxAge   string   `yaml:"seriesMaxAge,omitempty"`
+	Headers        []header `yaml:"headers,omitempty"`
+}
+
+type resourceMetrics struct {
+	Rules *resourceRules `yaml:"rules"`
+}
+
+type metrics struct {
+	Rules []takenRule `yaml:"rules"`
+}
+
+// takenRule is a rule with the one field of ours that an import may set.
+type takenRule struct {
+	rule      `yaml:",inline"`
+	NaNAsZero bool `yaml:"nanAsZero,omitempty"`
+}
+
+// options of an import.
+type options struct {
+	// name of the MetricsBackend, sourceName of the source.
+	name, sourceName string
+	nanAsZero        bool
+}
+
+// write writes the MetricsBackend, with comments on what differs.
+func write(out io.Writer, f *found, o options) error {
+	spec := backendSpec{Sources: []namedSource{{Name: o.sourceName, Prometheus: prometheusSource{
+		URL: f.source.URL, Headers: f.source.Headers,
+	}}}}
+	if d := f.source.SeriesInterval; d > 0 {
+		spec.Sources[0].Prometheus.SeriesInterval = d.String()
+	}
+	if d := f.source.SeriesMaxAge; d > 0 {
+		spec.Sources[0].Prometheus.SeriesMaxAge = d.String()
+	}
+	if f.config.ResourceRules != nil {
+		spec.ResourceMetrics = &resourceMetrics{Rules: f.config.ResourceRules}
+	}
+	spec.CustomMetrics = taken(f.config.Rules, o)
+	spec.ExternalMetrics = taken(f.config.ExternalRules, o)
+
+	var document yaml.Node
+	err := document.Encode(backend{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "MetricsBackend",
+		Metadata: map[string]string{"name": o.name}, Spec: spec,
+	})
+	if err != nil {
+		return fmt.Errorf("make YAML of the MetricsBackend: %w", err)
+	}
+	annotate(&document, f)
+	var text bytes.Buffer
+	text.WriteString(preamble(f, o))
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&document); err != nil {
+		return fmt.Errorf("write YAML of the MetricsBackend: %w", err)
+	}
+	_, err = out.Write(text.Bytes())
+	return err
+}
+
+func taken(rules []rule, o options) *metrics {
+	if len(rules) == 0 {
+		return nil
+	}
+	m := &metrics{}
+	for _, r := range rules {
+		m.Rules = append(m.Rules, takenRule{rule: r, NaNAsZero: o.nanAsZero})
+	}
+	return m
+}
+
+// annotate puts what is wrong with a rule above it.
+func annotate(document *yaml.Node, f *found) {
+	spec := at(document, "spec")
+	for section, rules := range map[string][]rule{"customMetrics": f.config.Rules, "externalMetrics": f.config.ExternalRules} {
+		nodes := at(at(spec, section), "rules")
+		for i := range rules {
+			if wrong := rules[i].judge(section == "externalMetrics"); len(wrong) > 0 {
+				nodes.Content[i].HeadComment = comment("prometheus-adapter refuses this rule: "+strings.Join(wrong, "; "), "")
+			}
+		}
+	}
+	if f.config.ResourceRules != nil {
+		if wrong := f.config.ResourceRules.judge(); len(wrong) > 0 {
+			at(at(spec, "resourceMetrics"), "rules").HeadComment = comment("prometheus-adapter refuses these rules: "+strings.Join(wrong, "; "), "")
+		}
+	}
+}
+
+// preamble says where the rules come from, and what is not as it was.
+func preamble(f *found, o options) string {
+	remarks := append(f.remarks, f.source.remarks...)
+	if f.config.ResourceRules == nil {
+		remarks = append(remarks, "resourceRules: there are none, so this says nothing of metrics.k8s.io; resourceMetrics: {} serves it from the kubelets")
+	}
+	if !o.nanAsZero && len(f.config.Rules)+len(f.config.ExternalRules) > 0 {
+		remarks = append(remarks, "NaN: prometheus-adapter answers 0, upon which autoscalers scale down; here it is no value; --nan-as-zero makes it as it was")
+	}
+	if len(f.config.Rules) > 0 {
+		remarks = append(remarks, "several series of one object: prometheus-adapter answers any of them; here the object has no value, and the rule says so, unless its field duplicates is Sum, Average, Minimum or Maximum")
+	}
+	var b strings.Builder
+	b.WriteString(comment("Made of "+f.where+" by kubectl metrics import adapter-config.", "") + "\n#\n")
+	b.WriteString(comment("A cluster has one MetricsBackend for all of its metrics APIs: apply this one, or put its fields into yours. While prometheus-adapter is registered, spec.adoption decides: docs/migrate-from-prometheus-adapter.md.", "") + "\n")
+	if len(remarks) > 0 {
+		b.WriteString("#\n# Not as it was:\n")
+		for _, remark := range remarks {
+			b.WriteString(comment(remark, "- ") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// commentWidth is where comments are broken.
+const commentWidth = 96
+
+// comment breaks a text into lines of a comment; further lines are set in as the bullet is.
+func comment(text, bullet string) string {
+	var lines []string
+	line := "# " + bullet
+	start := len(line)
+	for _, word := range strings.Fields(text) {
+		if len(line) > start && len(line)+1+len(word) > commentWidth {
+			lines = append(lines, line)
+			line = "# " + strings.Repeat(" ", len(bullet))
+			start = len(line)
+		}
+		if len(line) > start {
+			line += " "
+		}
+		line += word
+	}
+	return strings.Join(append(lines, line), "\n")
+}

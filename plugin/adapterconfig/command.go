@@ -1,0 +1,112 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package adapterconfig reads the configuration of prometheus-adapter and writes the
+// MetricsBackend that serves the same metrics.
+package adapterconfig
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+const long = `Reads the configuration of prometheus-adapter, and writes a MetricsBackend with the
+same rules to the standard output. It asks no cluster.
+
+FILE, or - for the standard input, is one of
+  - the configuration itself: YAML with rules, externalRules or resourceRules,
+  - manifests with a ConfigMap that holds it; a Deployment beside it tells of Prometheus,
+  - the values of its Helm chart.
+
+Rules are taken over word by word. Unknown fields are errors, as they are to
+prometheus-adapter. Comments above the MetricsBackend say what is not as it was.`
+
+const example = `  # From what runs
+  kubectl -n monitoring get configmap,deployment -o yaml |
+    kubectl metrics import adapter-config - > backend.yaml
+
+  # From a file
+  kubectl metrics import adapter-config config.yaml \
+    --prometheus-url=http://prometheus.monitoring.svc:9090 > backend.yaml
+
+  # What would it change?
+  kubectl diff -f backend.yaml`
+
+// maxFile bounds what is read; a ConfigMap has at most 1 MiB.
+const maxFile = 16 << 20
+
+// NewCommand returns `kubectl metrics import`.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Make a MetricsBackend of another implementation's configuration",
+		Long:  "Makes a MetricsBackend of another implementation's configuration.",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newAdapterConfig(streams))
+	return cmd
+}
+
+func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
+	o := options{name: "cluster", sourceName: "prometheus"}
+	var url string
+	cmd := &cobra.Command{
+		Use:     "adapter-config FILE",
+		Short:   "Make a MetricsBackend of prometheus-adapter's configuration",
+		Long:    long,
+		Example: example,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			text, err := read(args[0], streams.In)
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			if name == "-" {
+				name = "the standard input"
+			}
+			f, err := find(text, name)
+			if err != nil {
+				return err
+			}
+			if f.config.empty() {
+				f.remarks = append(f.remarks, "rules: there are none in "+name)
+			}
+			f.source.URL = cmp.Or(url, f.source.URL)
+			if err := f.source.check(); err != nil {
+				return err
+			}
+			return write(streams.Out, f, o)
+		},
+	}
+	cmd.Flags().StringVar(&url, "prometheus-url", "", "URL of the Prometheus, as prometheus-adapter's flag of that name. Default: what the file says.")
+	cmd.Flags().StringVar(&o.name, "name", o.name, "Name of the MetricsBackend.")
+	cmd.Flags().StringVar(&o.sourceName, "source", o.sourceName, "Name of the source.")
+	cmd.Flags().BoolVar(&o.nanAsZero, "nan-as-zero", false, "Make 0 of what is no number, as prometheus-adapter does.")
+	return cmd
+}
+
+func read(name string, in io.Reader) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s is longer than %d MiB, and no configuration of prometheus-adapter", name, maxFile>>20)
+	}
+	return text, nil
+}

@@ -1,0 +1,86 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adapterconfig
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// config is prometheus-adapter's configuration, in the order in which it is written.
+// The operator's own fields of a rule are not in it, as prometheus-adapter would refuse
+// them.
+type config struct {
+	Rules         []rule         `yaml:"rules,omitempty"`
+	ResourceRules *resourceRules `yaml:"resourceRules,omitempty"`
+	ExternalRules []rule         `yaml:"externalRules,omitempty"`
+}
+
+type rule struct {
+	SeriesQuery   string    `yaml:"seriesQuery"`
+	SeriesFilters []filter  `yaml:"seriesFilters,omitempty"`
+	Resources     resources `yaml:"resources,omitempty"`
+	Name          naming    `yaml:"name,omitempty"`
+	MetricsQuery  string    `yaml:"metricsQuery,omitempty"`
+}
+
+type filter struct {
+	Is    string `yaml:"is,omitempty"`
+	IsNot string `yaml:"isNot,omitempty"`
+}
+
+type resources struct {
+	Template   string              `yaml:"template,omitempty"`
+	Overrides  map[string]resource `yaml:"overrides,omitempty"`
+	Namespaced *bool               `yaml:"namespaced,omitempty"`
+}
+
+type resource struct {
+	Group    string `yaml:"group,omitempty"`
+	Resource string `yaml:"resource,omitempty"`
+}
+
+type naming struct {
+	Matches string `yaml:"matches,omitempty"`
+	As      string `yaml:"as,omitempty"`
+}
+
+type resourceRules struct {
+	CPU    resourceRule `yaml:"cpu,omitempty"`
+	Memory resourceRule `yaml:"memory,omitempty"`
+	Window string       `yaml:"window,omitempty"`
+}
+
+type resourceRule struct {
+	ContainerQuery string    `yaml:"containerQuery,omitempty"`
+	NodeQuery      string    `yaml:"nodeQuery,omitempty"`
+	Resources      resources `yaml:"resources,omitempty"`
+	ContainerLabel string    `yaml:"containerLabel,omitempty"`
+}
+
+func (c *config) empty() bool {
+	return len(c.Rules) == 0 && len(c.ExternalRules) == 0 && c.ResourceRules == nil
+}
+
+// decodeStrict is as strict as prometheus-adapter: no unknown field, no key twice.
+func decodeStrict(text []byte, into any) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// decodeNode is decodeStrict for what was read already.
+func decodeNode(node *yaml.Node, into any) error {
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return err
+	}
+	return decodeStrict(text, into)
+}
