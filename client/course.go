@@ -46,6 +46,7 @@ type course[T any] struct {
 	version     string    // in use; empty while it is to be chosen anew
 	agreed      string    // the last one that was chosen
 	served      bool      // discovery names the watch verb
+	plainWatch  bool      // the path of watches is refused, and that of lists is watched
 	renegotiate time.Time // when to ask discovery again
 
 	listNeeded  bool      // nothing else before a list

@@ -37,6 +37,10 @@ func (w *Watcher[T]) negotiate(ctx context.Context) error {
 				return nil
 			}
 		}
+		if w.api.unnamed {
+			w.agree(version, mayBeWatched(found.APIResources))
+			return nil
+		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -54,6 +58,13 @@ func (w *Watcher[T]) discover(ctx context.Context, version string) (metav1.APIRe
 	return found, err
 }
 
+// mayBeWatched goes by the other resources of a server: all are alike. Where there are none, only a try can tell.
+func mayBeWatched(others []metav1.APIResource) bool {
+	return len(others) == 0 || slices.ContainsFunc(others, func(r metav1.APIResource) bool {
+		return slices.Contains(r.Verbs, "watch")
+	})
+}
+
 // agree takes an answer of discovery.
 func (w *Watcher[T]) agree(version string, served bool) {
 	if version != w.agreed || served && !w.served {
@@ -62,4 +73,5 @@ func (w *Watcher[T]) agree(version string, served bool) {
 		w.trouble, w.listNeeded = nil, true
 	}
 	w.version, w.agreed, w.served = version, version, served
+	w.plainWatch = false // the server may be another by now
 }

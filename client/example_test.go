@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
@@ -75,5 +76,49 @@ func serveNodes(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"type":"ADDED","object":`+node("2026-01-01T00:00:15Z", "450m")+`}`)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
+	}
+}
+
+// Follow a metric of pods, as an autoscaler asks for it. In place of a cluster there is a small server here, which has
+// no watch, as prometheus-adapter has none: it is polled.
+func ExampleCustom() {
+	server := httptest.NewServer(http.HandlerFunc(serveHits))
+	defer server.Close()
+
+	hits, err := client.Custom(&rest.Config{Host: server.URL}, client.CustomMetric{
+		Resource: schema.GroupResource{Resource: "pods"}, Namespace: "shop", Metric: "hits_per_second",
+	}, client.Options{LabelSelector: "app=cart"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	// One list, at once; Run would keep it up to date.
+	if err := hits.Sync(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, value := range hits.Snapshot() {
+		fmt.Println(value.DescribedObject.Name, value.Metric.Name, value.Value.String())
+	}
+	fmt.Println(hits.Status().Mode, hits.Status().Version)
+	// Output:
+	// cart-1 hits_per_second 12500m
+	// Polling v1beta1
+}
+
+func serveHits(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch r.URL.Path {
+	case "/apis/custom.metrics.k8s.io/v1beta1":
+		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"custom.metrics.k8s.io/v1beta1",
+			"resources":[{"name":"pods/hits_per_second","kind":"MetricValueList","verbs":["get"]}]}`)
+	case "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/hits_per_second":
+		_, _ = io.WriteString(w, `{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","items":[
+			{"describedObject":{"kind":"Pod","namespace":"shop","name":"cart-1"},"metricName":"hits_per_second",
+			 "timestamp":"2026-01-01T00:00:15Z","value":"12500m"}]}`)
+	default:
+		http.NotFound(w, r)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/metrics/pkg/apis/metrics/install"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
@@ -23,10 +21,14 @@ type api[T any] struct {
 	group    string
 	versions []string // in order of preference
 	resource string   // the name in discovery whose verbs tell of watch
+	// unnamed: discovery need not name the resource, since metrics come and go, and it tells of a bounded number.
+	unnamed bool
 
 	// path of a list or of a watch. They differ for custom metrics, where kube-apiserver knows only the /watch/
-	// prefix as a long request.
-	path  func(version string, watch bool) string
+	// prefix as a long request, and cuts `?watch=true` on the path of the list after a minute.
+	path func(version string, watch bool) string
+	// plain: where the path of watches is refused, that of lists may be watched.
+	plain bool
 	query url.Values
 
 	one  func(body []byte) (*T, error)
@@ -40,7 +42,7 @@ type api[T any] struct {
 
 // Nodes returns a Watcher of the nodes' metrics. It does nothing before Run.
 func Nodes(config *rest.Config, options Options) (*Watcher[metricsv1.NodeMetrics], error) {
-	convert := newConverter()
+	convert := newConverter(metricsv1.SchemeGroupVersion, install.Install)
 	return newWatcher(config, options, api[metricsv1.NodeMetrics]{
 		group:    metricsv1.GroupName,
 		versions: []string{"v1", "v1beta1"},
@@ -74,7 +76,7 @@ func Pods(config *rest.Config, namespace string, options Options) (*Watcher[metr
 		}
 		within = "/namespaces/" + namespace
 	}
-	convert := newConverter()
+	convert := newConverter(metricsv1.SchemeGroupVersion, install.Install)
 	return newWatcher(config, options, api[metricsv1.PodMetrics]{
 		group:    metricsv1.GroupName,
 		versions: []string{"v1", "v1beta1"},
@@ -114,37 +116,6 @@ func selectors(options Options) url.Values {
 		query.Set("fieldSelector", options.FieldSelector)
 	}
 	return query
-}
-
-// converter reads every version of metrics.k8s.io into v1. It goes by the internal types: the scheme has no direct way
-// from v1beta1 to v1.
-type converter struct {
-	scheme  *runtime.Scheme
-	decoder runtime.Decoder
-}
-
-func newConverter() converter {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	return converter{scheme: scheme, decoder: serializer.NewCodecFactory(scheme).UniversalDecoder()}
-}
-
-// decode returns an error, too, for an object of another kind than P.
-func decode[P runtime.Object](c converter, body []byte) (P, error) {
-	var none P
-	internal, err := runtime.Decode(c.decoder, body)
-	if err != nil {
-		return none, err
-	}
-	object, err := c.scheme.ConvertToVersion(internal, metricsv1.SchemeGroupVersion)
-	if err != nil {
-		return none, err
-	}
-	typed, ok := object.(P)
-	if !ok {
-		return none, fmt.Errorf("the server sent %T where %T was asked for", object, none)
-	}
-	return typed, nil
 }
 
 func pointers[T any](items []T) []*T {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
@@ -50,7 +51,7 @@ type listing struct {
 // watch takes a stream in until it ends. As long as it brings no data points, there are lists as well.
 func (w *Watcher[T]) watch(ctx context.Context) {
 	streamCtx, cancel := context.WithCancel(ctx)
-	s := &stream{path: w.api.path(w.version, true), asked: w.now(), heard: w.now()}
+	s := &stream{path: w.api.path(w.version, !w.plainWatch), asked: w.now(), heard: w.now()}
 	frames, listings := make(chan frame), make(chan listing, 1)
 	var requests sync.WaitGroup
 	requests.Go(func() { w.read(streamCtx, s.path, frames) })
@@ -174,6 +175,12 @@ func (w *Watcher[T]) watchEnded(ctx context.Context, s *stream, err error) {
 	log := klog.FromContext(ctx).WithValues("path", s.path)
 	now := w.now()
 	silent, doubted := errors.Is(err, errSilent), errors.Is(err, errDoubted)
+	if w.api.plain && !w.plainWatch && s.opened.IsZero() && (isRefusal(err) || apierrors.IsNotFound(err)) {
+		// Not every implementation has the prefix, and it needs the verb watch where the other needs get.
+		log.V(2).Info("The path of watches is not to be had, watching that of lists", "err", err)
+		w.plainWatch, w.watchAt = true, now
+		return
+	}
 	w.watchAt = now.Add(w.options.jitter(minBackoff))
 	switch {
 	case isRefusal(err), silent && !s.brought && !w.points.empty(), doubted && !s.renewed:

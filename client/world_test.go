@@ -40,16 +40,25 @@ type world struct {
 // run runs a test in a bubble, with a Watcher of pods on w.
 func run(t *testing.T, w *world, options Options, test func(*Watcher[metricsv1.PodMetrics])) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	newWatcher := func(t *testing.T, config *rest.Config, options Options) (*Watcher[metricsv1.PodMetrics], error) {
 		w.t, w.began = t, time.Now()
+		return Pods(config, "ns", options)
+	}
+	runOn(t, w, newWatcher, options, test)
+}
+
+// runOn runs a test in a bubble, with a Watcher on a server.
+func runOn[T any](t *testing.T, handler http.Handler, newWatcher func(*testing.T, *rest.Config, Options) (*Watcher[T], error), options Options, test func(*Watcher[T])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
 		listener := newMemoryListener()
-		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: w}}
+		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
 		server.Start()
 		transport := &http.Transport{DialContext: listener.dial}
 		if options.Random == nil {
 			options.Random = func() float64 { return 0.5 } // which makes jitter none
 		}
-		watcher, err := Pods(&rest.Config{Host: server.URL, Transport: transport, QPS: -1}, "ns", options)
+		watcher, err := newWatcher(t, &rest.Config{Host: server.URL, Transport: transport, QPS: -1}, options)
 		if err != nil {
 			t.Fatal(err)
 		}

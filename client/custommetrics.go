@@ -1,0 +1,137 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/metrics/pkg/apis/custom_metrics/install"
+	custommetricsv1beta2 "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
+)
+
+// CustomMetric names a metric of objects, of custom.metrics.k8s.io.
+type CustomMetric struct {
+	// Resource of the objects, plural, such as pods; Group where they are not core's.
+	Resource schema.GroupResource
+	// Namespace of the objects; empty for objects without, such as nodes and namespaces.
+	Namespace string
+	// Name of the one object; empty for all that Options.LabelSelector selects.
+	Name string
+	// Metric is the metric's name.
+	Metric string
+	// MetricSelector selects among the series of the metric, in the form of kubectl. Empty for all.
+	MetricSelector string
+}
+
+// Custom returns a Watcher of the values of a metric, one for each object. It does nothing before Run. Take MaxAge at
+// least three times the interval at which the metric is evaluated.
+func Custom(config *rest.Config, metric CustomMetric, options Options) (*Watcher[custommetricsv1beta2.MetricValue], error) {
+	if err := metric.check(options); err != nil {
+		return nil, err
+	}
+	query := selectors(options)
+	if metric.MetricSelector != "" {
+		query.Set("metricLabelSelector", metric.MetricSelector)
+	}
+	convert := newConverter(custommetricsv1beta2.SchemeGroupVersion, install.Install)
+	return newWatcher(config, options, api[custommetricsv1beta2.MetricValue]{
+		group:    custommetricsv1beta2.GroupName,
+		versions: []string{"v1beta2", "v1beta1"},
+		resource: metric.Resource.String() + "/" + metric.Metric,
+		unnamed:  true,
+		path:     metric.path,
+		plain:    true,
+		query:    query,
+		one: func(body []byte) (*custommetricsv1beta2.MetricValue, error) {
+			return decode[*custommetricsv1beta2.MetricValue](convert, body)
+		},
+		list: func(body []byte) ([]*custommetricsv1beta2.MetricValue, error) {
+			list, err := decode[*custommetricsv1beta2.MetricValueList](convert, body)
+			if err != nil {
+				return nil, err
+			}
+			return pointers(list.Items), nil
+		},
+		key: func(v *custommetricsv1beta2.MetricValue) string {
+			if v.DescribedObject.Namespace == "" {
+				return v.DescribedObject.Name
+			}
+			return v.DescribedObject.Namespace + "/" + v.DescribedObject.Name
+		},
+		sample: func(v *custommetricsv1beta2.MetricValue) (time.Time, string) {
+			// There is no resourceVersion, and times are whole seconds.
+			return v.Timestamp.Time, v.Value.String()
+		},
+	})
+}
+
+// path is one of those of the Custom Metrics API. Metrics of a namespace are at a pseudo-resource of it.
+func (m CustomMetric) path(version string, watch bool) string {
+	name := m.Name
+	if name == "" {
+		name = custommetricsv1beta2.AllObjects
+	}
+	var path strings.Builder
+	path.WriteString("/apis/" + custommetricsv1beta2.GroupName + "/" + version)
+	if watch {
+		path.WriteString("/watch")
+	}
+	switch {
+	case m.ofNamespaces():
+		path.WriteString("/namespaces/" + name + "/metrics/" + m.Metric)
+	case m.Namespace != "":
+		path.WriteString("/namespaces/" + m.Namespace + "/" + m.Resource.String() + "/" + name + "/" + m.Metric)
+	default:
+		path.WriteString("/" + m.Resource.String() + "/" + name + "/" + m.Metric)
+	}
+	return path.String()
+}
+
+func (m CustomMetric) ofNamespaces() bool {
+	return m.Resource == schema.GroupResource{Resource: "namespaces"}
+}
+
+func (m CustomMetric) check(options Options) error {
+	if m.Resource.Resource == "" {
+		return errors.New("a metric of which objects? Resource is empty")
+	}
+	if m.ofNamespaces() && m.Namespace != "" {
+		return fmt.Errorf("a namespace has no namespace: give %q as Name", m.Namespace)
+	}
+	if m.Name != "" && options.LabelSelector != "" {
+		return fmt.Errorf("option LabelSelector selects among objects: take it out, or the name %q", m.Name)
+	}
+	for what, name := range map[string]string{
+		"resource": m.Resource.String(), "namespace": m.Namespace, "name": m.Name,
+	} {
+		if wrong := content.IsPathSegmentName(name); name != "" && len(wrong) > 0 {
+			return fmt.Errorf("%s %q: %s", what, name, strings.Join(wrong, ", "))
+		}
+	}
+	if _, err := labels.Parse(m.MetricSelector); err != nil {
+		return fmt.Errorf("metric selector %q: %w", m.MetricSelector, err)
+	}
+	return checkMetric(m.Metric, options)
+}
+
+// checkMetric refuses names that the API cannot have: it would be another path that is asked.
+func checkMetric(name string, options Options) error {
+	if options.FieldSelector != "" {
+		return errors.New("option FieldSelector: metrics have no fields to select by")
+	}
+	if name == "" {
+		return errors.New("the name of the metric is empty")
+	}
+	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 || strings.Contains(name, "?") {
+		return fmt.Errorf("metric %q: the names . and .. and the characters / %% ? cannot be asked for", name)
+	}
+	return nil
+}

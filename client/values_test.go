@@ -1,0 +1,113 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// values is a custom or external metrics API in memory: one metric, whose values are evaluated every 15 s.
+type values struct {
+	began time.Time
+	group string
+	// named are what discovery tells of, with their verbs, by version.
+	named map[string][]metav1.APIResource
+	// value makes the object at a number of seconds, list its list.
+	value func(version string, seconds int) map[string]any
+
+	mu sync.Mutex
+	// prefixed answers watches of the prefix /watch/, plain those of `?watch=true`.
+	prefixed, plain http.HandlerFunc
+	log             []string
+}
+
+func (v *values) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	version, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/"+v.group+"/"), "/")
+	what := "discover"
+	v.mu.Lock()
+	answerer := v.discover
+	switch {
+	case strings.HasPrefix(path, "watch/"):
+		what, answerer = "watch/", v.prefixed
+	case r.URL.Query().Get("watch") == "true":
+		what, answerer = "?watch", v.plain
+	case path != "":
+		what, answerer = "list", v.list
+	}
+	v.log = append(v.log, fmt.Sprintf("%v %s %s", time.Since(v.began), what, version))
+	v.mu.Unlock()
+	answerer(rw, r)
+}
+
+func (v *values) discover(rw http.ResponseWriter, r *http.Request) {
+	named, served := v.named[versionOf(r)]
+	if !served {
+		http.NotFound(rw, r)
+		return
+	}
+	answer(rw, http.StatusOK, metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: v.group + "/" + versionOf(r), APIResources: named,
+	})
+}
+
+func (v *values) list(rw http.ResponseWriter, r *http.Request) {
+	answer(rw, http.StatusOK, v.listOf(versionOf(r), v.value(versionOf(r), v.seconds())))
+}
+
+func (v *values) listOf(version string, items ...map[string]any) map[string]any {
+	kind := map[string]string{"custom.metrics.k8s.io": "MetricValueList", "external.metrics.k8s.io": "ExternalMetricValueList"}[v.group]
+	return map[string]any{"kind": kind, "apiVersion": v.group + "/" + version, "metadata": map[string]any{"resourceVersion": "1"}, "items": items}
+}
+
+// seconds is the time of the newest evaluation.
+func (v *values) seconds() int { return int(time.Since(v.began)/(15*time.Second)) * 15 }
+
+// stream answers a watch as our serving does, for a time.
+func (v *values) stream(lasting time.Duration) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		end := time.NewTimer(lasting)
+		for {
+			send(rw, "ADDED", v.value(versionOf(r), v.seconds()))
+			next := time.NewTimer(15*time.Second - time.Since(v.began)%(15*time.Second))
+			select {
+			case <-r.Context().Done():
+				return
+			case <-end.C:
+				// A value has no place for a resourceVersion: an empty list has.
+				send(rw, "BOOKMARK", v.listOf(versionOf(r)))
+				return
+			case <-next.C:
+			}
+		}
+	}
+}
+
+func (v *values) set(change func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	change()
+}
+
+func (v *values) requests() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return strings.Join(v.log, "\n")
+}
+
+func (v *values) at(after time.Duration) {
+	time.Sleep(after - time.Since(v.began)) // the bubble's time, not the machine's
+	synctest.Wait()
+}
+
+func named(name string, verbs ...string) []metav1.APIResource {
+	return []metav1.APIResource{{Name: name, Namespaced: true, Verbs: verbs}}
+}
