@@ -71,6 +71,13 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return apiError(err)
 	}
+	explain, err := asksToExplain(query)
+	if err != nil {
+		return err
+	}
+	if explainer, can := r.(Explainer); explain && can && !e.route.WatchOnly && info.Verb != verbWatch {
+		return e.explain(w, req, explainer)
+	}
 	if e.route.WatchOnly || info.Verb == verbWatch {
 		if query.Has("sendInitialEvents") {
 			return noInitialEvents()
