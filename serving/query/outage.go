@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Outage is the error of a question that is not answered. It unwraps to a Failure.
@@ -50,7 +51,7 @@ func StatusError(err error) error {
 		return err
 	}
 	unavailable := apierrors.NewServiceUnavailable(err.Error())
-	unavailable.ErrStatus.Details.RetryAfterSeconds = retryAfter
+	unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return unavailable
 }
 

@@ -22,6 +22,8 @@ const (
 	AgedOut Ending = "AgedOut"
 	// ShutDown means that this server shuts down.
 	ShutDown Ending = "ShutDown"
+	// Revoked means that the client may not watch any longer, see Watcher.Revoke.
+	Revoked Ending = "Revoked"
 	// Disabled means that watches were turned off.
 	Disabled Ending = "Disabled"
 	// Stalled means that the client took nothing for Settings.StallTimeout.

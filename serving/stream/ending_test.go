@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // brokenPipe is a connection that takes nothing.
@@ -42,6 +45,12 @@ func TestEndings(t *testing.T) {
 		},
 		Disabled: {
 			end: func(w *world, watcher *Watcher, _ context.CancelFunc) { w.hub.EndAll(0); w.pass(tick); watcher.Stop() },
+		},
+		Revoked: {
+			end: func(_ *world, watcher *Watcher, _ context.CancelFunc) {
+				watcher.Revoke(apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+				watcher.Stop()
+			},
 		},
 		Stalled: {
 			settings: Settings{StallTimeout: 30 * time.Second},
@@ -157,5 +166,45 @@ func TestUnencodable(t *testing.T) {
 	got := series(t, meter.api)
 	if got["watch_errors_total EncodeFailed"] != 2 || got["watch_connections_open"] != 1 {
 		t.Errorf("counted %v", got)
+	}
+}
+
+// TestRevoke: nothing that was not sent before is sent, but for the reason.
+func TestRevoke(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
+	for name, pending := range map[string]bool{"with points to take": true, "with none": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.hub.Apply(Settings{BookmarkInterval: time.Hour, StallTimeout: 30 * time.Second})
+			w.pod("a", "one", "")
+			w.store("a", "one", 1)
+			watcher := w.watch(Request{Bookmarks: true}, 0)
+			read(t, watcher)
+			if pending {
+				w.store("a", "one", 2)
+			}
+			watcher.Revoke(forbidden)
+			w.store("a", "one", 3)
+			watcher.Revoke(forbidden)
+			if diff := cmp.Diff([]string{"ERROR 403 Forbidden", "closed"}, read(t, watcher)); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			watcher.Stop()
+			watcher.Revoke(forbidden)
+		})
+	}
+}
+
+// TestRevokeOfSilentClient: a client that never reads its end is let go of.
+func TestRevokeOfSilentClient(t *testing.T) {
+	w := newWorld(t)
+	w.hub.Apply(Settings{BookmarkInterval: time.Hour, StallTimeout: 30 * time.Second})
+	w.pod("a", "one", "")
+	w.store("a", "one", 1)
+	watcher := w.watch(Request{}, 0)
+	watcher.Revoke(apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+	w.pass(2 * time.Minute)
+	if open, _ := w.hub.Watchers(); open != 0 {
+		t.Errorf("%d watches are open", open)
 	}
 }

@@ -162,6 +162,9 @@ func (w *Watcher) hasClosed() bool {
 // so a burst leaves in one piece.
 func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
 	w.progress.Store(w.hub.agenda.current.Load())
+	if w.revoked() {
+		return nil
+	}
 	item := w.next()
 	if item != nil {
 		if err := w.write(item, id, encode, out); err != nil {

@@ -95,6 +95,9 @@ type Following struct {
 	Selection stream.Selection
 	// ResourceVersion is that of a list of the values as they are now.
 	ResourceVersion func() string
+	// Opened is called once with the watch, which it may keep until Stop to revoke it;
+	// an error ends it before anything was sent. It may be nil.
+	Opened func(*stream.Watcher) error
 	// Stop ends it; it is called once.
 	Stop func()
 }

@@ -65,6 +65,12 @@ func (s *streams) open(ctx context.Context, version schema.GroupVersion, options
 		// Not the watcher itself, which is a nil of a type.
 		return nil, err
 	}
+	if following.Opened != nil {
+		if err := following.Opened(watcher); err != nil {
+			watcher.Stop()
+			return nil, apiError(err)
+		}
+	}
 	if !s.serve.Load() {
 		// Turned off meanwhile: those that are open have been told to end already.
 		watcher.Stop()
