@@ -3,7 +3,11 @@
 
 package query
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
 
 // Duplicates says what becomes of several series of one object.
 type Duplicates string
@@ -31,6 +35,9 @@ type Reading struct {
 	Object string
 	// Labels are added to the values of an external metric.
 	Labels map[string]string
+	// Select selects among the series of the answer by their labels, with those that
+	// are added; nil for all. It is for questions that cannot do so themselves.
+	Select labels.Selector
 	// Duplicates is for several series of one object.
 	Duplicates Duplicates
 	// NaNAsZero makes zero of what is no number, as prometheus-adapter does.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Value is one value of a metric.
@@ -127,6 +128,9 @@ func (r *Reading) read(v *Values, samples []Sample) {
 	parts := make([]part, 0, len(samples))
 	for i := range samples {
 		p := part{sample: &samples[i], labels: samples[i].Labels}
+		if r.Select != nil && !r.Select.Matches(labels.Set(withLabels(p.labels, r.Labels))) {
+			continue
+		}
 		switch {
 		case r.Object != "":
 			p.object = r.Object

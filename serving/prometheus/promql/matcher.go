@@ -1,0 +1,126 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package promql
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	promlabels "github.com/prometheus/prometheus/model/labels"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// Matcher is a label matcher as it is written in an expression.
+type Matcher struct {
+	Label string
+	Type  promlabels.MatchType
+	// Value is a regular expression where Type says so.
+	Value string
+}
+
+// String is PromQL; neither label nor value can end the matcher.
+func (m Matcher) String() string {
+	return LabelName(m.Label) + m.Type.String() + strconv.Quote(m.Value)
+}
+
+// LabelName is a label's name as it is written in an expression. One that is not made
+// of letters, digits and underscores is quoted, which servers understand since
+// Prometheus 3.
+func LabelName(name string) string {
+	if model.LegacyValidation.IsValidLabelName(name) {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+// Equal matches a label's one value, or one of several. It is what a label without a
+// value can never match: values must not be empty.
+func Equal(label string, values ...string) Matcher {
+	if len(values) == 1 {
+		return Matcher{label, promlabels.MatchEqual, values[0]}
+	}
+	return Matcher{label, promlabels.MatchRegexp, alternatives(values)}
+}
+
+// Set matches where a label has any value.
+func Set(label string) Matcher { return Matcher{label, promlabels.MatchNotEqual, ""} }
+
+func alternatives(values []string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = regexp.QuoteMeta(v)
+	}
+	return strings.Join(quoted, "|")
+}
+
+// Selection is a matcher made of a requirement of a selector, and its values.
+type Selection struct {
+	Matcher
+	Values []string
+}
+
+// FromSelector returns the matchers that select the same series as a selector of
+// Kubernetes, by label. As everywhere in Prometheus a label that is missing is one
+// with an empty value.
+func FromSelector(s labels.Selector) ([]Selection, error) {
+	if s == nil || s.Empty() {
+		return nil, nil
+	}
+	requirements, selectable := s.Requirements()
+	if !selectable {
+		return nil, fmt.Errorf("the selector selects nothing")
+	}
+	requirements = slices.Clone(requirements)
+	slices.SortStableFunc(requirements, func(a, b labels.Requirement) int { return strings.Compare(a.Key(), b.Key()) })
+	selections := make([]Selection, 0, len(requirements))
+	for _, r := range requirements {
+		values := r.ValuesUnsorted()
+		slices.Sort(values)
+		m, err := matcher(r.Key(), r.Operator(), values)
+		if err != nil {
+			return nil, err
+		}
+		selections = append(selections, Selection{m, values})
+	}
+	return selections, nil
+}
+
+func matcher(label string, operator selection.Operator, values []string) (Matcher, error) {
+	var m Matcher
+	switch operator {
+	case selection.Equals, selection.DoubleEquals, selection.In:
+		m = Equal(label, values...)
+	case selection.NotEquals, selection.NotIn:
+		m = Equal(label, values...)
+		if m.Type == promlabels.MatchEqual {
+			m.Type = promlabels.MatchNotEqual
+		} else {
+			m.Type = promlabels.MatchNotRegexp
+		}
+	case selection.Exists:
+		return Set(label), nil
+	case selection.DoesNotExist:
+		return Matcher{label, promlabels.MatchEqual, ""}, nil
+	default:
+		return Matcher{}, fmt.Errorf("the operator %q in the selector cannot be asked of PromQL: use in, notin, = or !=", operator)
+	}
+	if len(values) == 0 {
+		return Matcher{}, fmt.Errorf("the operator %q in the selector needs values", operator)
+	}
+	return m, nil
+}
+
+func fixedName(matchers []*promlabels.Matcher) string {
+	for _, m := range matchers {
+		if m.Name == model.MetricNameLabel && m.Type == promlabels.MatchEqual {
+			return m.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,114 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package promql builds and judges PromQL: matchers out of Kubernetes selectors, a
+// matcher enforced on everything that an expression reads, and whether an expression
+// can be asked for all objects at once. It parses and prints with Prometheus' own
+// parser.
+package promql
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// MaxExpression is the most bytes of an expression.
+const MaxExpression = 1 << 20
+
+// maxDepth of brackets, which bounds how deep the syntax tree is.
+const maxDepth = 200
+
+// all parses what servers may know; what is not enabled at a server it rejects itself.
+var all = parser.NewParser(parser.Options{
+	EnableExperimentalFunctions:  true,
+	ExperimentalDurationExpr:     true,
+	EnableExtendedRangeSelectors: true,
+	EnableBinopFillModifiers:     true,
+})
+
+// Parse parses an expression whose result is a number or numbers.
+func Parse(expression string) (parser.Expr, error) {
+	if len(expression) > MaxExpression {
+		return nil, fmt.Errorf("the query is %d bytes long: at most %d are possible", len(expression), MaxExpression)
+	}
+	if err := shallow(expression); err != nil {
+		return nil, err
+	}
+	e, err := all.ParseExpr(expression)
+	if err != nil {
+		return nil, short(err)
+	}
+	switch t := e.Type(); t {
+	case parser.ValueTypeScalar, parser.ValueTypeVector:
+		return e, nil
+	case parser.ValueTypeMatrix:
+		return nil, errors.New("the query is a range of samples, not a value: take one number of it, with a function such as rate() or last_over_time()")
+	default:
+		return nil, fmt.Errorf("the query is a %s, not a number", parser.DocumentedType(t))
+	}
+}
+
+// CheckSelector says what is wrong with a selector of series, as in match[].
+func CheckSelector(selector string) error {
+	if len(selector) > MaxExpression {
+		return fmt.Errorf("it is %d bytes long: at most %d are possible", len(selector), MaxExpression)
+	}
+	matchers, err := all.ParseMetricSelector(selector)
+	if err != nil {
+		return short(err)
+	}
+	for _, m := range matchers {
+		if !m.Matches("") {
+			return nil
+		}
+	}
+	return errors.New(`it selects everything: at least one matcher must not match the empty value, such as {namespace!=""}`)
+}
+
+// MetricName returns the one name of metrics that a selector allows; empty if it is
+// not one.
+func MetricName(selector string) string {
+	matchers, err := all.ParseMetricSelector(selector)
+	if err != nil {
+		return ""
+	}
+	return fixedName(matchers)
+}
+
+// shallow refuses what would nest too deep: the parser's tree is walked recursively.
+func shallow(expression string) error {
+	depth := 0
+	for i := range len(expression) {
+		switch expression[i] {
+		case '(', '{', '[':
+			depth++
+			if depth > maxDepth {
+				return fmt.Errorf("the query nests deeper than %d brackets", maxDepth)
+			}
+		case ')', '}', ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// short keeps the first of the parser's errors, of a bounded length.
+func short(err error) error {
+	var many parser.ParseErrors
+	if errors.As(err, &many) && len(many) > 0 {
+		err = &many[0]
+	}
+	message := err.Error()
+	var one *parser.ParseErr
+	if errors.As(err, &one) && one.Err != nil {
+		message = fmt.Sprintf("character %d: %v", one.PositionRange.Start+1, one.Err)
+	}
+	const most = 300
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most], "") + "…"
+	}
+	return errors.New(message)
+}

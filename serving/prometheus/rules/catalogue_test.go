@@ -1,0 +1,51 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// A rule in the language of prometheus-adapter makes a metric, and one question serves
+// all of a namespace's autoscalers.
+func TestARuleMakesAMetric(t *testing.T) {
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{
+		SeriesQuery:  `requests_total{kubernetes_namespace!="",kubernetes_pod_name!=""}`,
+		Resources:    v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{"kubernetes_namespace": {Resource: "namespace"}, "kubernetes_pod_name": {Resource: "pod"}}},
+		Name:         v1alpha1.RuleName{Matches: "^(.*)_total", As: "${1}_per_second"},
+		MetricsQuery: `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`,
+		Interval:     "30s",
+	}}, nil), series("requests_total", "kubernetes_namespace", "kubernetes_pod_name", "method"))
+
+	reading, metric, err := c.ReadObjects(pods("shop", "requests_per_second", "web-0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(query.Reading{
+		Question: query.Question{
+			Source:     "prometheus",
+			Expression: `sum(rate(requests_total{kubernetes_namespace="shop",kubernetes_pod_name!=""}[2m])) by (kubernetes_pod_name)`,
+			Interval:   30 * time.Second,
+		},
+		Origin: "spec.customMetrics.rules[0]", ObjectLabel: "kubernetes_pod_name", Duplicates: query.DuplicatesReject,
+	}, reading); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if metric.Kind.Kind != "Pod" || !metric.Namespaced || metric.Name != "requests_per_second" {
+		t.Errorf("it describes %+v", metric)
+	}
+	if h := c.Health(); len(h.Rules) != 0 || h.Count != 1 || h.CustomMetrics != 2 {
+		t.Errorf("health %+v", h)
+	}
+	other, _, err := c.ReadObjects(pods("shop", "requests_per_second", "web-1", "web-2"))
+	if err != nil || other.Question != reading.Question {
+		t.Errorf("other pods ask %v, %v", other.Question, err)
+	}
+}

@@ -1,0 +1,277 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// Kinds of declared metrics.
+const (
+	kindCustomMetric   = "CustomMetric"
+	kindExternalMetric = "ExternalMetric"
+)
+
+// Fallback's defaults.
+const (
+	defaultAfterFailures = 3
+	defaultLastValueAge  = 10 * time.Minute
+)
+
+// maxDeclaredQuery is the most bytes of a team's query.
+const maxDeclaredQuery = 32 << 10
+
+// Declared is a metric that a team declared, and how it is read.
+type Declared struct {
+	// Kind is CustomMetric or ExternalMetric.
+	Kind       string
+	Namespace  string
+	Name       string
+	UID        types.UID
+	Generation int64
+	// Reading is how it is read; its values are all values of the metric.
+	Reading query.Reading
+	// Reason and Message say why it is not in force; empty if it is.
+	Reason, Message string
+}
+
+// declaredObject is what the two kinds have in common.
+type declaredObject struct {
+	kind      string
+	meta      *metav1.ObjectMeta
+	spec      *v1alpha1.DeclaredMetricSpec
+	describes *v1alpha1.DescribedObjects
+	labels    map[string]string
+	duplicate v1alpha1.DuplicatesPolicy
+}
+
+// declaredID tells declared metrics apart.
+type declaredID struct {
+	kind string
+	types.NamespacedName
+}
+
+// declared is a declared metric as it is used. It is immutable.
+type declared struct {
+	Declared
+	created time.Time
+	// name of the metric, and metric where it describes objects.
+	name   string
+	metric query.ObjectMetric
+}
+
+// namespacedMetric is a metric of objects in a namespace.
+type namespacedMetric struct {
+	namespace string
+	metricKey
+}
+
+func externalKey(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// teamOf returns the namespace whose declared metrics a request may be about.
+func teamOf(r query.ObjectRequest, key metricKey) string {
+	if key.resource == namespaces && r.Namespace == "" && len(r.Names) == 1 {
+		return r.Names[0]
+	}
+	return r.Namespace
+}
+
+// Declare puts the metrics that teams declare in force: all there are now. Those that
+// did not change stay as they are. The objects are shared, and must not be changed.
+func (c *Catalogue) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+	objects := make([]declaredObject, 0, len(custom)+len(external))
+	for _, o := range custom {
+		objects = append(objects, declaredObject{kindCustomMetric, &o.ObjectMeta, &o.Spec.DeclaredMetricSpec, &o.Spec.Describes, nil, o.Spec.Duplicates})
+	}
+	for _, o := range external {
+		objects = append(objects, declaredObject{kindExternalMetric, &o.ObjectMeta, &o.Spec.DeclaredMetricSpec, nil, o.Spec.Labels, ""})
+	}
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	c.objects = objects
+	c.declare(false)
+}
+
+// Declared returns all declared metrics, in order. The slice is shared.
+func (c *Catalogue) Declared() []Declared {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make([]Declared, len(c.declaredAll))
+	for i, d := range c.declaredAll {
+		all[i] = d.Declared
+	}
+	return all
+}
+
+// declare works out the declared metrics, anew if what they depend on has changed.
+// c.changing is held.
+func (c *Catalogue) declare(anew bool) {
+	compiled := make(map[declaredID]*declared, len(c.objects))
+	all := make([]*declared, 0, len(c.objects))
+	for i := range c.objects {
+		o := &c.objects[i]
+		id := declaredID{o.kind, types.NamespacedName{Namespace: o.meta.Namespace, Name: o.meta.Name}}
+		d := c.compiled[id]
+		if anew || d == nil || d.UID != o.meta.UID || d.Generation != o.meta.Generation {
+			d = c.compileDeclared(o)
+		}
+		compiled[id] = d
+		all = append(all, d)
+	}
+	c.compiled = compiled
+	slices.SortFunc(all, func(a, b *declared) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), a.created.Compare(b.created), strings.Compare(a.Name, b.Name))
+	})
+	custom, external := map[namespacedMetric]*declared{}, map[types.NamespacedName]*declared{}
+	for i, d := range all {
+		if d.Reason != "" {
+			continue
+		}
+		var first *declared
+		if d.Kind == kindCustomMetric {
+			key := namespacedMetric{d.Namespace, metricKey{d.metric.Resource, d.name}}
+			if first = custom[key]; first == nil {
+				custom[key] = d
+			}
+		} else {
+			key := externalKey(d.Namespace, d.name)
+			if first = external[key]; first == nil {
+				external[key] = d
+			}
+		}
+		if first != nil {
+			second := *d
+			second.Reason = ReasonCollision
+			second.Message = fmt.Sprintf("the metric %q is declared by %s %s already, which is older: give another spec.metricName", d.name, first.Kind, first.Name)
+			all[i] = &second
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.declaredAll, c.declaredCustom, c.declaredExternal = all, custom, external
+	c.listed.Store(nil)
+}
+
+// compileDeclared makes a reading of a declared metric.
+func (c *Catalogue) compileDeclared(o *declaredObject) *declared {
+	d := &declared{
+		Declared: Declared{Kind: o.kind, Namespace: o.meta.Namespace, Name: o.meta.Name, UID: o.meta.UID, Generation: o.meta.Generation},
+		created:  o.meta.CreationTimestamp.Time,
+		name:     cmp.Or(o.spec.MetricName, o.meta.Name),
+	}
+	if p := c.fill(d, o); p != nil {
+		d.Reason, d.Message = p.reason, p.message
+	}
+	return d
+}
+
+func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
+	if err := checkMetricName(d.name, o.describes == nil); err != nil {
+		return problemf(ReasonInvalidName, "spec.metricName: %v", err)
+	}
+	src, p := c.sources.find(o.spec.Source)
+	if p != nil {
+		return p
+	}
+	expression, err := declaredQuery(o, src)
+	if err != nil {
+		return problemf(ReasonInvalidQuery, "spec.query: %v", err)
+	}
+	d.Reading = query.Reading{
+		Question:   query.Question{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval)},
+		Origin:     fmt.Sprintf("%s %s/%s", o.kind, o.meta.Namespace, o.meta.Name),
+		Labels:     o.labels,
+		Duplicates: query.DuplicatesReject,
+		Fallback:   fallback(o.spec.Fallback),
+	}
+	if o.duplicate != "" {
+		d.Reading.Duplicates = query.Duplicates(o.duplicate)
+	}
+	if o.describes == nil {
+		return nil
+	}
+	return c.describe(d, o)
+}
+
+// describe says which objects the values describe.
+func (c *Catalogue) describe(d *declared, o *declaredObject) *problem {
+	gr := schema.GroupResource{Group: o.describes.Group, Resource: o.describes.Resource}
+	resource, ok := c.index.Find(gr)
+	if !ok {
+		if c.index.Empty() {
+			return problemf(ReasonUnknownResource, "the cluster's resources are not known yet")
+		}
+		return problemf(ReasonUnknownResource, "spec.describes: the cluster has no resource %s: check group and resource; if it is installed later, it is found", gr)
+	}
+	d.metric = query.ObjectMetric{Resource: resource.GroupResource(), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: d.name}
+	if (o.describes.Name == "") == (o.describes.NameLabel == "") {
+		return problemf(ReasonInvalidResources, "spec.describes: give either name or nameLabel")
+	}
+	if !resource.Namespaced && (resource.GroupResource() != namespaces || o.describes.Name != o.meta.Namespace) {
+		return problemf(ReasonInvalidResources, "spec.describes: %s are in no namespace; a CustomMetric describes objects of its own namespace, or that namespace by its name", gr)
+	}
+	d.Reading.Object, d.Reading.ObjectLabel = o.describes.Name, o.describes.NameLabel
+	return nil
+}
+
+// declaredQuery returns the query as it is asked.
+func declaredQuery(o *declaredObject, src *source) (string, error) {
+	text := strings.TrimSpace(o.spec.Query)
+	if len(text) > maxDeclaredQuery {
+		return "", fmt.Errorf("it is %d bytes long: at most %d are possible", len(text), maxDeclaredQuery)
+	}
+	if text == "" {
+		return "", fmt.Errorf("it is empty")
+	}
+	if src.confines(o.meta.Namespace) {
+		return promql.Confine(text, src.namespaceLabel, o.meta.Namespace)
+	}
+	if _, err := promql.Parse(text); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+func fallback(spec *v1alpha1.MetricFallback) *query.Fallback {
+	if spec == nil {
+		return nil
+	}
+	f := &query.Fallback{AfterFailures: defaultAfterFailures, MaxAge: defaultLastValueAge}
+	if spec.AfterFailures != nil {
+		f.AfterFailures = int(*spec.AfterFailures)
+	}
+	if spec.Value != nil {
+		value := spec.Value.AsApproximateFloat64()
+		f.Static = &value
+	}
+	if spec.LastValue != nil && spec.LastValue.MaxAge != nil {
+		f.MaxAge = spec.LastValue.MaxAge.Duration
+	}
+	return f
+}
+
+// read returns the reading for those of the values that a selector selects: the query
+// stays the same for everyone.
+func (d *declared) read(series labels.Selector) (query.Reading, error) {
+	reading := d.Reading
+	if series != nil && !series.Empty() {
+		reading.Select = series
+	}
+	return reading, nil
+}

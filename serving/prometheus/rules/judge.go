@@ -1,0 +1,153 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// Health returns how the rules do.
+func (c *Catalogue) Health() Health {
+	l := c.lists()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	h := c.health
+	h.CustomMetrics, h.ExternalMetrics = len(l.custom), len(l.external)
+	return h
+}
+
+// judge says how the rules do now. c.changing is held.
+func (c *Catalogue) judge() {
+	h := Health{Count: len(c.rules)}
+	unknown := map[bool]error{}
+	for _, r := range c.rules {
+		problems := slices.Clone(r.problems)
+		if !r.failed() {
+			f := c.found[r.selection()]
+			problems = append(problems, c.judgeLive(r, f)...)
+			if f == nil || !f.known {
+				unknown[r.external] = errors.Join(unknown[r.external], notKnown(r, f))
+			}
+		}
+		failing := false
+		for _, p := range problems {
+			failing = failing || p.fatal
+			h.Rules = append(h.Rules, v1alpha1.RuleHealth{Path: r.path, Reason: p.reason, Message: p.message})
+		}
+		if failing {
+			h.Failing++
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.health = h
+	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
+	c.listed.Store(nil)
+}
+
+func notKnown(r *live, f *found) error {
+	if f != nil && f.err != nil {
+		return fmt.Errorf("%s: the series are not known: %w", r.path, f.err)
+	}
+	return fmt.Errorf("%s: the series are not known yet", r.path)
+}
+
+// judgeLive says what is wrong with a rule that was compiled.
+func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
+	var problems []*problem
+	if len(r.resolved.unknown) > 0 && !c.index.Empty() {
+		p := warnf(ReasonUnknownResource, "resources.overrides: the cluster has no resource %s: check group and resource; if it is installed later, it is found", listed(r.resolved.unknown))
+		p.fatal = len(r.resolved.resources) == 0 && r.resolved.template == nil && !r.external
+		problems = append(problems, p)
+	}
+	switch {
+	case f != nil && f.err != nil:
+		// The metrics of the last answer stay.
+		p := warnf(ReasonSeriesUnavailable, "the series of seriesQuery could not be learnt: %v", f.err)
+		p.fatal = !f.known
+		problems = append(problems, p)
+	case f == nil || !f.known:
+	case len(r.made) == 0 && len(r.homeless) > 0 && !c.index.Empty() && len(r.resolved.unknown) == 0:
+		series := first(r.homeless)
+		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.homeless), series, r.homeless[series]))
+	case len(r.made) == 0 && len(r.homeless) == 0 && len(r.misnamed) == 0:
+		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source, and see whether seriesFilters and name.matches leave any"))
+	}
+	if len(r.misnamed) > 0 {
+		series := first(r.misnamed)
+		p := warnf(ReasonInvalidName, "%d series make no metric: for %s %s; change name.as", len(r.misnamed), series, r.misnamed[series])
+		p.fatal = len(r.made) == 0
+		problems = append(problems, p)
+	}
+	if p := c.collision(r); p != nil {
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// collision tells of the metrics of a rule that another rule makes too, and of those
+// that it makes of several series.
+func (c *Catalogue) collision(r *live) *problem {
+	count, shown := 0, ""
+	for _, family := range slices.Sorted(maps.Keys(r.made)) {
+		for _, b := range r.made[family] {
+			winner := c.winner(b)
+			if winner == b || winner == nil || winner.rule == r && !r.usesSeries {
+				continue
+			}
+			if count++; count == 1 {
+				shown = describe(b, winner)
+			}
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	if count > 1 {
+		shown += fmt.Sprintf(" (and %d more)", count-1)
+	}
+	return warnf(ReasonCollision, "%s: select other series, or give another name", shown)
+}
+
+// winner returns what counts of all that make the metric of a binding. Only changes
+// write what it reads, and they hold c.changing, as the caller does.
+func (c *Catalogue) winner(b *binding) *binding {
+	list := c.custom[metricKey{b.metric.Resource, b.metric.Name}]
+	if b.rule.external {
+		list = c.external[b.metric.Name]
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
+}
+
+func describe(b, winner *binding) string {
+	metric := b.metric.Name
+	if !b.rule.external {
+		metric = b.metric.Resource.String() + "/" + metric
+	}
+	if winner.rule == b.rule {
+		return fmt.Sprintf("the metric %s is made of %s and of %s, of which the latter counts", metric, b.family.name, winner.family.name)
+	}
+	return fmt.Sprintf("the metric %s is also made by %s, which counts as the later one", metric, winner.rule.path)
+}
+
+func first(m map[string]string) string {
+	return slices.Min(slices.Collect(maps.Keys(m)))
+}
+
+// listed are the first few of many.
+func listed(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return fmt.Sprint(all)
+	}
+	return fmt.Sprintf("%v and %d more", all[:most], len(all)-most)
+}

@@ -1,0 +1,86 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// What holds where the spec says nothing.
+const (
+	defaultInterval       = 15 * time.Second
+	defaultNamespaceLabel = "namespace"
+)
+
+// source is what rules need to know of one of spec.sources.
+type source struct {
+	name           string
+	interval       time.Duration
+	namespaceLabel string
+	unconfined     []string
+}
+
+// confines says whether queries that are declared in a namespace are confined to it.
+func (s *source) confines(namespace string) bool {
+	return !slices.Contains(s.unconfined, "*") && !slices.Contains(s.unconfined, namespace)
+}
+
+func (s *source) intervalOr(d *metav1.Duration) time.Duration {
+	if d != nil && d.Duration > 0 {
+		return d.Duration
+	}
+	return s.interval
+}
+
+func (s *source) equal(o *source) bool {
+	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined)
+}
+
+// sources are those that speak PromQL, in the order of the spec.
+type sources struct{ list []*source }
+
+func newSources(specs []v1alpha1.SourceSpec) *sources {
+	all := &sources{}
+	for _, spec := range specs {
+		p := spec.Prometheus
+		if p == nil {
+			continue
+		}
+		s := &source{name: spec.Name, interval: defaultInterval, namespaceLabel: p.Tenancy.NamespaceLabel, unconfined: slices.Clone(p.Tenancy.UnconfinedNamespaces)}
+		s.interval = s.intervalOr(p.Interval)
+		if s.namespaceLabel == "" {
+			s.namespaceLabel = defaultNamespaceLabel
+		}
+		all.list = append(all.list, s)
+	}
+	return all
+}
+
+func (s *sources) equal(o *sources) bool {
+	return s != nil && o != nil && slices.EqualFunc(s.list, o.list, (*source).equal)
+}
+
+// find returns a source by its name, or the first.
+func (s *sources) find(name string) (*source, *problem) {
+	if len(s.list) == 0 {
+		return nil, problemf(ReasonUnknownSource, "spec.sources has no Prometheus: add one")
+	}
+	if name == "" {
+		return s.list[0], nil
+	}
+	var names []string
+	for _, each := range s.list {
+		if each.name == name {
+			return each, nil
+		}
+		names = append(names, each.name)
+	}
+	return nil, problemf(ReasonUnknownSource, "spec.sources has no Prometheus named %q: it has %s", name, strings.Join(names, ", "))
+}
