@@ -90,6 +90,8 @@ type SourceHealth struct {
 type RuleHealth struct {
 	// Path of the rule, such as spec.customMetrics.rules[3].
 	Path string `json:"path"`
+	// State tells whether the rule makes no metrics because of it.
+	State RuleState `json:"state,omitempty"`
 	// Reason is a word in CamelCase, and Message a sentence that says what to do.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

@@ -171,17 +171,17 @@ type MetricsBackendStatus struct {
 	// +listMapKey=name
 	Sources []SourceStatus `json:"sources,omitempty"`
 
-	// The rules that are not as they should be, in the order of the spec, up to 50.
-	// The others work, whatever is here.
+	// What is wrong with rules, in the order of the spec, up to 50. All others work,
+	// whatever is here.
 	// +optional
-	// +listType=map
-	// +listMapKey=path
+	// +listType=atomic
 	Rules []RuleStatus `json:"rules,omitempty"`
 
-	// Number of rules that the serving pods know, and of those that are not as they
-	// should be.
+	// Number of rules that the serving pods know.
 	// +optional
 	RuleCount int32 `json:"ruleCount,omitempty"`
+
+	// Number of those that make no metrics because something is wrong with them.
 	// +optional
 	FailingRules int32 `json:"failingRules,omitempty"`
 }

@@ -7,9 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RuleInvalid is the reason of a RuleHealth whose rule cannot be compiled: only a
-// change of the spec mends it. Every other reason may pass by itself.
-const RuleInvalid = "Invalid"
+// RuleState is how bad it is what is wrong with a rule.
+// +kubebuilder:validation:Enum=Invalid;Failing;Warning
+type RuleState string
+
+const (
+	// RuleInvalid is a rule that cannot be compiled: only a change of the spec mends it.
+	RuleInvalid RuleState = "Invalid"
+	// RuleFailing is a rule that makes no metrics, which may pass by itself.
+	RuleFailing RuleState = "Failing"
+	// RuleWarning is a rule that works, perhaps not as it was meant.
+	RuleWarning RuleState = "Warning"
+)
 
 // MaxRuleStatuses bounds status.rules.
 const MaxRuleStatuses = 50
@@ -34,12 +43,14 @@ type SourceStatus struct {
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// RuleStatus is what is wrong with a rule.
+// RuleStatus is what is wrong with a rule. A rule may have several.
 type RuleStatus struct {
 	// Path of the rule in the MetricsBackend, such as spec.customMetrics.rules[3].
 	Path string `json:"path"`
-	// What is wrong, in one word. Invalid: the rule cannot be compiled, and makes no
-	// metric until it is changed.
+	// Invalid: the rule cannot be compiled, and makes no metric until it is changed.
+	// Failing: it makes none for now. Warning: it works, perhaps not as it was meant.
+	State RuleState `json:"state"`
+	// What is wrong, in one word.
 	Reason string `json:"reason"`
 	// What is wrong and what to do; and how many serving pods say so if not all do.
 	// +optional

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -40,22 +41,37 @@ func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment 
 			"the image of the serving pods is too old to tell of rules: use the one released with this operator",
 		}
 	}
-	seen := rulesSeen(reports)
-	told := slices.DeleteFunc(slices.Clone(seen), func(now v1alpha1.RuleStatus) bool { return r.awaitRule(s, now) })
-	for i := range told {
-		if was := s.ruleBefore(told[i].Path); was.Reason == told[i].Reason {
-			told[i].Message = r.settled(s, "rule "+told[i].Path, was.Message, told[i].Message)
+	var told, held []v1alpha1.RuleStatus
+	for _, now := range rulesSeen(reports) {
+		if r.awaitRule(s, now) {
+			held = append(held, now)
+			continue
 		}
+		now.Message = r.settled(s, "rule "+now.Path+" "+now.Reason, s.ruleBefore(now).Message, now.Message)
+		told = append(told, now)
 	}
 	// Reports name no more than 50; the numbers count the others too.
-	failing = max(failing, len(seen)) - (len(seen) - len(told))
+	bad := failingPaths(told)
+	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
 	status.RuleCount, status.FailingRules = count32(counted), count32(failing)
 	status.Rules = told[:min(len(told), v1alpha1.MaxRuleStatuses)]
-	if failing <= 0 {
-		status.FailingRules = 0
-		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}
+	switch {
+	case failing > 0:
+		return describeRules(told, failing, counted)
+	case len(told) > 0:
+		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force; status.rules has remarks"}
 	}
-	return describeRules(told, failing, counted)
+	return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}
+}
+
+func failingPaths(rules []v1alpha1.RuleStatus) sets.Set[string] {
+	paths := sets.Set[string]{}
+	for _, rule := range rules {
+		if rule.State != v1alpha1.RuleWarning {
+			paths.Insert(rule.Path)
+		}
+	}
+	return paths
 }
 
 func count32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // bounded
@@ -64,43 +80,49 @@ func count32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec
 // nothing is said yet. What cannot be compiled, and what the user has just
 // written, is told at once.
 func (r *Reconciler) awaitRule(s *scope, now v1alpha1.RuleStatus) bool {
-	moment := "rule fails " + now.Path
+	moment := "rule fails " + now.Path + " " + now.Reason
 	known := s.condition(v1alpha1.ConditionRulesReady)
-	if now.Reason == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
-		known.Status == metav1.ConditionUnknown || s.ruleBefore(now.Path).Path != "" {
+	if now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
+		known.Status == metav1.ConditionUnknown || s.ruleBefore(now).Path != "" {
 		r.memory.over(s.backend.Name, moment)
 		return false
 	}
 	return s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < sourcesPatience
 }
 
-func (s *scope) ruleBefore(path string) v1alpha1.RuleStatus {
+// ruleBefore is what the status that was read says of the same; empty if nothing.
+func (s *scope) ruleBefore(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
 	for _, known := range s.before.Rules {
-		if known.Path == path {
+		if known.Path == now.Path && known.Reason == now.Reason {
 			return known
 		}
 	}
 	return v1alpha1.RuleStatus{}
 }
 
-// rulesSeen are the rules of which any pod says that they are not as they should
-// be, in the order of the spec.
+// rulesSeen is what any pod says is wrong with rules, in the order of the spec.
 func rulesSeen(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
+	type key struct{ path, reason string }
 	var rules []v1alpha1.RuleStatus
-	pods := map[string]int{}
+	pods := map[key]int{}
 	for _, report := range reports {
+		of := sets.Set[key]{}
 		for _, rule := range report.Rules[:min(len(report.Rules), v1alpha1.MaxRuleStatuses)] {
-			path := shorten(printable(rule.Path), maxConsumerName)
-			if pods[path]++; pods[path] > 1 {
+			k := key{printable(rule.Path), printable(cmp.Or(rule.Reason, "Unknown"))}
+			if of.Has(k) {
+				continue
+			}
+			of.Insert(k)
+			if pods[k]++; pods[k] > 1 {
 				continue
 			}
 			rules = append(rules, v1alpha1.RuleStatus{
-				Path: path, Reason: printable(cmp.Or(rule.Reason, "Unknown")), Message: printableText(rule.Message, maxRuleMessage),
+				Path: k.path, State: ruleState(rule), Reason: k.reason, Message: printableText(rule.Message, maxRuleMessage),
 			})
 		}
 	}
 	for i := range rules {
-		rules[i].Message = withPods(rules[i].Message, pods[rules[i].Path], len(reports))
+		rules[i].Message = withPods(rules[i].Message, pods[key{rules[i].Path, rules[i].Reason}], len(reports))
 	}
 	slices.SortStableFunc(rules, func(a, b v1alpha1.RuleStatus) int {
 		listA, indexA := splitPath(a.Path)
@@ -108,6 +130,15 @@ func rulesSeen(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
 		return cmp.Or(cmp.Compare(listA, listB), cmp.Compare(indexA, indexB))
 	})
 	return rules
+}
+
+// ruleState trusts no pod with words that the status does not take.
+func ruleState(rule v1alpha1.RuleHealth) v1alpha1.RuleState {
+	switch rule.State {
+	case v1alpha1.RuleInvalid, v1alpha1.RuleWarning:
+		return rule.State
+	}
+	return v1alpha1.RuleFailing
 }
 
 // splitPath splits spec.customMetrics.rules[10] into the list and its index.
@@ -120,29 +151,26 @@ func splitPath(path string) (list string, index int) {
 
 // describeRules tells of the rules that cannot be compiled first.
 func describeRules(told []v1alpha1.RuleStatus, failing, all int) judgment {
-	isInvalid := func(rule v1alpha1.RuleStatus) bool { return rule.Reason == v1alpha1.RuleInvalid }
-	reason, remedy := v1alpha1.ReasonRulesFailing, "The other rules work. See status.rules."
-	if slices.ContainsFunc(told, isInvalid) {
-		reason, remedy = v1alpha1.ReasonRulesInvalid, "Correct them in the spec; the other rules work. See status.rules."
+	var invalid, others []v1alpha1.RuleStatus
+	for _, rule := range told {
+		switch rule.State {
+		case v1alpha1.RuleInvalid:
+			invalid = append(invalid, rule)
+		case v1alpha1.RuleFailing:
+			others = append(others, rule)
+		}
 	}
-	shown := slices.Clone(told)
-	slices.SortStableFunc(shown, func(a, b v1alpha1.RuleStatus) int {
-		return cmp.Compare(btoi(!isInvalid(a)), btoi(!isInvalid(b)))
-	})
-	shown = shown[:min(len(shown), rulesShown)]
+	reason, remedy := v1alpha1.ReasonRulesFailing, "The other rules work. See status.rules."
+	if len(invalid) > 0 {
+		reason, remedy = v1alpha1.ReasonRulesInvalid, "Correct the spec; the other rules work. See status.rules."
+	}
+	shown := append(invalid, others...)
 	var parts []string
-	for _, rule := range shown {
+	for _, rule := range shown[:min(len(shown), rulesShown)] {
 		parts = append(parts, fmt.Sprintf("%s: %s: %s.", rule.Path, rule.Reason, strings.TrimRight(rule.Message, ". ")))
 	}
-	return judgment{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules are not as they should be. %s %s",
+	return judgment{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules make no metrics. %s %s",
 		failing, all, strings.Join(parts, " "), remedy)}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (s *scope) markRules(v judgment) {

@@ -39,8 +39,17 @@ func failing(name, reason, message string) func(*v1alpha1.SourceReport) {
 
 func rule(path, reason, message string) func(*v1alpha1.SourceReport) {
 	return func(report *v1alpha1.SourceReport) {
-		report.Rules = append(report.Rules, v1alpha1.RuleHealth{Path: path, Reason: reason, Message: message})
-		report.FailingRules++
+		state := v1alpha1.RuleFailing
+		switch {
+		case strings.HasPrefix(reason, "Invalid"):
+			state = v1alpha1.RuleInvalid
+		case reason == "NoSeries":
+			state = v1alpha1.RuleWarning
+		}
+		report.Rules = append(report.Rules, v1alpha1.RuleHealth{Path: path, State: state, Reason: reason, Message: message})
+		if state != v1alpha1.RuleWarning {
+			report.FailingRules++
+		}
 	}
 }
 
@@ -160,7 +169,7 @@ func TestSourceRemedies(t *testing.T) {
 func TestRules(t *testing.T) {
 	many := make([]func(*v1alpha1.SourceReport), 60)
 	for i := range many {
-		many[i] = rule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "Invalid", "m")
+		many[i] = rule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "InvalidMetricsQuery", "m")
 	}
 	cases := map[string]struct {
 		spec          func(*v1alpha1.MetricsBackendSpec)
@@ -178,21 +187,32 @@ func TestRules(t *testing.T) {
 		"all well": {reports: []*v1alpha1.SourceReport{saw()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50},
 		"one typo": {
 			reports: []*v1alpha1.SourceReport{
-				saw(rule("spec.customMetrics.rules[10]", "NoSeries", "no series"), rule("spec.customMetrics.rules[3]", "Invalid", "metricsQuery: unexpected }")),
-				saw(rule("spec.customMetrics.rules[3]", "Invalid", "metricsQuery: unexpected }")),
+				saw(rule("spec.customMetrics.rules[10]", "NoSeries", "no series"), rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
+				saw(rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid,
-			parts: []string{"2 of 50 rules are not as they should be. spec.customMetrics.rules[3]: Invalid: metricsQuery: unexpected }.", "the other rules work"},
+			parts: []string{"1 of 50 rules make no metrics. spec.customMetrics.rules[3]: InvalidMetricsQuery: metricsQuery: unexpected }.", "the other rules work"},
 			rules: []string{
-				"spec.customMetrics.rules[3] Invalid metricsQuery: unexpected }",
-				"spec.customMetrics.rules[10] NoSeries no series (as 1 of 2 serving pods see it)",
+				"spec.customMetrics.rules[3] Invalid InvalidMetricsQuery metricsQuery: unexpected }",
+				"spec.customMetrics.rules[10] Warning NoSeries no series (as 1 of 2 serving pods see it)",
 			},
-			all: 50, failings: 2,
+			all: 50, failings: 1,
 		},
 		"only the moment's": {
-			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
+			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "SeriesUnavailable", "slow"))},
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
-			rules: []string{"spec.externalMetrics.rules[0] NoSeries no series"}, all: 50, failings: 1,
+			rules: []string{"spec.externalMetrics.rules[0] Failing SeriesUnavailable slow"}, all: 50, failings: 1,
+		},
+		"a remark": {
+			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
+			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, parts: []string{"remarks"},
+			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries no series"}, all: 50,
+		},
+		"one rule with two, and a state of a newer serving": {
+			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "NoSeries", "a"), rule("spec.externalMetrics.rules[0]", "Collision", "b"),
+				func(r *v1alpha1.SourceReport) { r.Rules[1].State = "FromTheFuture" })},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
+			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries a", "spec.externalMetrics.rules[0] Failing Collision b"}, all: 50, failings: 1,
 		},
 		"an image that knows no rules": {
 			reports: []*v1alpha1.SourceReport{saw(func(r *v1alpha1.SourceReport) { r.RuleCount = 0 })},
@@ -228,7 +248,7 @@ func TestRules(t *testing.T) {
 			status := s.backend.Status
 			var rules []string
 			for _, known := range status.Rules {
-				rules = append(rules, known.Path+" "+known.Reason+" "+known.Message)
+				rules = append(rules, fmt.Sprint(known.Path, " ", known.State, " ", known.Reason, " ", known.Message))
 			}
 			if len(rules) > 5 {
 				rules = []string{fmt.Sprintf("%d of them", len(rules))}
@@ -247,7 +267,7 @@ func TestRules(t *testing.T) {
 func TestInvalidRuleStalls(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
 	w.change(withSources)
-	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "Invalid", "metricsQuery: unexpected }"))
+	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
 	w.behind = true
 	mustReconcile(t, r)
 	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || !strings.Contains(c.Message, "has not taken up the settings") {
@@ -266,8 +286,15 @@ func TestInvalidRuleStalls(t *testing.T) {
 	}
 	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
 	mustReconcile(t, r)
-	if !w.isReady() || w.condition(v1alpha1.ConditionRulesReady).Status != metav1.ConditionFalse {
+	if !w.isReady() {
 		t.Errorf("a rule without series:\n%s", w.show())
+	}
+	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "SeriesUnavailable", "slow"))
+	mustReconcile(t, r)
+	w.clock.Step(sourcesPatience)
+	mustReconcile(t, r)
+	if !w.isReady() || w.condition(v1alpha1.ConditionRulesReady).Status != metav1.ConditionFalse {
+		t.Errorf("a rule whose source fails:\n%s", w.show())
 	}
 }
 
