@@ -23,6 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/adapterconfig"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/explain"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/status"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/top"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/verify"
@@ -82,6 +83,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	addVerbosity(cmd)
 	cmd.AddCommand(
 		adapterconfig.NewCommand(streams),
+		explain.NewCommand(flags, streams),
 		status.NewCommand(flags, streams),
 		top.NewCommand(flags, streams),
 		verify.NewCommand(flags, streams),

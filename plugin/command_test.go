@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, server string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "import", "import adapter-config", "status", "top", "verify", "wait"} {
+	for _, command := range []string{"", "explain-metric", "import", "import adapter-config", "status", "top", "verify", "wait"} {
 		t.Run("kubectl metrics "+command, func(t *testing.T) {
 			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
 			if code != exit.OK || errs != "" {

@@ -1,0 +1,171 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain shows how the values of a custom or external metric come about.
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+)
+
+const long = `Shows how the values of a custom or external metric come about: the rule or the object
+that defines it, the query that the source is asked, what it answers, and the values
+that clients get of it, or why there are none.
+
+It asks at the metric's own path, as an autoscaler does: you see what you may read.
+Without --for it looks in discovery for what has a metric of that name: objects in the
+namespace, and external metrics.
+
+Exit codes: 0 there are values, 1 there are none, 2 it could not be asked.`
+
+const example = `  # All pods of the namespace, and external metrics of that name
+  kubectl metrics explain-metric hits_per_second -n shop
+
+  # What an autoscaler with a metric of type Pods asks, and one of type Object
+  kubectl metrics explain-metric hits_per_second -n shop --for pods -l app=cart
+  kubectl metrics explain-metric latency -n shop --for ingresses.networking.k8s.io/main
+
+  # An external metric, by its labels
+  kubectl metrics explain-metric queue_depth -n shop --external -l queue=mail`
+
+// options are the command line's.
+type options struct {
+	metric         string
+	namespace      string
+	of             string
+	external       bool
+	selector       string
+	metricSelector string
+	output         string
+}
+
+// NewCommand returns `kubectl metrics explain-metric`.
+func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{output: "text"}
+	cmd := &cobra.Command{
+		Use:     "explain-metric NAME",
+		Short:   "Show how the values of a custom or external metric come about",
+		Long:    long,
+		Example: example,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.metric = args[0]
+			if err := o.complete(flags); err != nil {
+				return err
+			}
+			cluster, err := connection.Open(flags, streams.ErrOut)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cluster, streams)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the objects, or in which an external metric is read; the kubeconfig's by default.")
+	f.StringVar(&o.of, "for", "", "Described objects: RESOURCE or RESOURCE/NAME, plural, with their group where it is not core's.")
+	f.BoolVar(&o.external, "external", false, "The external metric of that name.")
+	f.StringVarP(&o.selector, "selector", "l", "", "Label selector of the described objects; with --external, of the values.")
+	f.StringVar(&o.metricSelector, "metric-selector", "", "Label selector of the metric's series, as in an autoscaler's metric.selector.")
+	f.StringVarP(&o.output, "output", "o", o.output, "Output format: text, json or yaml.")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// complete finds what does not fit together.
+func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
+	switch {
+	case o.external && o.of != "":
+		return errors.New("an external metric describes no object: leave out --for, or --external")
+	case o.external && o.metricSelector != "":
+		return errors.New("the values of an external metric are selected by --selector: leave out --metric-selector")
+	}
+	for flag, selector := range map[string]string{"--selector": o.selector, "--metric-selector": o.metricSelector} {
+		if _, err := labels.Parse(selector); err != nil {
+			return fmt.Errorf("%s %q: %w", flag, selector, err)
+		}
+	}
+	if _, err := printerFor(o.output); err != nil {
+		return err
+	}
+	if o.namespace != "" {
+		return nil
+	}
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return fmt.Errorf("read the namespace from the kubeconfig: %w", err)
+	}
+	o.namespace = namespace
+	return nil
+}
+
+// Explained is an explanation and what it is of.
+type Explained struct {
+	// Path at which clients read the values.
+	Path string `json:"path"`
+	v1alpha1.MetricExplanation
+
+	title string
+}
+
+func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams genericiooptions.IOStreams) error {
+	targets, err := o.targets(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	var all []Explained
+	for _, t := range targets {
+		explained, err := ask(ctx, cluster, t)
+		if err != nil {
+			return err
+		}
+		all = append(all, *explained)
+	}
+	printer, err := printerFor(o.output)
+	if err != nil {
+		return err
+	}
+	if err := printer(streams.Out, all, cluster.Now()); err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].ValueCount > 0 {
+			return nil
+		}
+	}
+	return exit.ErrNotMet
+}
+
+// ask reads one explanation.
+func ask(ctx context.Context, cluster *connection.Cluster, t target) (*Explained, error) {
+	query := url.Values{v1alpha1.ParameterExplain: {"true"}}
+	for name, value := range t.query {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	body, err := cluster.Get(ctx, t.path()+"?"+query.Encode(), "application/json")
+	if err != nil {
+		return nil, err
+	}
+	explained := &Explained{Path: t.path(), title: t.title}
+	if err := json.Unmarshal(body, &explained.MetricExplanation); err != nil {
+		return nil, fmt.Errorf("read the explanation of %s: %w", t.title, err)
+	}
+	if explained.Kind != v1alpha1.KindMetricExplanation {
+		return nil, fmt.Errorf("%s is served by an implementation that does not explain: it answered a %s; is it this operator's? kubectl metrics status tells", t.title, explained.Kind)
+	}
+	return explained, nil
+}

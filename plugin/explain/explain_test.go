@@ -1,0 +1,229 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 10, 0, time.UTC)
+
+// world is kube-apiserver with the metrics APIs behind it.
+type world struct {
+	// resources are what discovery names, by group and version.
+	resources map[string][]metav1.APIResource
+	// answers are by path, without /apis.
+	answers map[string]any
+	codes   map[string]int
+	asked   []string
+}
+
+func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(r.URL.Path, "/apis/")
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Date", now.Format(http.TimeFormat))
+	var body any
+	resources, discovered := w.resources[path]
+	answer, answered := w.answers[path]
+	switch {
+	case w.codes[path] != 0:
+		rw.WriteHeader(w.codes[path])
+		body = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: int32(w.codes[path]), Reason: map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 503: metav1.StatusReasonServiceUnavailable}[w.codes[path]], Message: "refused"}
+	case discovered:
+		body = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, APIResources: resources}
+	case answered:
+		w.asked = append(w.asked, path+"?"+r.URL.RawQuery)
+		body = answer
+	default:
+		http.NotFound(rw, r)
+		return
+	}
+	_ = json.NewEncoder(rw).Encode(body)
+}
+
+func explanation(change func(*v1alpha1.MetricExplanation)) v1alpha1.MetricExplanation {
+	e := v1alpha1.MetricExplanation{
+		TypeMeta: metav1.TypeMeta{Kind: v1alpha1.KindMetricExplanation, APIVersion: v1alpha1.GroupVersion.String()},
+		Origin:   "spec.customMetrics.rules[2]", Source: "prometheus",
+		Query:    `sum(rate(hits_total{namespace="shop"}[2m])) by (pod)`,
+		Interval: metav1.Duration{Duration: 15 * time.Second}, ObjectLabel: "pod",
+		Evaluated: metav1.NewMicroTime(now.Add(-4 * time.Second)), Window: metav1.Duration{Duration: 2 * time.Minute},
+	}
+	change(&e)
+	return e
+}
+
+func healthy(e *v1alpha1.MetricExplanation) {
+	e.Series = []v1alpha1.ExplainedSeries{
+		{Labels: map[string]string{"pod": "cart-1"}, Value: "12.5"},
+		{Labels: map[string]string{"pod": "cart-2", "code": "\x1b[31m"}, Value: "NaN"},
+	}
+	e.SeriesCount, e.OtherSeries = 102, 7
+	e.Values = []v1alpha1.ExplainedValue{{Object: "cart-1", Value: "12500m", Time: metav1.NewTime(now.Add(-4 * time.Second))}}
+	e.ValueCount = 1
+	e.Omitted = []v1alpha1.ExplainedOmission{{Object: "cart-2", Reason: "NaN", Message: "the value is no number"}}
+	e.Warnings = []string{"partial response: a store is away"}
+}
+
+func down(e *v1alpha1.MetricExplanation) {
+	e.Evaluated, e.Window = metav1.MicroTime{}, metav1.Duration{}
+	e.Failure = &v1alpha1.ExplainedFailure{Reason: "Timeout", Message: "no answer within 10s"}
+}
+
+func fallback(e *v1alpha1.MetricExplanation) {
+	down(e)
+	e.Origin, e.ObjectLabel, e.Object = "CustomMetric shop/latency", "", "main"
+	e.Fallback = true
+	e.Values, e.ValueCount = []v1alpha1.ExplainedValue{{Object: "main", Value: "3", Time: metav1.NewTime(now)}}, 1
+}
+
+func external(e *v1alpha1.MetricExplanation) {
+	e.Origin, e.ObjectLabel = "spec.externalMetrics.rules[0]", ""
+	e.Query, e.Window = `sum(queue_depth) by (queue)`, metav1.Duration{}
+	e.Series = []v1alpha1.ExplainedSeries{{Labels: map[string]string{"queue": "a,b"}, Value: "17"}}
+	e.Values = []v1alpha1.ExplainedValue{{Labels: map[string]string{"queue": "a,b"}, Value: "17", Time: metav1.NewTime(now)}}
+	e.SeriesCount, e.ValueCount = 1, 1
+}
+
+const (
+	custom = "custom.metrics.k8s.io/v1beta2"
+	ext    = "external.metrics.k8s.io/v1beta1"
+)
+
+func run(t *testing.T, w *world, args ...string) (code int, out, errs string) {
+	t.Helper()
+	server := httptest.NewServer(w)
+	defer server.Close()
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.APIServer, flags.Namespace = ptr.To(server.URL), nil
+	t.Setenv("KUBECONFIG", "/dev/null")
+	var stdout bytes.Buffer
+	cmd := NewCommand(flags, genericiooptions.IOStreams{Out: &stdout, ErrOut: t.Output()})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	if err != nil {
+		errs = strings.ReplaceAll(err.Error(), server.URL, "")
+	}
+	return exit.Code(err), stdout.String(), errs
+}
+
+func TestExplainMetric(t *testing.T) {
+	both := map[string][]metav1.APIResource{
+		custom: {{Name: "pods/hits", Namespaced: true}, {Name: "nodes/load"}, {Name: "namespaces/depth"}},
+		ext:    {{Name: `mail\|queue`, Namespaced: true}, {Name: "hits", Namespaced: true}},
+	}
+	for name, test := range map[string]struct {
+		args    []string
+		answers map[string]any
+		code    int
+		asked   []string
+	}{
+		"discovered": {
+			args: []string{"hits", "-n", "shop"},
+			answers: map[string]any{
+				custom + "/namespaces/shop/pods/*/hits": explanation(healthy),
+				ext + "/namespaces/shop/hits":           explanation(external),
+			},
+			asked: []string{custom + "/namespaces/shop/pods/*/hits?explain=true", ext + "/namespaces/shop/hits?explain=true"},
+		},
+		"pods-by-selectors": {
+			args:    []string{"hits", "--for=pods", "-l", "app=cart", "--metric-selector", "code=200", "-o", "yaml"},
+			answers: map[string]any{custom + "/namespaces/default/pods/*/hits": explanation(healthy)},
+			asked:   []string{custom + "/namespaces/default/pods/*/hits?explain=true&labelSelector=app%3Dcart&metricLabelSelector=code%3D200"},
+		},
+		"source-is-down": {
+			args:    []string{"hits", "--for=pods/cart-1"},
+			answers: map[string]any{custom + "/namespaces/default/pods/cart-1/hits": explanation(down)},
+			code:    exit.NotMet,
+			asked:   []string{custom + "/namespaces/default/pods/cart-1/hits?explain=true"},
+		},
+		"fallback": {
+			args:    []string{"latency", "--for=ingresses.networking.k8s.io/main"},
+			answers: map[string]any{custom + "/namespaces/default/ingresses.networking.k8s.io/main/latency": explanation(fallback)},
+			asked:   []string{custom + "/namespaces/default/ingresses.networking.k8s.io/main/latency?explain=true"},
+		},
+		"no-series": {
+			args:    []string{"load", "-o", "text"},
+			answers: map[string]any{custom + "/nodes/*/load": explanation(func(*v1alpha1.MetricExplanation) {})},
+			code:    exit.NotMet,
+			asked:   []string{custom + "/nodes/*/load?explain=true"},
+		},
+		"namespace": {
+			args:    []string{"depth", "-n", "shop", "-o", "json"},
+			answers: map[string]any{custom + "/namespaces/shop/metrics/depth": explanation(external)},
+			asked:   []string{custom + "/namespaces/shop/metrics/depth?explain=true"},
+		},
+		"external-with-a-slash": {
+			args:    []string{"mail/queue", "--external", "-l", "queue=a"},
+			answers: map[string]any{ext + `/namespaces/default/mail\|queue`: explanation(external)},
+			asked:   []string{ext + `/namespaces/default/mail\|queue?explain=true&labelSelector=queue%3Da`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{resources: both, answers: test.answers}
+			code, out, errs := run(t, w, test.args...)
+			if code != test.code || (errs != "" && errs != exit.ErrNotMet.Error()) {
+				t.Fatalf("exit code %d, want %d: %s", code, test.code, errs)
+			}
+			if diff := cmp.Diff(test.asked, w.asked); diff != "" {
+				t.Error(diff)
+			}
+			clustertest.Golden(t, name+".txt", out)
+		})
+	}
+}
+
+func TestExplainMetricCannot(t *testing.T) {
+	both := map[string][]metav1.APIResource{custom: {{Name: "pods/hits", Namespaced: true}}, ext: nil}
+	list := map[string]any{"kind": "MetricValueList", "items": []any{}}
+	for name, test := range map[string]struct {
+		world world
+		args  []string
+		want  string
+	}{
+		"another implementation": {
+			world: world{resources: map[string][]metav1.APIResource{"custom.metrics.k8s.io/v1beta1": both[custom], ext: nil},
+				answers: map[string]any{"custom.metrics.k8s.io/v1beta1/namespaces/default/pods/*/hits": list}},
+			args: []string{"hits"}, want: "does not explain: it answered a MetricValueList",
+		},
+		"no such metric":       {world: world{resources: both}, args: []string{"misses"}, want: `no metric "misses" is in discovery`},
+		"no API of objects":    {world: world{}, args: []string{"hits", "--for=pods"}, want: "custom.metrics.k8s.io is not served"},
+		"no API of others":     {world: world{resources: map[string][]metav1.APIResource{custom: nil}}, args: []string{"hits", "--external"}, want: "external.metrics.k8s.io is not served"},
+		"unavailable":          {world: world{codes: map[string]int{custom: 503}}, args: []string{"hits"}, want: "/apis/custom.metrics.k8s.io/v1beta2: refused"},
+		"unavailable external": {world: world{resources: map[string][]metav1.APIResource{custom: nil}, codes: map[string]int{ext: 503}}, args: []string{"hits"}, want: "/apis/external.metrics.k8s.io/v1beta1: refused"},
+		"forbidden": {world: world{resources: both, codes: map[string]int{custom + "/namespaces/default/pods/*/hits": 403}}, args: []string{"hits"},
+			want: "refused"},
+		"not there":         {world: world{resources: both}, args: []string{"hits"}, want: "/namespaces/default/pods/*/hits"},
+		"no JSON":           {world: world{resources: both, answers: map[string]any{custom + "/namespaces/default/pods/*/hits": "x"}}, args: []string{"hits"}, want: "read the explanation of"},
+		"both kinds":        {args: []string{"hits", "--external", "--for=pods"}, want: "describes no object"},
+		"a wrong selector":  {args: []string{"hits", "--external", "--metric-selector=a=b"}, want: "leave out --metric-selector"},
+		"no selector":       {args: []string{"hits", "-l", "a=b=c"}, want: `--selector "a=b=c"`},
+		"an unknown format": {args: []string{"hits", "-o", "xml"}, want: `--output "xml"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := run(t, &test.world, test.args...)
+			if code != exit.NotRun || out != "" || !strings.Contains(errs, test.want) {
+				t.Errorf("exit code %d, error %q, want one with %q\n%s", code, errs, test.want, out)
+			}
+		})
+	}
+}

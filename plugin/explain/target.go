@@ -1,0 +1,173 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+)
+
+// API groups and their versions, the preferred one first.
+const (
+	customGroup   = "custom.metrics.k8s.io"
+	externalGroup = "external.metrics.k8s.io"
+)
+
+var versions = map[string][]string{customGroup: {"v1beta2", "v1beta1"}, externalGroup: {"v1beta1"}}
+
+// target is what is asked: a path, by its segments, and parameters.
+type target struct {
+	segments []string
+	query    map[string]string
+	title    string
+}
+
+func (t *target) path() string {
+	var path strings.Builder
+	for _, segment := range t.segments {
+		// A star may stand in a path as it is, and reads better.
+		path.WriteString("/" + strings.ReplaceAll(url.PathEscape(segment), "%2A", "*"))
+	}
+	return path.String()
+}
+
+// targets are those of the command line, or all that discovery has of the name.
+func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]target, error) {
+	custom, err := discover(ctx, cluster, customGroup)
+	if err != nil && !o.external {
+		return nil, err
+	}
+	if o.of != "" {
+		resource, name, _ := strings.Cut(o.of, "/")
+		if custom.version == "" {
+			return nil, fmt.Errorf("%s is not served: kubectl metrics status tells what is", customGroup)
+		}
+		return []target{o.object(custom, resource, name)}, nil
+	}
+	external, externalErr := discover(ctx, cluster, externalGroup)
+	if o.external {
+		if externalErr != nil {
+			return nil, externalErr
+		}
+		if external.version == "" {
+			return nil, fmt.Errorf("%s is not served: kubectl metrics status tells what is", externalGroup)
+		}
+		return []target{o.value(external)}, nil
+	}
+	if externalErr != nil {
+		return nil, externalErr
+	}
+	var all []target
+	for _, r := range custom.resources {
+		if resource, metric, _ := strings.Cut(r.Name, "/"); metric == o.metric {
+			all = append(all, o.object(custom, resource, ""))
+		}
+	}
+	if slices.ContainsFunc(external.resources, func(r metav1.APIResource) bool { return r.Name == escaped(o.metric) }) {
+		all = append(all, o.value(external))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
+			"kubectl get metricsbackends -o yaml shows under status what is wrong with rules and sources. "+
+			"Discovery names a bounded number of metrics: --for and --external ask all the same", o.metric, customGroup, externalGroup)
+	}
+	return all, nil
+}
+
+// rootScoped are the usual objects without a namespace, where discovery does not tell.
+var rootScoped = []string{"nodes", "namespaces", "persistentvolumes"}
+
+// object is a metric of objects.
+func (o *options) object(api group, resource, name string) target {
+	namespaced := !slices.Contains(rootScoped, resource)
+	for _, r := range api.resources {
+		if of, _, _ := strings.Cut(r.Name, "/"); of == resource {
+			namespaced = r.Namespaced
+		}
+	}
+	t := target{
+		segments: []string{"apis", customGroup, api.version},
+		query:    map[string]string{"metricLabelSelector": o.metricSelector},
+		title:    resource + "/" + o.metric,
+	}
+	object := name
+	if object == "" {
+		object = "*"
+		t.query["labelSelector"] = o.selector
+	}
+	switch {
+	case resource == "namespaces":
+		// They have a pseudo-resource of their own. The namespace of the command line is meant.
+		if name == "" {
+			object = o.namespace
+			delete(t.query, "labelSelector")
+		}
+		t.segments = append(t.segments, "namespaces", object, "metrics", o.metric)
+		t.title = "metric " + o.metric + " of namespace " + object
+	case namespaced:
+		t.segments = append(t.segments, "namespaces", o.namespace, resource, object, o.metric)
+		t.title = fmt.Sprintf("metric %s of %s in namespace %s", o.metric, named(resource, name), o.namespace)
+	default:
+		t.segments = append(t.segments, resource, object, o.metric)
+		t.title = fmt.Sprintf("metric %s of %s", o.metric, named(resource, name))
+	}
+	return t
+}
+
+func named(resource, name string) string {
+	if name == "" {
+		return resource
+	}
+	return resource + "/" + name
+}
+
+// value is an external metric.
+func (o *options) value(api group) target {
+	return target{
+		segments: []string{"apis", externalGroup, api.version, "namespaces", o.namespace, escaped(o.metric)},
+		query:    map[string]string{"labelSelector": o.selector},
+		title:    fmt.Sprintf("external metric %s in namespace %s", o.metric, o.namespace),
+	}
+}
+
+// escaped writes a slash as the External Metrics API wants it in paths.
+func escaped(metric string) string { return strings.ReplaceAll(metric, "/", `\|`) }
+
+// group is what discovery says of an API group; without a version it is not served.
+type group struct {
+	version   string
+	resources []metav1.APIResource
+}
+
+func discover(ctx context.Context, cluster *connection.Cluster, name string) (group, error) {
+	var unavailable error
+	for _, version := range versions[name] {
+		body, err := cluster.Get(ctx, "/apis/"+name+"/"+version, "application/json")
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsServiceUnavailable(err):
+			unavailable = errors.Join(unavailable, err) // another version may be there
+			continue
+		case err != nil:
+			return group{}, err
+		}
+		var found metav1.APIResourceList
+		if err := json.Unmarshal(body, &found); err != nil {
+			return group{}, fmt.Errorf("read what %s/%s has: %w", name, version, err)
+		}
+		return group{version: version, resources: found.APIResources}, nil
+	}
+	return group{}, unavailable
+}
