@@ -4,6 +4,7 @@
 package prometheus
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -83,10 +84,12 @@ func classify(ctx context.Context, err error) *query.Failure {
 		return failf(query.ReasonCertificateUntrusted, "the server's certificate is not valid: %s", verify.Err)
 	case errors.As(err, &alert):
 		return failf(query.ReasonConnectionFailed, "the server refused the TLS connection (does it want a client certificate?): %s", err)
-	case errors.As(err, &notTLS):
+	case errors.As(err, &notTLS), errors.Is(err, http.ErrSchemeMismatch):
 		return failf(query.ReasonConnectionFailed, "what answers does not speak TLS: check the URL's scheme and port")
 	case errors.As(err, &timeouts) && timeouts.Timeout():
 		return failf(query.ReasonTimeout, "no connection in time: check that the server runs, and that nothing such as a network policy drops packets to it: %s", err)
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		return failf(query.ReasonMalformed, "the answer is not compressed as it says: %s", err)
 	}
 	return failf(query.ReasonConnectionFailed, "no connection, or it broke: %s", err)
 }

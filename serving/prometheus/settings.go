@@ -14,18 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
-)
-
-// What holds where the spec says nothing.
-const (
-	defaultTimeout         = 10 * time.Second
-	defaultSeriesInterval  = time.Minute
-	defaultSeriesMaxAge    = 5 * time.Minute
-	defaultMaxResponseSize = 32 << 20
 )
 
 // minSampleSize is less than a labelled sample takes in JSON. An answer of many
@@ -53,7 +44,9 @@ var managedHeaders = []string{
 
 // settle checks a spec. Errors say what to change; what is in Secrets is looked at
 // only when a request needs it.
-func settle(spec *v1alpha1.PrometheusSource) (*settings, error) {
+func settle(given *v1alpha1.PrometheusSource) (*settings, error) {
+	spec := given.DeepCopy()
+	v1alpha1.SetDefaults(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Prometheus: spec}}})
 	u, err := url.Parse(spec.URL)
 	if err != nil {
 		// The error of url.Parse holds the URL, which may hold a password.
@@ -79,32 +72,24 @@ func settle(spec *v1alpha1.PrometheusSource) (*settings, error) {
 		}
 	}
 	s := &settings{
-		spec:           spec.DeepCopy(),
+		spec:           spec,
 		endpoint:       strings.TrimRight(u.String(), "/"),
-		timeout:        durationOr(spec.Timeout, defaultTimeout),
-		seriesInterval: durationOr(spec.SeriesInterval, defaultSeriesInterval),
-		seriesMaxAge:   durationOr(spec.SeriesMaxAge, defaultSeriesMaxAge),
-		maxBytes:       bytesOr(spec, defaultMaxResponseSize),
+		timeout:        spec.Timeout.Duration,
+		seriesInterval: spec.SeriesInterval.Duration,
+		seriesMaxAge:   max(spec.SeriesMaxAge.Duration, spec.SeriesInterval.Duration),
 	}
-	s.seriesMaxAge = max(s.seriesMaxAge, s.seriesInterval)
+	if s.maxBytes, err = spec.MaxResponseBytes(); err != nil {
+		return nil, fmt.Errorf("maxResponseSize %w", err)
+	}
+	for name, d := range map[string]time.Duration{"timeout": s.timeout, "seriesInterval": s.seriesInterval} {
+		if d <= 0 {
+			return nil, fmt.Errorf("%s: it must be longer than 0", name)
+		}
+	}
 	s.maxSamples = int(min(s.maxBytes/minSampleSize+1, math.MaxInt32))
 	return s, nil
 }
 
 func (s *settings) discovery() series.Settings {
 	return series.Settings{Interval: s.seriesInterval, MaxAge: s.seriesMaxAge}
-}
-
-func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
-	if d == nil || d.Duration <= 0 {
-		return otherwise
-	}
-	return d.Duration
-}
-
-func bytesOr(spec *v1alpha1.PrometheusSource, otherwise int64) int64 {
-	if size, err := spec.MaxResponseBytes(); err == nil {
-		return size
-	}
-	return otherwise
 }

@@ -124,6 +124,15 @@ func (s *Source) current() (*connection, *query.Failure) {
 	return next, nil
 }
 
+// retire closes what a request leaves open of a connection that was replaced meanwhile.
+func (s *Source) retire(n *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connection.transport != n.transport {
+		n.transport.CloseIdleConnections()
+	}
+}
+
 // Close closes the connections that no request uses. Evaluate may still be called.
 func (s *Source) Close() {
 	s.mu.Lock()
@@ -186,6 +195,7 @@ func (s *Source) try(ctx context.Context, request func(context.Context, *connect
 		return failureOf(s.name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))
 	}
 	defer s.slots.Release(1)
+	defer s.retire(n)
 	if err := request(ctx, n); err != nil {
 		return failureOf(s.name, n.credentials, err)
 	}

@@ -4,7 +4,9 @@
 package prometheus
 
 import (
+	"context"
 	"encoding/pem"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -12,7 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -57,12 +59,13 @@ type world struct {
 	secrets *secretData
 	spec    v1alpha1.PrometheusSource
 	source  *Source
+	clock   *clocktesting.FakeClock
 }
 
 // newWorld starts a TLS server; change may change the spec before it is used.
 func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.PrometheusSource)) *world {
 	t.Helper()
-	w := &world{secrets: &secretData{}}
+	w := &world{secrets: &secretData{}, clock: clocktesting.NewFakeClock(instant)}
 	w.server = httptest.NewUnstartedServer(handler)
 	w.server.EnableHTTP2 = true
 	w.server.Config.ErrorLog = quiet
@@ -78,7 +81,7 @@ func newWorld(t testing.TB, handler http.HandlerFunc, change func(*v1alpha1.Prom
 		change(&w.spec)
 	}
 	var err error
-	w.source, err = New(Options{Name: "main", Secrets: w.secrets.get, Clock: clock.RealClock{}}, w.spec)
+	w.source, err = New(Options{Name: "main", Secrets: w.secrets.get, Clock: w.clock}, w.spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,4 +103,31 @@ func answers(contentType, body string) http.HandlerFunc {
 		w.Header().Set("Content-Type", contentType)
 		_, _ = w.Write([]byte(body))
 	}
+}
+
+// countingDial tells of each connection that is opened, and of each that is closed.
+func countingDial(opened, closed chan<- struct{}) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		opened <- struct{}{}
+		return &countedConn{Conn: c, closed: sync.OnceFunc(func() { closed <- struct{}{} })}, nil
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// status429 is the answer of a server that limits its clients.
+func status429(retryAfter string) *http.Response {
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {retryAfter}}}
 }

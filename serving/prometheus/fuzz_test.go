@@ -1,0 +1,100 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// Any bytes are an answer or a Failure, with a bounded number of samples.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		oneSample, vectorBody(3), "", "null", "[]", "{}", `{"status":"success"}`,
+		`{"status":"success","data":{"result":[1700000000,"-7e-3"],"resultType":"scalar"}}`,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b","a":"c"},"value":[ 1700000000.1 , "NaN" ]}]}}`,
+		`{"status":"error","errorType":"bad_data","error":"x","data":{"resultType":"matrix","result":[]}}`,
+		`{"warnings":["a",null],"status":"success","data":{"stats":{"a":[{}]},"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`,
+		vectorOf(`{"metric":{"` + "\\ud800" + `":"\u0000"},"value":[1e9,"0x1p-2"]}`),
+		`{"data":{"result":` + strings.Repeat("[", 200),
+	} {
+		f.Add([]byte(seed))
+	}
+	const limit = 5
+	f.Fuzz(func(t *testing.T, body []byte) {
+		v := vector{at: instant, limit: limit, remedy: "ask for less"}
+		_, err := readEnvelope(strings.NewReader(string(body)), v.read)
+		if len(v.samples) > limit {
+			t.Errorf("%d samples", len(v.samples))
+		}
+		if err == nil {
+			if !json.Valid(body) {
+				t.Error("an answer that is not JSON was accepted")
+			}
+			for _, s := range v.samples {
+				if s.Labels == nil || s.Labels["__name__"] != "" || s.Time.IsZero() || s.Time.Sub(instant) > maxAhead {
+					t.Errorf("sample %+v", s)
+				}
+				if _, err := s.Time.MarshalJSON(); err != nil {
+					t.Error(err)
+				}
+			}
+			return
+		}
+		told := failureOf("main", &credentials{secret: []string{"s3cret"}}, err)
+		if told.Reason == "" || len(told.Message) > maxMessage || strings.Contains(told.Message, "s3cret") {
+			t.Errorf("failure %+v", told)
+		}
+	})
+}
+
+// Series are as foreign as samples.
+func FuzzSeries(f *testing.F) {
+	for _, seed := range []string{
+		`{"status":"success","data":[{"__name__":"up","pod":"a"},{"__name__":"up"}]}`,
+		`{"status":"success","data":[null]}`, `{"status":"success","data":[{"a":1}]}`, `{"status":"success","data":{}}`, `{"data":[[]]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, err := readEnvelope(strings.NewReader(string(body)), seriesReader(func(labels map[string]string) {
+			if labels == nil {
+				t.Error("a series without labels")
+			}
+		}))
+		var failure *query.Failure
+		if err != nil && !errors.As(err, &failure) {
+			t.Errorf("error %v is no Failure", err)
+		}
+	})
+}
+
+// Any header is a time of at most a minute.
+func FuzzRetryAfter(f *testing.F) {
+	for _, seed := range []string{"", "30", "-1", "99999999999999999999", "Tue, 14 Nov 2023 22:13:50 GMT", "soon"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		resp := status429(value)
+		if wait := retryAfter(resp, instant); wait < 0 || wait > maxHeldOff {
+			t.Errorf("%q: %s", value, wait)
+		}
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "30": 30 * time.Second, "-1": 0, "3600": time.Minute, "soon": 0, "1.5": 0,
+		"Tue, 14 Nov 2023 22:13:50 GMT": 30 * time.Second, "Tue, 14 Nov 2023 22:00:00 GMT": 0,
+	} {
+		if got := retryAfter(status429(value), instant); got != want {
+			t.Errorf("%q: %s, want %s", value, got, want)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// Each credential is read for each request: a new one is used at once, and a missing
+// one heals when it comes.
+func TestRotation(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.PrometheusSource)
+		// secret is its content by turn; shown is what the server sees of it.
+		secret func(turn string) map[string]string
+		shown  func(*http.Request) string
+		want   func(turn string) string
+	}{
+		"bearer token": {
+			change: func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("login", "token") },
+			secret: func(turn string) map[string]string { return map[string]string{"token": "token-" + turn + "\n"} },
+			shown:  func(r *http.Request) string { return r.Header.Get("Authorization") },
+			want:   func(turn string) string { return "Bearer token-" + turn },
+		},
+		"basic": {
+			change: func(s *v1alpha1.PrometheusSource) {
+				s.Authentication.Basic = &v1alpha1.SecretReference{Name: "login"}
+			},
+			secret: func(turn string) map[string]string {
+				return map[string]string{"username": "user", "password": "pass " + turn}
+			},
+			shown: func(r *http.Request) string {
+				user, password, _ := r.BasicAuth()
+				return user + ":" + password
+			},
+			want: func(turn string) string { return "user:pass " + turn },
+		},
+		"tenant's header": {
+			change: func(s *v1alpha1.PrometheusSource) {
+				s.Headers = []v1alpha1.SourceHeader{{Name: "x-scope-orgid", ValueFrom: secretKey("login", "tenant")}, {Name: "Host", Value: "mimir.example"}}
+			},
+			secret: func(turn string) map[string]string { return map[string]string{"tenant": turn} },
+			shown:  func(r *http.Request) string { return r.Header.Get("X-Scope-OrgID") + "@" + r.Host },
+			want:   func(turn string) string { return turn + "@mimir.example" },
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var shown atomic.Value
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				shown.Store(tc.shown(r))
+				answers("application/json", oneSample)(rw, r)
+			}, tc.change)
+			for _, turn := range []string{"one", "two", "", "three"} {
+				if turn == "" {
+					w.secrets.remove("login")
+					_, err := w.source.Evaluate(t.Context(), "x", instant)
+					if f := failureIn(t, err); f.Reason != query.ReasonCredentials {
+						t.Errorf("without a Secret: %v", err)
+					}
+					if h := w.source.Health(); h.Healthy || h.Reason != string(query.ReasonCredentials) {
+						t.Errorf("health %+v", h)
+					}
+					continue
+				}
+				w.secrets.set("login", tc.secret(turn))
+				if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+					t.Fatal(err)
+				}
+				if got := shown.Load(); got != tc.want(turn) {
+					t.Errorf("the server saw %q, want %q", got, tc.want(turn))
+				}
+			}
+		})
+	}
+}
+
+// mutualServer wants a client certificate of one authority, and shows one of its own.
+func mutualServer(t *testing.T, handler http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = quiet
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func keyPair(t *testing.T, name string) (certificate, key string) {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := keyutil.MarshalPrivateKeyToPEM(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: c.Raw})), string(k)
+}
+
+func TestRotationOfClientCertificate(t *testing.T) {
+	var peers atomic.Value
+	server := mutualServer(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		peers.Store(r.TLS.PeerCertificates[0].Subject.CommonName)
+		answers("application/json", oneSample)(rw, r)
+	}))
+	secrets := &secretData{}
+	secrets.set("ca", map[string]string{"ca.crt": certificatePEM(server)})
+	source, err := New(Options{Name: "main", Secrets: secrets.get, Clock: clock.RealClock{}}, v1alpha1.PrometheusSource{
+		URL: server.URL,
+		TLS: v1alpha1.SourceTLS{CA: secretKey("ca", "ca.crt"), ClientCertificate: &v1alpha1.SecretReference{Name: "client"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	if _, err := source.Evaluate(t.Context(), "x", instant); failureIn(t, err).Reason != query.ReasonCredentials {
+		t.Errorf("without a certificate: %v", err)
+	}
+	first, firstKey := keyPair(t, "first")
+	second, secondKey := keyPair(t, "second")
+	secrets.set("client", map[string]string{"tls.crt": first, "tls.key": secondKey})
+	if _, err := source.Evaluate(t.Context(), "x", instant); failureIn(t, err).Reason != query.ReasonCredentials {
+		t.Errorf("with another's key: %v", err)
+	}
+	var seen []string
+	for _, pair := range [][2]string{{first, firstKey}, {second, secondKey}} {
+		secrets.set("client", map[string]string{"tls.crt": pair[0], "tls.key": pair[1]})
+		if _, err := source.Evaluate(t.Context(), "x", instant); err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, peers.Load().(string))
+	}
+	if seen[0] == seen[1] {
+		t.Errorf("the server saw %q twice", seen[0])
+	}
+}
+
+// The authority may change while the server keeps its certificate, and back.
+func TestRotationOfAuthority(t *testing.T) {
+	w := newWorld(t, answers("application/json", oneSample), nil)
+	good := certificatePEM(w.server)
+	other, _ := keyPair(t, "other")
+	for i, turn := range []struct {
+		pem    string
+		reason query.Reason
+	}{{pem: good}, {pem: other, reason: query.ReasonCertificateUntrusted}, {pem: other + good}, {pem: "garbage", reason: query.ReasonCredentials}, {pem: good}} {
+		w.secrets.set("ca", map[string]string{"ca.crt": turn.pem})
+		_, err := w.source.Evaluate(t.Context(), "x", instant)
+		switch {
+		case turn.reason == "" && err != nil:
+			t.Errorf("turn %d: %v", i, err)
+		case turn.reason != "" && failureIn(t, err).Reason != turn.reason:
+			t.Errorf("turn %d: %v, want %s", i, err, turn.reason)
+		}
+	}
+}
+
+// A rotation drops no request under way, and leaves no connection behind.
+func TestRotationWithRequestsUnderWay(t *testing.T) {
+	const rounds = 5
+	asked, release := make(chan struct{}, rounds), make(chan struct{})
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-release
+		answers("application/json", oneSample)(rw, r)
+	}, nil)
+	opened, closed := make(chan struct{}, rounds+1), make(chan struct{}, rounds+1)
+	w.source.dial = countingDial(opened, closed)
+	good := certificatePEM(w.server)
+	done := make(chan error, rounds)
+	for range rounds {
+		// Another bundle each time, so that each request has a transport of its own.
+		extra, _ := keyPair(t, "extra")
+		w.secrets.set("ca", map[string]string{"ca.crt": good + extra})
+		go func() {
+			_, err := w.source.Evaluate(t.Context(), "x", instant)
+			done <- err
+		}()
+		<-asked
+	}
+	close(release)
+	for range rounds {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	w.source.Close()
+	for range rounds {
+		<-closed
+	}
+	if n := len(opened); n != rounds {
+		t.Errorf("%d connections were opened for %d transports", n, rounds)
+	}
+}
+
+func TestSkippedVerification(t *testing.T) {
+	w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) {
+		s.TLS = v1alpha1.SourceTLS{InsecureSkipVerify: true, ServerName: "anything.example"}
+	})
+	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+		t.Error(err)
+	}
+}
+
+// TLS below 1.2 is not spoken, whatever the server offers.
+func TestOldTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(answers("application/json", oneSample))
+	s.Config.ErrorLog = quiet
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	s.StartTLS()
+	defer s.Close()
+	w := newWorld(t, answers("application/json", oneSample), func(spec *v1alpha1.PrometheusSource) { spec.URL = s.URL })
+	w.secrets.set("ca", map[string]string{"ca.crt": certificatePEM(s)})
+	_, err := w.source.Evaluate(t.Context(), "x", instant)
+	if f := failureIn(t, err); f.Reason != query.ReasonConnectionFailed {
+		t.Errorf("%s: %s", f.Reason, f.Message)
+	}
+}
