@@ -22,7 +22,10 @@ func apiError(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &status):
-		return err
+		// What is around it the API server does not look into.
+		told := status.Status()
+		told.Message = err.Error()
+		return &apierrors.StatusError{ErrStatus: told}
 	case errors.As(err, &failure):
 		return apierrors.NewServiceUnavailable(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -1,0 +1,153 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package custommetrics serves custom.metrics.k8s.io, v1beta1 and v1beta2: metrics
+// that describe Kubernetes objects.
+//
+// A request walks through it like this: path.go reads what was authorized into a
+// target; request.go resolves its label selector to names (Objects), has
+// query.ObjectMetrics say which question has the answer, asks it (query.Asker), and
+// keeps the values of the objects that were asked for; value.go makes API objects of
+// them. A watch follows the question instead (follow.go). The talking is package
+// valuelist's.
+package custommetrics
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/custom_metrics/install"
+	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta1"
+	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+var (
+	// Scheme knows the types of custom.metrics.k8s.io and what every API server needs.
+	Scheme = newScheme()
+
+	// codecs serve the group, CBOR included.
+	codecs = serializer.NewCodecFactory(Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(),
+		serializer.WithStreamingCollectionEncodingToProtobuf(),
+		serializer.WithSerializer(cbor.NewSerializerInfo))
+)
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return scheme
+}
+
+// GroupVersions returns every version that is compiled in, the preferred one first.
+// It is not the order of the upstream scheme, which prefers v1beta1: v1beta2 is the
+// one that autoscalers and the stock client know best.
+func GroupVersions() []schema.GroupVersion {
+	return []schema.GroupVersion{v1beta2.SchemeGroupVersion, v1beta1.SchemeGroupVersion}
+}
+
+// APIs returns what requests are counted by.
+func APIs() []stream.API {
+	var apis []stream.API
+	for _, version := range GroupVersions() {
+		apis = append(apis, valuelist.MeteredAs(version))
+	}
+	return apis
+}
+
+// Objects knows the objects that a label selector selects.
+type Objects interface {
+	// Names returns the names of a resource's objects in a namespace (empty for those
+	// without one), ordered. Errors are apimachinery's own.
+	Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error)
+}
+
+// Options are what the API group is made of.
+type Options struct {
+	// Metrics says which metrics there are, and Asker has their values.
+	Metrics query.ObjectMetrics
+	Asker   query.Asker
+	Objects Objects
+	// Admission counts the watches of all API groups.
+	Admission *stream.Admission
+	// Settings of watches, until Apply.
+	Settings stream.Settings
+	Clock    clock.WithTicker
+	// Random returns numbers in [0, 1) and may be called by several goroutines.
+	Random func() float64
+	// MinRequestTimeout is the API server's option of that name.
+	MinRequestTimeout time.Duration
+	// Enabled says which versions are served.
+	Enabled func(schema.GroupVersion) bool
+}
+
+// Group is custom.metrics.k8s.io in an API server.
+type Group struct {
+	*valuelist.Group
+	followed *answers.Store
+}
+
+// InstallAPI adds custom.metrics.k8s.io to an API server, in those versions that are
+// enabled; where none is, it returns nil. It serves watch until ServeWatch says
+// otherwise. The API server needs valuelist.NewRequestInfoResolver.
+func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, error) {
+	var versions []schema.GroupVersion
+	for _, version := range GroupVersions() {
+		if o.Enabled(version) {
+			versions = append(versions, version)
+		}
+	}
+	if len(versions) == 0 {
+		return nil, nil
+	}
+	r := &reader{
+		metrics: o.Metrics, asker: o.Asker, objects: o.Objects, clock: o.Clock,
+		followed: answers.NewStore(custom_metrics.GroupName, o.Clock, o.Asker),
+	}
+	group, err := valuelist.Install(server, valuelist.API{
+		Versions:  versions,
+		Scheme:    Scheme,
+		Codecs:    codecs,
+		ListKind:  "MetricValueList",
+		ValueKind: "MetricValue",
+		NewList:   func() runtime.Object { return &custom_metrics.MetricValueList{} },
+		Table:     r.table,
+		Routes:    r.routes(),
+		Resources: r.resources,
+	}, valuelist.Options{
+		Source: r.followed, Admission: o.Admission, Settings: o.Settings,
+		Clock: o.Clock, Random: o.Random, MinRequestTimeout: o.MinRequestTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.followed.Observe(group.Hub().Publish)
+	return &Group{Group: group, followed: r.followed}, nil
+}
+
+// Run keeps the time of watches, and discovery up to date, until the context ends.
+func (g *Group) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { g.followed.Run(ctx) })
+	running.Go(func() { g.Group.Run(ctx) })
+	running.Wait()
+}
+
+// Refresh has watches go by rules that have changed now, instead of with the next
+// answer to each.
+func (g *Group) Refresh() { g.followed.Refresh() }

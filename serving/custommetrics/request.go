@@ -1,0 +1,210 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package custommetrics
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+// reader reads metrics.
+type reader struct {
+	metrics query.ObjectMetrics
+	asker   query.Asker
+	objects Objects
+	clock   clock.WithTicker
+	// followed holds the values that are watched.
+	followed *answers.Store
+}
+
+// targetRequest is a request for a target.
+type targetRequest struct {
+	*reader
+	target
+}
+
+var _ valuelist.Request = &targetRequest{}
+
+// List returns the values as they are now. Where one object is named there is exactly
+// one, which clients count on (GetForObject in k8s.io/metrics). A selector that
+// selects no object has an empty list: that there is no object is not an error of the
+// metric's.
+func (r *targetRequest) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	resolved, err := r.resolve(ctx, options.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	if resolved.empty() {
+		return &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(r.clock.Now().UnixMilli(), 10)}}, nil
+	}
+	answer, err := r.asker.Ask(ctx, resolved.reading.Question)
+	values, err := resolved.values(answer, err)
+	if err != nil {
+		return nil, err
+	}
+	list := &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: values.ResourceVersion()}}
+	list.Items = resolved.objects(values)
+	if !r.all() && len(list.Items) == 0 {
+		return nil, r.noValue(values)
+	}
+	resolved.warn(ctx, values)
+	return list, nil
+}
+
+// resolved is a target with its names, and how they are read.
+type resolved struct {
+	*target
+	// names are ordered.
+	names []string
+	// reading is that for all objects where no name is selected.
+	reading query.Reading
+	metric  query.ObjectMetric
+	// selector is metricLabelSelector as values show it; nil for none, or where its
+	// form has no place for it (comparisons with numbers).
+	selector *metav1.LabelSelector
+}
+
+// empty says that no object is selected.
+func (r *resolved) empty() bool { return len(r.names) == 0 }
+
+// resolve finds out which objects are meant, and how their metric is read.
+func (r *targetRequest) resolve(ctx context.Context, selector labels.Selector) (*resolved, error) {
+	out := &resolved{target: &r.target}
+	ask := query.ObjectRequest{Resource: r.resource, Namespace: r.namespace, Metric: r.metric, Series: r.series}
+	if r.all() {
+		// First of all whether there is such a metric, and of what: the path may name the
+		// objects' resource by a name that it had before.
+		reading, metric, err := r.metrics.ReadObjects(ask)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.checkScope(&metric); err != nil {
+			return nil, err
+		}
+		if selector == nil {
+			selector = labels.Everything()
+		}
+		names, err := r.objects.Names(ctx, metric.Resource.WithVersion(metric.Kind.Version), r.namespace, selector)
+		if err != nil {
+			return nil, fmt.Errorf("select %s: %w", metric.Resource, err)
+		}
+		if out.names = names; out.empty() {
+			out.reading, out.metric = reading, metric
+			return out, nil
+		}
+	} else {
+		if selector != nil && !selector.Empty() {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector selects among all objects, but the path names %q: leave it out, or name *", r.name))
+		}
+		out.names = []string{r.name}
+	}
+	ask.Names = out.names
+	var err error
+	if out.reading, out.metric, err = r.metrics.ReadObjects(ask); err != nil {
+		return nil, err
+	}
+	if err := r.checkScope(&out.metric); err != nil {
+		return nil, err
+	}
+	if r.series != nil {
+		if parsed, err := metav1.ParseToLabelSelector(r.series.String()); err == nil {
+			out.selector = parsed
+		}
+	}
+	return out, nil
+}
+
+// checkScope refuses a path without a namespace for objects that have one, and the
+// other way round.
+func (t *target) checkScope(m *query.ObjectMetric) error {
+	switch {
+	case m.Namespaced && t.namespace == "":
+		return apierrors.NewBadRequest(fmt.Sprintf("%s have namespaces: ask at namespaces/NAMESPACE/%s/%s/%s", m.Resource, t.resource, t.name, t.metric))
+	case !m.Namespaced && t.namespace != "":
+		return apierrors.NewBadRequest(fmt.Sprintf("%s have no namespace: ask at %s/%s/%s", m.Resource, t.resource, t.name, t.metric))
+	}
+	return nil
+}
+
+// values reads the values of an answer. Its error says what was read.
+func (r *resolved) values(answer *query.Answer, err error) (*query.Values, error) {
+	values, err := r.reading.Values(answer, err, r.names...)
+	if err != nil {
+		return nil, fmt.Errorf("metric %q of %s (%s): %w", r.target.metric, r.metric.Resource, r.reading.Origin, err)
+	}
+	return values, nil
+}
+
+// wanted says whether a value is of an object that was asked for: an answer may be
+// about more.
+func (r *resolved) wanted(object string) bool {
+	_, found := slices.BinarySearch(r.names, object)
+	return found
+}
+
+// objects makes API objects of the values that were asked for.
+func (r *resolved) objects(values *query.Values) []custom_metrics.MetricValue {
+	items := make([]custom_metrics.MetricValue, 0, min(len(r.names), len(values.Items)))
+	for i := range values.Items {
+		if v := &values.Items[i]; r.wanted(v.Object) {
+			items = append(items, r.object(v, values.Window))
+		}
+	}
+	return items
+}
+
+// noValue is the answer where the one object that was named has no value.
+func (r *targetRequest) noValue(values *query.Values) error {
+	why := "the source has none"
+	if o := values.Omission(r.name); o != nil {
+		why = o.Error()
+	}
+	where := ""
+	if r.namespace != "" {
+		where = fmt.Sprintf(" in namespace %q", r.namespace)
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: fmt.Sprintf("metric %q of %s %q%s has no value: %s", r.metric, r.resource, r.name, where, why),
+		Details: &metav1.StatusDetails{Group: custom_metrics.GroupName, Kind: r.resource.String() + "/" + r.metric, Name: r.name},
+	}}
+}
+
+// warn tells, in headers, what a list has no place for: stand-ins, objects without a
+// value, and what the source itself warns of, such as a part of it that did not
+// answer.
+func (r *resolved) warn(ctx context.Context, values *query.Values) {
+	if values.Outage != nil {
+		warning.AddWarning(ctx, "", fmt.Sprintf("the values are stand-ins: %v", values.Outage))
+	}
+	for i := range values.Omitted {
+		if o := &values.Omitted[i]; r.wanted(o.Object) {
+			// The first stands for all.
+			warning.AddWarning(ctx, "", fmt.Sprintf("metric %q of %s %q has no value: %v", r.target.metric, r.target.resource, o.Object, o))
+			break
+		}
+	}
+	for _, text := range values.Warnings[:min(len(values.Warnings), maxWarnings)] {
+		warning.AddWarning(ctx, "", text)
+	}
+}
+
+// maxWarnings is how many of a source's warnings are handed on.
+const maxWarnings = 3

@@ -1,0 +1,301 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package custommetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+// t0 is the instant of the first samples, with a fraction that no answer shows.
+var t0 = time.Date(2026, 8, 30, 12, 0, 0, 250_000_000, time.UTC)
+
+// world is what the API group is made of: metrics, objects and a source in memory,
+// and the real Desk between them.
+type world struct {
+	mu      sync.Mutex
+	metrics map[string]query.ObjectMetric
+	// objects by resource and namespace; labels by name.
+	objects map[string]map[string]labels.Set
+	samples map[string][]query.Sample
+	window  time.Duration
+	failure error
+	// asked counts evaluations by expression.
+	asked map[string]int
+}
+
+var (
+	podKind     = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	ingressKind = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}
+	nodeKind    = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+	spaceKind   = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+)
+
+// newWorld has two web pods and a database in namespace shop, an ingress, nodes, and
+// two namespaces, each with a metric.
+func newWorld() *world {
+	w := &world{
+		metrics: map[string]query.ObjectMetric{}, objects: map[string]map[string]labels.Set{},
+		samples: map[string][]query.Sample{}, asked: map[string]int{}, window: 2 * time.Minute,
+	}
+	w.metric("pods", podKind, true, "hits")
+	w.metric("pods", podKind, true, "http.requests:rate5m")
+	w.metric("ingresses.networking.k8s.io", ingressKind, true, "hits")
+	w.metric("nodes", nodeKind, false, "load")
+	w.metric("namespaces", spaceKind, false, "queue-length")
+	w.object("pods", "shop", "web-1", "app=web")
+	w.object("pods", "shop", "web-2", "app=web")
+	w.object("pods", "shop", "db-1", "app=db")
+	w.object("ingresses.networking.k8s.io", "shop", "front", "app=web")
+	w.object("nodes", "", "node-a", "zone=x")
+	w.object("namespaces", "", "shop", "team=a")
+	w.object("namespaces", "", "bank", "team=b")
+	w.sample("pods/hits", "web-1", 0.5, 0)
+	w.sample("pods/hits", "web-2", 1500, time.Second)
+	w.sample("pods/hits", "db-1", 7, 0)
+	w.sample("pods/hits", "gone-1", 9, 0)
+	w.sample("pods/http.requests:rate5m", "web-1", 3, 0)
+	w.sample("ingresses.networking.k8s.io/hits", "front", 10, 0)
+	w.sample("nodes/load", "node-a", 2, 0)
+	w.sample("namespaces/queue-length", "shop", 42, 0)
+	w.sample("namespaces/queue-length", "bank", 43, 0)
+	return w
+}
+
+func (w *world) metric(resource string, kind schema.GroupVersionKind, namespaced bool, name string) {
+	w.metrics[resource+"/"+name] = query.ObjectMetric{Resource: schema.ParseGroupResource(resource), Kind: kind, Namespaced: namespaced, Name: name}
+}
+
+func (w *world) object(resource, namespace, name, with string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	set, err := labels.ConvertSelectorToLabelsMap(with)
+	if err != nil {
+		panic(err)
+	}
+	key := resource + " " + namespace
+	if w.objects[key] == nil {
+		w.objects[key] = map[string]labels.Set{}
+	}
+	w.objects[key][name] = set
+}
+
+func (w *world) sample(metric, object string, value float64, offset time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.samples[metric] = append(slices.Clone(w.samples[metric]), query.Sample{
+		Labels: map[string]string{"object": object, "code": "200"}, Value: value, Time: t0.Add(offset),
+	})
+}
+
+// replace sets the one sample of an object.
+func (w *world) replace(metric, object string, value float64, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	samples := slices.Clone(w.samples[metric])
+	for i := range samples {
+		if samples[i].Labels["object"] == object {
+			samples[i] = query.Sample{Labels: samples[i].Labels, Value: value, Time: at}
+		}
+	}
+	w.samples[metric] = samples
+}
+
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failure = err
+}
+
+// ObjectMetrics implements query.ObjectMetrics.
+func (w *world) ObjectMetrics() []query.ObjectMetric {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []query.ObjectMetric
+	for _, key := range slices.Sorted(maps.Keys(w.metrics)) {
+		all = append(all, w.metrics[key])
+	}
+	return all
+}
+
+// ReadObjects implements query.ObjectMetrics: with one question for all objects of a
+// metric, whoever is asked for.
+func (w *world) ReadObjects(r query.ObjectRequest) (query.Reading, query.ObjectMetric, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.Resource == (schema.GroupResource{Group: "extensions", Resource: "ingresses"}) {
+		r.Resource.Group = "networking.k8s.io"
+	}
+	metric, known := w.metrics[r.Resource.String()+"/"+r.Metric]
+	if !known {
+		return query.Reading{}, query.ObjectMetric{}, apierrors.NewNotFound(custom_metrics.Resource(r.Resource.String()), r.Metric)
+	}
+	expression := metric.Resource.String() + "/" + metric.Name
+	if r.Series != nil {
+		expression += "{" + r.Series.String() + "}"
+	}
+	return query.Reading{
+		Question:    query.Question{Source: "main", Expression: expression, Interval: 15 * time.Second},
+		Origin:      "spec.customMetrics.rules[0]",
+		ObjectLabel: "object",
+	}, metric, nil
+}
+
+// Evaluate implements query.Source.
+func (w *world) Evaluate(_ context.Context, expression string, at time.Time) (*query.Answer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked[expression]++
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	return &query.Answer{Time: at, Window: w.window, Samples: w.samples[expression]}, nil
+}
+
+// Names implements Objects.
+func (w *world) Names(_ context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if resource.Resource == "forbidden" {
+		return nil, apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no right to list"))
+	}
+	names := []string{}
+	for name, set := range w.objects[resource.GroupResource().String()+" "+namespace] {
+		if selector.Matches(set) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+var usualLimits = stream.Limits{Connections: 1000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
+
+// served is an API server with the group.
+type served struct {
+	*httptest.Server
+	group   *Group
+	generic *genericapiserver.GenericAPIServer
+}
+
+// serve runs a real generic API server, under a real clock.
+func serve(t testing.TB, w *world, mutate ...func(*genericapiserver.Config, *Options)) *served {
+	t.Helper()
+	c := clock.RealClock{}
+	desk := query.NewDesk(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
+	options := Options{
+		Metrics: w, Asker: desk, Objects: w, Clock: c, Random: func() float64 { return 0.5 },
+		Admission:         stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits),
+		Settings:          stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
+		MinRequestTimeout: 30 * time.Minute,
+		Enabled:           func(schema.GroupVersion) bool { return true },
+	}
+	config := genericapiserver.NewConfig(serializer.NewCodecFactory(Scheme))
+	config.ExternalAddress = "metrics.test:443"
+	config.LoopbackClientConfig = &restclient.Config{}
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	config.RequestInfoResolver = valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName)
+	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := resourcemetrics.GetOpenAPIDefinitions(ref)
+		maps.Copy(all, OpenAPIDefinitions(ref))
+		return all
+	}
+	namer := openapinamer.NewDefinitionNamer(Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	for _, f := range mutate {
+		f(config, &options)
+	}
+	generic, err := config.Complete(nil).New("custom-metrics", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatalf("making the API server: %v", err)
+	}
+	group, err := InstallAPI(generic, options)
+	if err != nil {
+		t.Fatalf("installing the API group: %v", err)
+	}
+	generic.PrepareRun()
+	s := &served{Server: httptest.NewServer(generic.Handler), group: group, generic: generic}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { desk.Run(ctx) })
+	if group != nil {
+		running.Go(func() { group.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		cancel()
+		running.Wait()
+		generic.Destroy()
+	})
+	return s
+}
+
+// answer is what came back over HTTP.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+func (s *served) do(t testing.TB, method, path, accept string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accept != "" {
+		request.Header.Set("Accept", accept)
+	}
+	response, err := s.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{code: response.StatusCode, header: response.Header, body: body}
+}
+
+func root(version string) string {
+	return fmt.Sprintf("/apis/%s/%s", custom_metrics.GroupName, version)
+}
+
+func nan() float64 {
+	zero := 0.0
+	return zero / zero
+}
