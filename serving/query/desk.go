@@ -213,6 +213,7 @@ func (d *Desk) close() {
 	d.cancel()
 	for _, l := range d.lines {
 		for f := l.pop(); f != nil; f = l.pop() {
+			f.held.flight = nil
 			f.end(nil, shuttingDown(f.held.question, d.clock.Now()))
 		}
 	}

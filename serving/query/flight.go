@@ -133,6 +133,7 @@ func (d *Desk) complete(f *flight, answer *Answer, failure *Failure, began time.
 	f.line.end(f, failure, now.Sub(began))
 	if d.closed {
 		if !f.abandoned {
+			f.held.flight = nil
 			f.end(nil, shuttingDown(f.held.question, now))
 		}
 		return

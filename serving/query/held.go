@@ -121,7 +121,10 @@ func (d *Desk) hold(q Question, now time.Time) (*held, error) {
 	if h := d.questions[q]; h != nil {
 		return h, nil
 	}
-	if len(d.questions) >= d.limits.MaxQuestions && !d.forgetOldest(nil) {
+	for len(d.questions) >= d.limits.MaxQuestions {
+		if d.forgetOldest(nil) {
+			continue
+		}
 		return nil, &Outage{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 			"this server holds %d questions already, all of which are followed or being evaluated: ask for fewer different metrics and selectors", len(d.questions))}}
 	}

@@ -24,7 +24,9 @@ const (
 // whether it fails altogether. Such a source is suspended: its questions fail at
 // once with its newest failure, but for one at a time, after 1s, 2s, 4s and so on
 // up to 30s, which tries whether it answers again. Questions take turns at that,
-// since one may be too much even for a source that is well.
+// since one may be too much even for a source that is well. Where it may be the
+// questions (they time out, say, but the source can be reached), one that has not
+// failed yet is tried at once.
 type line struct {
 	name   string
 	source Source
@@ -100,11 +102,12 @@ func (l *line) end(f *flight, failure *Failure, took time.Duration) {
 
 // admit returns nil where a flight may begin, or why not.
 func (l *line) admit(f *flight, now time.Time) *Failure {
-	if l.until.IsZero() {
+	if l.until.IsZero() || l.trial == f {
 		return nil
 	}
-	turn := !l.waiting || !f.held.tried.After(l.oldest) || !now.Before(l.until.Add(patience))
-	if now.Before(l.until) || l.trial != nil || !turn {
+	turn := !now.Before(l.until) && (!l.waiting || !f.held.tried.After(l.oldest) || !now.Before(l.until.Add(patience)))
+	innocent := l.certain == 0 && f.held.attempts == 0
+	if l.trial != nil || (!turn && !innocent) {
 		if !l.waiting || f.held.tried.Before(l.oldest) {
 			l.waiting, l.oldest = true, f.held.tried
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Outage is the error of a question that is not answered. It unwraps to a Failure.
@@ -39,20 +38,16 @@ func (o *Outage) Unwrap() []error {
 	return []error{o.Failure}
 }
 
-// retryAfter is what clients are told that ask a source that fails, in seconds.
-const retryAfter = 1
-
 // StatusError makes an error of a metrics API of one of an Asker or a Reading: 503
 // ServiceUnavailable for a source that does not answer, in its own words. What is
-// a status already stays as it is.
+// a status already stays as it is. There is no Retry-After: client-go would ask
+// again ten times before the one who asked, such as an autoscaler, heard of it.
 func StatusError(err error) error {
 	var status apierrors.APIStatus
 	if err == nil || errors.As(err, &status) {
 		return err
 	}
-	unavailable := apierrors.NewServiceUnavailable(err.Error())
-	unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
-	return unavailable
+	return apierrors.NewServiceUnavailable(err.Error())
 }
 
 // maxMessage is the longest message of a failure, in bytes.

@@ -238,16 +238,21 @@ func withLabels(of, more map[string]string) map[string]string {
 
 // labelKey is a canonical form of labels.
 func labelKey(labels map[string]string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, name := range slices.Sorted(maps.Keys(labels)) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(name)
-		b.WriteByte('=')
-		b.WriteString(strconv.Quote(labels[name]))
+	var few [16]string
+	names := few[:0]
+	size := 2
+	for name, value := range labels {
+		names = append(names, name)
+		size += len(name) + len(value) + len(`="",`)
 	}
-	b.WriteByte('}')
-	return b.String()
+	slices.Sort(names)
+	key := append(make([]byte, 0, size), '{')
+	for i, name := range names {
+		if i > 0 {
+			key = append(key, ',')
+		}
+		key = append(append(key, name...), '=')
+		key = strconv.AppendQuote(key, labels[name])
+	}
+	return string(append(key, '}'))
 }

@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 )
 
@@ -159,49 +157,4 @@ func reasonOf(err error) Reason {
 		return ""
 	}
 	return f.Reason
-}
-
-func TestAskSharesASlot(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		q := asked("a")
-		toSlot(q)
-		var got []float64
-		for range 4 {
-			got = append(got, w.mustAsk(q))
-			time.Sleep(5 * time.Second)
-		}
-		if diff := cmp.Diff([]float64{1, 1, 1, 2}, got); diff != "" {
-			t.Error(diff)
-		}
-		if !slices.Equal(s.asked, []string{"a", "a"}) {
-			t.Errorf("the source was asked %q", s.asked)
-		}
-	})
-}
-
-func TestFollowedAtSlots(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		q := asked("a")
-		toSlot(q)
-		var times []time.Time
-		stop := w.Follow(q, func(a *Answer, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			times = append(times, a.Time)
-		})
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		stop()
-		stop()
-		time.Sleep(time.Minute)
-		_, began := slotsOf(q).at(times[0])
-		want := []time.Time{began, began.Add(15 * time.Second), began.Add(30 * time.Second)}
-		if diff := cmp.Diff(want, times); diff != "" {
-			t.Error(diff)
-		}
-		if n := s.count(); n != 3 {
-			t.Errorf("%d evaluations", n)
-		}
-	})
 }

@@ -1,0 +1,234 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// heard keeps what a follower is told.
+type heard struct {
+	mu      sync.Mutex
+	answers []*Answer
+	errs    []error
+}
+
+func (h *heard) receive(a *Answer, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers, h.errs = append(h.answers, a), append(h.errs, err)
+}
+
+func (h *heard) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.answers)
+}
+
+// times are those of the answers.
+func (h *heard) times() []time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var times []time.Time
+	for _, a := range h.answers {
+		times = append(times, a.Time)
+	}
+	return times
+}
+
+// Two replicas evaluate a followed question as of the same instants, at whatever
+// moment it is followed on each.
+func TestFollowedAtSlots(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+		ctx, cancel := context.WithCancel(t.Context())
+		other := NewDesk(w.clock, w.random, w.Desk.sources, Limits{})
+		var running sync.WaitGroup
+		running.Go(func() { other.Run(ctx) })
+		q := asked("a")
+		toSlot(q)
+		var one, two heard
+		stop := w.Follow(q, one.receive)
+		time.Sleep(4 * time.Second)
+		defer other.Follow(q, two.receive)()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		stop()
+		stop()
+		_, began := slotsOf(q).at(one.times()[0])
+		want := []time.Time{began, began.Add(15 * time.Second), began.Add(30 * time.Second)}
+		if diff := cmp.Diff([][]time.Time{want, want}, [][]time.Time{one.times(), two.times()}); diff != "" {
+			t.Error(diff)
+		}
+		cancel()
+		running.Wait()
+		time.Sleep(time.Minute)
+		if n := s.count(); n != 6 {
+			t.Errorf("%d evaluations on both", n)
+		}
+	})
+}
+
+func TestFollowersShareWithWhoAsks(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+		q := asked("a")
+		toSlot(q)
+		w.mustAsk(q)
+		var all []*heard
+		for range 1000 {
+			h := &heard{}
+			all = append(all, h)
+			defer w.Follow(q, h.receive)()
+			if h.count() != 1 {
+				t.Fatal("what is known is not told first")
+			}
+		}
+		time.Sleep(15 * time.Second)
+		w.mustAsk(q)
+		synctest.Wait()
+		if n := s.count(); n != 2 {
+			t.Errorf("%d evaluations", n)
+		}
+		for _, h := range all {
+			if h.count() != 2 {
+				t.Fatalf("a follower heard %d answers", h.count())
+			}
+		}
+	})
+}
+
+func TestUnfollowEndsTheEvaluation(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+		ended := make(chan error, 1)
+		s.set(func(ctx context.Context, _ string, _ time.Time) (*Answer, error) {
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return nil, ctx.Err()
+		})
+		var h heard
+		stop := w.Follow(asked("a"), h.receive)
+		synctest.Wait()
+		stop()
+		<-ended
+		synctest.Wait()
+		if h.count() != 0 {
+			t.Errorf("heard %v after the end", h.errs)
+		}
+	})
+}
+
+func TestFollowerMayStopItself(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+		var stop func()
+		n := 0
+		stop = w.Follow(asked("a"), func(*Answer, error) {
+			if n++; n == 2 {
+				stop()
+			}
+		})
+		time.Sleep(time.Minute)
+		if n != 2 {
+			t.Errorf("heard %d times", n)
+		}
+	})
+}
+
+func TestSlowSourceSkipsSlots(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+		s.takes = 20 * time.Second
+		q := asked("a")
+		toSlot(q)
+		var h heard
+		defer w.Follow(q, h.receive)()
+		time.Sleep(2 * time.Minute)
+		if s.most != 1 || s.count() > 5 {
+			t.Errorf("%d evaluations, %d at a time", s.count(), s.most)
+		}
+	})
+}
+
+func TestFollowedSourceIsReplaced(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+		q := Question{Source: "p", Expression: "a", Interval: time.Hour}
+		var h heard
+		defer w.Follow(q, h.receive)()
+		synctest.Wait()
+		w.put("p", nil)
+		w.SourcesChanged()
+		synctest.Wait()
+		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Answer, error) { return number(at, 42), nil }})
+		w.SourcesChanged()
+		synctest.Wait()
+		if h.count() != 3 || reasonOf(h.errs[1]) != ReasonUnknownSource || h.answers[2].Samples[0].Value != 42 {
+			t.Errorf("heard %v and %v", h.answers, h.errs)
+		}
+	})
+}
+
+// With a clock that jumps, a followed question is evaluated within an interval, and
+// one that is asked at once.
+func TestClockJumps(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"ahead": 10 * time.Hour, "back": -10 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			c := clocktesting.NewFakeClock(time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC))
+			s := &source{}
+			d := NewDesk(c, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
+			q, told := asked("a"), make(chan time.Time, 10)
+			defer d.Follow(q, func(a *Answer, _ error) { told <- a.Time })()
+			<-told
+			c.SetTime(c.Now().Add(jump))
+			if _, err := d.Ask(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+			_, want := slotsOf(q).at(c.Now())
+			if got := <-told; !got.Equal(want) {
+				t.Errorf("evaluated as of %s, not of %s", got, want)
+			}
+		})
+	}
+}
+
+func TestAgendaIsInOrder(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+		var mu sync.Mutex
+		var times []time.Time
+		var stops []func()
+		for i := range 50 {
+			stops = append(stops, w.Follow(Question{Source: "p", Expression: string(rune('a' + i)), Interval: time.Duration(i%7+1) * time.Second}, func(a *Answer, _ error) {
+				mu.Lock()
+				defer mu.Unlock()
+				times = append(times, a.Time)
+			}))
+		}
+		synctest.Wait()
+		times = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for i, stop := range stops {
+			if i%2 == 0 {
+				stop()
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !slices.IsSortedFunc(times, time.Time.Compare) {
+			t.Error("questions were evaluated out of order")
+		}
+		for _, stop := range stops {
+			stop()
+		}
+		w.Desk.mu.Lock()
+		defer w.Desk.mu.Unlock()
+		if len(w.agenda) != 0 || w.recent.Len() != 50 {
+			t.Errorf("%d in the agenda and %d among the recent", len(w.agenda), w.recent.Len())
+		}
+	})
+}

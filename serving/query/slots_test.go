@@ -1,0 +1,49 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"testing"
+	"time"
+)
+
+func FuzzSlots(f *testing.F) {
+	f.Add("up", int64(15*time.Second), int64(1_790_000_000_123_456_789))
+	f.Add("up", int64(0), int64(0))
+	f.Add("", int64(time.Hour), int64(-1))
+	f.Add("up", int64(1234567891), int64(-62_135_596_800))
+	f.Fuzz(func(t *testing.T, expression string, interval, nanos int64) {
+		s := slotsOf(Question{Expression: expression, Interval: time.Duration(interval) % (100 * time.Hour)})
+		now := time.Unix(0, nanos)
+		slot, began := s.at(now)
+		if since := now.Sub(began); since < 0 || since >= s.length()+time.Millisecond {
+			t.Errorf("a slot of %s began %s ago", s.length(), since)
+		}
+		if began.Nanosecond()%int(time.Millisecond) != 0 {
+			t.Errorf("a slot began at %s, amid a millisecond", began)
+		}
+		if again, same := s.at(began); again != slot || !same.Equal(began) {
+			t.Error("a slot does not begin in itself")
+		}
+		if wait := s.untilNext(now); wait <= 0 || wait > s.length() {
+			t.Errorf("the next slot of %s begins in %s", s.length(), wait)
+		}
+		if next, _ := s.at(now.Add(s.untilNext(now))); next != slot+1 {
+			t.Errorf("after slot %d comes %d", slot, next)
+		}
+	})
+}
+
+func TestSlotsAreSpread(t *testing.T) {
+	quarters := [4]int{}
+	for i := range 1000 {
+		s := slotsOf(asked(string(rune(i))))
+		quarters[s.phase*4/s.interval]++
+	}
+	for i, n := range quarters {
+		if n < 200 || n > 300 {
+			t.Errorf("%d of 1000 questions begin in quarter %d", n, i)
+		}
+	}
+}

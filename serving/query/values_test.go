@@ -1,0 +1,278 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
+
+// series is a sample of the labels k, v, k, v …
+func series(value float64, pairs ...string) Sample {
+	s := Sample{Value: value, Time: t0, Labels: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		s.Labels[pairs[i]] = pairs[i+1]
+	}
+	return s
+}
+
+// older is a sample of an earlier time.
+func older(s Sample) Sample {
+	s.Time = s.Time.Add(-10 * time.Second)
+	return s
+}
+
+// texts tells of values: key, quantity, age.
+func texts(v *Values) []string {
+	var texts []string
+	for i := range v.Items {
+		text := v.Items[i].Key() + "=" + v.Items[i].Quantity.String()
+		if age := t0.Sub(v.Items[i].Time); age != 0 {
+			text += " " + age.String() + " old"
+		}
+		texts = append(texts, text)
+	}
+	for _, o := range v.Omitted {
+		texts = append(texts, fmt.Sprintf("no %s: %s", o.Object, o.Reason))
+	}
+	return texts
+}
+
+func TestValues(t *testing.T) {
+	pods := Reading{ObjectLabel: "pod", Origin: "spec.customMetrics.rules[0]"}
+	with := func(d Duplicates) Reading {
+		r := pods
+		r.Duplicates = d
+		return r
+	}
+	twice := []Sample{series(1, "pod", "a", "code", "200"), older(series(4, "pod", "a", "code", "500")), series(3, "pod", "b")}
+	tests := map[string]struct {
+		reading Reading
+		samples []Sample
+		want    []string
+	}{
+		"no series":                {pods, nil, nil},
+		"objects in order":         {pods, []Sample{series(2, "pod", "b"), series(1, "pod", "a")}, []string{"a=1", "b=2"}},
+		"one object":               {Reading{Object: "web"}, []Sample{series(2.5)}, []string{"web=2500m"}},
+		"one object, many series":  {Reading{Object: "web"}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"no web: Duplicate"}},
+		"one object, summed":       {Reading{Object: "web", Duplicates: DuplicatesSum}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"web=3"}},
+		"no label of the object":   {pods, []Sample{series(1, "node", "n"), series(2, "pod", ""), series(3, "pod", "a")}, []string{"a=3", "no : NoObject", "no : NoObject"}},
+		"duplicates, unset":        {pods, twice, []string{"b=3", "no a: Duplicate"}},
+		"duplicates rejected":      {with(DuplicatesReject), twice, []string{"b=3", "no a: Duplicate"}},
+		"duplicates, sum":          {with(DuplicatesSum), twice, []string{"a=5 10s old", "b=3"}},
+		"duplicates, average":      {with(DuplicatesAverage), twice, []string{"a=2500m 10s old", "b=3"}},
+		"duplicates, minimum":      {with(DuplicatesMinimum), twice, []string{"a=1 10s old", "b=3"}},
+		"duplicates, maximum":      {with(DuplicatesMaximum), twice, []string{"a=4 10s old", "b=3"}},
+		"NaN":                      {pods, []Sample{series(math.NaN(), "pod", "a"), series(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
+		"NaN as zero":              {Reading{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.NaN(), "pod", "a")}, []string{"a=0"}},
+		"infinite is never zero":   {Reading{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.Inf(1), "pod", "a"), series(math.Inf(-1), "pod", "b")}, []string{"no a: Infinite", "no b: Infinite"}},
+		"too large":                {pods, []Sample{series(1e300, "pod", "a"), series(-1e300, "pod", "b")}, []string{"no a: TooLarge", "no b: TooLarge"}},
+		"NaN among what is summed": {with(DuplicatesSum), []Sample{series(1, "pod", "a", "x", "1"), series(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
+		"NaN has no maximum":       {with(DuplicatesMaximum), []Sample{series(1, "pod", "a", "x", "1"), series(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
+		"a sum that is too large":  {with(DuplicatesSum), []Sample{series(math.MaxFloat64, "pod", "a", "x", "1"), series(math.MaxFloat64, "pod", "a", "x", "2")}, []string{"no a: Infinite"}},
+		"infinities cancel out to no number": {with(DuplicatesSum), []Sample{series(math.Inf(1), "pod", "a", "x", "1"), series(math.Inf(-1), "pod", "a", "x", "2")},
+			[]string{"no a: NaN"}},
+		"external": {Reading{}, []Sample{series(2, "queue", "b", "zone", "x"), series(1, "queue", "a")},
+			[]string{`{queue="a"}=1`, `{queue="b",zone="x"}=2`}},
+		"external, without labels":   {Reading{}, []Sample{series(2)}, []string{"{}=2"}},
+		"external, with more labels": {Reading{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{series(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
+		"external, made the same": {Reading{Labels: map[string]string{"queue": "all"}}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
+			[]string{"no : Duplicate"}},
+		"external, made the same and summed": {Reading{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
+			[]string{`{queue="all"}=5`}},
+		"external, labels that look like others": {Reading{}, []Sample{series(1, "a", `x",b="y`), series(2, "a", "x", "b", "y")},
+			[]string{`{a="x",b="y"}=2`, `{a="x\",b=\"y"}=1`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := fmt.Sprint(test.samples)
+			v, err := test.reading.Values(&Answer{Time: t0, Window: time.Minute, Samples: test.samples, Warnings: []string{"careful"}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
+				t.Error(diff)
+			}
+			if v.Outage != nil || v.Window != time.Minute || v.ResourceVersion() != "1788091200000" || len(v.Warnings) != 1 {
+				t.Errorf("got %+v", v)
+			}
+			if fmt.Sprint(test.samples) != before {
+				t.Error("the answer was changed, which is shared")
+			}
+		})
+	}
+}
+
+func TestValuesDoNotDependOnTheOrder(t *testing.T) {
+	var samples []Sample
+	for i := range 100 {
+		samples = append(samples, series(float64(i)/10, "pod", fmt.Sprint("p", i)))
+	}
+	r := Reading{ObjectLabel: "pod"}
+	want, _ := r.Values(&Answer{Time: t0, Samples: samples}, nil)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		shuffled := slices.Clone(samples)
+		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		got, _ := r.Values(&Answer{Time: t0, Samples: shuffled}, nil)
+		if diff := cmp.Diff(texts(want), texts(got)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+func TestOmissions(t *testing.T) {
+	var samples []Sample
+	for i := range 100 {
+		samples = append(samples, series(math.NaN(), "pod", fmt.Sprintf("p%02d", i)))
+	}
+	r := Reading{ObjectLabel: "pod"}
+	v, _ := r.Values(&Answer{Time: t0, Samples: samples}, nil)
+	if v.Omissions != 100 || len(v.Omitted) != maxOmissions {
+		t.Errorf("%d omissions, of which %d are told", v.Omissions, len(v.Omitted))
+	}
+	if o := v.Omission("p03"); o == nil || o.Error() != "NaN: the value is NaN (not a number, such as 0/0)" {
+		t.Errorf("of one object: %v", o)
+	}
+	if o := v.Omission("other"); o != nil {
+		t.Errorf("of another: %v", o)
+	}
+	if o := v.Omission(""); o == nil || o.Object != "p00" {
+		t.Errorf("the first: %v", o)
+	}
+}
+
+func TestFallback(t *testing.T) {
+	static := func(v float64) *Fallback { return &Fallback{AfterFailures: 3, Static: &v} }
+	last := &Fallback{AfterFailures: 3, MaxAge: 10 * time.Minute}
+	pods := func(f *Fallback) Reading { return Reading{ObjectLabel: "pod", Fallback: f} }
+	// outage is one of so many failures, whose last answer has an age.
+	outage := func(failures int, age time.Duration) *Outage {
+		o := &Outage{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}, Failures: failures, Time: t0}
+		if age > 0 {
+			a := series(7, "pod", "a")
+			a.Time = t0.Add(-age)
+			o.Last = &Answer{Time: t0.Add(-age), Samples: []Sample{a}}
+		}
+		return o
+	}
+	tests := map[string]struct {
+		reading Reading
+		err     error
+		objects []string
+		want    []string
+		fails   bool
+	}{
+		"none":                         {reading: pods(nil), err: outage(5, time.Minute), fails: true},
+		"too early":                    {reading: pods(last), err: outage(2, time.Minute), fails: true},
+		"last value":                   {reading: pods(last), err: outage(3, time.Minute), want: []string{"a=7 1m0s old"}},
+		"last value at its end":        {reading: pods(last), err: outage(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
+		"last value too old":           {reading: pods(last), err: outage(30, 10*time.Minute+1), fails: true},
+		"no last value":                {reading: pods(last), err: outage(30, 0), fails: true},
+		"static, of objects":           {reading: pods(static(1.5)), err: outage(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
+		"static, of no objects":        {reading: pods(static(1.5)), err: outage(3, 0)},
+		"static, of one object":        {reading: Reading{Object: "web", Fallback: static(0)}, err: outage(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
+		"static, external":             {reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: outage(3, 0), want: []string{`{a="b"}=4`}},
+		"static, too early":            {reading: Reading{Fallback: static(4)}, err: outage(2, 0), fails: true},
+		"static, that is no number":    {reading: Reading{Object: "web", Fallback: static(math.NaN())}, err: outage(3, 0), want: []string{"no web: NaN"}},
+		"without a number of failures": {reading: Reading{Fallback: &Fallback{Static: static(4).Static}}, err: outage(1, 0), want: []string{"{}=4"}},
+		"a request that ended":         {reading: Reading{Fallback: &Fallback{Static: static(4).Static}}, err: outage(0, 0), fails: true},
+		"another error":                {reading: Reading{Fallback: static(4)}, err: errors.New("oh"), fails: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			v, err := test.reading.Values(nil, test.err, test.objects...)
+			if test.fails {
+				if !errors.Is(err, test.err) || v != nil {
+					t.Errorf("got %v, %v", v, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Outage == nil {
+				t.Error("not marked as a stand-in")
+			}
+			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestStatusError(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "m"}, "x")
+	tests := map[string]struct {
+		err  error
+		code int32
+		text string
+	}{
+		"a failure": {&Outage{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}}, 503, `source "p": Timeout: late`},
+		"a status":  {fmt.Errorf("read: %w", notFound), 404, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var status apierrors.APIStatus
+			if !errors.As(StatusError(test.err), &status) || status.Status().Code != test.code || (test.text != "" && status.Status().Message != test.text) {
+				t.Errorf("got %+v", status)
+			}
+		})
+	}
+	if StatusError(nil) != nil {
+		t.Error("an error of nothing")
+	}
+	if s, delay := apierrors.SuggestsClientDelay(StatusError(tests["a failure"].err)); delay {
+		t.Errorf("client-go is told to ask again after %d s by itself", s)
+	}
+}
+
+func BenchmarkValues(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		answer := &Answer{Time: t0}
+		for i := range n {
+			answer.Samples = append(answer.Samples, series(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
+		}
+		for name, r := range map[string]Reading{"objects": {ObjectLabel: "pod"}, "external": {Labels: map[string]string{"team": "t"}}} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					v, err := r.Values(answer, nil)
+					if err != nil || len(v.Items) != n {
+						b.Fatal(err, len(v.Items))
+					}
+				}
+			})
+		}
+	}
+}
+
+// FuzzLabelKey holds that no two sets of labels have the same key.
+func FuzzLabelKey(f *testing.F) {
+	f.Add("a", "b", "a", "c")
+	f.Add("a", `b",c="d`, "a", "b")
+	f.Add("a=", "b", "a", "=b")
+	f.Fuzz(func(t *testing.T, name, value, otherName, otherValue string) {
+		one, other := map[string]string{name: value}, map[string]string{otherName: otherValue}
+		if maps.Equal(one, other) != (labelKey(one) == labelKey(other)) {
+			t.Errorf("%q and %q", labelKey(one), labelKey(other))
+		}
+		both := map[string]string{name: value, otherName: otherValue}
+		if len(both) == 2 && (labelKey(both) == labelKey(one) || labelKey(both) == labelKey(other)) {
+			t.Errorf("%q", labelKey(both))
+		}
+	})
+}
