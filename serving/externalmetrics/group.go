@@ -1,0 +1,104 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+// The kinds of what is answered.
+const (
+	kindList  = "ExternalMetricValueList"
+	kindValue = "ExternalMetricValue"
+)
+
+// Options are what the API group is answered from.
+type Options struct {
+	Metrics  query.ExternalMetrics
+	Asker    query.Asker
+	Policies *Policies
+	// Lists is what API groups of values share; its Source is set here.
+	Lists valuelist.Options
+}
+
+// Group is external.metrics.k8s.io in an API server.
+type Group struct {
+	*valuelist.Group
+	store *answers.Store
+}
+
+// InstallAPI adds external.metrics.k8s.io to an API server, in those versions that are
+// enabled. The API server needs NewRequestInfoResolver and valuelist's. It returns nil
+// where no version is enabled.
+func InstallAPI(server *genericapiserver.GenericAPIServer, o Options, enabled func(schema.GroupVersion) bool) (*Group, error) {
+	store := answers.NewStore(GroupName, o.Lists.Clock, o.Asker)
+	api := newAPI(&reader{metrics: o.Metrics, asker: o.Asker, store: store, policies: o.Policies, clock: o.Lists.Clock}, enabled)
+	if len(api.Versions) == 0 {
+		return nil, nil
+	}
+	o.Lists.Source = store
+	group, err := valuelist.Install(server, api, o.Lists)
+	if err != nil {
+		return nil, fmt.Errorf("install %s: %w", GroupName, err)
+	}
+	store.Observe(group.Hub().Publish)
+	return &Group{Group: group, store: store}, nil
+}
+
+// Run keeps the time of watches, and discovery up to date, until the context ends.
+func (g *Group) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { g.store.Run(ctx) })
+	running.Go(func() { g.Group.Run(ctx) })
+	running.Wait()
+}
+
+// Refresh has open watches follow a change of what metrics there are at once.
+func (g *Group) Refresh() { g.store.Refresh() }
+
+func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valuelist.API {
+	api := valuelist.API{
+		Scheme: Scheme, Codecs: codecs, ListKind: kindList, ValueKind: kindValue,
+		NewList:   func() runtime.Object { return &external_metrics.ExternalMetricValueList{} },
+		Table:     r.table,
+		Resources: r.resources,
+		Routes: []valuelist.Route{{
+			Path: "/namespaces/{namespace}/{metric}", Operation: "listExternalMetricValues",
+			Doc: "list or watch the values of an external metric",
+			Parameters: []valuelist.Parameter{
+				{Name: "namespace", Doc: "namespace from which the metric is read"},
+				{Name: "metric", Doc: `name of the metric, with \| for each slash`},
+			},
+			Parse: r.parse,
+		}},
+	}
+	for _, version := range GroupVersions() {
+		if enabled(version) {
+			api.Versions = append(api.Versions, version)
+		}
+	}
+	return api
+}
+
+// resources are what discovery tells of: each metric as paths have it.
+func (r *reader) resources() []metav1.APIResource {
+	metrics := r.metrics.ExternalMetrics()
+	resources := make([]metav1.APIResource, len(metrics))
+	for i, metric := range metrics {
+		resources[i] = metav1.APIResource{Name: escape(metric), Namespaced: true, Kind: kindList}
+	}
+	return resources
+}

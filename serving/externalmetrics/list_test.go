@@ -1,0 +1,267 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	externalclient "k8s.io/metrics/pkg/client/external_metrics"
+)
+
+// values are the labels and values of a list, in order.
+func values(list *v1beta1.ExternalMetricValueList) []string {
+	all := []string{}
+	for i := range list.Items {
+		all = append(all, labels.Set(list.Items[i].MetricLabels).String()+" "+list.Items[i].Value.String())
+	}
+	return all
+}
+
+func (w *world) list(path string) *v1beta1.ExternalMetricValueList {
+	w.t.Helper()
+	code, body := w.get(path)
+	if code != http.StatusOK {
+		w.t.Fatalf("GET %s: %d %s", path, code, body)
+	}
+	var list v1beta1.ExternalMetricValueList
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		w.t.Fatalf("decode %s: %v", body, err)
+	}
+	return &list
+}
+
+func TestSelectors(t *testing.T) {
+	w := newWorld(t)
+	a, eu, us := "queue=a,region=eu 3500m", "queue=b,region=eu 7", "queue=b,region=us 9"
+	tests := map[string]struct {
+		selector string
+		want     []string
+	}{
+		"none":                 {"", []string{a, eu, us}},
+		"equal":                {"queue%3Db", []string{eu, us}},
+		"not equal":            {"queue!%3Db", []string{a}},
+		"in":                   {"region+in+(us,asia)", []string{us}},
+		"not in":               {"region+notin+(us,asia)", []string{a, eu}},
+		"there":                {"queue", []string{a, eu, us}},
+		"not there":            {"!queue", []string{}},
+		"not there, not known": {"!team", []string{a, eu, us}},
+		"every label fixed":    {"queue%3Db,region%3Dus", []string{us}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			list := w.list(path("queue_length", "?labelSelector="+tc.selector))
+			if diff := cmp.Diff(tc.want, values(list)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if list.ResourceVersion != fmt.Sprint(t0.UnixMilli()) {
+				t.Errorf("resourceVersion %q, want that of the evaluation", list.ResourceVersion)
+			}
+		})
+	}
+}
+
+// TestValue: all that is known of a value is in it.
+func TestValue(t *testing.T) {
+	w := newWorld(t)
+	w.add("rate_of_orders", sample(0.0015, nil))
+	seconds := int64(120)
+	want := []v1beta1.ExternalMetricValue{{MetricName: "rate_of_orders", MetricLabels: map[string]string{}, Timestamp: metav1.NewTime(t0.Add(-1e9)), WindowSeconds: &seconds}}
+	got := w.list(path("rate_of_orders", ""))
+	if len(got.Items) != 1 || got.Items[0].Value.String() != "2m" || got.Kind != "ExternalMetricValueList" || got.APIVersion != "external.metrics.k8s.io/v1beta1" {
+		t.Fatalf("got %+v", got)
+	}
+	want[0].Value = got.Items[0].Value
+	if diff := cmp.Diff(want, got.Items, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNames: what a metric may be called, and how it is asked for.
+func TestNames(t *testing.T) {
+	w := newWorld(t)
+	for i, metric := range []string{"status", "finalize", "metrics", "watch", "namespaces", "cloud/queue/length", "a.b-c:d", "*"} {
+		w.add(metric, sample(float64(i), nil))
+		code, body := w.get(path(strings.ReplaceAll(escape(metric), `\|`, "%5C%7C"), ""))
+		if want := fmt.Sprintf(`"metricName":%q`, metric); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", metric, code, body)
+		}
+	}
+	for path, want := range map[string]int{
+		path("missing", ""):       http.StatusNotFound,
+		path("cloud/queue", ""):   http.StatusNotFound,
+		path("cloud%2Fqueue", ""): http.StatusNotFound,
+		path("status/x", ""):      http.StatusNotFound,
+		"/apis/external.metrics.k8s.io/v1beta1/watch/namespaces/shop/queue_length": http.StatusNotFound,
+		"/apis/external.metrics.k8s.io/v1beta1/queue_length":                       http.StatusNotFound,
+		"/apis/external.metrics.k8s.io/v1beta1/namespaces/shop":                    http.StatusNotFound,
+	} {
+		if code, body := w.get(path); code != want {
+			t.Errorf("GET %s: %d, want %d: %s", path, code, want, body)
+		}
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	w := newWorld(t)
+	w.add("orders", sample(1, nil))
+	w.metrics["orders"] = []string{"shop", "bank"}
+	for namespace, want := range map[string]int{"shop": http.StatusOK, "bank": http.StatusOK, "farm": http.StatusNotFound} {
+		if code, body := w.get("/apis/external.metrics.k8s.io/v1beta1/namespaces/" + namespace + "/orders"); code != want {
+			t.Errorf("%s: %d, want %d: %s", namespace, code, want, body)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	w.add("nothing_fits", sample(math.NaN(), nil), sample(math.Inf(1), labels.Set{"a": "b"}))
+	w.add("some_fit", sample(math.NaN(), nil), sample(1, labels.Set{"a": "b"}))
+	w.add("empty")
+	tests := map[string]struct {
+		method, path string
+		code         int
+		says         string
+	}{
+		"a selector that does not parse": {path: path("queue_length", "?labelSelector=a+b+c"), code: http.StatusBadRequest},
+		"a field selector":               {path: path("queue_length", "?fieldSelector=metadata.name%3Da"), code: http.StatusBadRequest},
+		"a continue token":               {path: path("queue_length", "?continue=abc"), code: http.StatusBadRequest},
+		"no value fits":                  {path: path("nothing_fits", ""), code: http.StatusNotFound, says: "Infinite: the value is infinite (and 1 series more"},
+		"some values fit":                {path: path("some_fit", ""), code: http.StatusOK, says: `"value":"1"`},
+		"no series":                      {path: path("empty", ""), code: http.StatusOK, says: `"items":[]`},
+		"POST":                           {method: http.MethodPost, path: path("queue_length", ""), code: http.StatusMethodNotAllowed},
+		"PUT":                            {method: http.MethodPut, path: path("queue_length", ""), code: http.StatusMethodNotAllowed},
+		"PATCH":                          {method: http.MethodPatch, path: path("queue_length", ""), code: http.StatusMethodNotAllowed},
+		"DELETE":                         {method: http.MethodDelete, path: path("status", ""), code: http.StatusMethodNotAllowed},
+		"sendInitialEvents":              {path: path("queue_length", "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), code: http.StatusUnprocessableEntity, says: "sendInitialEvents"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			method := tc.method
+			if method == "" {
+				method = http.MethodGet
+			}
+			code, body := w.read(w.do(method, tc.path))
+			if code != tc.code || !strings.Contains(body, tc.says) {
+				t.Errorf("%d %s; want %d, mentioning %q", code, body, tc.code, tc.says)
+			}
+		})
+	}
+}
+
+// TestSourceFails: the caller hears it in the source's own words, never an empty list.
+func TestSourceFails(t *testing.T) {
+	w := newWorld(t)
+	w.fail("the disk is full")
+	code, body := w.get(path("queue_length", ""))
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "the disk is full") || !strings.Contains(body, `source \"main\"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := w.get(path("queue_length", "?watch=true")); code != http.StatusServiceUnavailable {
+		t.Errorf("watch: %d %s", code, body)
+	}
+}
+
+func TestEncodings(t *testing.T) {
+	w := newWorld(t)
+	for accept, want := range map[string]string{
+		"application/json":                             `"metricName":"queue_length"`,
+		"application/yaml":                             "metricName: queue_length",
+		"application/vnd.kubernetes.protobuf":          "queue_length",
+		"application/json;as=Table;v=v1;g=meta.k8s.io": `"cells":["queue_length","queue=a,region=eu","3500m","0s",`,
+	} {
+		response := w.do(http.MethodGet, path("queue_length", ""), "Accept", accept)
+		code, body := w.read(response)
+		if code != http.StatusOK || !strings.Contains(body, want) || !strings.HasPrefix(response.Header.Get("Content-Type"), strings.Split(accept, ";")[0]) {
+			t.Errorf("%s: %d %s %s", accept, code, response.Header.Get("Content-Type"), body)
+		}
+	}
+}
+
+// TestStockClient is the client that the HPA controller has.
+func TestStockClient(t *testing.T) {
+	w := newWorld(t)
+	w.add("cloud/queue", sample(4, labels.Set{"q": "x"}))
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		client, err := externalclient.NewForConfig(&restclient.Config{Host: w.server.URL, ContentConfig: restclient.ContentConfig{ContentType: contentType}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := client.NamespacedMetrics("shop").List(`cloud\|queue`, labels.Everything())
+		if err != nil {
+			t.Fatalf("%s: %v", contentType, err)
+		}
+		if diff := cmp.Diff([]string{"q=x 4"}, values(list)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", contentType, diff)
+		}
+	}
+}
+
+// TestAuthorization: the resource is the metric, as the path has it.
+func TestAuthorization(t *testing.T) {
+	w := newWorld(t)
+	for _, metric := range []string{"status", "cloud/queue"} {
+		w.add(metric, sample(1, nil))
+	}
+	tests := map[string]struct {
+		path string
+		want authorizer.AttributesRecord
+	}{
+		"list":             {path("queue_length", ""), authorizer.AttributesRecord{Verb: "list", Resource: "queue_length"}},
+		"watch":            {path("queue_length", "?watch=true"), authorizer.AttributesRecord{Verb: "watch", Resource: "queue_length"}},
+		"status":           {path("status", ""), authorizer.AttributesRecord{Verb: "list", Resource: "status"}},
+		"status, watched":  {path("status", "?watch=1"), authorizer.AttributesRecord{Verb: "watch", Resource: "status"}},
+		"a slash":          {path("cloud%5C%7Cqueue", ""), authorizer.AttributesRecord{Verb: "list", Resource: `cloud\|queue`}},
+		"finalize, posted": {path("finalize", ""), authorizer.AttributesRecord{Verb: "list", Resource: "finalize"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked []authorizer.AttributesRecord
+			w.allowed = func(a authorizer.Attributes) bool {
+				asked = append(asked, authorizer.AttributesRecord{Verb: a.GetVerb(), Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup()})
+				return false
+			}
+			if code, body := w.get(tc.path, "X-Test-User", "jane"); code != http.StatusForbidden {
+				t.Errorf("%d %s", code, body)
+			}
+			tc.want.Namespace, tc.want.APIGroup = "shop", GroupName
+			if len(asked) == 0 {
+				t.Fatal("nobody was asked")
+			}
+			if diff := cmp.Diff(tc.want, asked[0]); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	w := newWorld(t)
+	code, body := w.get("/apis/external.metrics.k8s.io/v1beta1")
+	if code != http.StatusOK || !strings.Contains(body, `"name":"queue_length","singularName":"","namespaced":true,"kind":"ExternalMetricValueList","verbs":["get","watch"]`) {
+		t.Errorf("%d %s", code, body)
+	}
+	w.group.ServeWatch(false)
+	if _, body := w.get("/apis/external.metrics.k8s.io/v1beta1"); !strings.Contains(body, `"verbs":["get"]`) {
+		t.Errorf("watch disabled: %s", body)
+	}
+	if code, body := w.get(path("queue_length", "?watch=true")); code != http.StatusMethodNotAllowed {
+		t.Errorf("watch disabled: %d %s", code, body)
+	}
+	if code, body := w.get("/openapi/v3/apis/external.metrics.k8s.io/v1beta1"); code != http.StatusOK || !strings.Contains(body, "ExternalMetricValueList") {
+		t.Errorf("OpenAPI: %d %.300s", code, body)
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+)
+
+// Policies are those in force, and the watches that they govern. Before Apply it is
+// not known what may be read, and nothing is.
+type Policies struct {
+	mu      sync.Mutex
+	set     *policy.Set
+	watches map[*governed]struct{}
+}
+
+// NewPolicies returns policies that are not known yet.
+func NewPolicies() *Policies { return &Policies{watches: map[*governed]struct{}{}} }
+
+// Apply puts policies in force, for requests from now on and for the watches that are
+// open: those that they deny end.
+func (p *Policies) Apply(set *policy.Set) {
+	p.mu.Lock()
+	p.set = set
+	type ending struct {
+		end func(*apierrors.StatusError)
+		err *apierrors.StatusError
+	}
+	var endings []ending
+	for g := range p.watches {
+		if err := deny(set, g.query); err != nil && g.end != nil {
+			endings = append(endings, ending{g.end, err})
+		}
+	}
+	p.mu.Unlock()
+	for _, e := range endings {
+		e.end(e.err)
+	}
+}
+
+// check returns nil where a query may be answered.
+func (p *Policies) check(q policy.Query) error {
+	p.mu.Lock()
+	set := p.set
+	p.mu.Unlock()
+	if err := deny(set, q); err != nil {
+		return err // not a nil of a type
+	}
+	return nil
+}
+
+// governed is a watch, which a change of policies may end.
+type governed struct {
+	policies *Policies
+	query    policy.Query
+	// end is guarded by policies.mu; nil until the watch is open.
+	end func(*apierrors.StatusError)
+}
+
+// govern has changes of policies concern a query until release is called.
+func (p *Policies) govern(q policy.Query) *governed {
+	g := &governed{policies: p, query: q}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watches[g] = struct{}{}
+	return g
+}
+
+// open takes what ends the watch, or returns why it may not be open at all: policies
+// may have changed since they were asked.
+func (g *governed) open(end func(*apierrors.StatusError)) error {
+	g.policies.mu.Lock()
+	defer g.policies.mu.Unlock()
+	if err := deny(g.policies.set, g.query); err != nil {
+		return err
+	}
+	g.end = end
+	return nil
+}
+
+func (g *governed) release() {
+	g.policies.mu.Lock()
+	defer g.policies.mu.Unlock()
+	delete(g.policies.watches, g)
+}
+
+// deny is the decision as an error of the API.
+func deny(set *policy.Set, q policy.Query) *apierrors.StatusError {
+	if set == nil {
+		err := apierrors.NewServiceUnavailable("the ExternalMetricsPolicies were not read yet, so it is not known whether this may be answered: ask again; " +
+			"where it stays so, this server's readiness says why")
+		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+		return err
+	}
+	if denial := set.Check(q); denial != nil {
+		return apierrors.NewForbidden(external_metrics.Resource(escape(q.Metric)), "", denial)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
+	"github.com/metricsbackend/metrics-backend-operator/serving/explain"
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+// metricRequest asks for the values of one metric.
+type metricRequest struct {
+	reader            *reader
+	namespace, metric string
+}
+
+var (
+	_ valuelist.Request   = &metricRequest{}
+	_ valuelist.Explainer = &metricRequest{}
+)
+
+// reader is what requests are answered from.
+type reader struct {
+	metrics  query.ExternalMetrics
+	asker    query.Asker
+	store    *answers.Store
+	policies *Policies
+	clock    clock.PassiveClock
+}
+
+// parse reads a request for …/namespaces/NAMESPACE/METRIC.
+func (r *reader) parse(info *request.RequestInfo, _ url.Values) (valuelist.Request, error) {
+	if info.Namespace == "" || info.Resource == "" {
+		return nil, apierrors.NewBadRequest("the path of an external metric is namespaces/NAMESPACE/METRIC, where METRIC has " + escapedSlash + " for each slash")
+	}
+	return &metricRequest{reader: r, namespace: info.Namespace, metric: unescape(info.Resource)}, nil
+}
+
+// List answers the values as they are now.
+func (r *metricRequest) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if err := r.reader.policies.check(r.query(ctx, options)); err != nil {
+		return nil, err
+	}
+	reading, err := r.read(options.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := r.reader.asker.Ask(ctx, reading.Question)
+	values, err := reading.Values(answer, err)
+	if err != nil {
+		return nil, query.StatusError(err)
+	}
+	if err := unfit(r.metric, values); err != nil {
+		return nil, err
+	}
+	return newList(r.metric, values), nil
+}
+
+// Explain says how the values come about.
+func (r *metricRequest) Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error) {
+	if err := r.reader.policies.check(r.query(ctx, options)); err != nil {
+		return nil, err
+	}
+	reading, err := r.read(options.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	// Where the question selects, labels by which it does need not be those of the answer.
+	return explain.Explain(ctx, r.reader.asker, explain.Request{Reading: reading, Series: reading.Select}), nil
+}
+
+// Follow keeps the values up to date.
+func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valuelist.Following, error) {
+	q := r.query(ctx, options)
+	if err := r.reader.policies.check(q); err != nil {
+		return nil, err
+	}
+	feed := r.feed(options.LabelSelector)
+	release, err := r.reader.store.Follow(ctx, feed)
+	if err != nil {
+		return nil, query.StatusError(err)
+	}
+	governed := r.reader.policies.govern(q)
+	return &valuelist.Following{
+		Selection:       stream.Selection{Namespace: feed.ID},
+		ResourceVersion: func() string { return r.reader.store.ResourceVersion(feed.ID) },
+		Opened:          func(w *stream.Watcher) error { return governed.open(w.Revoke) },
+		Stop: func() {
+			governed.release()
+			release()
+		},
+	}, nil
+}
+
+func (r *metricRequest) read(selector labels.Selector) (query.Reading, error) {
+	return r.reader.metrics.ReadExternal(query.ExternalRequest{Namespace: r.namespace, Metric: r.metric, Series: selector})
+}
+
+// feed is the metric as it is watched. Equal selectors that are written in another
+// order are one.
+func (r *metricRequest) feed(selector labels.Selector) answers.Feed {
+	id := strconv.Quote(r.namespace) + strconv.Quote(r.metric)
+	if selector != nil {
+		id += selector.String()
+	}
+	return answers.Feed{
+		ID:   id,
+		Read: func() (query.Reading, error) { return r.read(selector) },
+		Event: func(p answers.Point) runtime.Object {
+			return newValue(r.metric, p.Window, &p.Value)
+		},
+	}
+}
+
+// query is what policies decide about.
+func (r *metricRequest) query(ctx context.Context, options *metainternalversion.ListOptions) policy.Query {
+	user, _ := request.UserFrom(ctx)
+	return policy.Query{Namespace: r.namespace, User: user, Metric: r.metric, Selector: options.LabelSelector}
+}

@@ -1,0 +1,54 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics/install"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+// GroupName is the name of the API group.
+const GroupName = external_metrics.GroupName
+
+var (
+	// Scheme knows the types of external.metrics.k8s.io and what every API server needs.
+	Scheme = newScheme()
+
+	codecs = serializer.NewCodecFactory(Scheme)
+)
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	Install(scheme)
+	return scheme
+}
+
+// Install adds external.metrics.k8s.io and the meta types of requests and errors to
+// a scheme.
+func Install(scheme *runtime.Scheme) {
+	install.Install(scheme)
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+}
+
+// GroupVersions returns every version that is compiled in, the preferred one first.
+func GroupVersions() []schema.GroupVersion {
+	return Scheme.PrioritizedVersionsForGroup(GroupName)
+}
+
+// APIs returns what requests are counted by: clients name the resources, so these are
+// none of it.
+func APIs() []stream.API {
+	var apis []stream.API
+	for _, version := range GroupVersions() {
+		apis = append(apis, valuelist.MeteredAs(version))
+	}
+	return apis
+}

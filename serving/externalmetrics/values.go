@@ -1,0 +1,106 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// newList makes a list of the values of a metric, in the order of their labels.
+func newList(metric string, values *query.Values) *external_metrics.ExternalMetricValueList {
+	list := &external_metrics.ExternalMetricValueList{
+		ListMeta: metav1.ListMeta{ResourceVersion: values.ResourceVersion()},
+		Items:    make([]external_metrics.ExternalMetricValue, 0, len(values.Items)),
+	}
+	for i := range values.Items {
+		list.Items = append(list.Items, *newValue(metric, values.Window, &values.Items[i]))
+	}
+	return list
+}
+
+func newValue(metric string, window time.Duration, v *query.Value) *external_metrics.ExternalMetricValue {
+	value := &external_metrics.ExternalMetricValue{
+		MetricName: metric, MetricLabels: v.Labels, Timestamp: metav1.NewTime(v.Time), Value: v.Quantity,
+	}
+	if value.MetricLabels == nil {
+		// The field is not optional.
+		value.MetricLabels = map[string]string{}
+	}
+	if seconds := int64(window / time.Second); seconds > 0 {
+		value.WindowSeconds = &seconds
+	}
+	return value
+}
+
+// unfit is the error of a metric whose series give no value at all, such as the one
+// series of a quotient that is NaN: an empty list would not tell why. Where there are
+// some values, these are the answer.
+func unfit(metric string, values *query.Values) error {
+	if len(values.Items) > 0 || values.Omissions == 0 {
+		return nil
+	}
+	err := apierrors.NewNotFound(external_metrics.Resource(escape(metric)), "")
+	err.ErrStatus.Message = fmt.Sprintf("external metric %q has no value: ", metric)
+	if first := values.Omission(""); first != nil {
+		err.ErrStatus.Message += first.Error()
+	}
+	if values.Omissions > 1 {
+		err.ErrStatus.Message += fmt.Sprintf(" (and %d series more without a value)", values.Omissions-1)
+	}
+	return err
+}
+
+// columns are those of kubectl get.
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Metric", Type: "string", Description: "Name of the metric."},
+	{Name: "Labels", Type: "string", Description: "Labels of the value, which tell it from all others of the metric."},
+	{Name: "Value", Type: "string", Format: "quantity", Description: "The value."},
+	{Name: "Window", Type: "string", Format: "duration", Description: "Time that the value looks back over; 0s for one of an instant."},
+	{Name: "Age", Type: "string", Description: "Time since the sample was taken."},
+}
+
+// newTable converts lists, and the values of watch events.
+func (r *reader) table(_ context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
+	table := &metav1.Table{}
+	if !options.NoHeaders {
+		table.ColumnDefinitions = columns
+	}
+	switch object := object.(type) {
+	case *external_metrics.ExternalMetricValueList:
+		table.ListMeta = object.ListMeta
+		for i := range object.Items {
+			table.Rows = append(table.Rows, r.row(&object.Items[i]))
+		}
+	case *external_metrics.ExternalMetricValue:
+		table.Rows = []metav1.TableRow{r.row(object)}
+	default:
+		return nil, fmt.Errorf("converting to a Table: %T is neither an ExternalMetricValue nor a list of them", object)
+	}
+	return table, nil
+}
+
+func (r *reader) row(v *external_metrics.ExternalMetricValue) metav1.TableRow {
+	var window time.Duration
+	if v.WindowSeconds != nil {
+		window = time.Duration(*v.WindowSeconds) * time.Second
+	}
+	return metav1.TableRow{
+		Cells: []any{
+			v.MetricName, labels.Set(v.MetricLabels).String(), v.Value.String(), window.String(), duration.HumanDuration(r.clock.Since(v.Timestamp.Time)),
+		},
+		// A value has no metadata that a client could ask for; there must be some.
+		Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v.MetricName}}},
+	}
+}

@@ -1,0 +1,233 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package externalmetrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+)
+
+// t0 is the time of the tests' samples.
+var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
+
+// fakeMetrics are metrics by name, in the namespaces that have them; a nil slice is all.
+type fakeMetrics map[string][]string
+
+func (f fakeMetrics) ExternalMetrics() []string {
+	var names []string
+	for name := range f {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f fakeMetrics) ReadExternal(r query.ExternalRequest) (query.Reading, error) {
+	namespaces, ok := f[r.Metric]
+	if !ok || namespaces != nil && !slices.Contains(namespaces, r.Namespace) {
+		return query.Reading{}, apierrors.NewNotFound(external_metrics.Resource(r.Metric), "")
+	}
+	return query.Reading{
+		Question: query.Question{Source: "main", Expression: r.Metric, Interval: time.Hour},
+		Origin:   "spec.externalMetrics.rules[0]", Select: r.Series,
+	}, nil
+}
+
+// fakeSource answers by expression.
+type fakeSource struct {
+	mu      sync.Mutex
+	answers map[string][]query.Sample
+	failure error
+}
+
+func (f *fakeSource) Evaluate(_ context.Context, expression string, _ time.Time) (*query.Answer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failure != nil {
+		return nil, f.failure
+	}
+	answer := &query.Answer{Time: t0, Samples: f.answers[expression]}
+	if strings.HasPrefix(expression, "rate") {
+		answer.Window = 2 * time.Minute
+	}
+	return answer, nil
+}
+
+func sample(value float64, of labels.Set) query.Sample {
+	return query.Sample{Labels: of, Value: value, Time: t0.Add(-time.Second)}
+}
+
+// world is external.metrics.k8s.io in a generic API server of its own.
+type world struct {
+	t        *testing.T
+	server   *httptest.Server
+	metrics  fakeMetrics
+	source   *fakeSource
+	policies *Policies
+	group    *Group
+	// allowed decides about requests of users who are not admin.
+	allowed func(authorizer.Attributes) bool
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		t: t, metrics: fakeMetrics{}, source: &fakeSource{answers: map[string][]query.Sample{}}, policies: NewPolicies(),
+		allowed: func(authorizer.Attributes) bool { return true },
+	}
+	w.policies.Apply(&policy.Set{})
+	w.add("queue_length", sample(3.5, labels.Set{"queue": "a", "region": "eu"}), sample(7, labels.Set{"queue": "b", "region": "eu"}), sample(9, labels.Set{"queue": "b", "region": "us"}))
+
+	config := genericapiserver.NewConfig(resourcemetrics.Codecs)
+	config.ExternalAddress = "metrics.test:443"
+	config.LoopbackClientConfig = &restclient.Config{}
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		name := r.Header.Get("X-Test-User")
+		if name == "" {
+			name = "admin"
+		}
+		return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: r.Header.Values("X-Test-Group")}}, true, nil
+	})
+	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "admin" || w.allowed(a) {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "not allowed", nil
+	})
+	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := resourcemetrics.GetOpenAPIDefinitions(ref)
+		for name, definition := range OpenAPIDefinitions(ref) {
+			all[name] = definition
+		}
+		return all
+	}
+	namer := openapinamer.NewDefinitionNamer(Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	config.RequestInfoResolver = NewRequestInfoResolver(valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), GroupName))
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return stream.WithRequestFacts(genericapiserver.DefaultBuildHandlerChain(handler, c))
+	}
+	server, err := config.Complete(nil).New("external-metrics", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatalf("make the API server: %v", err)
+	}
+	random := func() float64 { return 0.5 }
+	desk := query.NewDesk(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
+	w.group, err = InstallAPI(server, Options{
+		Metrics: w.metrics, Asker: desk, Policies: w.policies,
+		Lists: valuelist.Options{
+			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
+			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},
+			Clock:             clock.RealClock{},
+			Random:            random,
+			MinRequestTimeout: time.Hour,
+		},
+	}, func(schema.GroupVersion) bool { return true })
+	if err != nil {
+		t.Fatalf("install the API group: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.group.Run(ctx) })
+	running.Go(func() { desk.Run(ctx) })
+	server.PrepareRun()
+	w.server = httptest.NewServer(server.Handler)
+	t.Cleanup(func() {
+		w.server.CloseClientConnections()
+		w.server.Close()
+		server.Destroy()
+		cancel()
+		running.Wait()
+	})
+	return w
+}
+
+// add gives a metric to all namespaces.
+func (w *world) add(metric string, samples ...query.Sample) {
+	w.metrics[metric] = nil
+	w.source.answers[metric] = samples
+}
+
+func (w *world) fail(message string) {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	w.source.failure = &query.Failure{Source: "main", Reason: query.ReasonBadStatus, Message: message}
+}
+
+// apply puts policies in force.
+func (w *world) apply(set *policy.Set, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.policies.Apply(set)
+}
+
+// path is that of a metric in the namespace shop; it holds what a URL may not.
+func path(metric, query string) string {
+	return "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/" + metric + query
+}
+
+// do sends a request, with headers as pairs.
+func (w *world) do(method, path string, headers ...string) *http.Response {
+	w.t.Helper()
+	request, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Add(headers[i], headers[i+1])
+	}
+	response, err := w.server.Client().Do(request)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+// get returns the code and the body of an answer.
+func (w *world) get(path string, headers ...string) (int, string) {
+	w.t.Helper()
+	return w.read(w.do(http.MethodGet, path, headers...))
+}
+
+func (w *world) read(response *http.Response) (int, string) {
+	w.t.Helper()
+	body, err := io.ReadAll(response.Body)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		w.t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
