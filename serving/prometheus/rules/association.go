@@ -184,19 +184,5 @@ func (r *resolved) namespaceLabel(labels []string) string {
 			return label
 		}
 	}
-	if len(r.namespaceLabels) > 0 {
-		return r.namespaceLabels[0]
-	}
-	if r.template == nil {
-		return ""
-	}
-	resource, ok := r.index.Find(namespaces)
-	if !ok {
-		return ""
-	}
-	label, err := r.make(resource)
-	if err != nil {
-		return ""
-	}
-	return label
+	return r.labelOf(namespaces.Resource)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
@@ -26,15 +27,6 @@ type Resources interface {
 	Current() *restmapping.Index
 	// Wanted says that something that is asked for is not known.
 	Wanted()
-}
-
-// Series is all series of one name that have the same names of labels.
-type Series struct {
-	Name string
-	// Labels are in order, without __name__.
-	Labels []string
-	// Count of the series; 0 where it is not known.
-	Count int
 }
 
 // Selection is what a source is asked for the series of.
@@ -140,7 +132,9 @@ type found struct {
 	families map[string]*family
 	// known says that the source has answered once.
 	known bool
-	err   error
+	// cut says that there are more, which are not known.
+	cut bool
+	err error
 }
 
 // Apply puts the sources and rules of a spec in force. Rules that did not change stay
@@ -231,11 +225,23 @@ func (c *Catalogue) selections() []Selection {
 
 func (r *rule) selection() Selection { return Selection{r.source.name, r.selector} }
 
+// SetFound tells what discovery knows of a selection's series.
+func (c *Catalogue) SetFound(s Selection, f series.Found) {
+	if !f.Time.IsZero() {
+		c.setSeries(s, f.Series, f.Cut)
+	}
+	if f.Err != nil {
+		c.SetSeriesFailure(s, f.Err)
+	}
+}
+
 // SetSeries tells of all series that a selection has now. It costs what changed.
-func (c *Catalogue) SetSeries(s Selection, series []Series) {
+func (c *Catalogue) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false) }
+
+func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	next := families(series)
+	next := families(all)
 	f := c.found[s]
 	if f == nil {
 		if !slices.Contains(c.selections(), s) {
@@ -244,8 +250,8 @@ func (c *Catalogue) SetSeries(s Selection, series []Series) {
 		f = &found{families: map[string]*family{}}
 		c.found[s] = f
 	}
-	news := !f.known || f.err != nil
-	f.known, f.err = true, nil
+	news := !f.known || f.err != nil || f.cut != cut
+	f.known, f.err, f.cut = true, nil, cut
 	var changed, gone []*family
 	for name, fresh := range next {
 		old := f.families[name]
@@ -294,10 +300,10 @@ func (c *Catalogue) SetSeriesFailure(s Selection, err error) {
 }
 
 // families puts series of one name together.
-func families(series []Series) map[string]*family {
-	all := make(map[string]*family, len(series))
-	for i := range series {
-		s := &series[i]
+func families(found []series.Series) map[string]*family {
+	all := make(map[string]*family, len(found))
+	for i := range found {
+		s := &found[i]
 		if s.Name == "" {
 			continue
 		}

@@ -22,7 +22,7 @@ func TestARuleMakesAMetric(t *testing.T) {
 		Name:         v1alpha1.RuleName{Matches: "^(.*)_total", As: "${1}_per_second"},
 		MetricsQuery: `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`,
 		Interval:     "30s",
-	}}, nil), series("requests_total", "kubernetes_namespace", "kubernetes_pod_name", "method"))
+	}}, nil), seriesOf("requests_total", "kubernetes_namespace", "kubernetes_pod_name", "method"))
 
 	reading, metric, err := c.ReadObjects(pods("shop", "requests_per_second", "web-0"))
 	if err != nil {

@@ -32,6 +32,8 @@ const (
 	ReasonUnknownSource = "UnknownSource"
 	// ReasonSeriesUnavailable means: the source does not say which series there are.
 	ReasonSeriesUnavailable = "SeriesUnavailable"
+	// ReasonTooManySeries means: there are more than are looked at.
+	ReasonTooManySeries = "TooManySeries"
 	// ReasonNoSeries means: nothing matches seriesQuery and the filters now.
 	ReasonNoSeries = "NoSeries"
 	// ReasonNoObjects means: series match, and no label of theirs names an object.

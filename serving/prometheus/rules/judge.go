@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
 // Health returns how the rules do.
@@ -74,14 +75,17 @@ func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
 		problems = append(problems, p)
 	case f == nil || !f.known:
 	case len(r.made) == 0 && len(r.homeless) > 0 && !c.index.Empty() && len(r.resolved.unknown) == 0:
-		series := first(r.homeless)
-		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.homeless), series, r.homeless[series]))
+		name := first(r.homeless)
+		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.homeless), name, r.homeless[name]))
 	case len(r.made) == 0 && len(r.homeless) == 0 && len(r.misnamed) == 0:
 		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source, and see whether seriesFilters and name.matches leave any"))
 	}
+	if f != nil && f.cut {
+		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, and the others make no metrics: select fewer, in several rules", series.MaxSeries))
+	}
 	if len(r.misnamed) > 0 {
-		series := first(r.misnamed)
-		p := warnf(ReasonInvalidName, "%d series make no metric: for %s %s; change name.as", len(r.misnamed), series, r.misnamed[series])
+		name := first(r.misnamed)
+		p := warnf(ReasonInvalidName, "%d series make no metric: for %s %s; change name.as", len(r.misnamed), name, r.misnamed[name])
 		p.fatal = len(r.made) == 0
 		problems = append(problems, p)
 	}

@@ -209,8 +209,7 @@ func (b *binding) template(namespace string, series labels.Selector) (*request, 
 func (q *request) object(label string, m promql.Matcher, value string) {
 	q.matchers = append(q.matchers, m.String())
 	q.data.LabelValuesByName[label] = value
-	q.data.GroupBySlice = []string{promql.LabelName(label)}
-	q.data.GroupBy = q.data.GroupBySlice[0]
+	q.group(label)
 }
 
 func (q *request) query() querytemplate.Query {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
@@ -65,14 +66,14 @@ func backend(custom, external []v1alpha1.MetricRule) *v1alpha1.MetricsBackendSpe
 	}
 }
 
-// series of one name.
-func series(name string, labels ...string) Series {
+// seriesOf is series with one name.
+func seriesOf(name string, labels ...string) series.Series {
 	slices.Sort(labels)
-	return Series{Name: name, Labels: labels, Count: 1}
+	return series.Series{Name: name, Labels: labels, Count: 1}
 }
 
 // newCatalogue has rules in force, and the same series for each selection.
-func newCatalogue(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...Series) *Catalogue {
+func newCatalogue(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...series.Series) *Catalogue {
 	t.Helper()
 	c := NewCatalogue(&cluster{index: index()})
 	c.Apply(spec)

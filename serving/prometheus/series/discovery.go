@@ -6,6 +6,7 @@ package series
 import (
 	"context"
 	"hash/fnv"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -234,7 +235,7 @@ func (d *Discovery) settle(r result) {
 	}
 	m.due = d.after(m)
 	news := m.found.Time.IsZero() != next.Time.IsZero() || m.found.Cut != next.Cut || text(m.found.Err) != text(next.Err) ||
-		!slices.EqualFunc(m.found.Series, next.Series, func(a, b Series) bool { return a.compare(b) == 0 })
+		!slices.EqualFunc(m.found.Series, next.Series, func(a, b Series) bool { return a.compare(b) == 0 && a.Count == b.Count })
 	if !news {
 		// Equal slices are kept, so that readers may compare cheaply.
 		next.Series = m.found.Series
@@ -253,9 +254,10 @@ func (m *matcher) merge(r result, s Settings) (cut bool) {
 	if m.kinds == nil {
 		m.kinds = make(map[string]*kind, len(r.look.kinds))
 	}
-	for key := range r.look.kinds {
+	for key, seen := range r.look.kinds {
+		seen.Count = 1 << bits.Len(uint(seen.Count-1))
 		if k := m.kinds[key]; k != nil {
-			k.seen = r.at
+			k.seen, k.Count = r.at, seen.Count
 		}
 	}
 	oldest := r.at.Add(-s.MaxAge)
@@ -270,7 +272,7 @@ func (m *matcher) merge(r result, s Settings) (cut bool) {
 		case len(m.kinds) == MaxSeries:
 			return true
 		default:
-			m.kinds[key] = &kind{Series: seen, seen: r.at}
+			m.kinds[key] = &kind{Series: *seen, seen: r.at}
 		}
 	}
 	return false

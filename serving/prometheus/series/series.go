@@ -20,6 +20,9 @@ type Series struct {
 	Name string
 	// Labels are the names of its labels in order, without __name__.
 	Labels []string
+	// Count is about how many there are: rounded up to a power of two, so that it is
+	// news only when it has changed much.
+	Count int
 }
 
 // Has says whether the series have a label.
@@ -58,7 +61,7 @@ type Lookup func(ctx context.Context, matcher string, from, to time.Time, visit 
 
 // look is the result of one look: what was seen.
 type look struct {
-	kinds map[string]Series
+	kinds map[string]*Series
 	cut   bool
 	// names are label names and series names, each once.
 	names  map[string]string
@@ -67,7 +70,7 @@ type look struct {
 }
 
 func newLook() *look {
-	return &look{kinds: map[string]Series{}, names: map[string]string{}}
+	return &look{kinds: map[string]*Series{}, names: map[string]string{}}
 }
 
 // visit takes in a series, without memory for one whose like was seen.
@@ -87,14 +90,15 @@ func (l *look) visit(labels map[string]string) {
 	for _, label := range l.labels {
 		l.key = append(append(l.key, 0xff), label...)
 	}
-	if _, known := l.kinds[string(l.key)]; known {
+	if known := l.kinds[string(l.key)]; known != nil {
+		known.Count++
 		return
 	}
 	if len(l.kinds) == MaxSeries {
 		l.cut = true
 		return
 	}
-	s := Series{Name: l.intern(name), Labels: make([]string, len(l.labels))}
+	s := &Series{Name: l.intern(name), Labels: make([]string, len(l.labels)), Count: 1}
 	for i, label := range l.labels {
 		s.Labels[i] = l.intern(label)
 	}
