@@ -99,6 +99,7 @@ e2e() {
 	step "build helm" go -C test/chart tool helm version
 	step "build the autoscaler by watch" env CGO_ENABLED=0 go -C test/autoscaler test -tags e2e -run '^$' .
 	hack/peers.sh
+	step "bring a Prometheus" hack/prometheus.sh
 	local log code=0
 	log=$(mktemp)
 	go test -count=1 -tags e2e -timeout 70m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?

@@ -167,7 +167,7 @@ func image() *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use:   "image --tag NAME:TAG --binary PATH[=/IN/IMAGE] --out FILE",
-		Short: "Make an image of static binaries on an empty base, without an engine",
+		Short: "Make an image of binaries on an empty base, without an engine",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			for _, program := range programs {
@@ -191,7 +191,7 @@ func image() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&spec.Tag, "tag", "", "the image's name, NAME:TAG")
-	flags.StringArrayVar(&programs, "binary", nil, "a static program and its place in the image; the first is the entrypoint")
+	flags.StringArrayVar(&programs, "binary", nil, "a program and its place in the image; the first is the entrypoint")
 	flags.StringVar(&out, "out", "", "the archive to write")
 	flags.StringVar(&spec.User, "user", "65532:65532", "the numeric user, or USER:GROUP")
 	flags.StringArrayVar(&spec.Arguments, "arg", nil, "an argument after the entrypoint, may be repeated")

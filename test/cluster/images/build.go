@@ -26,7 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Binary is a static program and its place in the image.
+// Binary is a program and its place in the image. One that is not static needs its loader and its libraries
+// among the others.
 type Binary struct {
 	// Source is the file on this machine.
 	Source string
@@ -94,7 +95,7 @@ func build(spec Spec) (v1.Image, error) {
 	}
 	architecture := ""
 	for _, binary := range spec.Binaries {
-		found, err := staticArchitecture(binary.Source)
+		found, err := runnable(binary.Source, spec.Binaries)
 		if err != nil {
 			return nil, err
 		}
@@ -208,22 +209,41 @@ var architectures = map[elf.Machine]string{
 	elf.EM_RISCV:   "riscv64",
 }
 
-// staticArchitecture returns the architecture of a program, in Go's words. On an empty base there is no
-// loader, and a dynamic program would die there with "no such file or directory".
-func staticArchitecture(file string) (string, error) {
+// runnable returns the architecture of a program, in Go's words, if it runs in an image of all these files. On
+// an empty base there is no loader, and a dynamic program would die there with "no such file or directory".
+func runnable(file string, all []Binary) (string, error) {
 	program, err := elf.Open(file)
 	if err != nil {
 		return "", fmt.Errorf("reading the program %s: %w", file, explainRelative(file, err))
 	}
 	defer func() { _ = program.Close() }()
-	for _, segment := range program.Progs {
-		if segment.Type == elf.PT_INTERP {
-			return "", fmt.Errorf("%s needs a dynamic loader, which an empty base has not; build it with CGO_ENABLED=0", file)
-		}
-	}
 	architecture, ok := architectures[program.Machine]
 	if !ok {
 		return "", fmt.Errorf("%s is for %v, which is no known architecture of images", file, program.Machine)
+	}
+	has := func(match func(Binary) bool) bool { return slices.ContainsFunc(all, match) }
+	for _, segment := range program.Progs {
+		if segment.Type != elf.PT_INTERP {
+			continue
+		}
+		content, err := io.ReadAll(segment.Open())
+		if err != nil {
+			return "", fmt.Errorf("reading which loader %s needs: %w", file, err)
+		}
+		loader := strings.TrimRight(string(content), "\x00")
+		if !has(func(b Binary) bool { return b.Target == loader }) {
+			return "", fmt.Errorf("%s needs the dynamic loader %s, which an empty base has not; build it with CGO_ENABLED=0, "+
+				"or put the loader and the libraries that ldd lists into the image", file, loader)
+		}
+	}
+	libraries, err := program.ImportedLibraries()
+	if err != nil {
+		return "", fmt.Errorf("reading which libraries %s needs: %w", file, err)
+	}
+	for _, library := range libraries {
+		if !has(func(b Binary) bool { return path.Base(b.Target) == library }) {
+			return "", fmt.Errorf("%s needs the library %s, which is not put into the image", file, library)
+		}
 	}
 	return architecture, nil
 }

@@ -6,6 +6,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"debug/elf"
 	"errors"
 	"io"
 	"os"
@@ -154,6 +155,9 @@ func TestWriteRefuses(t *testing.T) {
 		"no user":           {func(s *Spec) { s.User = "" }, "must be a number"},
 		"half a group":      {func(s *Spec) { s.User = "1:" }, "must be a number"},
 		"a dynamic program": {func(s *Spec) { s.Binaries = []Binary{{dynamic, "/sh"}} }, "CGO_ENABLED=0"},
+		"a program without its libraries": {func(s *Spec) {
+			s.Binaries = []Binary{{dynamic, "/sh"}, {static, interpreter(t, dynamic)}}
+		}, "needs the library"},
 		"a script":          {func(s *Spec) { s.Binaries = []Binary{{text, "/script"}} }, "reading the program"},
 		"a missing program": {func(s *Spec) { s.Binaries = []Binary{{static + "x", "/x"}} }, "no such file"},
 		"one place twice":   {func(s *Spec) { s.Binaries = append(s.Binaries, s.Binaries[0]) }, "two files"},
@@ -171,6 +175,47 @@ func TestWriteRefuses(t *testing.T) {
 				t.Fatalf("left %v, %v", entries, err)
 			}
 		})
+	}
+}
+
+// interpreter is the loader that a program names.
+func interpreter(t *testing.T, file string) string {
+	t.Helper()
+	program, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = program.Close() }()
+	section := program.Section(".interp")
+	if section == nil {
+		t.Fatalf("%s names no loader", file)
+	}
+	content, err := section.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimRight(string(content), "\x00")
+}
+
+// A dynamic program runs with its loader and libraries beside it, at the places where they are on this machine.
+func TestDynamicProgram(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		t.Fatalf("ldd %s: %v", program, err)
+	}
+	spec := Spec{Tag: "a:b", Binaries: []Binary{{program, "/bin/sh"}}, User: "65532"}
+	for word := range strings.FieldsSeq(string(listed)) {
+		if strings.HasPrefix(word, "/") {
+			spec.Binaries = append(spec.Binaries, Binary{word, word})
+		}
+	}
+	if err := Write(spec, filepath.Join(t.TempDir(), "image.tar")); err != nil {
+		t.Fatal(err)
 	}
 }
 

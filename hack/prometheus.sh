@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Brings a real Prometheus, Debian's, and a workload whose metrics tests set into the
+# current cluster, as images; test/prometheus has the manifests. The package is fetched
+# into the user's cache once.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+binary=$(go run ./test/prometheus/cmd/binary)
+mkdir -p bin/images
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/meter ./test/prometheus/cmd/meter
+
+# It is linked with the C library, which comes along, with its loader.
+libraries=()
+for library in $(ldd "$binary" | grep -oE '/[^ ]+'); do
+	libraries+=(--binary "$library=$library")
+done
+go -C test/cluster run . image --tag metrics-backend/prometheus:dev --binary "$binary=/prometheus" "${libraries[@]}" \
+	--out "$PWD/bin/images/prometheus.tar"
+go -C test/cluster run . image --tag metrics-backend/meter:dev --binary "$PWD/bin/meter=/meter" --out "$PWD/bin/images/meter.tar"
+go -C test/cluster run . load "$PWD/bin/images/prometheus.tar" "$PWD/bin/images/meter.tar"
