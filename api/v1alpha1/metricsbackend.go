@@ -111,6 +111,15 @@ type MetricsBackendSpec struct {
 	// +optional
 	ExternalMetrics *ExternalMetricsSpec `json:"externalMetrics,omitempty"`
 
+	// Versions, as VERSION.GROUP, that are removed although clients used them today or
+	// yesterday, of groups that the spec no longer names at all: whoever takes a group
+	// out of the spec cannot say so there. Default: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=100
+	RemoveDespiteConsumers []string `json:"removeDespiteConsumers,omitempty"`
+
 	// Where custom and external metrics, and resourceMetrics.rules, come from. Rules
 	// and metrics that name no source take the first. Running pods take up changes,
 	// and what rotates in the Secrets, at once. No effect with `existing`. Default: none.
@@ -157,7 +166,8 @@ type MetricsBackendStatus struct {
 	// +listType=atomic
 	Consumers []ConsumerStatus `json:"consumers,omitempty"`
 
-	// The registered and available versions in one line, for the printer column.
+	// The registered and available versions in one line, for the printer column: those
+	// of metrics.k8s.io by themselves, the others as custom/VERSION and external/VERSION.
 	// +optional
 	RegisteredVersions string `json:"registeredVersions,omitempty"`
 

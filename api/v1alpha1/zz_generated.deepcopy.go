@@ -751,6 +751,11 @@ func (in *MetricsBackendSpec) DeepCopyInto(out *MetricsBackendSpec) {
 		*out = new(ExternalMetricsSpec)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.RemoveDespiteConsumers != nil {
+		in, out := &in.RemoveDespiteConsumers, &out.RemoveDespiteConsumers
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Sources != nil {
 		in, out := &in.Sources, &out.Sources
 		*out = make([]SourceSpec, len(*in))

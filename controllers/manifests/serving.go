@@ -48,6 +48,10 @@ type Serving struct {
 	AccountUID types.UID
 	// Spec is spec.serving with all defaults set.
 	Spec v1alpha1.ServingSpec
+	// Sources are those of the spec: for the Secrets that they name, and their ports.
+	Sources []v1alpha1.SourceSpec
+	// CustomMetrics and ExternalMetrics say which of these groups the spec names.
+	CustomMetrics, ExternalMetrics bool
 }
 
 // Name is the name of every object of which there is one; others add a suffix.

@@ -70,8 +70,8 @@ func (r *Reconciler) claimedByOther(ctx context.Context, s *scope, gv schema.Gro
 
 // despiteConsumers tells whether the spec says to remove the version all the same.
 func (s *scope) despiteConsumers(gv schema.GroupVersion) bool {
-	return s.spec.ResourceMetrics != nil &&
-		slices.Contains(s.spec.ResourceMetrics.RemoveDespiteConsumers, v1alpha1.ResourceMetricsVersion(gv.Version))
+	return slices.Contains(sectionOf(s.spec, gv.Group).forced, gv.Version) ||
+		slices.Contains(s.spec.RemoveDespiteConsumers, apiServiceName(gv))
 }
 
 // markKept says in StaleAPIServicesRemoved why versions are still registered that
@@ -109,7 +109,8 @@ func (r *Reconciler) consumers(_ context.Context, s *scope) error {
 			s.again()
 		}
 		if version := s.apiServices[name]; asked && version.Message == "" {
-			version.Message = "no longer in spec.resourceMetrics.versions; kept for its clients, see ConsumersCompatible"
+			gv, _ := versionOf(name)
+			version.Message = "no longer in " + versionsField(gv) + "; kept for its clients, see ConsumersCompatible"
 			s.apiServices[name] = version
 		}
 	}
@@ -176,7 +177,7 @@ func (s *scope) forcedRemovals() []string {
 			continue
 		}
 		if users := activeConsumers(s.backend.Status.Consumers, gv, s.now); len(users) > 0 {
-			forced = append(forced, fmt.Sprintf("%s is taken, as spec.resourceMetrics.removeDespiteConsumers says, from %s",
+			forced = append(forced, fmt.Sprintf("%s is taken, as removeDespiteConsumers says, from %s",
 				apiServiceName(gv), describeConsumers(users)))
 		}
 	}
@@ -228,14 +229,19 @@ func (s *scope) consumersUnknown() (reason, message string) {
 }
 
 func (s *scope) describeKept(name string, users []v1alpha1.ConsumerStatus) string {
-	return fmt.Sprintf("%s is no longer in spec.resourceMetrics.versions, but was used today or yesterday by %s. "+
+	gv, _ := versionOf(name)
+	return fmt.Sprintf("%s is no longer in %s, but was used today or yesterday by %s. "+
 		"It stays until a whole day has passed without them. Put it back into the versions, or remove it all the same: %s.",
-		name, describeConsumers(users), s.patchDespite(name))
+		name, versionsField(gv), describeConsumers(users), s.patchDespite(name))
 }
 
-// patchDespite is the command that removes a version despite its clients.
+// patchDespite is the command that removes a version despite its clients. A section
+// that the spec no longer has is not brought back for it.
 func (s *scope) patchDespite(name string) string {
 	gv, _ := versionOf(name)
-	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"resourceMetrics":{"removeDespiteConsumers":["%s"]}}}'`,
-		s.backend.Name, gv.Version)
+	patch := fmt.Sprintf(`{"spec":{"removeDespiteConsumers":["%s"]}}`, name)
+	if section := sectionOf(s.spec, gv.Group); len(section.versions) > 0 {
+		patch = fmt.Sprintf(`{"spec":{"%s":{"removeDespiteConsumers":["%s"]}}}`, section.field, gv.Version)
+	}
+	return fmt.Sprintf("kubectl patch metricsbackend %s --type=merge -p '%s'", s.backend.Name, patch)
 }

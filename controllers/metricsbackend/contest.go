@@ -121,8 +121,8 @@ func (s *scope) holdContested(gv schema.GroupVersion, live *apiregistrationv1.AP
 	s.hold(gv, v1alpha1.ReasonContested,
 		"APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
 			"applies, then delete it (kubectl delete apiservice %s) and it is registered anew; or leave it to them "+
-			"by taking version %s out of spec.resourceMetrics.versions. The operator tries once more every %d hours, and after a change of the spec",
-		live.Name, who, where, live.Name, gv.Version, int(contestWindow.Hours()))
+			"by taking version %s out of %s. The operator tries once more every %d hours, and after a change of the spec",
+		live.Name, who, where, live.Name, gv.Version, versionsField(gv), int(contestWindow.Hours()))
 	return s.held[live.Name].message
 }
 

@@ -43,6 +43,7 @@ type Aggregator interface {
 	Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
 	Ports(ctx context.Context) ([]int32, error)
 	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
+	Discovers(ctx context.Context, version schema.GroupVersion) error
 }
 
 // Options are what a Reconciler works with.

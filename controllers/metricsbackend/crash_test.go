@@ -45,6 +45,14 @@ func journeys() map[string]journey {
 		}
 	}
 	const both, older = imageBoth, imageV1beta1
+	groups := func(image string) func(*world) {
+		return func(w *world) {
+			w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+				spec.Serving.Image = image
+				withAllGroups(spec)
+			})
+		}
+	}
 	ready, lacksV1 := (*world).isReady, (*world).saysNotServed
 	return map[string]journey{
 		"upgrade: a newer image and its version": {
@@ -65,12 +73,40 @@ func journeys() map[string]journey {
 			before: imageFuture, after: both, prepare: registeredByALaterOperator,
 			done: func(w *world) bool { return w.isReady() && w.deployedImage() == both && !w.isRegistered(v2) },
 		},
+		"groups are added, with the image that serves them": {
+			prepare: spec(older, "v1beta1"), change: groups(both),
+			done: func(w *world) bool { return w.isReady() && len(w.registeredVersions()) == 5 },
+		},
+		// The older image serves neither group: only the order protects its clients.
+		"groups are taken out, with the image that serves them": {
+			prepare: groups(both),
+			change: func(w *world) {
+				w.ungated = true
+				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+					spec.CustomMetrics, spec.ExternalMetrics, spec.Sources = nil, nil, nil
+					spec.ResourceMetrics.Versions, spec.Serving.Image = []v1alpha1.ResourceMetricsVersion{"v1beta1"}, older
+				})
+			},
+			done: func(w *world) bool { return w.isReady() && w.deployedImage() == older },
+		},
+		"deletion of all groups": {
+			prepare: groups(both),
+			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			done:    (*world).isGone,
+		},
 		"deletion": {
 			prepare: spec(both, "v1", "v1beta1"),
 			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
 			done:    (*world).isGone,
 		},
 	}
+}
+
+// withAllGroups names every version that there is.
+func withAllGroups(spec *v1alpha1.MetricsBackendSpec) {
+	spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+	spec.CustomMetrics, spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
+	spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.monitoring.svc:9090"}}}
 }
 
 // saysNotServed tells whether the backend is settled with an image that lacks v1.

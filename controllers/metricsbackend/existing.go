@@ -147,7 +147,7 @@ func (s *scope) judgeEndpoints() {
 		message = fmt.Sprintf("the operator cannot ask endpoint %s of Service %s what it serves: %v", failed.address, found.target, failed.err)
 	case len(s.offered()) == 0 && len(s.desired) > 0:
 		reason = v1alpha1.ReasonVersionNotServed
-		message = fmt.Sprintf("Service %s serves no version of spec.resourceMetrics.versions at all of its %d endpoints", found.target, len(found.endpoints))
+		message = fmt.Sprintf("Service %s serves no version that the spec names at all of its %d endpoints", found.target, len(found.endpoints))
 	default:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonSucceeded
 		message = fmt.Sprintf("each ready endpoint of Service %s was asked; all serve %s", found.target, versionsIn(s.offered()))
@@ -192,7 +192,7 @@ func (i *implementation) untrusted() *endpoint {
 func versionsIn(versions []schema.GroupVersion) string {
 	var names []string
 	for _, gv := range versions {
-		names = append(names, gv.Version)
+		names = append(names, shortVersion(gv))
 	}
 	return strings.Join(names, " and ")
 }

@@ -107,7 +107,7 @@ func TestExistingIsNotWell(t *testing.T) {
 		"it serves no metrics": {
 			world:     func(w *world) { w.scaleMetricsServer(2) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonVersionNotServed,
-			message: "serves no version of spec.resourceMetrics.versions",
+			message: "serves no version that the spec names",
 		},
 		"the caBundle is none": {
 			world: func(w *world) {

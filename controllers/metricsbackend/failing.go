@@ -59,7 +59,7 @@ func (r *Reconciler) judgeRequests(logger klog.Logger, s *scope) {
 			continue
 		}
 		r.streaks.count(s.backend.Name, retiredForFailing+gv.String(), 1)
-		logger.Info("No pod answers requests of a version, taking it out of discovery", "version", gv.Version, "pod", failing[0].Name, "err", failing[0].answer.Failing[gv])
+		logger.Info("No pod answers requests of a version, taking it out of discovery", "apiService", apiServiceName(gv), "pod", failing[0].Name, "err", failing[0].answer.Failing[gv])
 		s.letGo(gv, "no ready pod answers its requests: "+describeFailing(gv, failing))
 	}
 }
@@ -107,11 +107,11 @@ func (s *scope) allAsked() bool {
 	return !slices.ContainsFunc(s.readyPods(), func(p pod) bool { return p.answer == nil || p.err != nil })
 }
 
-// hasRefuge tells whether there is another version that is registered, stays so,
-// and is answered by every ready pod.
+// hasRefuge tells whether there is another version of the group that is registered,
+// stays so, and is answered by every ready pod.
 func (s *scope) hasRefuge(gv schema.GroupVersion) bool {
 	return slices.ContainsFunc(s.desired, func(other schema.GroupVersion) bool {
-		return other != gv && s.isInDiscovery(other) && s.servedByAll(other)
+		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && s.servedByAll(other)
 	})
 }
 

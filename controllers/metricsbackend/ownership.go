@@ -71,7 +71,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *scope, gv schema.Gro
 			name, name, v1alpha1.LabelBackend, s.backend.Name)
 	case service.Spec.Service == nil:
 		return nil, stall(v1alpha1.ReasonNotOwned,
-			"APIService %s is served by kube-apiserver itself: take version %s out of spec.resourceMetrics.versions", name, gv.Version)
+			"APIService %s is served by kube-apiserver itself: take version %s out of %s", name, gv.Version, versionsField(gv))
 	}
 	return service, s.mayAdopt(gv, service)
 }
@@ -125,8 +125,8 @@ func (s *scope) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIS
 	return stall(v1alpha1.ReasonNotOwned,
 		"APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
 			"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
-			"and its registration (kubectl delete apiservice %s); or take version %s out of spec.resourceMetrics.versions",
-		service.Name, whereTo(service), service.Name, gv.Version)
+			"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
+		service.Name, whereTo(service), service.Name, gv.Version, versionsField(gv))
 }
 
 // adoptedFrom tells whom an APIService of ours was taken from, for its status.

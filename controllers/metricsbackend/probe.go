@@ -126,8 +126,9 @@ func (s *scope) judgeAnswers(seen *streaks) {
 		}
 		if !s.leadsToServing(s.registered[name]) {
 			// It is served elsewhere; our pods are about to take it over, or cannot. Those
-			// that serve no version at all end no move, and should take nothing away.
-			if lacking := s.lacking(gv); s.rolledOut && len(lacking) > 0 && slices.ContainsFunc(s.desired, s.servedByAll) {
+			// that serve no version of its group end no move, and should take nothing away.
+			ofGroup := func(other schema.GroupVersion) bool { return other.Group == gv.Group && s.servedByAll(other) }
+			if lacking := s.lacking(gv); s.rolledOut && len(lacking) > 0 && slices.ContainsFunc(s.desired, ofGroup) {
 				s.letGo(gv, lacking[0]+" does not serve it")
 			}
 			continue

@@ -206,7 +206,7 @@ func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.
 		for _, gv := range gone {
 			if addresses := presence.Listed[gv]; len(addresses) > 0 {
 				return fmt.Sprintf("no longer registered, but %s is still in discovery of kube-apiserver %s",
-					gv.Version, strings.Join(addresses, ", "))
+					shortVersion(gv), strings.Join(addresses, ", "))
 			}
 		}
 		if len(presence.Unreachable) == 0 {

@@ -149,6 +149,10 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 			Image:       image,
 			KubeletPort: v1alpha1.DefaultKubeletPort,
 			Spec:        spec.Serving,
+
+			Sources:         spec.Sources,
+			CustomMetrics:   spec.CustomMetrics != nil,
+			ExternalMetrics: spec.ExternalMetrics != nil,
 		},
 	}
 	if spec.ResourceMetrics != nil && spec.ResourceMetrics.Scrape.Port != nil {
@@ -156,21 +160,6 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 	}
 	s.desired = desiredVersions(spec)
 	return s
-}
-
-// desiredVersions are those that a spec names, best version first whatever the
-// order in the spec.
-func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
-	var desired []schema.GroupVersion
-	if spec.ResourceMetrics == nil {
-		return nil
-	}
-	for _, known := range manifests.KnownVersions() {
-		if slices.Contains(spec.ResourceMetrics.Versions, v1alpha1.ResourceMetricsVersion(known.Version)) {
-			desired = append(desired, known)
-		}
-	}
-	return desired
 }
 
 // explain turns an error into what the user should know and do. It returns false

@@ -267,6 +267,9 @@ func TestRules(t *testing.T) {
 func TestInvalidRuleStalls(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
 	w.change(withSources)
+	w.sources = saw(healthy("main"), healthy("spare"))
+	w.settle(r, w.isReady)
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.CustomMetrics.Rules = append(spec.CustomMetrics.Rules, v1alpha1.MetricRule{}) })
 	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
 	w.behind = true
 	mustReconcile(t, r)

@@ -194,7 +194,7 @@ func (s *scope) availableVersions() []string {
 	var versions []string
 	for _, service := range s.sortedAPIServices() {
 		if gv, ok := versionOf(service.Name); ok && service.State == v1alpha1.APIServiceAvailable {
-			versions = append(versions, gv.Version)
+			versions = append(versions, shortVersion(gv))
 		}
 	}
 	return versions

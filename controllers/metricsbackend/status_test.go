@@ -358,7 +358,7 @@ func TestMetrics(t *testing.T) {
 	w, r := ready(t, interceptor.Funcs{})
 	want := []string{
 		"", "", // the two of the certificate
-		"APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "ServingReady True",
+		"APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "RulesReady True", "ServingReady True",
 		"SourcesHealthy True", "StaleAPIServicesRemoved True",
 	}
 	if diff := cmp.Diff(want, series()); diff != "" {

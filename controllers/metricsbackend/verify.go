@@ -14,6 +14,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // verify asks for metrics as any client would, through kube-apiserver, and with
@@ -24,7 +25,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 		return nil
 	}
 	var broken []defect
-	var available []string
+	var available []schema.GroupVersion
 	absent := r.absent(ctx, s)
 	for _, gv := range s.expected() {
 		live := s.registered[apiServiceName(gv)]
@@ -47,7 +48,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 		case retiring:
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
-			available = append(available, gv.Version)
+			available = append(available, gv)
 			message := adoptedFrom(live)
 			if held := s.held[live.Name]; held != nil {
 				message = held.message
@@ -64,7 +65,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worst(broken), describe(broken))
 	default:
 		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
-			strings.Join(available, " and ")+" answer with fresh samples through kube-apiserver")
+			describeAvailable(available))
 	}
 	return nil
 }
@@ -103,7 +104,13 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s; "+
 				"can kube-apiserver reach %s?", checked.Reason, live.Name, s.behind())}
 	}
-	maxAge := s.spec.ResourceMetrics.MaxAge.Duration
+	if gv.Group != manifests.ResourceMetricsGroup {
+		return r.discoveryDefect(ctx, gv)
+	}
+	maxAge := v1alpha1.DefaultMaxAge
+	if rm := s.spec.ResourceMetrics; rm != nil { // none while versions are kept for their clients
+		maxAge = rm.MaxAge.Duration
+	}
 	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
 	switch {
 	case err != nil:
@@ -114,6 +121,38 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 			fmt.Sprintf("answers, but no node has a sample younger than %s: see SourcesHealthy", maxAge)}
 	}
 	return nil
+}
+
+// discoveryDefect is what keeps a version of custom or external metrics from being
+// available: that its discovery does not answer. There is nothing else that it must
+// have: which metrics exist is the sources' affair, see SourcesHealthy.
+func (r *Reconciler) discoveryDefect(ctx context.Context, gv schema.GroupVersion) *defect {
+	err := r.Aggregator.Discovers(ctx, gv)
+	if err == nil {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Discovery through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
+	return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableMessage(err)}
+}
+
+// describeAvailable tells what of the versions was seen.
+func describeAvailable(versions []schema.GroupVersion) string {
+	var sampled, discovered []string
+	for _, gv := range versions {
+		if gv.Group == manifests.ResourceMetricsGroup {
+			sampled = append(sampled, shortVersion(gv))
+		} else {
+			discovered = append(discovered, shortVersion(gv))
+		}
+	}
+	var parts []string
+	if len(sampled) > 0 {
+		parts = append(parts, strings.Join(sampled, " and ")+" answer with fresh samples")
+	}
+	if len(discovered) > 0 {
+		parts = append(parts, strings.Join(discovered, " and ")+" answer")
+	}
+	return strings.Join(parts, "; ") + " through kube-apiserver"
 }
 
 // behind names what kube-apiserver must reach.

@@ -56,7 +56,11 @@ var (
 	v1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	v2      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v2"}
 
-	versionsOfTheWorld = []schema.GroupVersion{v2, v1, v1beta1}
+	customV1beta2   = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+	customV1beta1   = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"}
+	externalV1beta1 = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
+
+	versionsOfTheWorld = []schema.GroupVersion{v2, v1, v1beta1, customV1beta2, customV1beta1, externalV1beta1}
 )
 
 // world is a cluster as the reconciler sees it: an API server without a process,

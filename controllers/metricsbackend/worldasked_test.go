@@ -128,6 +128,14 @@ func (w *world) Ports(context.Context) ([]int32, error) {
 	return []int32{16443}, nil
 }
 
+// Discovers implements Aggregator.
+func (w *world) Discovers(_ context.Context, gv schema.GroupVersion) error {
+	if w.refused || !w.isRegistered(gv) {
+		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
+	}
+	return nil
+}
+
 // FreshNodeSample implements Aggregator.
 func (w *world) FreshNodeSample(_ context.Context, gv schema.GroupVersion, _ time.Time) (bool, error) {
 	if w.refused || !w.isRegistered(gv) {

@@ -140,8 +140,12 @@ type session struct {
 	chain []*x509.Certificate
 }
 
-// serves tells whether discovery of the version lists any resource.
+// serves tells whether discovery of the version lists any resource, or, where a group
+// lists the metrics of the moment, whether there is discovery of it at all.
 func (s *session) serves(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	if listsMetrics(version.Group) {
+		return s.discovers(ctx, version)
+	}
 	var resources metav1.APIResourceList
 	found, err := s.get(ctx, "/apis/"+version.String(), &resources)
 	return found && resources.GroupVersion == version.String() && len(resources.APIResources) > 0, err

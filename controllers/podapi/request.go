@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 )
 
 // trial is a request of an API group that each version of it must answer. A list
@@ -90,42 +92,73 @@ func failure(err error) bool {
 		errors.As(err, &answered) && answered.code >= http.StatusInternalServerError
 }
 
+// listsMetrics tells of a group whose discovery lists the metrics that exist at the
+// moment. There may be none, and each is a query of its own, so that discovery is all
+// that is asked for.
+func listsMetrics(group string) bool {
+	return group == custom_metrics.GroupName || group == external_metrics.GroupName
+}
+
+// discovers tells whether there is discovery of the version, with or without metrics.
+func (s *session) discovers(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	path := "/apis/" + version.String()
+	body, found, err := s.open(ctx, path, "")
+	if err != nil || !found {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	fields, err := readFields(io.LimitReader(body, maxBody), "groupVersion")
+	if err != nil {
+		return false, &malformedError{path, err}
+	}
+	return fields["groupVersion"] == version.String(), nil
+}
+
 // checkList reads as far as a list says what it is: an implementation that knows
 // no limit answers with every node.
 func checkList(body io.Reader, version schema.GroupVersion, kind string) error {
-	decoder := json.NewDecoder(body)
-	start, err := decoder.Token()
+	found, err := readFields(body, "kind", "apiVersion")
 	if err != nil {
-		return stable(err)
-	}
-	if start != json.Delim('{') {
-		return errors.New("it is no JSON object")
-	}
-	found := map[string]string{}
-	for len(found) < 2 {
-		if !decoder.More() {
-			return errors.New("neither kind nor apiVersion in it")
-		}
-		field, err := decoder.Token()
-		if err != nil {
-			return stable(err)
-		}
-		name, _ := field.(string)
-		if name != "kind" && name != "apiVersion" {
-			var skipped json.RawMessage
-			if err := decoder.Decode(&skipped); err != nil {
-				return stable(err)
-			}
-			continue
-		}
-		var value string
-		if err := decoder.Decode(&value); err != nil {
-			return stable(err)
-		}
-		found[name] = value
+		return err
 	}
 	if found["kind"] != kind || found["apiVersion"] != version.String() {
 		return fmt.Errorf("it is %.100q of %.100q, not %s of %s", found["kind"], found["apiVersion"], kind, version)
 	}
 	return nil
+}
+
+// readFields reads an object as far as its fields of these names, which are texts.
+func readFields(body io.Reader, names ...string) (map[string]string, error) {
+	decoder := json.NewDecoder(body)
+	start, err := decoder.Token()
+	if err != nil {
+		return nil, stable(err)
+	}
+	if start != json.Delim('{') {
+		return nil, errors.New("it is no JSON object")
+	}
+	found := map[string]string{}
+	for len(found) < len(names) {
+		if !decoder.More() {
+			return nil, fmt.Errorf("not %s in it", strings.Join(names, " and "))
+		}
+		field, err := decoder.Token()
+		if err != nil {
+			return nil, stable(err)
+		}
+		name, _ := field.(string)
+		if !slices.Contains(names, name) {
+			var skipped json.RawMessage
+			if err := decoder.Decode(&skipped); err != nil {
+				return nil, stable(err)
+			}
+			continue
+		}
+		var value string
+		if err := decoder.Decode(&value); err != nil {
+			return nil, stable(err)
+		}
+		found[name] = value
+	}
+	return found, nil
 }

@@ -43,7 +43,7 @@ func TestAskTriesARequest(t *testing.T) {
 		"an empty answer":    {nodes: status(http.StatusOK), serves: true, failing: "read the answer to " + path + ": EOF"},
 		"no JSON":            {nodes: body("<html>"), serves: true, failing: "read the answer to " + path + ": invalid character '<' looking for beginning of value"},
 		"no object":          {nodes: body("[]"), serves: true, failing: "read the answer to " + path + ": it is no JSON object"},
-		"an anonymous list":  {nodes: body(`{"items":[]}`), serves: true, failing: "read the answer to " + path + ": neither kind nor apiVersion in it"},
+		"an anonymous list":  {nodes: body(`{"items":[]}`), serves: true, failing: "read the answer to " + path + ": not kind and apiVersion in it"},
 		"half a list":        {nodes: body(`{"kind":"NodeMetricsList","meta`), serves: true, failing: "read the answer to " + path + ": unexpected EOF"},
 		"kind is no text":    {nodes: body(`{"kind":{}}`), serves: true, failing: "read the answer to " + path + ": json: cannot unmarshal object into Go value of type string"},
 		"of another version": {nodes: body(`{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1beta1"}`), serves: true, failing: "read the answer to " + path + `: it is "NodeMetricsList" of "metrics.k8s.io/v1beta1", not NodeMetricsList of metrics.k8s.io/v1`},

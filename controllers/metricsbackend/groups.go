@@ -1,0 +1,81 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// section is what a spec says of an API group.
+type section struct {
+	// field is its name in the spec.
+	field string
+	// versions are those to register, and forced those to remove despite their
+	// clients; both are empty where the spec has no such section.
+	versions, forced []string
+}
+
+// sectionOf is what the spec says of a group.
+func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
+	found := section{}
+	switch group {
+	case manifests.ResourceMetricsGroup:
+		found.field = "resourceMetrics"
+		if rm := spec.ResourceMetrics; rm != nil {
+			found.versions, found.forced = texts(rm.Versions), texts(rm.RemoveDespiteConsumers)
+		}
+	case manifests.CustomMetricsGroup:
+		found.field = "customMetrics"
+		if cm := spec.CustomMetrics; cm != nil {
+			found.versions, found.forced = texts(cm.Versions), texts(cm.RemoveDespiteConsumers)
+		}
+	case manifests.ExternalMetricsGroup:
+		found.field = "externalMetrics"
+		if em := spec.ExternalMetrics; em != nil {
+			found.versions, found.forced = texts(em.Versions), texts(em.RemoveDespiteConsumers)
+		}
+	}
+	return found
+}
+
+func texts[T ~string](values []T) []string {
+	var all []string
+	for _, value := range values {
+		all = append(all, string(value))
+	}
+	return all
+}
+
+// desiredVersions are those that a spec names, best version of each group first
+// whatever the order in the spec. Of a group that it does not name there are none.
+func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
+	var desired []schema.GroupVersion
+	for _, known := range manifests.KnownVersions() {
+		if slices.Contains(sectionOf(spec, known.Group).versions, known.Version) {
+			desired = append(desired, known)
+		}
+	}
+	return desired
+}
+
+// versionsField is the field that names the versions of the group.
+func versionsField(gv schema.GroupVersion) string {
+	return "spec." + sectionOf(v1alpha1.MetricsBackendSpec{}, gv.Group).field + ".versions"
+}
+
+// shortVersion is a version in one line with others: that of metrics.k8s.io by
+// itself, the others with the first word of their group.
+func shortVersion(gv schema.GroupVersion) string {
+	if gv.Group == manifests.ResourceMetricsGroup {
+		return gv.Version
+	}
+	word, _, _ := strings.Cut(gv.Group, ".")
+	return word + "/" + gv.Version
+}
