@@ -269,7 +269,9 @@ func TestInvalidRuleStalls(t *testing.T) {
 	w.change(withSources)
 	w.sources = saw(healthy("main"), healthy("spare"))
 	w.settle(r, w.isReady)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.CustomMetrics.Rules = append(spec.CustomMetrics.Rules, v1alpha1.MetricRule{}) })
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.CustomMetrics.Rules = append(spec.CustomMetrics.Rules, v1alpha1.MetricRule{})
+	})
 	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
 	w.behind = true
 	mustReconcile(t, r)
