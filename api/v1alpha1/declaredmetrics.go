@@ -245,7 +245,7 @@ type DeclaredMetricStatus struct {
 	// +optional
 	Value string `json:"value,omitempty"`
 
-	// Time of that value, as the source gave it.
+	// Time of that value when it last changed, as the source gave it.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
@@ -66,11 +67,13 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	pods, directory := podapi.NewClient(nil), podapi.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
 		Events:       mgr.GetEventRecorder(v1alpha1.FieldOwner),
-		Pods:         podapi.NewClient(nil),
+		Pods:         pods,
+		Directory:    directory,
 		Aggregator:   aggregated,
 		Clock:        clock.RealClock{},
 		Namespace:    o.namespace,
@@ -79,6 +82,14 @@ func run(ctx context.Context, o *options) error {
 	})
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up controller %s: %w", metricsbackend.Name, err)
+	}
+	declared := declaredmetric.New(declaredmetric.Options{
+		Client: mgr.GetClient(), Cache: mgr.GetCache(),
+		Pods: pods, Tokens: podapi.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
+		Clock: clock.RealClock{},
+	})
+	if err := declared.SetupWithManager(mgr); err != nil {
+		return err
 	}
 	if err := mgr.Add(&farewell{live: mgr.GetAPIReader(), namespace: o.namespace, retireAll: reconciler.RetireAll}); err != nil {
 		return fmt.Errorf("set up the farewell: %w", err)

@@ -35,7 +35,7 @@ func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 		WithLabels(s.Labels()).
 		WithRules(
 			rbacv1ac.PolicyRule().
-				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath).
+				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
 				WithVerbs("get"),
 			// A request of each version: discovery lists it whether it works or not.
 			rule([]string{"metrics.k8s.io"}, []string{"nodes"}, []string{"list"}),

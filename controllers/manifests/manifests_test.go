@@ -224,7 +224,7 @@ func TestRules(t *testing.T) {
 	slices.SortFunc(got, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
 	want := []grant{
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "get,list,watch"},
-		{"prober", "", "", "/apis,/apis/*,/sources,/consumers", "get"},
+		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "get"},
 		{"prober", "metrics.k8s.io", "nodes", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "get,list,watch"},
 		{"serving", "apiregistration.k8s.io", "apiservices", "", "list"},

@@ -56,6 +56,8 @@ type Options struct {
 	Events events.EventRecorder
 	// Pods asks serving pods.
 	Pods PodAsker
+	// Directory is told of the pods that are ready; may be nil.
+	Directory *podapi.Directory
 	// Aggregator asks kube-apiservers.
 	Aggregator Aggregator
 	// Clock tells the time.
@@ -216,5 +218,8 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
 	r.streaks.forget(name)
+	if r.Directory != nil {
+		r.Directory.Forget(name)
+	}
 	forgetMetrics(name)
 }

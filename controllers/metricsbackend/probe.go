@@ -29,6 +29,7 @@ import (
 // another. Pods that are not ready are asked too, since a pod of an older image
 // stays unready as long as a version is registered that it does not serve.
 func (r *Reconciler) probe(ctx context.Context, s *scope) error {
+	r.enter(s)
 	if !s.deploys() {
 		return r.probeExisting(ctx, s)
 	}
@@ -50,12 +51,9 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 			continue
 		}
 		asked.Go(func() {
-			p.answer, p.err = r.Pods.Ask(ctx, podapi.Pod{
-				Address:    net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(portOf(p.Pod)))),
-				ServerName: s.serving.ServerName(),
-				CABundle:   s.caBundle,
-				Token:      token,
-			}, versions)
+			reached := s.reach(p.Pod)
+			reached.Token = token
+			p.answer, p.err = r.Pods.Ask(ctx, reached, versions)
 		})
 	}
 	asked.Wait()
@@ -71,6 +69,33 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 		r.judgeFailing(s)
 	}
 	return nil
+}
+
+// reach is how a pod is asked, but for the token.
+func (s *scope) reach(p *corev1.Pod) podapi.Pod {
+	return podapi.Pod{
+		Address:    net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(portOf(p)))),
+		ServerName: s.serving.ServerName(),
+		CABundle:   s.caBundle,
+	}
+}
+
+// enter tells others that ask pods which ones are ready.
+func (r *Reconciler) enter(s *scope) {
+	if r.Directory == nil || s.deploys() && (!s.podsRead || len(s.caBundle) == 0) {
+		return
+	}
+	if !s.deploys() {
+		r.Directory.Forget(s.backend.Name)
+		return
+	}
+	var entries []podapi.Entry
+	for _, p := range s.readyPods() {
+		if p.Status.PodIP != "" {
+			entries = append(entries, podapi.Entry{Name: p.Name, Pod: s.reach(p.Pod), Account: s.proberAccount()})
+		}
+	}
+	r.Directory.Set(s.backend.Name, entries)
 }
 
 // runningPods are all that may answer, ending ones too.

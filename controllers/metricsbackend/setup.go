@@ -68,6 +68,9 @@ func CacheOptions(namespaces []string) cache.Options {
 		children.Prototype(apiServiceKind): {Label: owned},
 		children.Prototype(namespaceKind):  {},
 		&v1alpha1.MetricsBackend{}:         {},
+		// Of the whole cluster: teams declare them anywhere.
+		&v1alpha1.CustomMetric{}:   {},
+		&v1alpha1.ExternalMetric{}: {},
 	}
 	for _, kind := range children.Removable() {
 		options := cache.ByObject{Label: owned}

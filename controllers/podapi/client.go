@@ -91,6 +91,35 @@ func NewClient(dial Dial) *Client {
 // and for its reports. With an error the answer is nil, or what was answered until
 // then.
 func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersion) (*Answer, error) {
+	request, err := c.open(pod)
+	if err != nil {
+		return nil, err
+	}
+	defer request.http.CloseIdleConnections()
+
+	answer := &Answer{Serves: map[schema.GroupVersion]bool{}}
+	for _, version := range versions {
+		serves, err := request.serves(ctx, version)
+		if err != nil {
+			return nil, err
+		}
+		answer.Serves[version] = serves
+	}
+	if pod.DiscoveryOnly {
+		return answer, nil
+	}
+	untold := request.tryAll(ctx, answer)
+	answer.Sources, err = request.sources(ctx)
+	answer.Chain = request.chain
+	if untold != nil || err != nil {
+		return answer, cmp.Or(untold, err)
+	}
+	answer.Consumers, answer.ConsumersError = request.consumers(ctx)
+	return answer, nil
+}
+
+// open returns a session with a pod, whose idle connections the caller closes.
+func (c *Client) open(pod Pod) (*session, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pod.CABundle) && !pod.InsecureSkipTLSVerify {
 		return nil, errors.New("no authority to verify the pod with")
@@ -105,29 +134,10 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 		// A pod's address is in no proxy's reach.
 		Proxy: nil,
 	}
-	defer transport.CloseIdleConnections()
-	request := &session{http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: refuseRedirect}, pod: pod}
-
-	answer := &Answer{Serves: map[schema.GroupVersion]bool{}}
-	for _, version := range versions {
-		serves, err := request.serves(ctx, version)
-		if err != nil {
-			return nil, err
-		}
-		answer.Serves[version] = serves
-	}
-	if pod.DiscoveryOnly {
-		return answer, nil
-	}
-	untold := request.tryAll(ctx, answer)
-	var err error
-	answer.Sources, err = request.sources(ctx)
-	answer.Chain = request.chain
-	if untold != nil || err != nil {
-		return answer, cmp.Or(untold, err)
-	}
-	answer.Consumers, answer.ConsumersError = request.consumers(ctx)
-	return answer, nil
+	return &session{
+		http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: refuseRedirect},
+		pod:  pod, limit: maxBody,
+	}, nil
 }
 
 // refuseRedirect keeps the token on this connection.
@@ -136,6 +146,8 @@ func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLa
 type session struct {
 	http *http.Client
 	pod  Pod
+	// limit bounds the body of a JSON answer, in bytes.
+	limit int64
 	// chain is what the pod showed at the last request.
 	chain []*x509.Certificate
 }
@@ -167,12 +179,12 @@ func (s *session) get(ctx context.Context, path string, into any) (bool, error) 
 		return false, err
 	}
 	defer func() { _ = answer.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(answer, s.limit+1))
 	if err != nil {
 		return false, fmt.Errorf("read the answer to %s: %w", path, stable(err))
 	}
-	if len(body) > maxBody {
-		return false, fmt.Errorf("read the answer to %s: longer than %d bytes", path, maxBody)
+	if int64(len(body)) > s.limit {
+		return false, fmt.Errorf("read the answer to %s: longer than %d bytes", path, s.limit)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return false, fmt.Errorf("read the answer to %s: %w", path, err)

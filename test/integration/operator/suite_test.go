@@ -34,6 +34,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
@@ -240,14 +241,23 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
+	pods, directory := podapi.NewClient(suite.pods.dial), podapi.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
 		Client: mgr.GetClient(), Live: blindTo{mgr.GetAPIReader(), drivenByTest},
 		Events: mgr.GetEventRecorder(v1alpha1.FieldOwner),
-		Pods:   podapi.NewClient(suite.pods.dial), Aggregator: aggregated,
+		Pods:   pods, Directory: directory, Aggregator: aggregated,
 		Clock:     clock.RealClock{},
 		Namespace: systemNamespace, Namespaces: namespaces,
 		ServingImage: imageBoth,
 	})
+	declared := declaredmetric.New(declaredmetric.Options{
+		Client: mgr.GetClient(), Cache: mgr.GetCache(),
+		Pods: pods, Tokens: podapi.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
+		Clock: clock.RealClock{},
+	})
+	if err := declared.SetupWithManager(mgr); err != nil {
+		return nil, err
+	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,54 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Entry is a pod that takes requests, and the ServiceAccount with whose token it is
+// asked; Pod.Token is empty.
+type Entry struct {
+	// Name of the pod.
+	Name    string
+	Pod     Pod
+	Account client.ObjectKey
+}
+
+// Directory holds how the ready serving pods of each MetricsBackend are asked. The
+// controller that deploys them knows their certificates, and fills it; others that
+// ask pods read it.
+type Directory struct {
+	mu   sync.RWMutex
+	pods map[string][]Entry
+}
+
+// NewDirectory returns one that knows no backend.
+func NewDirectory() *Directory { return &Directory{pods: map[string][]Entry{}} }
+
+// Set replaces the ready pods of a backend.
+func (d *Directory) Set(backend string, pods []Entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods[backend] = slices.Clone(pods)
+}
+
+// Forget drops a backend that is gone, or not served by pods of ours.
+func (d *Directory) Forget(backend string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.pods, backend)
+}
+
+// Pods returns the ready pods of a backend; false while nothing is known of it, as
+// just after a start.
+func (d *Directory) Pods(backend string) ([]Entry, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	pods, known := d.pods[backend]
+	return slices.Clone(pods), known
+}
