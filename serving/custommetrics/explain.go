@@ -22,5 +22,7 @@ func (r *targetRequest) Explain(ctx context.Context, options *metainternalversio
 	if err != nil {
 		return nil, err
 	}
-	return explain.Explain(ctx, r.asker, explain.Request{Reading: resolved.reading, Objects: resolved.names}), nil
+	// Where no object is selected, none may be told of; nil would be all.
+	names := append([]string{}, resolved.names...)
+	return explain.Explain(ctx, r.asker, explain.Request{Reading: resolved.reading, Objects: names}), nil
 }
