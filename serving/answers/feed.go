@@ -6,7 +6,6 @@ package answers
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +25,9 @@ type Feed struct {
 	// there is no such object, whose value then does not count. Where it is nil,
 	// watches select by the labels of the values.
 	Labels func(object string) (map[string]string, bool)
+	// Objects returns the names to which a static fallback gives its value; nil where
+	// the reading names the object, or values describe none.
+	Objects func() []string
 	// Event makes the object of a value's event, in the API group's internal version.
 	Event func(Point) runtime.Object
 }
@@ -44,12 +46,10 @@ type feed struct {
 	Feed
 	store *Store
 
-	// known is closed when there are values, or a failure, for the first time.
-	known     chan struct{}
-	knownOnce sync.Once
-
 	// These are guarded by store.mu.
 
+	// known is closed when it is known what comes of the question.
+	known chan struct{}
 	users int
 	// left is when the newest watch was released.
 	left  time.Time
@@ -57,6 +57,8 @@ type feed struct {
 	// question is what is followed, and stop ends that; nil where nothing is.
 	question *query.Question
 	stop     func()
+	// switched is when another question was followed last.
+	switched time.Time
 	// items are ordered by name. The slice is replaced as a whole.
 	items []*item
 	// evaluated is the instant of the newest answer, and answered when it came.
@@ -70,7 +72,7 @@ func (f *feed) read() {
 	reading, err := f.Read()
 	if err != nil {
 		f.unfollow()
-		f.fail(err, true)
+		f.fail(nil, err)
 		return
 	}
 	f.follow(reading.Question)
@@ -85,7 +87,12 @@ func (f *feed) follow(q query.Question) {
 		return
 	}
 	before, current := f.stop, &q
-	f.question, f.stop = current, nil
+	f.question, f.stop, f.switched = current, nil, s.clock.Now()
+	if f.evaluated.IsZero() {
+		// What failed before says nothing of this one.
+		f.failure = nil
+		f.renew()
+	}
 	s.mu.Unlock()
 	if before != nil {
 		before()
@@ -141,10 +148,31 @@ func (f *feed) unread() bool {
 	return f.question == nil
 }
 
-// wait waits until there are values, and returns why there are none.
-func (f *feed) wait(ctx context.Context) error {
+// renew makes those wait who come from now on. The caller holds store.mu.
+func (f *feed) renew() {
 	select {
 	case <-f.known:
+		f.known = make(chan struct{})
+	default:
+	}
+}
+
+// settle lets go those who wait. The caller holds store.mu.
+func (f *feed) settle() {
+	select {
+	case <-f.known:
+	default:
+		close(f.known)
+	}
+}
+
+// wait waits until there are values, and returns why there are none.
+func (f *feed) wait(ctx context.Context) error {
+	f.store.mu.RLock()
+	known := f.known
+	f.store.mu.RUnlock()
+	select {
+	case <-known:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -158,31 +186,41 @@ func (f *feed) wait(ctx context.Context) error {
 
 // receive takes in what came of a question.
 func (f *feed) receive(q *query.Question, answer *query.Answer, err error) {
-	if f.asks() != q {
+	asks, switched := f.asks()
+	if asks != q {
 		return
 	}
 	reading, readErr := f.Read()
-	switch {
-	case readErr != nil:
+	if readErr != nil {
 		f.unfollow()
-		f.fail(readErr, true)
-		return
-	case reading.Question != *q:
-		f.follow(reading.Question)
+		f.fail(nil, readErr)
 		return
 	}
-	values, err := reading.Values(answer, err)
+	if reading.Question != *q && f.store.clock.Since(switched) >= q.Interval/settled {
+		// The answer counts all the same: the next one may be an interval away.
+		defer f.follow(reading.Question)
+	}
+	var objects []string
+	if f.Objects != nil {
+		objects = f.Objects()
+	}
+	values, err := reading.Values(answer, err, objects...)
 	if err != nil {
-		f.fail(err, false)
+		f.fail(q, err)
 		return
 	}
 	f.take(values, q)
 }
 
-func (f *feed) asks() *query.Question {
+// settled is the part of its interval for which a question is followed, at least, before
+// an answer leads to another: what is asked may change with each pod, and each change
+// costs an evaluation.
+const settled = 2
+
+func (f *feed) asks() (q *query.Question, since time.Time) {
 	f.store.mu.RLock()
 	defer f.store.mu.RUnlock()
-	return f.question
+	return f.question, f.switched
 }
 
 // staleIntervals and staleTime say for how long values are served to new watches while
@@ -192,27 +230,31 @@ const (
 	staleTime      = time.Minute
 )
 
-// fail takes in that there are no new values. Where there is no metric any more, there
-// are no old ones either.
-func (f *feed) fail(err error, gone bool) {
+// fail takes in that there are no new values of a question. Where there is none, since
+// there is no metric any more, there are no old values either.
+func (f *feed) fail(q *query.Question, err error) {
 	s := f.store
 	s.mu.Lock()
+	if f.question != q {
+		s.mu.Unlock()
+		return
+	}
 	began := f.failure == nil
 	f.failure = err
 	var stale time.Duration
-	if f.question != nil {
-		stale = max(staleTime, staleIntervals*f.question.Interval)
+	if q != nil {
+		stale = max(staleTime, staleIntervals*q.Interval)
 	}
-	if gone || (!f.answered.IsZero() && s.clock.Since(f.answered) > stale) {
+	if q == nil || (!f.answered.IsZero() && s.clock.Since(f.answered) > stale) {
 		s.meter.points.Add(-float64(len(f.items)))
 		f.items, f.evaluated, f.answered = nil, time.Time{}, time.Time{}
 	}
+	f.settle()
 	s.mu.Unlock()
 	s.meter.fail(err)
 	if began {
 		s.log("A watched metric has no new values", f, "err", err)
 	}
-	f.knownOnce.Do(func() { close(f.known) })
 }
 
 // take takes in values, and publishes those that are news.
@@ -247,6 +289,7 @@ func (f *feed) take(values *query.Values, q *query.Question) {
 	if values.Outage != nil {
 		f.failure = values.Outage
 	}
+	f.settle()
 	s.mu.Unlock()
 
 	if recovered {
@@ -256,7 +299,6 @@ func (f *feed) take(values *query.Values, q *query.Question) {
 		s.meter.published.Add(float64(len(news)))
 		s.observe(news)
 	}
-	f.knownOnce.Do(func() { close(f.known) })
 }
 
 // join makes items of values, ordered by name: of objects that are there.

@@ -4,193 +4,143 @@
 package answers
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// source answers with a value for each pod; it counts what it is asked.
-type source struct {
-	mu      sync.Mutex
-	asked   []string
-	values  map[string]float64
-	failure error
-}
-
-func (s *source) Evaluate(_ context.Context, expression string, at time.Time) (*query.Answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, expression)
-	if s.failure != nil {
-		return nil, s.failure
+// names are those of what Select yields.
+func names(s *Store, namespace string, after point.Key) []string {
+	var names []string
+	for i := range s.Select(namespace, nil, after) {
+		names = append(names, i.ItemKey().Namespace+"/"+i.ItemKey().Name)
 	}
-	a := &query.Answer{Time: at}
-	for pod, value := range s.values {
-		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"pod": pod}, Value: value, Time: at})
-	}
-	return a, nil
+	return names
 }
 
-func (s *source) set(values map[string]float64, failure error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.values, s.failure = values, failure
-}
-
-func (s *source) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.asked)
-}
-
-// world is a store between a real desk and a real hub, in a bubble of its own time.
-type world struct {
-	t      testing.TB
-	source *source
-	store  *Store
-	hub    *stream.Hub
-
-	mu      sync.Mutex
-	objects map[string]map[string]string
-	reading query.Reading
-	readErr error
-	encoded int
-}
-
-const interval = 15 * time.Second
-
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, source: &source{values: map[string]float64{"a": 1, "b": 2}}, reading: query.Reading{
-			Question:    query.Question{Source: "p", Expression: "hits", Interval: interval},
-			ObjectLabel: "pod", Origin: "a rule",
-		}}
-		random := func() float64 { return 0.5 }
-		c := clock.RealClock{}
-		desk := query.NewDesk(c, random, func(string) (query.Source, bool) { return w.source, true }, query.Limits{})
-		w.store = NewStore("custom.metrics.k8s.io", c, desk)
-		w.hub = stream.NewHub(w.store, c, random, stream.Settings{BookmarkInterval: time.Hour})
-		w.store.Observe(w.hub.Publish)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		for _, run := range []func(context.Context){desk.Run, w.store.Run, w.hub.Run} {
-			running.Go(func() { run(ctx) })
-		}
-		test(t, w)
-		cancel()
-		running.Wait()
-	})
-}
-
-// feed is that of the hits of pods.
-func (w *world) feed() Feed {
-	return Feed{
-		ID: "hits",
-		Read: func() (query.Reading, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.reading, w.readErr
-		},
-		Labels: func(object string) (map[string]string, bool) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.objects == nil {
-				return nil, true
-			}
-			l, ok := w.objects[object]
-			return l, ok
-		},
-		Event: func(p Point) runtime.Object {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.encoded++
-			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: p.Object + "=" + p.Quantity.String()}}
-		},
-	}
-}
-
-// change changes what the feed reads.
-func (w *world) change(f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f()
-}
-
-// watch begins a watch that a label selector narrows.
-func (w *world) watch(selector string) *stream.Watcher {
-	w.t.Helper()
-	release, err := w.store.Follow(w.t.Context(), w.feed())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	s, err := labels.Parse(selector)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	watcher, err := w.hub.Watch(w.t.Context(), stream.Request{Selection: stream.Selection{Namespace: "hits", Labels: s}, Release: release})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return watcher
-}
-
-// read takes all that there is to take.
-func (w *world) read(from *stream.Watcher) []string {
-	w.t.Helper()
-	synctest.Wait()
-	var got []string
-	for {
-		select {
-		case e, open := <-from.ResultChan():
-			if !open {
-				return append(got, "closed")
-			}
-			var b bytes.Buffer
-			if err := e.Object.(*stream.Watcher).CacheEncode("text", encode, &b); err != nil {
-				w.t.Fatal(err)
-			}
-			if b.Len() > 0 {
-				got = append(got, b.String())
-			}
-		default:
-			slices.Sort(got)
-			return got
-		}
-	}
-}
-
-func encode(o runtime.Object, w io.Writer) error {
-	_, err := fmt.Fprint(w, o.(*metav1.PartialObjectMetadata).Name)
-	return err
-}
-
-func TestInitialValuesComeFirst(t *testing.T) {
+func TestStoreIsASource(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		watcher := w.watch("")
-		defer watcher.Stop()
-		if diff := cmp.Diff([]string{"a=1", "b=2"}, w.read(watcher)); diff != "" {
+		var numbers []uint64
+		w.store.Observe(func(items []stream.Item) {
+			for _, i := range items {
+				numbers = append(numbers, i.ItemSequence())
+				if n := w.store.Sequence(); n < i.ItemSequence() {
+					t.Errorf("point %d is published, and the newest is %d", i.ItemSequence(), n)
+				}
+				if got := w.store.Get(i.ItemKey()); got == nil || got.ItemSequence() != i.ItemSequence() {
+					t.Errorf("%v is published, and %v is visible", i.ItemKey(), got)
+				}
+			}
+		})
+		for _, id := range []string{"y", "x"} {
+			feed := w.feed()
+			feed.ID = id
+			release, err := w.store.Follow(t.Context(), feed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if len(numbers) != 4 || !slices.IsSorted(numbers) || len(slices.Compact(numbers)) != 4 {
+			t.Errorf("points have the numbers %v", numbers)
+		}
+		if stored := w.store.Stored(numbers[3]); time.Since(stored) > 2*time.Second {
+			t.Errorf("the newest point was stored at %s", stored)
+		}
+		tests := map[string]struct {
+			namespace string
+			after     point.Key
+			want      []string
+		}{
+			"a feed":                {"x", point.Key{}, []string{"x/a", "x/b"}},
+			"after a key":           {"x", point.Key{Namespace: "x", Name: "a"}, []string{"x/b"}},
+			"after one that is not": {"x", point.Key{Namespace: "x", Name: "aa"}, []string{"x/b"}},
+			"after the last":        {"x", point.Key{Namespace: "x", Name: "b"}, nil},
+			"after another feed":    {"x", point.Key{Namespace: "y", Name: "a"}, nil},
+			"no such feed":          {"z", point.Key{}, nil},
+			"all":                   {"", point.Key{}, []string{"x/a", "x/b", "y/a", "y/b"}},
+			"all, after a key":      {"", point.Key{Namespace: "x", Name: "b"}, []string{"y/a", "y/b"}},
+		}
+		for name, test := range tests {
+			if diff := cmp.Diff(test.want, names(w.store, test.namespace, test.after)); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		if w.store.Get(point.Key{Namespace: "x", Name: "c"}) != nil || w.store.Get(point.Key{Namespace: "z", Name: "a"}) != nil {
+			t.Error("there is what is not there")
+		}
+	})
+}
+
+func TestExternalValuesAreSelectedByTheirLabels(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.reading.ObjectLabel = ""
+		feed := w.feed()
+		feed.Labels = nil
+		release, err := w.store.Follow(t.Context(), feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		if diff := cmp.Diff([]string{`hits/{pod="a"}`, `hits/{pod="b"}`}, names(w.store, "hits", point.Key{})); diff != "" {
 			t.Error(diff)
 		}
-		w.source.set(map[string]float64{"a": 3, "c": 4}, nil)
-		time.Sleep(interval)
-		if diff := cmp.Diff([]string{"a=3", "c=4"}, w.read(watcher)); diff != "" {
+		item := w.store.Get(point.Key{Namespace: "hits", Name: `{pod="b"}`})
+		if diff := cmp.Diff(map[string]string{"pod": "b"}, item.ItemLabels()); diff != "" {
 			t.Error(diff)
 		}
 	})
+}
+
+// fixed answers a benchmark at once.
+type fixed struct{ answer *query.Answer }
+
+func (f fixed) Ask(context.Context, query.Question) (*query.Answer, error) { return f.answer, nil }
+
+func (f fixed) Follow(_ query.Question, receive func(*query.Answer, error)) (stop func()) {
+	receive(f.answer, nil)
+	return func() {}
+}
+
+// BenchmarkReceive is what an answer of a followed question costs, all of whose values
+// are new.
+func BenchmarkReceive(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			answer := func(at time.Time) *query.Answer {
+				a := &query.Answer{Time: at}
+				for i := range n {
+					a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"pod": fmt.Sprintf("web-%05d", i)}, Value: float64(i), Time: at})
+				}
+				return a
+			}
+			now := time.Now()
+			store := NewStore(group, clock.RealClock{}, fixed{answer(now)})
+			reading := query.Reading{ObjectLabel: "pod", Question: query.Question{Expression: "hits", Interval: interval}}
+			release, err := store.Follow(b.Context(), Feed{ID: "hits", Read: func() (query.Reading, error) { return reading, nil }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer release()
+			f := store.all()[0]
+			q, _ := f.asks()
+			answers := []*query.Answer{answer(now.Add(time.Minute)), answer(now.Add(-time.Minute))}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				f.receive(q, answers[i%2], nil)
+			}
+		})
+	}
 }

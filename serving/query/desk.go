@@ -142,7 +142,7 @@ func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
 	}
 	f, how := h.flight, askedShared
 	if f == nil || f.source != source {
-		if f = d.launch(h, source, now); f == nil {
+		if f = d.launch(h, source, now); f == nil { //nolint:contextcheck // An evaluation is for all who ask, not for the first.
 			err := h.outcome.err
 			d.unlock()
 			countAsked(askedRefused)
@@ -188,7 +188,7 @@ func (d *Desk) Run(ctx context.Context) {
 			d.sweep(now)
 			sweep = now.Add(sweepInterval)
 		}
-		next := d.visitDue()
+		next := d.visitDue() //nolint:contextcheck // The desk's own context ends with this one.
 		wait := sweep.Sub(d.clock.Now())
 		if !next.IsZero() {
 			wait = min(wait, next.Sub(d.clock.Now()))

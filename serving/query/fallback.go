@@ -28,22 +28,36 @@ func (r *Reading) fallback(err error, objects []string) (*Values, error) {
 }
 
 // static gives the static value to the objects that are asked for, or as the one
-// value of a metric that describes none.
+// value of a metric that describes none, with the labels that were selected by.
 func (r *Reading) static(outage *Outage, objects []string) (*Values, error) {
 	v := &Values{Time: outage.Time, Outage: outage}
-	switch {
-	case r.Object != "":
-		objects = []string{r.Object}
-	case r.ObjectLabel == "":
-		objects = []string{""}
+	if r.Object != "" || r.ObjectLabel == "" {
+		objects = []string{""} // which has no label of its own
 	}
 	samples := make([]Sample, len(objects))
 	for i, object := range objects {
-		samples[i] = Sample{Value: *r.Fallback.Static, Time: outage.Time}
-		if r.ObjectLabel != "" && r.Object == "" {
-			samples[i].Labels = map[string]string{r.ObjectLabel: object}
+		labels := r.selected()
+		if r.ObjectLabel != "" {
+			labels[r.ObjectLabel] = object
 		}
+		samples[i] = Sample{Labels: labels, Value: *r.Fallback.Static, Time: outage.Time}
 	}
 	r.read(v, samples)
 	return v, nil
+}
+
+// selected returns the labels whose values Select fixes.
+func (r *Reading) selected() map[string]string {
+	fixed := map[string]string{}
+	if r.Select == nil {
+		return fixed
+	}
+	requirements, _ := r.Select.Requirements()
+	for i := range requirements {
+		key := requirements[i].Key()
+		if value, exact := r.Select.RequiresExactMatch(key); exact {
+			fixed[key] = value
+		}
+	}
+	return fixed
 }

@@ -111,7 +111,7 @@ func (d *Desk) evaluate(ctx context.Context, f *flight) {
 		dated.Time = f.at
 		answer = &dated
 	}
-	d.complete(f, answer, failure, began)
+	d.complete(f, answer, failure, began) //nolint:contextcheck // Others' evaluations are not part of this one.
 }
 
 // put asks a source. A source that panics has failed, and nothing else has.

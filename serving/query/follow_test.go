@@ -127,14 +127,15 @@ func TestUnfollowEndsTheEvaluation(t *testing.T) {
 
 func TestFollowerMayStopItself(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
-		var stop func()
+		stop := make(chan func(), 1)
 		n := 0
-		stop = w.Follow(asked("a"), func(*Answer, error) {
+		stop <- w.Follow(asked("a"), func(*Answer, error) {
 			if n++; n == 2 {
-				stop()
+				(<-stop)()
 			}
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n != 2 {
 			t.Errorf("heard %d times", n)
 		}
@@ -149,6 +150,7 @@ func TestSlowSourceSkipsSlots(t *testing.T) {
 		var h heard
 		defer w.Follow(q, h.receive)()
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if s.most != 1 || s.count() > 5 {
 			t.Errorf("%d evaluations, %d at a time", s.count(), s.most)
 		}
@@ -209,7 +211,9 @@ func TestAgendaIsInOrder(t *testing.T) {
 			}))
 		}
 		synctest.Wait()
+		mu.Lock()
 		times = nil
+		mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for i, stop := range stops {
@@ -219,6 +223,8 @@ func TestAgendaIsInOrder(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.IsSortedFunc(times, time.Time.Compare) {
 			t.Error("questions were evaluated out of order")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -85,6 +86,10 @@ func TestValues(t *testing.T) {
 		"a sum that is too large":  {with(DuplicatesSum), []Sample{series(math.MaxFloat64, "pod", "a", "x", "1"), series(math.MaxFloat64, "pod", "a", "x", "2")}, []string{"no a: Infinite"}},
 		"infinities cancel out to no number": {with(DuplicatesSum), []Sample{series(math.Inf(1), "pod", "a", "x", "1"), series(math.Inf(-1), "pod", "a", "x", "2")},
 			[]string{"no a: NaN"}},
+		"selected": {Reading{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{series(1, "pod", "a", "verb", "get"), series(2, "pod", "a", "verb", "put")},
+			[]string{"a=1"}},
+		"selected by a label that is added": {Reading{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{series(1)},
+			[]string{`{team="t"}=1`}},
 		"external": {Reading{}, []Sample{series(2, "queue", "b", "zone", "x"), series(1, "queue", "a")},
 			[]string{`{queue="a"}=1`, `{queue="b",zone="x"}=2`}},
 		"external, without labels":   {Reading{}, []Sample{series(2)}, []string{"{}=2"}},
@@ -176,16 +181,28 @@ func TestFallback(t *testing.T) {
 		want    []string
 		fails   bool
 	}{
-		"none":                         {reading: pods(nil), err: outage(5, time.Minute), fails: true},
-		"too early":                    {reading: pods(last), err: outage(2, time.Minute), fails: true},
-		"last value":                   {reading: pods(last), err: outage(3, time.Minute), want: []string{"a=7 1m0s old"}},
-		"last value at its end":        {reading: pods(last), err: outage(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
-		"last value too old":           {reading: pods(last), err: outage(30, 10*time.Minute+1), fails: true},
-		"no last value":                {reading: pods(last), err: outage(30, 0), fails: true},
-		"static, of objects":           {reading: pods(static(1.5)), err: outage(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
-		"static, of no objects":        {reading: pods(static(1.5)), err: outage(3, 0)},
-		"static, of one object":        {reading: Reading{Object: "web", Fallback: static(0)}, err: outage(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
-		"static, external":             {reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: outage(3, 0), want: []string{`{a="b"}=4`}},
+		"none":                  {reading: pods(nil), err: outage(5, time.Minute), fails: true},
+		"too early":             {reading: pods(last), err: outage(2, time.Minute), fails: true},
+		"last value":            {reading: pods(last), err: outage(3, time.Minute), want: []string{"a=7 1m0s old"}},
+		"last value at its end": {reading: pods(last), err: outage(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
+		"last value too old":    {reading: pods(last), err: outage(30, 10*time.Minute+1), fails: true},
+		"no last value":         {reading: pods(last), err: outage(30, 0), fails: true},
+		"static, of objects":    {reading: pods(static(1.5)), err: outage(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
+		"static, of no objects": {reading: pods(static(1.5)), err: outage(3, 0)},
+		"static, of one object": {reading: Reading{Object: "web", Fallback: static(0)}, err: outage(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
+		"static, external":      {reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: outage(3, 0), want: []string{`{a="b"}=4`}},
+		"static, with selected labels": {
+			reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"queue": "q"})},
+			err:     outage(3, 0), want: []string{`{a="b",queue="q"}=4`},
+		},
+		"static, whose labels are not selected": {
+			reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"a": "c"})},
+			err:     outage(3, 0),
+		},
+		"static, of selected objects": {
+			reading: Reading{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
+			err:     outage(3, 0), objects: []string{"x"}, want: []string{"x=4"},
+		},
 		"static, too early":            {reading: Reading{Fallback: static(4)}, err: outage(2, 0), fails: true},
 		"static, that is no number":    {reading: Reading{Object: "web", Fallback: static(math.NaN())}, err: outage(3, 0), want: []string{"no web: NaN"}},
 		"without a number of failures": {reading: Reading{Fallback: &Fallback{Static: static(4).Static}}, err: outage(1, 0), want: []string{"{}=4"}},
