@@ -125,25 +125,34 @@ func TestFollow(t *testing.T) {
 	tests := map[string]struct {
 		backend string
 		file    *backendFile
-		want    string
+		// read and declared are what is waited for at first.
+		read, declared string
 	}{
 		"neither": {},
-		"file":    {backend: "cluster", file: &backendFile{}},
-		"cluster": {backend: "cluster", want: "no answer from kube-apiserver yet"},
+		"file":    {backend: "cluster", file: &backendFile{}, declared: "the file was not put into force yet"},
+		"cluster": {
+			backend: "cluster", read: "no answer from kube-apiserver yet",
+			declared: "ExternalMetricsPolicies: no answer from kube-apiserver yet",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := &Options{Backend: tc.backend}
-			_, read, err := o.follow(&rest.Config{Host: "127.0.0.1:1"}, tc.file, &configuration{})
+			f, err := o.follow(&rest.Config{Host: "127.0.0.1:1"}, &beginning{file: tc.file}, &parts{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := ""
-			if err := read(); err != nil {
-				got = err.Error()
-			}
-			if got != tc.want {
-				t.Errorf("waits for %q, want %q", got, tc.want)
+			for what, check := range map[string]struct {
+				wait func() error
+				want string
+			}{"settings": {f.read, tc.read}, "declarations": {f.declared, tc.declared}} {
+				got := ""
+				if err := check.wait(); err != nil {
+					got = err.Error()
+				}
+				if got != check.want {
+					t.Errorf("waits for %s: %q, want %q", what, got, check.want)
+				}
 			}
 		})
 	}

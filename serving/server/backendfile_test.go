@@ -21,7 +21,7 @@ import (
 
 const manifestHead = "apiVersion: metricsbackend.io/v1alpha1\nkind: MetricsBackend\nmetadata: {name: cluster}\n"
 
-func manifest(interval string) string {
+func backendManifest(interval string) string {
 	return manifestHead + "spec: {resourceMetrics: {scrape: {interval: " + interval + "}}}\n"
 }
 
@@ -32,23 +32,23 @@ func TestDecodeBackend(t *testing.T) {
 		wantInterval time.Duration
 		wantErr      string
 	}{
-		"YAML":                         {content: manifest("20s"), wantInterval: 20 * time.Second},
+		"YAML":                         {content: backendManifest("20s"), wantInterval: 20 * time.Second},
 		"JSON":                         {content: `{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","spec":{"resourceMetrics":{"scrape":{"interval":"20s"}}}}`, wantInterval: 20 * time.Second},
-		"comments and empty documents": {content: "# licence\n---\n" + manifest("20s") + "---\n# the end\n", wantInterval: 20 * time.Second},
+		"comments and empty documents": {content: "# licence\n---\n" + backendManifest("20s") + "---\n# the end\n", wantInterval: 20 * time.Second},
 		"an unknown field":             {content: manifestHead + "spec: {resourceMetrics: {scrape: {intervall: 20s}}}", wantErr: `unknown field "spec.resourceMetrics.scrape.intervall"`},
 		"a field twice":                {content: manifestHead + "spec: {}\nspec: {}\n", wantErr: `"spec"`},
-		"a duration that is none":      {content: manifest("soon"), wantErr: "soon"},
+		"a duration that is none":      {content: backendManifest("soon"), wantErr: "soon"},
 		"another kind":                 {content: "apiVersion: v1\nkind: Pod\n", wantErr: "they are v1 and Pod"},
 		"another version":              {content: "apiVersion: metricsbackend.io/v1\nkind: MetricsBackend\n", wantErr: "apiVersion must be metricsbackend.io/v1alpha1"},
-		"a list":                       {content: "apiVersion: metricsbackend.io/v1alpha1\nkind: MetricsBackendList\nitems: []\n", wantErr: "kind must be MetricsBackend, but is MetricsBackendList"},
+		"a list":                       {content: "apiVersion: metricsbackend.io/v1alpha1\nkind: MetricsBackendList\nitems: []\n", wantErr: "but is MetricsBackendList"},
 		"no kind":                      {content: "spec: {}\n", wantErr: "kind MetricsBackend"},
-		"two objects":                  {content: manifest("20s") + "---\n" + manifest("30s"), wantErr: "several documents"},
+		"two objects":                  {content: backendManifest("20s") + "---\n" + backendManifest("30s"), wantErr: "holds several"},
 		"empty":                        {content: "\n# nothing\n", wantErr: "the file is empty"},
 		"not YAML":                     {content: "{", wantErr: "yaml"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			backend, err := decodeBackend([]byte(tc.content))
+			m, err := decodeManifest([]byte(tc.content))
 			if tc.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
 					t.Fatalf("error %v, want one that mentions %q", err, tc.wantErr)
@@ -58,7 +58,7 @@ func TestDecodeBackend(t *testing.T) {
 			if err != nil {
 				t.Fatalf("decode: %v", err)
 			}
-			if got := backend.Spec.ResourceMetrics.Scrape.Interval.Duration; got != tc.wantInterval {
+			if got := m.backend.Spec.ResourceMetrics.Scrape.Interval.Duration; got != tc.wantInterval {
 				t.Errorf("interval %s, want %s", got, tc.wantInterval)
 			}
 		})
@@ -66,19 +66,19 @@ func TestDecodeBackend(t *testing.T) {
 }
 
 func FuzzDecodeBackend(f *testing.F) {
-	f.Add([]byte(manifest("20s")))
+	f.Add([]byte(backendManifest("20s")))
 	f.Add([]byte("---\n---\n"))
 	f.Add([]byte(`{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","spec":null}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		backend, err := decodeBackend(content)
+		m, err := decodeManifest(content)
 		if err != nil {
 			return
 		}
-		if backend == nil {
+		if m == nil || m.backend == nil {
 			t.Fatal("neither an object nor an error")
 		}
 		// What decodes either makes settings or an error, never a panic.
-		if s, err := settingsFrom(&backend.Spec); err == nil && s.kubelet.Interval <= 0 {
+		if s, err := settingsFrom(&m.backend.Spec); err == nil && s.kubelet.Interval <= 0 {
 			t.Errorf("interval %s is in force", s.kubelet.Interval)
 		}
 	})
@@ -89,8 +89,8 @@ func TestBackendFileFirstLoad(t *testing.T) {
 		content string
 		wantErr string
 	}{
-		"good":             {content: manifest("20s")},
-		"unusable":         {content: manifest("2h"), wantErr: "must be between 1s and 10m"},
+		"good":             {content: backendManifest("20s")},
+		"unusable":         {content: backendManifest("2h"), wantErr: "must be between 1s and 10m"},
 		"not a manifest":   {content: "hello", wantErr: "read --backend-file"},
 		"the file is gone": {wantErr: "no such file"},
 	}
@@ -100,7 +100,7 @@ func TestBackendFileFirstLoad(t *testing.T) {
 			if tc.content != "" {
 				write(t, path, tc.content)
 			}
-			_, err := (&backendFile{path: path}).load()
+			_, _, err := (&backendFile{path: path}).load()
 			switch {
 			case tc.wantErr == "" && err != nil:
 				t.Errorf("load: %v", err)
@@ -113,12 +113,12 @@ func TestBackendFileFirstLoad(t *testing.T) {
 
 func TestBackendFileFollowsChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "backend.yaml")
-	write(t, path, manifest("20s"))
+	write(t, path, backendManifest("20s"))
 	var applied []time.Duration
-	file := &backendFile{path: path, apply: func(_ context.Context, b *v1alpha1.MetricsBackend) {
+	file := &backendFile{path: path, declare: func(context.Context, *declarations) {}, apply: func(_ context.Context, b *v1alpha1.MetricsBackend) {
 		applied = append(applied, b.Spec.ResourceMetrics.Scrape.Interval.Duration)
 	}}
-	if _, err := file.load(); err != nil {
+	if _, _, err := file.load(); err != nil {
 		t.Fatalf("load: %v", err)
 	}
 	// Each step changes the file, then it is read as often as polls says.
@@ -128,12 +128,12 @@ func TestBackendFileFollowsChanges(t *testing.T) {
 		want   []time.Duration
 	}{
 		{"as it was", func() {}, nil},
-		{"changed", func() { write(t, path, manifest("30s")) }, []time.Duration{30 * time.Second}},
-		{"broken", func() { write(t, path, manifest("soon")) }, nil},
+		{"changed", func() { write(t, path, backendManifest("30s")) }, []time.Duration{30 * time.Second}},
+		{"broken", func() { write(t, path, backendManifest("soon")) }, nil},
 		{"gone", func() { _ = os.Remove(path) }, nil},
-		{"back as it was", func() { write(t, path, manifest("30s")) }, []time.Duration{30 * time.Second}},
+		{"back as it was", func() { write(t, path, backendManifest("30s")) }, []time.Duration{30 * time.Second}},
 		{"replaced by a rename", func() {
-			write(t, path+".new", manifest("40s"))
+			write(t, path+".new", backendManifest("40s"))
 			if err := os.Rename(path+".new", path); err != nil {
 				t.Fatal(err)
 			}
@@ -153,15 +153,15 @@ func TestBackendFileFollowsChanges(t *testing.T) {
 func TestBackendFileIsReadPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "backend.yaml")
-		write(t, path, manifest("20s"))
+		write(t, path, backendManifest("20s"))
 		var applied []time.Duration
-		file := &backendFile{path: path, clock: clock.RealClock{}, apply: func(_ context.Context, b *v1alpha1.MetricsBackend) {
+		file := &backendFile{path: path, clock: clock.RealClock{}, declare: func(context.Context, *declarations) {}, apply: func(_ context.Context, b *v1alpha1.MetricsBackend) {
 			applied = append(applied, b.Spec.ResourceMetrics.Scrape.Interval.Duration)
 		}}
-		if _, err := file.load(); err != nil {
+		if _, _, err := file.load(); err != nil {
 			t.Fatalf("load: %v", err)
 		}
-		write(t, path, manifest("25s"))
+		write(t, path, backendManifest("25s"))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*filePeriod)
 		defer cancel()
 		file.run(ctx)

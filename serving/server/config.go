@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
-	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -34,11 +33,12 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 		klog.Background().V(2).Info("No address to advertise", "err", err)
 	}
 
-	config := genericapiserver.NewConfig(resourcemetrics.Codecs)
+	config := genericapiserver.NewConfig(codecs)
 	if err := o.Run.ApplyTo(config); err != nil {
 		return nil, nil, fmt.Errorf("apply generic flags: %w", err)
 	}
 	config.EffectiveVersion = effectiveVersion{config.EffectiveVersion}
+	config.RequestInfoResolver = requestInfoResolver(config)
 	setOpenAPI(config)
 	if err := o.SecureServing.ApplyToConfig(config); err != nil {
 		return nil, nil, fmt.Errorf("open --secure-port with the certificates for it: %w", err)
@@ -62,7 +62,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = consumers.WithRecording(handler, recorder)
 		handler = withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
-		handler = stream.WithRequestMetrics(handler, c.RequestInfoResolver, resourcemetrics.APIs())
+		handler = stream.WithRequestMetrics(handler, c.RequestInfoResolver, countedAPIs())
 		// Outermost: it needs the connection's own ResponseWriter.
 		return stream.WithRequestFacts(handler)
 	}
@@ -78,10 +78,10 @@ func (o *Options) serviceNames() []string {
 }
 
 func setOpenAPI(config *genericapiserver.Config) {
-	namer := openapinamer.NewDefinitionNamer(resourcemetrics.Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(resourcemetrics.GetOpenAPIDefinitions, namer)
+	namer := openapinamer.NewDefinitionNamer(scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openAPIDefinitions, namer)
 	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = apiTitle, version()
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(resourcemetrics.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = apiTitle, version()
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -30,12 +31,18 @@ type watchTarget interface {
 	Apply(watchSettings)
 }
 
+// valueTarget takes what custom and external metrics are made of.
+type valueTarget interface {
+	apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, invalid field.ErrorList)
+}
+
 // configuration is what is in force of the MetricsBackend. What cannot be used
 // changes nothing: the last good settings stay.
 type configuration struct {
 	source  kubeletSettings
 	store   pointAge
 	watches watchTarget
+	values  valueTarget
 
 	mu         sync.Mutex
 	generation int64
@@ -48,7 +55,7 @@ func (c *configuration) apply(ctx context.Context, origin string, backend *v1alp
 	logger := klog.FromContext(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.put(&backend.Spec); err != nil {
+	if err := c.put(ctx, &backend.Spec); err != nil {
 		reloads.WithLabelValues(resultError).Inc()
 		reloadSuccessful.Set(0)
 		if err.Error() != c.lastError {
@@ -66,7 +73,7 @@ func (c *configuration) apply(ctx context.Context, origin string, backend *v1alp
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 }
 
-func (c *configuration) put(spec *v1alpha1.MetricsBackendSpec) error {
+func (c *configuration) put(ctx context.Context, spec *v1alpha1.MetricsBackendSpec) error {
 	s, err := settingsFrom(spec)
 	if err != nil {
 		return err
@@ -77,6 +84,7 @@ func (c *configuration) put(spec *v1alpha1.MetricsBackendSpec) error {
 	// From here on nothing can fail: settings are in force all or not at all.
 	c.store.SetMaxAge(s.maxAge)
 	c.watches.Apply(s.watch)
+	c.values.apply(ctx, s.spec, s.invalid)
 	return nil
 }
 

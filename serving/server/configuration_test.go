@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
@@ -41,6 +43,17 @@ func (f *fakeTargets) SetMaxAge(d time.Duration) { f.Ages = append(f.Ages, d) }
 type fakeWatches struct{ settings []watchSettings }
 
 func (f *fakeWatches) Apply(s watchSettings) { f.settings = append(f.settings, s) }
+
+// fakeValueTarget counts what it was told.
+type fakeValueTarget struct {
+	applied int
+	invalid field.ErrorList
+}
+
+func (f *fakeValueTarget) apply(_ context.Context, _ *v1alpha1.MetricsBackendSpec, invalid field.ErrorList) {
+	f.applied++
+	f.invalid = invalid
+}
 
 func backendWith(generation int64, rm *v1alpha1.ResourceMetricsSpec) *v1alpha1.MetricsBackend {
 	return &v1alpha1.MetricsBackend{
@@ -83,7 +96,8 @@ func TestConfigurationKeepsTheLastGoodSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			targets := &fakeTargets{err: tc.err}
 			watches := &fakeWatches{}
-			c := &configuration{source: targets, store: targets, watches: watches}
+			values := &fakeValueTarget{}
+			c := &configuration{source: targets, store: targets, watches: watches, values: values}
 			for _, backend := range tc.applied {
 				c.apply(t.Context(), "test", backend)
 			}
@@ -93,9 +107,48 @@ func TestConfigurationKeepsTheLastGoodSettings(t *testing.T) {
 			if got := len(watches.settings); got != len(tc.want.Ages) {
 				t.Errorf("settings of watches were changed %d times, want %d", got, len(tc.want.Ages))
 			}
+			if values.applied != len(tc.want.Ages) {
+				t.Errorf("sources and rules were changed %d times, want %d", values.applied, len(tc.want.Ages))
+			}
 			if got := c.observedGeneration(); got != tc.wantGeneration {
 				t.Errorf("observed generation %d, want %d", got, tc.wantGeneration)
 			}
 		})
+	}
+}
+
+// TestBadPartsStopNothingElse: what is judged by itself does not keep other settings
+// from being in force.
+func TestBadPartsStopNothingElse(t *testing.T) {
+	backend := backendWith(1, &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}})
+	backend.Spec.Sources = []v1alpha1.SourceSpec{
+		{Name: "good", Prometheus: &v1alpha1.PrometheusSource{URL: "https://prometheus.example"}},
+		{Name: "bad", Prometheus: &v1alpha1.PrometheusSource{URL: "gopher://prometheus.example"}},
+		{Name: "worse"},
+	}
+	backend.Spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Versions: []v1alpha1.CustomMetricsVersion{"v7"}}
+	targets, values := &fakeTargets{}, &fakeValueTarget{}
+	c := &configuration{source: targets, store: targets, watches: &fakeWatches{}, values: values}
+	c.apply(t.Context(), "test", backend)
+	if c.observedGeneration() != 1 || values.applied != 1 {
+		t.Fatalf("generation %d is in force, and values were changed %d times", c.observedGeneration(), values.applied)
+	}
+	var fields []string
+	for _, err := range values.invalid {
+		fields = append(fields, err.Field)
+	}
+	want := []string{"spec.customMetrics.versions", "spec.sources[1].prometheus.url", "spec.sources[2].prometheus"}
+	if diff := cmp.Diff(want, fields); diff != "" {
+		t.Errorf("invalid (-want +got):\n%s", diff)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for path, want := range map[string]bool{
+		"spec.sources": true, "spec.sources[1].name": true, "spec.sources.x": true, "spec.sourcesOfTruth": false, "spec": false,
+	} {
+		if got := within(path, "spec.sources"); got != want {
+			t.Errorf("%s is within spec.sources: %t, want %t", path, got, want)
+		}
 	}
 }

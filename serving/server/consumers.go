@@ -4,13 +4,13 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
-	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 )
 
 // newRecorder records the clients of every version that is served, best first.
@@ -20,7 +20,7 @@ func (o *Options) newRecorder(c clock.PassiveClock) (*consumers.Recorder, error)
 		return nil, err
 	}
 	var versions []schema.GroupVersion
-	for _, version := range resourcemetrics.GroupVersions() {
+	for _, version := range compiledVersions() {
 		if enabled.Has(version) {
 			versions = append(versions, version)
 		}
@@ -30,5 +30,5 @@ func (o *Options) newRecorder(c clock.PassiveClock) (*consumers.Recorder, error)
 
 // consumersHandler answers a ConsumerReport.
 func consumersHandler(recorder *consumers.Recorder) http.Handler {
-	return reportHandler("consumers", func() any { return recorder.Report() })
+	return reportHandler("consumers", func(context.Context) any { return recorder.Report() })
 }

@@ -25,12 +25,17 @@ type fakeReporter v1alpha1.KubeletReport
 
 func (f fakeReporter) Report() v1alpha1.KubeletReport { return v1alpha1.KubeletReport(f) }
 
+// fakeValues is a valueReporter.
+type fakeValues struct{ valueReporter }
+
+func (fakeValues) report(to *v1alpha1.SourceReport) { to.RuleCount = 3 }
+
 func TestSourcesHandler(t *testing.T) {
 	report := v1alpha1.KubeletReport{
 		Nodes: 3, Healthy: 1, Pending: 1, NewestSample: metav1.NewTime(time.Unix(1700000000, 0)),
 		Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}, Message: "no answer"}},
 	}
-	handler := sourcesHandler(fakeReporter(report), &configuration{generation: 7})
+	handler := sourcesHandler(fakeReporter(report), fakeValues{}, &configuration{generation: 7})
 	tests := map[string]int{
 		http.MethodGet:    http.StatusOK,
 		http.MethodHead:   http.StatusOK,
@@ -51,7 +56,7 @@ func TestSourcesHandler(t *testing.T) {
 			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
 				t.Fatalf("decode %q: %v", answer.Body, err)
 			}
-			if diff := cmp.Diff(v1alpha1.SourceReport{ObservedGeneration: 7, Kubelets: report}, got); diff != "" {
+			if diff := cmp.Diff(v1alpha1.SourceReport{ObservedGeneration: 7, Kubelets: report, RuleCount: 3}, got); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 			if got := answer.Header().Get("Content-Type"); got != "application/json" {

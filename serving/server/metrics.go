@@ -9,9 +9,12 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
 )
 
 const (
@@ -22,6 +25,12 @@ const (
 )
 
 var (
+	invalidPolicies = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: "external_metrics", Name: "invalid_policies",
+		Help:           "Number of ExternalMetricsPolicies of which some rule or subject cannot be used; they deny what they may have been meant for.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	reloads = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace:      metricsNamespace,
 		Name:           "config_reloads_total",
@@ -55,8 +64,11 @@ var (
 // registerMetrics registers the metrics of this package and of those below it with
 // the process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(reloads, reloadSuccessful, readiness, newestSample)
+	legacyregistry.MustRegister(invalidPolicies, reloads, reloadSuccessful, readiness, newestSample)
 	kubelet.RegisterMetrics(legacyregistry.MustRegister)
 	stream.RegisterMetrics(legacyregistry.MustRegister)
 	resourcemetrics.RegisterMetrics(legacyregistry.MustRegister)
+	query.RegisterMetrics(legacyregistry.MustRegister)
+	answers.RegisterMetrics(legacyregistry.MustRegister)
+	valuelist.RegisterMetrics(legacyregistry.MustRegister)
 })

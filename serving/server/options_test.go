@@ -4,6 +4,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,15 +73,19 @@ func TestOptionsValidate(t *testing.T) {
 }
 
 func TestEnabledVersions(t *testing.T) {
-	both := []schema.GroupVersion{metricsV1, metricsV1beta1}
+	values := []schema.GroupVersion{customV1beta1, customV1beta2, externalV1beta1}
+	with := func(versions ...schema.GroupVersion) []schema.GroupVersion {
+		return append(slices.Clone(values), versions...)
+	}
 	tests := map[string]struct {
 		config  string
 		want    []schema.GroupVersion
 		wantErr string
 	}{
-		"default":                    {want: both},
-		"v1 out":                     {config: "metrics.k8s.io/v1=false", want: []schema.GroupVersion{metricsV1beta1}},
-		"v1beta1 out":                {config: "metrics.k8s.io/v1beta1=false", want: []schema.GroupVersion{metricsV1}},
+		"default":                    {want: with(metricsV1, metricsV1beta1)},
+		"v1 out":                     {config: "metrics.k8s.io/v1=false", want: with(metricsV1beta1)},
+		"v1beta1 out":                {config: "metrics.k8s.io/v1beta1=false", want: with(metricsV1)},
+		"custom v1beta1 out":         {config: "custom.metrics.k8s.io/v1beta1=false", want: []schema.GroupVersion{customV1beta2, externalV1beta1, metricsV1, metricsV1beta1}},
 		"betas out":                  {config: "api/beta=false", want: []schema.GroupVersion{metricsV1}},
 		"all out but one":            {config: "api/all=false,metrics.k8s.io/v1=true", want: []schema.GroupVersion{metricsV1}},
 		"all out":                    {config: "api/all=false", wantErr: "nothing would be served"},

@@ -32,7 +32,7 @@ type secrets struct {
 
 // followedSecret is one Secret.
 type followedSecret struct {
-	objects *objects[*corev1.Secret]
+	objects *objectInformer[*corev1.Secret]
 	stop    context.CancelFunc
 
 	mu   sync.Mutex
@@ -95,7 +95,7 @@ func (s *secrets) newFollowed(name string) (*followedSecret, error) {
 	source := cache.NewFilteredListWatchFromClient(s.client.CoreV1().RESTClient(), "secrets", s.namespace, selected)
 	f := &followedSecret{}
 	var err error
-	f.objects, err = newObjects("Secret "+klog.KRef(s.namespace, name).String(), "secrets named "+name, source, &corev1.Secret{}, f.apply)
+	f.objects, err = newObjectInformer("Secret "+klog.KRef(s.namespace, name).String(), "secrets named "+name, source, &corev1.Secret{}, f.apply)
 	if err != nil {
 		return nil, fmt.Errorf("follow the credentials of sources: %w", err)
 	}

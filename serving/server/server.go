@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -16,15 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
-	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
-	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // Server is the serving component: sources, store and API in one process.
@@ -51,43 +50,26 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var file *backendFile
-	var initial settings
-	if o.BackendFile != "" {
-		file = &backendFile{path: o.BackendFile, clock: c}
-		initial, err = file.load()
-	} else {
-		initial, err = settingsFrom(&v1alpha1.MetricsBackendSpec{})
-	}
+	begin, err := o.begin(c)
 	if err != nil {
 		return nil, err
 	}
-	store := point.NewStore(c, initial.maxAge)
-	admission := stream.NewAdmission(c, rand.Float64, initial.watch.limits)
-	watching := &watches{admission: admission, streams: resourcemetrics.NewStreams(store, c, rand.Float64, admission, initial.watch.stream)}
-	ca, err := newKubeletCA(o.KubeletCAFile, client)
+	p, err := o.newParts(client, c, begin.settings)
 	if err != nil {
 		return nil, err
 	}
-	source, err := newSource(client, store, c, ca.content(), initial.kubelet)
-	if err != nil {
-		return nil, err
-	}
-	ca.apply = source.SetDefaultCA
-	inForce := &configuration{source: source, store: store, watches: watching}
 	reloadSuccessful.Set(1)
-	follow, read, err := o.follow(client, file, inForce)
+	follow, err := o.follow(client, begin, p)
 	if err != nil {
 		return nil, err
 	}
-	feeds, err := newFeeds(client, store, source)
-	if err != nil {
-		return nil, err
-	}
-	gates := []gate{authentication, feeds, &backendGate{read: read, clock: c}, &ratesGate{source: source, clock: c, timeout: o.RatesTimeout}}
 	versions, err := o.newVersionsGate(client, c)
 	if err != nil {
 		return nil, err
+	}
+	gates := []gate{
+		authentication, p.feeds, &backendGate{read: follow.read, clock: c}, newDeclaredGate(follow.declared, c),
+		newSourcesGate(p.values.sources, c), &ratesGate{source: p.source, clock: c, timeout: o.RatesTimeout},
 	}
 	if versions != nil {
 		gates = append(gates, versions)
@@ -95,30 +77,24 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	first := newFirstReadiness(c, gates...)
 
 	config.AddReadyzChecks(first.checks()...)
-	config.AddHealthChecks(healthz.NamedCheck("kubelet-source", func(*http.Request) error { return source.Alive(c.Now()) }))
+	config.AddHealthChecks(healthz.NamedCheck("kubelet-source", func(*http.Request) error { return p.source.Alive(c.Now()) }))
 	generic, err := config.Complete(nil).New("serving", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("make the generic API server: %w", err)
 	}
-	if watching.group, err = o.install(generic, store, watching.streams); err != nil {
+	if err := p.install(o, generic, begin.settings, time.Duration(config.MinRequestTimeout)*time.Second); err != nil {
 		return nil, err
 	}
-	watching.Apply(initial.watch)
-	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.SourcesPath, sourcesHandler(source, inForce))
-	generic.Handler.NonGoRestfulMux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
+	mux := generic.Handler.NonGoRestfulMux
+	mux.Handle(v1alpha1.SourcesPath, sourcesHandler(p.source, p.values, p.inForce))
+	mux.Handle(v1alpha1.DeclaredPath, declaredHandler(p.values))
+	mux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 
-	fresh := &freshness{source: source, clock: c}
 	ending := &drain{
 		shuttingDown: config.ShutdownInitiatedNotify(), delay: config.ShutdownDelayDuration, clock: c,
-		open: admission.Open, end: watching.streams.Drain,
+		open: p.watching.admission.Open, end: p.watching.drain,
 	}
-	s := &Server{generic: generic, background: []func(context.Context){
-		source.Run, first.run, follow, ca.run, fresh.run, watching.streams.Run, ending.run,
-	}}
-	for _, f := range feeds {
-		s.background = append(s.background, f.informer.RunWithContext)
-	}
-	return s, nil
+	return &Server{generic: generic, background: slices.Concat(p.background(), []func(context.Context){first.run, follow.run, ending.run})}, nil
 }
 
 // Run serves until the context ends, and then answers what is under way.
@@ -147,29 +123,6 @@ func newSource(client *rest.Config, store *point.Store, c clock.WithTicker, ca [
 		return nil, fmt.Errorf("set up the scrapes of kubelets (--kubelet-ca-file names other authorities): %w", err)
 	}
 	return source, nil
-}
-
-// follow returns what keeps the settings up to date: it follows the file, or
-// --backend in the cluster, or, with neither, nothing. read returns nil once they
-// have been read.
-func (o *Options) follow(client *rest.Config, file *backendFile, inForce *configuration) (run func(context.Context), read func() error, err error) {
-	known := func() error { return nil }
-	switch {
-	case file != nil:
-		file.apply = func(ctx context.Context, backend *v1alpha1.MetricsBackend) { inForce.apply(ctx, "file", backend) }
-		return file.run, known, nil
-	case o.Backend != "":
-		follower, err := newBackendFollower(client, o.Backend, func(ctx context.Context, backend *v1alpha1.MetricsBackend) {
-			inForce.apply(ctx, "cluster", backend)
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		return follower.run, follower.read, nil
-	}
-	return func(ctx context.Context) {
-		klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
-	}, known, nil
 }
 
 // newFeeds makes the informers of nodes and pods.
@@ -224,13 +177,4 @@ func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (ga
 			client: typed.DiscoveryV1(), service: service, self: o.PodIP, config: client, caFile: o.ServingCAFile,
 		},
 	}, nil
-}
-
-// install adds the API group in the versions that are enabled.
-func (o *Options) install(generic *genericapiserver.GenericAPIServer, store *point.Store, streams *resourcemetrics.Streams) (*resourcemetrics.Group, error) {
-	enabled, err := o.enabledVersions()
-	if err != nil {
-		return nil, err
-	}
-	return resourcemetrics.InstallAPI(generic, store, streams, enabled.Has)
 }

@@ -93,7 +93,7 @@ func TestKubeAPIServerAway(t *testing.T) {
 	}{
 		{name: "healthy", path: "/healthz", wantStatus: http.StatusOK},
 		{name: "not ready", path: "/readyz", wantStatus: http.StatusInternalServerError, wantBody: []string{
-			"[-]authentication-config failed", "[-]informers failed", "[-]backend failed", "[-]rates failed", "[-]registered-versions failed",
+			"[-]authentication-config failed", "[-]informers failed", "[-]backend failed", "[-]declared-metrics failed", "[-]sources failed", "[-]rates failed", "[-]registered-versions failed",
 		}},
 		{name: "anonymous", path: "/apis/metrics.k8s.io/v1/nodes", wantStatus: http.StatusUnauthorized},
 		{name: "anonymous metrics", path: "/metrics", wantStatus: http.StatusUnauthorized},

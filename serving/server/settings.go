@@ -5,10 +5,13 @@ package server
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -21,6 +24,10 @@ type settings struct {
 	// maxAge is the age from which points are no longer served.
 	maxAge time.Duration
 	watch  watchSettings
+	// spec has its defaults. invalid is what is wrong with its parts that are judged
+	// each by itself, see byItself.
+	spec    *v1alpha1.MetricsBackendSpec
+	invalid field.ErrorList
 }
 
 // settingsFrom reads a spec, filling in defaults; an empty spec gives those that
@@ -34,7 +41,9 @@ func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
 		spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
 	}
 	v1alpha1.SetDefaults(spec)
-	if errs := v1alpha1.Validate(spec); len(errs) > 0 {
+	errs := v1alpha1.Validate(spec)
+	invalid := byItself(&errs)
+	if len(errs) > 0 {
 		return settings{}, errs.ToAggregate()
 	}
 	rm := spec.ResourceMetrics
@@ -50,6 +59,7 @@ func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
 		}
 	}
 	return settings{
+		spec: spec, invalid: invalid,
 		maxAge: rm.MaxAge.Duration,
 		watch:  watchSettingsFrom(&spec.Watch),
 		kubelet: kubelet.Settings{
@@ -64,4 +74,27 @@ func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
 			CABundle:      rm.KubeletTLS.CABundle,
 		},
 	}, nil
+}
+
+// partsByThemselves are judged and reported each by itself, by those who serve them: a
+// source or a rule that cannot be used stops nothing else.
+var partsByThemselves = []string{"spec.sources", "spec.customMetrics", "spec.externalMetrics", "spec.resourceMetrics.rules"}
+
+// byItself takes out of errs what is about parts that are judged by themselves.
+func byItself(errs *field.ErrorList) field.ErrorList {
+	var parts field.ErrorList
+	*errs = slices.DeleteFunc(*errs, func(err *field.Error) bool {
+		if slices.ContainsFunc(partsByThemselves, func(part string) bool { return within(err.Field, part) }) {
+			parts = append(parts, err)
+			return true
+		}
+		return false
+	})
+	return parts
+}
+
+// within says that a path is another one, or below it.
+func within(path, of string) bool {
+	rest, found := strings.CutPrefix(path, of)
+	return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }

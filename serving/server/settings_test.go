@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ import (
 // comparedByText compares selectors by what they say.
 var comparedByText = cmp.Options{
 	cmp.AllowUnexported(settings{}, watchSettings{}),
+	// The spec itself, for those parts that are judged by themselves.
+	cmpopts.IgnoreFields(settings{}, "spec", "invalid"),
 	cmp.Transformer("selector", func(s labels.Selector) string { return s.String() }),
 }
 

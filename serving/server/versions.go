@@ -11,15 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/server/resourceconfig"
 	serverstore "k8s.io/apiserver/pkg/server/storage"
-
-	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 )
 
 // enabledVersions are the versions that are served: all that are compiled in but
 // those that --runtime-config takes out. Settings of a MetricsBackend have no
 // say, or a reload would drop a version before its APIService is gone.
 func (o *Options) enabledVersions() (sets.Set[schema.GroupVersion], error) {
-	compiled := resourcemetrics.GroupVersions()
+	compiled := compiledVersions()
 	defaults := serverstore.NewResourceConfig()
 	defaults.EnableVersions(compiled...)
 	for key := range o.APIEnablement.RuntimeConfig {
@@ -30,7 +28,7 @@ func (o *Options) enabledVersions() (sets.Set[schema.GroupVersion], error) {
 			return nil, fmt.Errorf("--runtime-config: %s is not known here; the versions are %v", key, compiled)
 		}
 	}
-	merged, err := resourceconfig.MergeAPIResourceConfigs(defaults, o.APIEnablement.RuntimeConfig, resourcemetrics.Scheme)
+	merged, err := resourceconfig.MergeAPIResourceConfigs(defaults, o.APIEnablement.RuntimeConfig, scheme)
 	if err != nil {
 		return nil, fmt.Errorf("--runtime-config: %w", err)
 	}

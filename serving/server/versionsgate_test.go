@@ -21,6 +21,9 @@ var (
 	metricsV1      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 	metricsV1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	customV1beta2  = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+	customV1beta1  = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"}
+
+	externalV1beta1 = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
 )
 
 type fakeRegistrations struct {

@@ -51,6 +51,8 @@ type watches struct {
 	admission *stream.Admission
 	streams   *resourcemetrics.Streams
 	group     *resourcemetrics.Group
+	// values are the API groups of metric values.
+	values []watchedGroup
 }
 
 // Apply implements watchTarget.
@@ -58,6 +60,18 @@ func (w *watches) Apply(s watchSettings) {
 	w.admission.Apply(s.limits)
 	w.streams.Apply(s.stream)
 	w.group.ServeWatch(s.enabled)
+	for _, g := range w.values {
+		g.Apply(s.stream)
+		g.ServeWatch(s.enabled)
+	}
+}
+
+// drain refuses new watches and ends those that are open, spread over a time.
+func (w *watches) drain(over time.Duration) {
+	w.streams.Drain(over)
+	for _, g := range w.values {
+		g.Drain(over)
+	}
 }
 
 // drain ends the watches while the server waits for its endpoints to be

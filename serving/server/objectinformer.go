@@ -22,10 +22,10 @@ type metaObject interface {
 	metav1.Object
 }
 
-// objects follows all objects of a kind, or a selection of them. Whatever changes,
+// objectInformer follows all objects of a kind, or a selection of them. Whatever changes,
 // it hands on all of them: what is made of them is made anew, once for a burst of
 // changes.
-type objects[T metaObject] struct {
+type objectInformer[T metaObject] struct {
 	followed
 	informer cache.SharedIndexInformer
 	// apply takes all objects, ordered by namespace and name, which it must not change.
@@ -34,8 +34,8 @@ type objects[T metaObject] struct {
 	changed chan struct{}
 }
 
-func newObjects[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) (*objects[T], error) {
-	o := &objects[T]{
+func newObjectInformer[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) (*objectInformer[T], error) {
+	o := &objectInformer[T]{
 		followed: followed{what: what, resource: resource},
 		informer: cache.NewSharedIndexInformer(source, example, 0, nil),
 		apply:    apply,
@@ -55,7 +55,7 @@ func newObjects[T metaObject](what, resource string, source cache.ListerWatcher,
 }
 
 // run follows the objects until the context ends.
-func (o *objects[T]) run(ctx context.Context) {
+func (o *objectInformer[T]) run(ctx context.Context) {
 	handler, err := o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { o.see() },
 		UpdateFunc: func(before, after any) {
@@ -93,19 +93,19 @@ func (o *objects[T]) run(ctx context.Context) {
 	}
 }
 
-func (o *objects[T]) see() {
+func (o *objectInformer[T]) see() {
 	o.seen()
 	o.notify()
 }
 
-func (o *objects[T]) notify() {
+func (o *objectInformer[T]) notify() {
 	select {
 	case o.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (o *objects[T]) list() []T {
+func (o *objectInformer[T]) list() []T {
 	var all []T
 	for _, obj := range o.informer.GetStore().List() {
 		if t, ok := obj.(T); ok {

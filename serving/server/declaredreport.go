@@ -1,0 +1,116 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+const (
+	// declaredTimeout bounds how long a report waits for answers: it tells of what it
+	// has by then.
+	declaredTimeout = 5 * time.Second
+	// declaredAsking is how many metrics a report asks for at a time; the desk lets
+	// fewer through to each source.
+	declaredAsking = 32
+	// reasonNoValues is that of a metric whose query answers nothing.
+	reasonNoValues = "NoValues"
+	// reasonPending is that of a metric that was not answered while the report was made.
+	reasonPending = "Pending"
+)
+
+// declaredReport asks for each declared metric, as any client would: who has asked in the
+// interval has paid for it, and so has the report for whoever asks next.
+func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredReport {
+	declared := v.catalogue.Declared()
+	report := v1alpha1.DeclaredReport{Metrics: make([]v1alpha1.DeclaredHealth, len(declared))}
+	ctx, cancel := context.WithTimeout(ctx, declaredTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	places := make(chan struct{}, declaredAsking)
+	for i := range declared {
+		if declared[i].Reason != "" {
+			report.Metrics[i] = healthOf(&declared[i], nil, nil)
+			continue
+		}
+		places <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-places }()
+			report.Metrics[i] = v.ask(ctx, &declared[i])
+		})
+	}
+	asking.Wait()
+	return report
+}
+
+// ask returns how a metric does now, or did when it was last asked for.
+func (v *valueMetrics) ask(ctx context.Context, d *rules.Declared) v1alpha1.DeclaredHealth {
+	answer, err := v.desk.Ask(ctx, d.Reading.Question)
+	if ctx.Err() != nil {
+		var known bool
+		if answer, err, known = v.desk.Newest(d.Reading.Question); !known {
+			h := healthOf(d, nil, nil)
+			h.Reason, h.Message = reasonPending, "the source has not answered yet"
+			return h
+		}
+	}
+	values, err := d.Reading.Values(answer, err)
+	return healthOf(d, values, err)
+}
+
+// healthOf says how a declared metric does, by its values or why there are none.
+func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.DeclaredHealth {
+	h := v1alpha1.DeclaredHealth{
+		Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, UID: d.UID, Generation: d.Generation, Reason: d.Reason, Message: d.Message,
+	}
+	switch {
+	case err != nil:
+		h.Reason, h.Message = failureOf(err)
+		return h
+	case values == nil:
+		return h
+	}
+	h.Values = len(values.Items)
+	if h.Values == 1 {
+		h.Value = values.Items[0].Quantity.String()
+	}
+	for i := range values.Items {
+		if at := values.Items[i].Time; at.After(h.Time.Time) {
+			h.Time = metav1.NewTime(at)
+		}
+	}
+	switch {
+	case values.Outage != nil:
+		h.Fallback = true
+		h.Reason, h.Message = failureOf(values.Outage)
+	case h.Values > 0:
+		h.Ready = true
+	case values.Omissions > 0:
+		h.Reason, h.Message = reasonNoValues, "no series of the answer gives a value"
+		if first := values.Omission(""); first != nil {
+			h.Reason, h.Message = string(first.Reason), first.Message
+		}
+	default:
+		h.Reason, h.Message = reasonNoValues, "the query answers no series: check that it selects some in this namespace"
+	}
+	return h
+}
+
+// failureOf returns a failure's reason, and its message in the source's own words.
+func failureOf(err error) (reason, message string) {
+	var f *query.Failure
+	if errors.As(err, &f) {
+		return string(f.Reason), f.Message
+	}
+	return string(query.ReasonInternal), err.Error()
+}

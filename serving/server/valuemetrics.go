@@ -1,0 +1,179 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
+)
+
+// valueMetrics is all that custom and external metrics are answered from: sources, the
+// metrics that rules and teams make of them, the desk that asks, and policies.
+type valueMetrics struct {
+	sources   *sourceSet
+	catalogue *rules.Catalogue
+	desk      *query.Desk
+	policies  *externalmetrics.Policies
+	directory *restmapping.Directory
+	// followSecrets follows the Secrets of these names, and no others.
+	followSecrets func(names []string) error
+
+	// needed is closed once there is a source: without one nobody asks what the
+	// cluster's resources are called.
+	needed func()
+	wanted chan struct{}
+
+	mu sync.Mutex
+	// groups hear of changes.
+	groups []refreshing
+	// policyError is what was wrong with the policies when that was last logged.
+	policyError string
+}
+
+func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, c clock.WithTicker) *valueMetrics {
+	v := &valueMetrics{
+		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
+		followSecrets: follow, wanted: make(chan struct{}),
+	}
+	v.needed = sync.OnceFunc(func() { close(v.wanted) })
+	v.catalogue = rules.NewCatalogue(v.directory)
+	v.directory.OnChange(func(index *restmapping.Index) {
+		v.catalogue.SetResources(index)
+		v.refresh()
+	})
+	v.sources = &sourceSet{clock: c, secrets: secrets, observe: v.learn}
+	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, query.Limits{})
+	return v
+}
+
+// run keeps everything going until the context ends.
+func (v *valueMetrics) run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { v.sources.run(ctx) })
+	running.Go(func() { v.desk.Run(ctx) })
+	running.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-v.wanted:
+			v.directory.Run(ctx)
+		}
+	})
+	running.Wait()
+}
+
+// apply puts a spec in force, whose defaults are set. errs are what is wrong with it;
+// what they are about answers with that error, and nothing else suffers.
+func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
+	if err := v.followSecrets(v1alpha1.SourceSecrets(spec.Sources)); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot follow the Secrets of sources")
+	}
+	if len(spec.Sources) > 0 {
+		v.needed()
+	}
+	// The sources first: rules are about them.
+	v.sources.apply(ctx, spec.Sources, errs)
+	v.catalogue.Apply(spec)
+	matchers := map[string][]string{}
+	selections := v.catalogue.Selections()
+	for _, s := range selections {
+		matchers[s.Source] = append(matchers[s.Source], s.Selector)
+	}
+	v.sources.follow(matchers)
+	// What is known already does not become known again.
+	for _, s := range selections {
+		v.learn(s.Source, s.Selector)
+	}
+	v.refresh()
+}
+
+// learn tells the catalogue what a source knows of series.
+func (v *valueMetrics) learn(source, matcher string) {
+	found, ok := v.sources.found(source, matcher)
+	if !ok {
+		return
+	}
+	v.catalogue.SetFound(rules.Selection{Source: source, Selector: matcher}, found)
+}
+
+// declare puts the metrics that teams declare in force.
+func (v *valueMetrics) declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+	v.catalogue.Declare(custom, external)
+	v.refresh()
+}
+
+// govern puts policies in force. What of them does not compile denies, see policy.Compile.
+func (v *valueMetrics) govern(ctx context.Context, objects []*v1alpha1.ExternalMetricsPolicy) {
+	of := make([]v1alpha1.ExternalMetricsPolicy, len(objects))
+	for i, o := range objects {
+		of[i] = *o
+	}
+	set, err := policy.Compile(of)
+	v.policies.Apply(set)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	message := ""
+	if err != nil {
+		message = err.Error()
+	}
+	if message != "" && message != v.policyError {
+		klog.FromContext(ctx).Error(err, "ExternalMetricsPolicies deny what they may have been meant for, since they cannot be used")
+	}
+	v.policyError = message
+	invalidPolicies.Set(float64(countLines(err)))
+}
+
+// countLines counts the errors that errors.Join has joined.
+func countLines(err error) int {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return 0
+	}
+	return len(joined.Unwrap())
+}
+
+// inform has groups hear of changes.
+func (v *valueMetrics) inform(groups []watchedGroup) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, g := range groups {
+		if r, ok := g.(refreshing); ok {
+			v.groups = append(v.groups, r)
+		}
+	}
+}
+
+func (v *valueMetrics) refresh() {
+	v.mu.Lock()
+	groups := slices.Clone(v.groups)
+	v.mu.Unlock()
+	for _, g := range groups {
+		g.Refresh()
+	}
+}
+
+// maxRuleHealth is how many rules a report tells of.
+const maxRuleHealth = 50
+
+// report tells how sources and rules do.
+func (v *valueMetrics) report(to *v1alpha1.SourceReport) {
+	h := v.catalogue.Health()
+	to.Sources = v.sources.health()
+	to.Rules = h.Rules[:min(len(h.Rules), maxRuleHealth)]
+	to.RuleCount, to.FailingRules = h.Count, h.Failing
+	to.CustomMetrics, to.ExternalMetrics = h.CustomMetrics, h.ExternalMetrics
+}
