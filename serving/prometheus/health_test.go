@@ -1,0 +1,272 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// pipes is a listener whose connections are in memory, so that a bubble's time passes
+// while they wait.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.accept <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// bubble is a source that runs, and its server, in a bubble's time.
+type bubble struct {
+	source *Source
+	began  time.Time
+	mu     sync.Mutex
+	// answer is how the server answers a query.
+	answer http.HandlerFunc
+	asked  []string
+}
+
+func (b *bubble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	b.mu.Lock()
+	answer := b.answer
+	b.asked = append(b.asked, r.PostForm.Get("query"))
+	b.mu.Unlock()
+	answer(w, r)
+}
+
+func (b *bubble) answers(h http.HandlerFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answer = h
+}
+
+// queries returns what was asked since the last call.
+func (b *bubble) queries() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.asked
+	b.asked = nil
+	return a
+}
+
+var good = answers("application/json", strings.ReplaceAll(oneSample, "1700000000", "946684800"))
+
+func inBubble(t *testing.T, f func(*testing.T, *bubble)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{answer: good, began: time.Now()}
+		l := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
+		server := &http.Server{Handler: b, ErrorLog: quiet}
+		served := make(chan error)
+		go func() { served <- server.Serve(l) }()
+		var err error
+		b.source, err = New(Options{Name: "main", Clock: clock.RealClock{}, Dial: l.dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.source.Run(ctx)
+		}()
+		f(t, b)
+		cancel()
+		<-done
+		_ = server.Close()
+		<-served
+	})
+}
+
+// hangs answers nothing until the client leaves.
+func hangs(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+func (b *bubble) health(t *testing.T, want v1alpha1.SourceHealth) {
+	t.Helper()
+	synctest.Wait()
+	got := b.source.Health()
+	want.Name = "main"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("health at %s (-want +got):\n%s", time.Since(b.began), diff)
+	}
+}
+
+func (b *bubble) since(d time.Duration) metav1.Time { return metav1.Time{Time: b.began.Add(d)} }
+
+// A source that nobody asks is probed, and is healthy since it first was.
+func TestHealthOfAQuietSource(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(0)})
+		time.Sleep(5 * time.Minute)
+		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(0)})
+		if n := len(b.queries()); n != 11 {
+			t.Errorf("probed %d times in five minutes", n)
+		}
+		b.answers(status(http.StatusUnauthorized, "text/plain", "who are you?"))
+		time.Sleep(quietTime)
+		b.health(t, v1alpha1.SourceHealth{Reason: "Unauthorized", Message: "HTTP 401: who are you? (check authentication and headers of the source)", Since: b.since(330 * time.Second)})
+		b.answers(good)
+		time.Sleep(failingTime)
+		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(340 * time.Second)})
+	})
+}
+
+// A source that is asked all the time is not probed besides.
+func TestHealthOfABusySource(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		for range 100 {
+			time.Sleep(5 * time.Second)
+			if _, err := b.source.Evaluate(t.Context(), "busy", time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		probes := 0
+		for _, q := range b.queries() {
+			if q == probeExpression {
+				probes++
+			}
+		}
+		if probes != 1 {
+			t.Errorf("%d probes", probes)
+		}
+	})
+}
+
+// One question that is wrong, or too dear, does not make the source unhealthy.
+func TestHealthAndOneQuestion(t *testing.T) {
+	tests := map[string]http.HandlerFunc{
+		"rejected":     status(http.StatusUnprocessableEntity, "application/json", `{"status":"error","errorType":"execution","error":"too many samples"}`),
+		"hangs":        hangs,
+		"forbidden":    status(http.StatusForbidden, "text/plain", "not this metric"),
+		"server error": status(http.StatusInternalServerError, "text/plain", "bug"),
+		"too large":    answers("application/json", strings.Repeat(" ", 33<<20)),
+		"malformed":    answers("application/json", "{"),
+	}
+	for name, bad := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				synctest.Wait()
+				b.answers(func(w http.ResponseWriter, r *http.Request) {
+					if r.Form.Get("query") == probeExpression {
+						good(w, r)
+						return
+					}
+					bad(w, r)
+				})
+				for range 3 {
+					if _, err := b.source.Evaluate(t.Context(), "bad", time.Now()); err == nil {
+						t.Fatal("no error")
+					}
+					time.Sleep(probeSpacing)
+				}
+				b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(0)})
+			})
+		})
+	}
+}
+
+// Where the source as such is the matter, that is known within the timeouts of a
+// question and a probe, and told once.
+func TestHealthAndEveryQuestion(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		time.Sleep(10 * time.Second)
+		b.answers(hangs)
+		if _, err := b.source.Evaluate(t.Context(), "x", time.Now()); failureIn(t, err).Reason != query.ReasonTimeout {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(10 * time.Second)
+		want := v1alpha1.SourceHealth{Reason: "Timeout", Message: "no complete answer in time: make the query cheaper, or raise the source's timeout", Since: b.since(30 * time.Second)}
+		b.health(t, want)
+		time.Sleep(time.Minute)
+		b.health(t, want)
+		b.answers(good)
+		if _, err := b.source.Evaluate(t.Context(), "x", time.Now()); err != nil {
+			t.Error(err)
+		}
+		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(90 * time.Second)})
+	})
+}
+
+// More questions than may be asked at once wait for their turn, up to the timeout.
+func TestTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		var under, most int
+		var mu sync.Mutex
+		b.answers(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(time.Second):
+			}
+			mu.Lock()
+			under--
+			mu.Unlock()
+			good(w, r)
+		})
+		var asked sync.WaitGroup
+		failed := make(chan error, 200)
+		for range 200 {
+			asked.Go(func() {
+				if _, err := b.source.Evaluate(t.Context(), "x", time.Now()); err != nil {
+					failed <- err
+				}
+			})
+		}
+		asked.Wait()
+		if most != maxRequests {
+			t.Errorf("%d at a time, want %d", most, maxRequests)
+		}
+		synctest.Wait()
+		// Ten rounds of ten are in time; the others learn why they were not.
+		if n := len(failed); n < 100 || n > 110 {
+			t.Errorf("%d of 200 failed", n)
+		}
+		if f := failureIn(t, <-failed); f.Reason != query.ReasonTimeout {
+			t.Errorf("%v", f)
+		}
+	})
+}
