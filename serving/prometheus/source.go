@@ -148,11 +148,7 @@ func (s *Source) Close() {
 // evaluation: PromQL's results have no other. The data behind them may be older, by
 // up to the server's lookback (5m by default) and the Window.
 func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
-	window, f := inspect(expression)
-	if f != nil {
-		return nil, failureOf(s.name, nil, f)
-	}
-	answer := &query.Answer{Time: at, Window: window}
+	answer := &query.Answer{Time: at, Window: windowOf(expression)}
 	err := s.ask(ctx, false, func(ctx context.Context, n *connection) error {
 		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
 		warnings, err := n.call(ctx, pathQuery, url.Values{

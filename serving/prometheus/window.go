@@ -8,32 +8,16 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 )
 
-// promQL parses what servers may know; what is not enabled at a server it rejects itself.
-var promQL = parser.NewParser(parser.Options{
-	EnableExperimentalFunctions:  true,
-	ExperimentalDurationExpr:     true,
-	EnableExtendedRangeSelectors: true,
-	EnableBinopFillModifiers:     true,
-})
-
-// inspect returns the longest range over which an expression looks back: that of a
-// range selector or of a subquery. An expression that cannot be parsed is the
+// windowOf returns the longest range over which an expression looks back: that of a
+// range selector or of a subquery. An expression that cannot be parsed here is the
 // server's to judge, which may speak a larger language; it counts as instantaneous.
-// One that yields neither numbers nor a number fails here, and costs no query.
-func inspect(expression string) (time.Duration, *query.Failure) {
-	parsed, err := promQL.ParseExpr(expression)
+func windowOf(expression string) time.Duration {
+	parsed, err := promql.Parse(expression)
 	if err != nil {
-		return 0, nil //nolint:nilerr // see above
-	}
-	switch t := parsed.Type(); t {
-	case parser.ValueTypeScalar, parser.ValueTypeVector:
-	case parser.ValueTypeMatrix:
-		return 0, failf(query.ReasonRejected, "the expression is a range of samples, not a value: take one number of it, with a function such as rate(), increase() or last_over_time()")
-	default:
-		return 0, failf(query.ReasonRejected, "the expression is a %s, not a number", parser.DocumentedType(t))
+		return 0
 	}
 	var window time.Duration
 	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
@@ -45,5 +29,5 @@ func inspect(expression string) (time.Duration, *query.Failure) {
 		}
 		return nil
 	})
-	return window, nil
+	return window
 }

@@ -1,0 +1,242 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package prometheus
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	source "github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
+	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
+)
+
+const series = `
+queue_length{namespace="a",pod="one"} 17
+queue_length{namespace="a",pod="two"} 4.5
+http_requests_total{namespace="a",pod="one",code="200"} 0 +25
+other{namespace="b"} 1
+`
+
+// world is a workload, a Prometheus that scrapes it, and the source before that.
+type world struct {
+	meter  *meter.Meter
+	server *prometheus.Server
+	source *source.Source
+}
+
+func start(t *testing.T, args ...string) *world {
+	t.Helper()
+	w := &world{meter: meter.New()}
+	if err := w.meter.Set(series); err != nil {
+		t.Fatal(err)
+	}
+	target := httptest.NewServer(w.meter)
+	t.Cleanup(target.Close)
+	w.server = prometheus.Start(t, prometheus.Scrape(target.URL), args...)
+	w.server.WaitFor(t, `rate(http_requests_total[5s]) > 20`)
+	w.source = newSource(t, v1alpha1.PrometheusSource{URL: w.server.URL}, nil)
+	return w
+}
+
+func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secrets) *source.Source {
+	t.Helper()
+	s, err := source.New(source.Options{Name: "real", Secrets: secrets, Clock: clock.RealClock{}}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestEvaluate(t *testing.T) {
+	w := start(t, "--query.max-samples=100000")
+	at := time.Now().Truncate(time.Millisecond)
+	got, err := w.source.Evaluate(t.Context(), `queue_length{namespace="a"}`, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got.Samples {
+		// The labels of the scrape itself.
+		delete(got.Samples[i].Labels, "instance")
+		delete(got.Samples[i].Labels, "job")
+	}
+	slices.SortFunc(got.Samples, func(a, b query.Sample) int { return strings.Compare(a.Labels["pod"], b.Labels["pod"]) })
+	want := &query.Answer{Time: at, Samples: []query.Sample{
+		{Labels: map[string]string{"namespace": "a", "pod": "one"}, Value: 17, Time: at},
+		{Labels: map[string]string{"namespace": "a", "pod": "two"}, Value: 4.5, Time: at},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+
+	got, err = w.source.Evaluate(t.Context(), `sum(rate(http_requests_total[5s])) by (pod)`, time.Now())
+	if err != nil || len(got.Samples) != 1 || got.Window != 5*time.Second || got.Samples[0].Value < 20 || got.Samples[0].Value > 30 {
+		t.Errorf("rate of 25 a second: %+v, %v", got, err)
+	}
+	if got, err = w.source.Evaluate(t.Context(), `absent_metric`, time.Now()); err != nil || len(got.Samples) != 0 {
+		t.Errorf("no series: %+v, %v", got, err)
+	}
+	if got, err = w.source.Evaluate(t.Context(), `scalar(other)`, time.Now()); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 1 {
+		t.Errorf("scalar: %+v, %v", got, err)
+	}
+	// Longer than any URL may be.
+	long := `queue_length{pod=~"` + strings.Repeat("workload-5d4f8c7b9d-x2x7q|", 2000) + `one"}`
+	if got, err = w.source.Evaluate(t.Context(), long, time.Now()); err != nil || len(got.Samples) != 1 {
+		t.Errorf("a long query: %+v, %v", got, err)
+	}
+}
+
+// What Prometheus refuses comes with its own words, and says nothing against its health.
+func TestRejected(t *testing.T) {
+	w := start(t, "--query.max-samples=20")
+	for expression, says := range map[string]string{
+		`sum(queue_length`:                   "parse error",
+		`nonsense(queue_length)`:             "unknown function",
+		`queue_length[1m]`:                   "ranges of samples",
+		`"text"`:                             "of type string",
+		`queue_length * other`:               "", // no pair: an empty answer, and no error
+		`max_over_time(queue_length[5m:1s])`: "too many samples",
+		`other + on() queue_length`:          "many matching",
+	} {
+		answer, err := w.source.Evaluate(t.Context(), expression, time.Now())
+		if says == "" {
+			if err != nil || len(answer.Samples) != 0 {
+				t.Errorf("%s: %+v, %v", expression, answer, err)
+			}
+			continue
+		}
+		var f *query.Failure
+		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if !strings.Contains(f.Message, says) {
+			t.Errorf("%s: %q does not say %q", expression, f.Message, says)
+		}
+	}
+}
+
+func TestHealthAndSeries(t *testing.T) {
+	w := start(t)
+	spec := v1alpha1.PrometheusSource{URL: w.server.URL, SeriesInterval: &metav1.Duration{Duration: time.Second}, SeriesMaxAge: &metav1.Duration{Duration: 5 * time.Second}}
+	s := newSource(t, spec, nil)
+	news := make(chan string, 100)
+	s.Series().Observe(func(matcher string) { news <- matcher })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	const all, wrong = `{namespace!="",__name__!="other"}`, `{__name__=~"("}`
+	s.Series().Follow([]string{all, wrong})
+	for range 2 {
+		<-news
+	}
+	found := s.Series().Found(all)
+	var names []string
+	for _, series := range found.Series {
+		names = append(names, series.Name+" "+strings.Join(series.Labels, ","))
+	}
+	if diff := cmp.Diff([]string{"http_requests_total code,instance,job,namespace,pod", "queue_length instance,job,namespace,pod"}, names); diff != "" || found.Err != nil {
+		t.Errorf("found %+v (-want +got):\n%s", found, diff)
+	}
+	var f *query.Failure
+	if err := s.Series().Found(wrong).Err; !errors.As(err, &f) || f.Reason != query.ReasonRejected {
+		t.Errorf("a wrong matcher: %v", err)
+	}
+	if h := s.Health(); !h.Healthy {
+		t.Errorf("health %+v", h)
+	}
+
+	// A series that begins is known soon; one that ends, after its age.
+	if err := w.meter.Set("queue_length{namespace=\"a\",pod=\"one\"} 1\nfresh{namespace=\"a\"} 1\n"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"fresh", "queue_length"}
+	for !slices.Equal(names, want) {
+		select {
+		case <-news:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("series %v after 30 s, want %v", names, want)
+		}
+		names = nil
+		for _, series := range s.Series().Found(all).Series {
+			names = append(names, series.Name)
+		}
+	}
+
+	w.server.Stop(t)
+	if _, err := s.Evaluate(t.Context(), `queue_length`, time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonConnectionFailed {
+		t.Errorf("stopped: %v", err)
+	}
+	if h := s.Health(); h.Healthy || h.Reason != string(query.ReasonConnectionFailed) {
+		t.Errorf("health %+v", h)
+	}
+	w.server.Run(t)
+	if _, err := s.Evaluate(t.Context(), `vector(1)`, time.Now()); err != nil {
+		t.Errorf("started again: %v", err)
+	}
+	if h := s.Health(); !h.Healthy {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// Behind a gateway with TLS, a prefix, a login and tenants.
+func TestCredentials(t *testing.T) {
+	gateway := httptest.NewUnstartedServer(nil)
+	w := start(t)
+	behind, err := url.Parse(w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	gateway.Config.Handler = http.StripPrefix("/prometheus", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "reader" || password != "correct" || r.Header.Get("X-Scope-OrgID") != "team" {
+			http.Error(rw, "no", http.StatusUnauthorized)
+			return
+		}
+		proxy.ServeHTTP(rw, r)
+	}))
+	gateway.StartTLS()
+	defer gateway.Close()
+	password := "wrong"
+	s := newSource(t, v1alpha1.PrometheusSource{
+		URL:            gateway.URL + "/prometheus/",
+		TLS:            v1alpha1.SourceTLS{InsecureSkipVerify: true},
+		Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: "login"}},
+		Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team"}},
+	}, func(string) (map[string][]byte, bool) {
+		return map[string][]byte{"username": []byte("reader"), "password": []byte(password)}, true
+	})
+	var f *query.Failure
+	if _, err := s.Evaluate(t.Context(), "queue_length", time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonUnauthorized {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	password = "correct"
+	if a, err := s.Evaluate(t.Context(), "queue_length", time.Now()); err != nil || len(a.Samples) != 2 {
+		t.Errorf("with the right one: %+v, %v", a, err)
+	}
+}
