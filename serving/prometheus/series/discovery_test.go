@@ -148,7 +148,7 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("news (-want +got):\n%s", diff)
 		}
 		found := d.Found("a")
-		wantSeries := []Series{{"one", []string{"namespace", "pod"}}, {"two", []string{"namespace", "pod"}}}
+		wantSeries := []Series{{"one", []string{"namespace", "pod"}, 1}, {"two", []string{"namespace", "pod"}, 1}}
 		if diff := cmp.Diff(wantSeries, found.Series); diff != "" || found.Err != nil || found.Cut {
 			t.Errorf("found %+v (-want +got):\n%s", found, diff)
 		}

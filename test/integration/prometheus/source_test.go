@@ -113,7 +113,7 @@ func TestRejected(t *testing.T) {
 		`queue_length[1m]`:                   "ranges of samples",
 		`"text"`:                             "of type string",
 		`queue_length * other`:               "", // no pair: an empty answer, and no error
-		`max_over_time(queue_length[5m:1s])`: "too many samples",
+		`max_over_time(http_requests_total[5m:100ms])`: "too many samples",
 		`other + on() queue_length`:          "many matching",
 	} {
 		answer, err := w.source.Evaluate(t.Context(), expression, time.Now())
