@@ -18,8 +18,8 @@ import (
 // MaxExpression is the most bytes of an expression.
 const MaxExpression = 1 << 20
 
-// maxDepth of brackets, which bounds how deep the syntax tree is.
-const maxDepth = 200
+// maxNesting is the most operators and brackets.
+const maxNesting = 1000
 
 // all parses what servers may know; what is not enabled at a server it rejects itself.
 var all = parser.NewParser(parser.Options{
@@ -78,21 +78,26 @@ func MetricName(selector string) string {
 	return fixedName(matchers)
 }
 
-// shallow refuses what would nest too deep: the parser's tree is walked recursively.
+// shallow refuses what may nest deep, by brackets or by operators: the parser looks at
+// all that is below an operator, so it takes the square of their number.
 func shallow(expression string) error {
-	depth := 0
-	for i := range len(expression) {
-		switch expression[i] {
-		case '(', '{', '[':
-			depth++
-			if depth > maxDepth {
-				return fmt.Errorf("the query nests deeper than %d brackets", maxDepth)
+	lexer, braces, nesting := parser.Lex(expression), 0, 0
+	for {
+		var item parser.Item
+		lexer.NextItem(&item)
+		switch {
+		case item.Typ == parser.EOF || item.Typ == parser.ERROR:
+			return nil // the parser tells of errors
+		case item.Typ == parser.LEFT_BRACE:
+			braces++
+		case item.Typ == parser.RIGHT_BRACE:
+			braces--
+		case braces <= 0 && (item.Typ == parser.LEFT_PAREN || item.Typ.IsOperator()):
+			if nesting++; nesting > maxNesting {
+				return fmt.Errorf("the query has more than %d operators and brackets", maxNesting)
 			}
-		case ')', '}', ']':
-			depth--
 		}
 	}
-	return nil
 }
 
 // short keeps the first of the parser's errors, of a bounded length.

@@ -156,16 +156,14 @@ func (r *resolved) of(label string) (restmapping.Resource, bool) {
 	if _, overridden := r.overrides[label]; overridden || r.pattern == nil {
 		return restmapping.Resource{}, false
 	}
-	m := r.pattern.FindStringSubmatch(label)
-	if m == nil {
-		return restmapping.Resource{}, false
-	}
-	group := ""
-	if r.group >= 0 {
-		group = m[r.group]
-	}
-	if resource, ok := r.index.FindLabel(group, m[r.resource]); ok {
-		return resource, true
+	if m := r.pattern.FindStringSubmatch(label); m != nil {
+		group := ""
+		if r.group >= 0 {
+			group = m[r.group]
+		}
+		if resource, ok := r.index.FindLabel(group, m[r.resource]); ok {
+			return resource, true
+		}
 	}
 	resource, ok := r.byTemplate[label]
 	return resource, ok

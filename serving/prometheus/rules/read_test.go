@@ -1,0 +1,276 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
+)
+
+func TestRequestsThatCannotBeMeant(t *testing.T) {
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{
+		{SeriesQuery: "requests", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}},
+	}, []v1alpha1.MetricRule{
+		{SeriesQuery: "requests", Name: v1alpha1.RuleName{As: "external"}, MetricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>,x='1'})", Resources: v1alpha1.RuleResources{Namespaced: new(bool)}},
+	}), seriesOf("requests", "namespace", "pod", "node"))
+	in := func(resource, namespace, metric, series string, names ...string) query.ObjectRequest {
+		r := query.ObjectRequest{Resource: schema.ParseGroupResource(resource), Namespace: namespace, Names: names, Metric: metric}
+		if series != "" {
+			r.Series = selector(t, series)
+		}
+		return r
+	}
+	for name, test := range map[string]struct {
+		request query.ObjectRequest
+		is      func(error) bool
+		message string
+	}{
+		"no such resource":          {in("brands.cheese.io", "shop", "requests", "", "a"), apierrors.IsNotFound, "no resource"},
+		"no such metric":            {in("pods", "shop", "latency", "", "a"), apierrors.IsNotFound, `makes the metric "latency" of pods`},
+		"of another resource":       {in("services", "shop", "requests", "", "a"), apierrors.IsNotFound, "of services"},
+		"no namespace":              {in("pods", "", "requests", "", "a"), apierrors.IsBadRequest, "pods are in namespaces"},
+		"a namespace too much":      {in("nodes", "shop", "requests", "", "a"), apierrors.IsBadRequest, "nodes are in no namespace"},
+		"a comparison":              {in("pods", "shop", "requests", "a>1", "a"), apierrors.IsBadRequest, "cannot be asked of PromQL"},
+		"a name that leaves quotes": {in("pods", "shop", "requests", "", `a"} or up{x="`), apierrors.IsBadRequest, "has the character"},
+		"a namespace that does":     {in("pods", `a"`, "requests", "", "a"), apierrors.IsBadRequest, "has the character"},
+		"an empty name":             {in("pods", "shop", "requests", "", ""), apierrors.IsBadRequest, "is empty"},
+		"a long name":               {in("pods", "shop", "requests", "", strings.Repeat("a", 254)), apierrors.IsBadRequest, "longer than"},
+		"no names":                  {query.ObjectRequest{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "shop", Names: []string{}, Metric: "requests"}, apierrors.IsBadRequest, "names no object"},
+		"nothing selected":          {query.ObjectRequest{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "shop", Metric: "requests", Series: labels.Nothing()}, apierrors.IsBadRequest, "selects nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := c.ReadObjects(test.request)
+			if !test.is(err) || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("error %v, want one with %q", err, test.message)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		request query.ExternalRequest
+		is      func(error) bool
+	}{
+		"no such metric":         {query.ExternalRequest{Namespace: "shop", Metric: "x"}, apierrors.IsNotFound},
+		"a namespace":            {query.ExternalRequest{Namespace: "sh`op", Metric: "external"}, apierrors.IsBadRequest},
+		"a selector is needed":   {query.ExternalRequest{Namespace: "shop", Metric: "external"}, apierrors.IsBadRequest},
+		"a selector of nothing":  {query.ExternalRequest{Namespace: "shop", Metric: "external", Series: labels.Nothing()}, apierrors.IsBadRequest},
+		"a metric's name quoted": {query.ExternalRequest{Namespace: "shop", Metric: `"`}, apierrors.IsNotFound},
+	} {
+		t.Run("external, "+name, func(t *testing.T) {
+			if _, err := c.ReadExternal(test.request); !test.is(err) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// A metric that may exist is not said to be missing.
+func TestNothingIsKnownYet(t *testing.T) {
+	world := &cluster{index: &restmapping.Index{}}
+	c := NewCatalogue(world)
+	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}))
+	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || world.wanted == 0 {
+		t.Errorf("without discovery: %v, asked for %d times", err, world.wanted)
+	}
+	if h := c.Health(); len(h.Rules) != 0 {
+		t.Errorf("before discovery: %+v", h.Rules)
+	}
+	world.index = index()
+	c.SetResources(world.index)
+	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("without series: %v", err)
+	}
+	if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag"}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("without series: %v", err)
+	}
+	c.SetFound(Selection{"prometheus", "requests"}, series.Found{Err: errors.New("it is down")})
+	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "it is down") {
+		t.Errorf("with a source that fails: %v", err)
+	}
+	if h := c.Health(); h.Failing != 1 || h.Rules[0].Reason != ReasonSeriesUnavailable {
+		t.Errorf("with a source that fails: %+v", h)
+	}
+	for _, s := range c.Selections() {
+		c.SetSeries(s, nil)
+	}
+	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsNotFound(err) {
+		t.Errorf("with no series: %v", err)
+	}
+}
+
+// What a source said last stays while it fails.
+func TestSeriesStayWhileTheSourceFails(t *testing.T) {
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
+	c.SetSeriesFailure(c.Selections()[0], errors.New("it is down"))
+	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); err != nil {
+		t.Error(err)
+	}
+	if h := c.Health(); h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].Reason != ReasonSeriesUnavailable {
+		t.Errorf("health %+v", h)
+	}
+	c.SetSeries(c.Selections()[0], []series.Series{seriesOf("requests", "namespace", "pod")})
+	if h := c.Health(); len(h.Rules) != 0 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// Autoscalers with different selectors share one question, until the metric has too
+// many series; then each names its objects.
+func TestSharedQuestions(t *testing.T) {
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
+	questions := map[query.Question]bool{}
+	ask := func(series string, names ...string) {
+		t.Helper()
+		r := pods("shop", "requests", names...)
+		r.Series = selector(t, series)
+		reading, _, err := c.ReadObjects(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions[reading.Question] = true
+	}
+	ask("", "a")
+	ask("", "b", "c")
+	ask("", "d.e")
+	ask("")
+	if len(questions) != 1 {
+		t.Errorf("%d questions: %v", len(questions), questions)
+	}
+	ask("verb=GET", "a")
+	ask("verb=GET", "b")
+	if len(questions) != 2 {
+		t.Errorf("with a selector of the metric %d questions: %v", len(questions), questions)
+	}
+	clear(questions)
+	many := seriesOf("requests", "namespace", "pod")
+	many.Count = maxWideSeries + 1
+	c.SetSeries(c.Selections()[0], []series.Series{many})
+	ask("", "a")
+	ask("", "b", "c")
+	if len(questions) != 2 {
+		t.Errorf("of many series %d questions: %v", len(questions), questions)
+	}
+}
+
+func TestCollisions(t *testing.T) {
+	rule := func(seriesQuery, query string) v1alpha1.MetricRule {
+		return v1alpha1.MetricRule{SeriesQuery: seriesQuery, Resources: namespacePod, Name: v1alpha1.RuleName{As: "m"}, MetricsQuery: query}
+	}
+	spec := backend([]v1alpha1.MetricRule{
+		rule("a", "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>)"), rule("b", ""), rule(`{__name__=~"c.*"}`, "sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)"),
+	}, []v1alpha1.MetricRule{rule("a", ""), rule("b", "")})
+	c := NewCatalogue(&cluster{index: index()})
+	c.Apply(spec)
+	for _, s := range c.Selections() {
+		found := []series.Series{seriesOf(s.Selector, "namespace", "pod")}
+		if strings.HasPrefix(s.Selector, "{") {
+			found = []series.Series{seriesOf("c1", "namespace", "pod"), seriesOf("c2", "namespace", "pod")}
+		}
+		c.SetSeries(s, found)
+	}
+	reading, _, err := c.ReadObjects(pods("shop", "m", "x"))
+	if err != nil || reading.Origin != "spec.customMetrics.rules[2]" {
+		t.Errorf("the last rule counts: %+v, %v", reading, err)
+	}
+	external, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "m"})
+	if err != nil || external.Origin != "spec.externalMetrics.rules[1]" {
+		t.Errorf("the last rule counts: %+v, %v", external, err)
+	}
+	h := c.Health()
+	var colliding []string
+	for _, r := range h.Rules {
+		if r.Reason == ReasonCollision {
+			colliding = append(colliding, r.Path)
+		}
+	}
+	// The third makes one metric of two series, and its query is the same for both.
+	if got := strings.Join(colliding, " "); got != "spec.customMetrics.rules[0] spec.customMetrics.rules[1] spec.externalMetrics.rules[0]" {
+		t.Errorf("colliding are %s: %+v", got, h.Rules)
+	}
+	if h.Failing != 0 {
+		t.Errorf("%d fail", h.Failing)
+	}
+	// Without the last rule the second counts; it uses series, so two of them collide.
+	spec.CustomMetrics.Rules = spec.CustomMetrics.Rules[:2]
+	c.Apply(spec)
+	c.SetSeries(Selection{"prometheus", "b"}, []series.Series{seriesOf("b1", "namespace", "pod"), seriesOf("b2", "namespace", "pod")})
+	reading, _, err = c.ReadObjects(pods("shop", "m", "x"))
+	if err != nil || !strings.Contains(reading.Question.Expression, "b2{") {
+		t.Errorf("the last series counts: %+v, %v", reading, err)
+	}
+	for _, r := range c.Health().Rules {
+		if r.Path == "spec.customMetrics.rules[1]" && !strings.Contains(r.Message, "made of b1 and of b2") {
+			t.Errorf("it says %q", r.Message)
+		}
+	}
+	c.SetSeries(Selection{"prometheus", "b"}, nil)
+	if reading, _, err = c.ReadObjects(pods("shop", "m", "x")); err != nil || reading.Origin != "spec.customMetrics.rules[0]" {
+		t.Errorf("without its series the first rule counts: %+v, %v", reading, err)
+	}
+}
+
+// FuzzRequests asks with any name, namespace and selector: what is asked of the source
+// always has the matchers that were meant, and no others.
+func FuzzRequests(f *testing.F) {
+	f.Add("shop", "web-0", "web.1", "verb=GET")
+	f.Add(`sh"op`, `a"} or up{b="`, "a|b", "x in (a,b)")
+	f.Add("a", "(", ")", "!x")
+	f.Add("a", "^", `\`, "a.b/c=d")
+	c := newCatalogue(f, backend([]v1alpha1.MetricRule{
+		{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: `topk(1, <<.Series>>{<<.LabelMatchers>>})`},
+		{SeriesQuery: "requests", Resources: namespacePod, Name: v1alpha1.RuleName{As: "values"}, MetricsQuery: `topk(1, <<.Series>>{namespace="<<.LabelValuesByName.namespace>>",pod=~"<<.LabelValuesByName.pod>>"})`},
+	}, nil), seriesOf("requests", "namespace", "pod"))
+	f.Fuzz(func(t *testing.T, namespace, first, second, series string) {
+		s, err := labels.Parse(series)
+		if err != nil {
+			return
+		}
+		for _, metric := range []string{"requests", "values"} {
+			r := pods(namespace, metric, first, second)
+			r.Series = s
+			reading, _, err := c.ReadObjects(r)
+			if err != nil {
+				if !apierrors.IsBadRequest(err) {
+					t.Errorf("error %v", err)
+				}
+				continue
+			}
+			e, err := promql.Parse(reading.Question.Expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			selectors := parser.ExtractSelectors(e)
+			if len(selectors) != 1 {
+				t.Fatalf("%d selectors in %s", len(selectors), reading.Question.Expression)
+			}
+			on := map[string]int{}
+			for _, m := range selectors[0] {
+				on[m.Name]++
+				if m.Name == "namespace" && metric == "values" && m.Value != namespace {
+					t.Errorf("%s asks for another namespace than %q", reading.Question.Expression, namespace)
+				}
+				if m.Name == "pod" && metric == "values" && (!m.Matches(first) || !m.Matches(second)) {
+					t.Errorf("%s does not ask for %q and %q", reading.Question.Expression, first, second)
+				}
+			}
+			if metric == "values" && len(selectors[0]) != 3 {
+				t.Errorf("%d matchers in %s", len(selectors[0]), reading.Question.Expression)
+			}
+			if on["namespace"] == 0 || on["pod"] == 0 {
+				t.Errorf("matchers are missing in %s", reading.Question.Expression)
+			}
+		}
+	})
+}

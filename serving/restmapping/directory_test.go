@@ -1,0 +1,117 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package restmapping
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+)
+
+// server answers discovery.
+type server struct {
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+	err    error
+	asked  int
+}
+
+func (s *server) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	s.asked++
+	return s.groups, s.lists, s.err
+}
+
+func TestDirectoryLearns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := &server{}
+		s.groups, s.lists = world()
+		d := NewDirectory(s, clock.RealClock{})
+		changes := 0
+		d.OnChange(func(*Index) { changes++ })
+		if !d.Current().Empty() {
+			t.Error("it knows something before it ran")
+		}
+		go d.Run(ctx)
+		synctest.Wait()
+		if _, ok := d.Find(schema.GroupResource{Resource: "pods"}); !ok || changes != 1 {
+			t.Errorf("pods are not known after %d changes", changes)
+		}
+		jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+		if _, ok := d.Find(jobs); ok {
+			t.Error("jobs are known")
+		}
+		s.groups = append(s.groups, group("batch", "v1"))
+		s.lists = append(s.lists, list("batch/v1", resource("jobs", "job", "Job")))
+		time.Sleep(pause + time.Second)
+		synctest.Wait()
+		if _, ok := d.Find(jobs); !ok || changes != 2 {
+			t.Errorf("jobs are not known after %d changes", changes)
+		}
+		// Asking for what does not exist costs no more than a look each pause.
+		asked := s.asked
+		for range 60 {
+			for range 100 {
+				d.Find(schema.GroupResource{Resource: "nonsense"})
+			}
+			time.Sleep(time.Second)
+		}
+		if n := s.asked - asked; n < 2 || n > 14 {
+			t.Errorf("%d looks in a minute", n)
+		}
+		if changes != 2 {
+			t.Errorf("%d changes without a change", changes)
+		}
+		asked = s.asked
+		time.Sleep(10 * period)
+		if n := s.asked - asked; n < 9 || n > 11 {
+			t.Errorf("%d looks in ten minutes", n)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestDirectoryKeepsWhatFails(t *testing.T) {
+	s := &server{}
+	s.groups, s.lists = world()
+	d := NewDirectory(s, clock.RealClock{})
+	if err := d.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	brands := schema.GroupResource{Group: "cheese.io", Resource: "brands"}
+	all := s.lists
+	s.lists = all[:4]
+	s.err = &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "cheese.io", Version: "v2"}: errors.New("stale"), {Group: "cheese.io", Version: "v1"}: errors.New("stale"),
+	}}
+	if err := d.Refresh(t.Context()); err == nil {
+		t.Error("no error of a group that fails")
+	}
+	if r, ok := d.Find(brands); !ok || r.Kind.Version != "v2" {
+		t.Errorf("what a group had is gone: %v", r)
+	}
+	if _, ok := d.Find(schema.GroupResource{Resource: "ingresses"}); ok {
+		t.Error("what is no longer served is still known")
+	}
+	s.groups, s.lists, s.err = nil, nil, errors.New("down")
+	if err := d.Refresh(t.Context()); err == nil {
+		t.Error("no error of a server that is down")
+	}
+	if _, ok := d.Find(brands); !ok {
+		t.Error("everything is gone")
+	}
+	s.err = nil
+	if err := d.Refresh(t.Context()); err == nil {
+		t.Error("no error of an empty answer")
+	}
+}
