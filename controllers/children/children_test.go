@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -42,7 +43,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme,
-		apiregistrationv1.AddToScheme,
+		apiregistrationv1.AddToScheme, admissionregistrationv1.AddToScheme,
 	} {
 		if err := add(kinds); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@
 package children
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -28,10 +29,19 @@ type Kind struct {
 	OutsideNamespace bool
 }
 
+// Admission returns the kinds that decide over other people's writes: a binding goes
+// before its policy, and both go before anything else.
+func Admission() []Kind {
+	return []Kind{
+		{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), ClusterScoped: true},
+		{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), ClusterScoped: true},
+	}
+}
+
 // Removable returns the kinds of all children but APIServices, in the order of
 // their removal: what keeps pods alive goes before them, what they need after.
 func Removable() []Kind {
-	return []Kind{
+	return append(Admission(), []Kind{
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")},
 		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")},
 		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment")},
@@ -42,7 +52,7 @@ func Removable() []Kind {
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ClusterScoped: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), ClusterScoped: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount")},
-	}
+	}...)
 }
 
 // Prototype returns an empty object of kind to watch and to read into. It is

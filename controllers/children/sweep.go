@@ -54,8 +54,18 @@ func (a *Applier) Sweep(ctx context.Context, backend, namespace string, keep []m
 // Without a namespace only what is outside of it is removed. It reads around the
 // cache, which may not know yet what was made a moment ago.
 func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string) ([]string, error) {
+	return a.removeKinds(ctx, Removable(), backend, namespace)
+}
+
+// RemoveAdmission is RemoveAll for what decides over other people's writes.
+func (a *Applier) RemoveAdmission(ctx context.Context, backend string) error {
+	_, err := a.removeKinds(ctx, Admission(), backend, "")
+	return err
+}
+
+func (a *Applier) removeKinds(ctx context.Context, kinds []Kind, backend, namespace string) ([]string, error) {
 	var names []string
-	for _, kind := range Removable() {
+	for _, kind := range kinds {
 		found, err := list(ctx, a.live, kind, metadataList, backend, namespace)
 		if err != nil {
 			return nil, err

@@ -34,6 +34,11 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	if err := r.findNamespace(ctx, s); err != nil {
 		return s.deletionFailed(err)
 	}
+	// First, and not held up by what holds up the rest: nobody should be refused in the
+	// name of an API that is about to go.
+	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
+		return s.deletionFailed(err)
+	}
 	held, err := r.removeVersions(ctx, s)
 	if err != nil {
 		return s.deletionFailed(err)

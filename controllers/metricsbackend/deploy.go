@@ -38,6 +38,10 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 		// The Deployment is the last one.
 		s.applied = applied.Generation
 	}
-	keep := slices.Concat(objects, s.certificateSecrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
+	admission, err := r.admission(ctx, s)
+	if err != nil {
+		return err
+	}
+	keep := slices.Concat(objects, admission, s.certificateSecrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, keep)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -182,7 +183,14 @@ func kindsOfTheWorld() map[schema.GroupVersion][]runtime.Object {
 		discoveryv1.SchemeGroupVersion:       {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
 		authenticationv1.SchemeGroupVersion:  {&authenticationv1.TokenRequest{}},
 		apiregistrationv1.SchemeGroupVersion: {&apiregistrationv1.APIService{}, &apiregistrationv1.APIServiceList{}},
-		v1alpha1.GroupVersion:                {&v1alpha1.MetricsBackend{}, &v1alpha1.MetricsBackendList{}},
+		admissionregistrationv1.SchemeGroupVersion: {
+			&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{},
+			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{},
+		},
+		v1alpha1.GroupVersion: {
+			&v1alpha1.MetricsBackend{}, &v1alpha1.MetricsBackendList{},
+			&v1alpha1.ExternalMetricsPolicy{}, &v1alpha1.ExternalMetricsPolicyList{},
+		},
 	}
 }
 

@@ -1,0 +1,95 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+func withExternal(spec *v1alpha1.MetricsBackendSpec) {
+	spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.example:9090"}}}
+	spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{}
+}
+
+// admission tells which of the two objects there are: the policy and its binding.
+func (w *world) admission() (policy, binding bool) {
+	w.t.Helper()
+	key := client.ObjectKey{Name: manifests.AdmissionPolicyName}
+	err := w.raw.Get(w.t.Context(), key, &admissionregistrationv1.ValidatingAdmissionPolicy{})
+	w.must(client.IgnoreNotFound(err))
+	policy = err == nil
+	err = w.raw.Get(w.t.Context(), key, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+	w.must(client.IgnoreNotFound(err))
+	return policy, err == nil
+}
+
+func (w *world) wantAdmission(when string, want bool) {
+	w.t.Helper()
+	if policy, binding := w.admission(); policy != want || binding != want {
+		w.t.Errorf("%s: policy %t, binding %t, want %t", when, policy, binding, want)
+	}
+}
+
+// Autoscalers are bound while external metrics are served, and no longer.
+func TestAdmission(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.wantAdmission("resource metrics alone", false)
+	w.change(withExternal)
+	mustReconcile(t, r)
+	w.wantAdmission("with external metrics", true)
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })
+	// After the version has left discovery.
+	w.settle(r, func() bool { policy, binding := w.admission(); return !policy && !binding })
+	if w.isRegistered(schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}) {
+		t.Error("autoscalers are not bound any more although the API is served")
+	}
+}
+
+// Without the CRD of the policies kube-apiserver would refuse the objects.
+func TestAdmissionWithoutPolicies(t *testing.T) {
+	missing := true
+	w, r := ready(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if missing && list.GetObjectKind().GroupVersionKind().Kind == "ExternalMetricsPolicyList" {
+			return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupName, Resource: "externalmetricspolicies"}, "")
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	w.change(withExternal)
+	mustReconcile(t, r)
+	w.wantAdmission("without the CRD", false)
+	missing = false
+	mustReconcile(t, r)
+	w.wantAdmission("with the CRD", true)
+}
+
+// A deletion frees autoscalers before anything else, also when it then hangs.
+func TestAdmissionGoesFirst(t *testing.T) {
+	stuck := errors.New("stuck")
+	w, r := ready(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		switch o.GetObjectKind().GroupVersionKind().Kind {
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			return c.Delete(ctx, o, opts...)
+		}
+		return stuck
+	}})
+	w.change(withExternal)
+	mustReconcile(t, r)
+	w.wantAdmission("before", true)
+	w.must(w.raw.Delete(t.Context(), w.backend()))
+	if _, err := reconcileOnce(t, r); !errors.Is(err, stuck) {
+		t.Errorf("got %v", err)
+	}
+	w.wantAdmission("while the deletion hangs", false)
+}
