@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 )
 
 func TestAskSharesASlot(t *testing.T) {
@@ -366,3 +367,23 @@ func TestNewestDoesNotEvaluate(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkAsk is what an answer costs that is there already, for many who ask at once.
+func BenchmarkAsk(b *testing.B) {
+	d := NewDesk(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarked, true }, Limits{})
+	questions := make([]Question, 100)
+	for i := range questions {
+		questions[i] = Question{Source: "p", Expression: fmt.Sprint("metric_", i), Interval: time.Hour}
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if _, err := d.Ask(b.Context(), questions[i%len(questions)]); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+var benchmarked Source = &source{}

@@ -5,6 +5,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type Limits struct {
 	// Default: 5m.
 	IdleTime time.Duration
 	// MaxAnswerAge is the age up to which a source's last answer is kept while the
-	// source fails. Default: 1h.
+	// source fails. Default: 24h, the longest that a fallback may ask for.
 	MaxAnswerAge time.Duration
 }
 
@@ -53,7 +54,7 @@ func (l Limits) withDefaults() Limits {
 		l.IdleTime = 5 * time.Minute
 	}
 	if l.MaxAnswerAge <= 0 {
-		l.MaxAnswerAge = time.Hour
+		l.MaxAnswerAge = 24 * time.Hour
 	}
 	return l
 }
@@ -112,8 +113,11 @@ func NewDesk(c clock.WithTicker, random func() float64, sources func(name string
 	}
 }
 
-// Ask implements Asker. Its error is an Outage.
+// Ask implements Asker. Its error is an Outage, unless the context has ended before.
 func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("ask source %q: %w", q.Source, err)
+	}
 	source, known := d.sources(q.Source)
 	d.mu.Lock()
 	now := d.clock.Now()

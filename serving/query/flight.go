@@ -79,6 +79,10 @@ func (d *Desk) take(h *held, f *flight) {
 	}
 }
 
+// maxEvaluation ends evaluations of sources that have no timeout of their own, or a longer
+// one: followers would wait for ever.
+const maxEvaluation = 2 * time.Minute
+
 // start has a flight evaluated.
 func (d *Desk) start(f *flight, now time.Time) {
 	var began time.Time
@@ -89,7 +93,7 @@ func (d *Desk) start(f *flight, now time.Time) {
 	}
 	f.line.begin()
 	var ctx context.Context
-	ctx, f.cancel = context.WithCancel(klog.NewContext(d.base, d.logger))
+	ctx, f.cancel = context.WithTimeout(klog.NewContext(d.base, d.logger), maxEvaluation)
 	go d.evaluate(ctx, f)
 }
 

@@ -26,7 +26,7 @@ const (
 // up to 30s, which tries whether it answers again. Questions take turns at that,
 // since one may be too much even for a source that is well. Where it may be the
 // questions (they time out, say, but the source can be reached), one that has not
-// failed yet is tried at once.
+// failed yet is tried at once, also one at a time.
 type line struct {
 	name   string
 	source Source
@@ -45,6 +45,8 @@ type line struct {
 	until  time.Time
 	trials int
 	trial  *flight
+	// innocent is the one under way of a question that has not failed itself.
+	innocent *flight
 	// waiting says that a question was refused since the last trial, and oldest is
 	// when the one among them was tried that was tried longest ago.
 	waiting bool
@@ -102,12 +104,15 @@ func (l *line) end(f *flight, failure *Failure, took time.Duration) {
 
 // admit returns nil where a flight may begin, or why not.
 func (l *line) admit(f *flight, now time.Time) *Failure {
-	if l.until.IsZero() || l.trial == f {
+	if l.until.IsZero() || l.trial == f || l.innocent == f {
 		return nil
 	}
 	turn := !now.Before(l.until) && (!l.waiting || !f.held.tried.After(l.oldest) || !now.Before(l.until.Add(patience)))
-	innocent := l.certain == 0 && f.held.attempts == 0
-	if l.trial != nil || (!turn && !innocent) {
+	if l.certain == 0 && f.held.attempts == 0 && l.innocent == nil {
+		l.innocent = f
+		return nil
+	}
+	if l.trial != nil || !turn {
 		if !l.waiting || f.held.tried.Before(l.oldest) {
 			l.waiting, l.oldest = true, f.held.tried
 		}
@@ -118,10 +123,13 @@ func (l *line) admit(f *flight, now time.Time) *Failure {
 	return nil
 }
 
-// release lets another flight be the trial, since this one comes to nothing.
+// release lets other flights try the source, since this one has ended.
 func (l *line) release(f *flight) {
 	if l.trial == f {
 		l.trial = nil
+	}
+	if l.innocent == f {
+		l.innocent = nil
 	}
 }
 
@@ -175,7 +183,7 @@ func (d *Desk) observe(f *flight, failure *Failure, now time.Time) {
 // recover forgets that the source failed.
 func (l *line) recover() {
 	l.failure, l.certain, l.failing = nil, 0, nil
-	l.until, l.trials, l.trial, l.waiting = time.Time{}, 0, nil, false
+	l.until, l.trials, l.trial, l.innocent, l.waiting = time.Time{}, 0, nil, nil, false
 	l.meter.suspended.Set(0)
 }
 

@@ -60,8 +60,9 @@ func TestDeadSourceIsNotHammered(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		// One at a time, each 10 s long, with pauses of up to 30 s.
-		if n := s.count() - before; n > 18 {
+		// One at a time with pauses, and one at a time of those that have not failed yet;
+		// each 10 s long.
+		if n := s.count() - before; n > 36 {
 			t.Errorf("%d evaluations in the next three minutes", n)
 		}
 		all.Wait()
@@ -129,12 +130,13 @@ func TestFollowersHearOfAnOutage(t *testing.T) {
 }
 
 // Questions that are too much for a source do not take it away from others.
-func TestBadQuestionsDoNotSuspendOthersForLong(t *testing.T) {
+func TestBadQuestionsDoNotSuspendGoodOnes(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.set(func(_ context.Context, expression string, at time.Time) (*Answer, error) {
 			if expression == "good" {
 				return number(at, 1), nil
 			}
+			time.Sleep(10 * time.Second)
 			return nil, &Failure{Reason: ReasonTimeout, Message: "query timed out"}
 		})
 		for i := range 5 {
@@ -149,7 +151,7 @@ func TestBadQuestionsDoNotSuspendOthersForLong(t *testing.T) {
 				bad++
 			}
 		}
-		if bad > good/3 {
+		if bad > 0 {
 			t.Errorf("a good question was answered %d times and refused %d times", good, bad)
 		}
 	})

@@ -53,7 +53,8 @@ type Source interface {
 
 // Asker answers questions from shared evaluations.
 type Asker interface {
-	// Ask returns an answer not older than the question's interval.
+	// Ask returns an answer that was evaluated for an instant no longer ago than the
+	// question's interval, and the time that the source takes.
 	Ask(ctx context.Context, q Question) (*Answer, error)
 	// Follow has the question evaluated each interval until stop is called, which
 	// may be more than once. receive is called with each new answer or failure, one

@@ -4,6 +4,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -127,7 +128,7 @@ func (r *Reading) Values(answer *Answer, err error, objects ...string) (*Values,
 func (r *Reading) read(v *Values, samples []Sample) {
 	parts := make([]part, 0, len(samples))
 	for i := range samples {
-		p := part{sample: &samples[i], labels: samples[i].Labels}
+		p := part{sample: &samples[i], index: i, labels: samples[i].Labels}
 		if r.Select != nil && !r.Select.Matches(labels.Set(withLabels(p.labels, r.Labels))) {
 			continue
 		}
@@ -148,9 +149,9 @@ func (r *Reading) read(v *Values, samples []Sample) {
 		}
 		parts = append(parts, p)
 	}
-	// Stable: a sum of floating-point numbers depends on their order, and this is the
-	// source's order.
-	slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.key, b.key) })
+	// In the source's order where keys are the same: a sum of floating-point numbers
+	// depends on it.
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(strings.Compare(a.key, b.key), a.index-b.index) })
 	v.Items = make([]Value, 0, len(parts))
 	for len(parts) > 0 {
 		n := 1
@@ -165,6 +166,7 @@ func (r *Reading) read(v *Values, samples []Sample) {
 // part is a sample and what it is a value of.
 type part struct {
 	sample *Sample
+	index  int
 	key    string
 	object string
 	labels map[string]string
