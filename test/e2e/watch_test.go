@@ -21,6 +21,7 @@ import (
 func TestWatch(t *testing.T) {
 	baseline := measureNamespaces(t)
 	requireBackend(t)
+	startCustomMetrics(t)
 	waitServing(t, 2)
 	pods := startsOfPods(t)
 	points := startPolls(t)
@@ -30,9 +31,10 @@ func TestWatch(t *testing.T) {
 			t.Run("autoscaler", scaleByCPU)
 			t.Run("rotation", func(t *testing.T) { rotate(t, baseline) })
 		},
-		"conformance": watchConformance,
-		"kubectl":     func(t *testing.T) { watchByKubectl(t, points) },
-		"informers":   func(t *testing.T) { watchByInformers(t, points) },
+		"conformance":    watchConformance,
+		"kubectl":        func(t *testing.T) { watchByKubectl(t, points) },
+		"informers":      func(t *testing.T) { watchByInformers(t, points) },
+		"custom metrics": customMetrics,
 	}
 	// Returns when all of them have ended.
 	t.Run("side by side", func(t *testing.T) {

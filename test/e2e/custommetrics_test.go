@@ -1,0 +1,292 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/metrics/pkg/client/custom_metrics"
+	"k8s.io/metrics/pkg/client/external_metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const (
+	// prometheusManifests are a real Prometheus, its workloads and their autoscalers;
+	// hack/prometheus.sh loads the images.
+	prometheusManifests = "test/prometheus/manifests"
+	// shop is the namespace of the workloads, fleet that of the one with 100 metrics.
+	shop  = "shop"
+	fleet = "fleet"
+)
+
+// startCustomMetrics has a real Prometheus scrape real workloads, and the backend serve
+// what prometheus-adapter's configuration, imported by the plugin, makes of them.
+func startCustomMetrics(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		_, _ = run("kubectl", "delete", "--ignore-not-found", "--wait=false", "namespace", "monitoring", shop, fleet)
+		_, _ = run("kubectl", "delete", "--ignore-not-found", "clusterrole/test-prometheus", "clusterrolebinding/test-prometheus")
+	})
+	for _, manifest := range []string{"prometheus.yaml", "workloads.yaml", "fleet.yaml"} {
+		kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(prometheusManifests, manifest))
+	}
+	kubectl(t, "-n", "monitoring", "rollout", "status", "deployment", "--timeout=180s")
+	kubectl(t, "-n", fleet, "rollout", "status", "deployment", "--timeout=180s")
+	setFleet(t)
+
+	out, err := run("go", "run", "./cmd/kubectl-metrics", "import", "adapter-config",
+		filepath.Join(prometheusManifests, "adapter-config.yaml"), "--prometheus-url="+prometheusURL(t, "prometheus"))
+	if err != nil {
+		t.Fatalf("import prometheus-adapter's configuration: %v\n%s", err, out)
+	}
+	var imported v1alpha1.MetricsBackend
+	if err := yaml.UnmarshalStrict([]byte(out), &imported); err != nil {
+		t.Fatalf("read what the import wrote: %v\n%s", err, out)
+	}
+	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Sources, spec.CustomMetrics, spec.ExternalMetrics = imported.Spec.Sources, imported.Spec.CustomMetrics, imported.Spec.ExternalMetrics
+		for i := range spec.Sources {
+			spec.Sources[i].Prometheus.Interval = &metav1.Duration{Duration: 5 * time.Second}
+			spec.Sources[i].Prometheus.SeriesInterval = &metav1.Duration{Duration: 5 * time.Second}
+		}
+		// Nobody else asks this one, so its own figures say how many queries an interval costs.
+		counted := *spec.Sources[0].DeepCopy()
+		counted.Name, counted.Prometheus.URL = "counted", prometheusURL(t, "prometheus-counted")
+		spec.Sources = append(spec.Sources, counted)
+		for i := range spec.CustomMetrics.Rules {
+			if rule := &spec.CustomMetrics.Rules[i]; strings.Contains(rule.SeriesQuery, "fleet_load") {
+				rule.Source, rule.Interval = counted.Name, v1alpha1.RuleInterval(fleetInterval.String())
+			}
+		}
+	})
+	for _, group := range []string{"v1beta2.custom.metrics.k8s.io", "v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"} {
+		kubectl(t, "wait", "--for=create", "--timeout=120s", "apiservice/"+group)
+		kubectl(t, "wait", "--for=condition=Available", "--timeout=120s", "apiservice/"+group)
+	}
+	waitReady(t)
+}
+
+// prometheusURL is by IP, since the cluster has no name server.
+func prometheusURL(t *testing.T, service string) string {
+	t.Helper()
+	found, err := suite.core.CoreV1().Services("monitoring").Get(t.Context(), service, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + found.Spec.ClusterIP + ":9090"
+}
+
+// customMetrics is all that needs the world of startCustomMetrics. It is a companion of
+// TestWatch.
+func customMetrics(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"autoscalers":   autoscaleByMetrics,
+		"stock clients": readByStockClients,
+		"rights":        readByRights,
+		"plugin":        explainMetrics,
+		"watch":         watchMetrics,
+		// The edit of a rule makes all of them anew, which the counted queries would show.
+		"edited rule, then shared queries": func(t *testing.T) {
+			t.Run("edited rule", editRule)
+			t.Run("shared queries", shareQueries)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// autoscaleByMetrics has the stock controller scale by each type of metric.
+func autoscaleByMetrics(t *testing.T) {
+	for name, kind := range map[string]autoscalingv2.MetricSourceType{
+		"cart": autoscalingv2.PodsMetricSourceType, "orders": autoscalingv2.ObjectMetricSourceType, "mailer": autoscalingv2.ExternalMetricSourceType,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			eventually(t, 3*time.Minute, "the HPA is ScalingActive and has scaled up", func(ctx context.Context) error {
+				hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(shop).Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				for _, c := range hpa.Status.Conditions {
+					if c.Type == autoscalingv2.ScalingActive && c.Status != corev1.ConditionTrue {
+						return fmt.Errorf("ScalingActive=%s, %s: %s", c.Status, c.Reason, c.Message)
+					}
+				}
+				if len(hpa.Status.CurrentMetrics) != 1 || hpa.Status.CurrentMetrics[0].Type != kind {
+					return fmt.Errorf("current metrics %+v", hpa.Status.CurrentMetrics)
+				}
+				if hpa.Status.CurrentReplicas < 2 {
+					return fmt.Errorf("%d replicas, metrics %+v", hpa.Status.CurrentReplicas, hpa.Status.CurrentMetrics)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// readByStockClients reads metrics with the clients of k8s.io/metrics, which pick the
+// version by discovery, through each form of a rule.
+func readByStockClients(t *testing.T) {
+	discovery := memory.NewMemCacheClient(suite.core.Discovery())
+	custom := custom_metrics.NewForConfig(suite.config, restmapper.NewDeferredDiscoveryRESTMapper(discovery), custom_metrics.NewAvailableAPIsGetter(discovery))
+	external, err := external_metrics.NewForConfig(suite.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := func(group, kind, name string, root bool, metric string) func() (string, error) {
+		return func() (string, error) {
+			gk := schema.GroupKind{Group: group, Kind: kind}
+			if root {
+				value, err := custom.RootScopedMetrics().GetForObject(gk, name, metric, labels.Everything())
+				if err != nil {
+					return "", err
+				}
+				return value.Value.String(), nil
+			}
+			value, err := custom.NamespacedMetrics(shop).GetForObject(gk, name, metric, labels.Everything())
+			if err != nil {
+				return "", err
+			}
+			return value.Value.String(), nil
+		}
+	}
+	for name, test := range map[string]struct {
+		read func() (string, error)
+		want string // unless empty
+	}{
+		"a rate of pods": {read: func() (string, error) {
+			values, err := custom.NamespacedMetrics(shop).GetForObjects(schema.GroupKind{Kind: "Pod"},
+				labels.SelectorFromSet(labels.Set{"app": "cart"}), "checkout_requests_per_second", labels.Everything())
+			if err != nil || len(values.Items) == 0 {
+				return "", fmt.Errorf("%d values: %w", len(values.Items), err)
+			}
+			return "", nil
+		}},
+		"a service, by a template":           {read: object("", "Service", "orders", false, "orders_in_flight")},
+		"an ingress, with its group":         {read: object("networking.k8s.io", "Ingress", "main", false, "ingress_latency_seconds"), want: "250m"},
+		"a node, by the default query":       {read: object("", "Node", "machine-1", true, "power")},
+		"the namespace":                      {read: object("", "Namespace", shop, true, "orders_in_flight")},
+		"an external metric, with a slash":   {read: externalValue(external, shop, `mail\|queue_length`, "queue=bounced")},
+		"an external metric of no namespace": {read: externalValue(external, fleet, "plant_temperature_celsius", ""), want: "21500m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eventually(t, 2*time.Minute, "the metric has its value", func(context.Context) error {
+				discovery.Invalidate()
+				got, err := test.read()
+				if err == nil && test.want != "" && got != test.want {
+					err = fmt.Errorf("got %s, want %s", got, test.want)
+				}
+				return err
+			})
+		})
+	}
+	t.Run("a series that a filter leaves out", func(t *testing.T) {
+		if value, err := object("", "Service", "orders", false, "orders_created")(); err == nil {
+			t.Errorf("it has the value %s", value)
+		}
+	})
+}
+
+func externalValue(client external_metrics.ExternalMetricsClient, namespace, metric, selector string) func() (string, error) {
+	return func() (string, error) {
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			return "", err
+		}
+		values, err := client.NamespacedMetrics(namespace).List(metric, parsed)
+		if err != nil {
+			return "", err
+		}
+		if len(values.Items) != 1 {
+			return "", fmt.Errorf("%d values", len(values.Items))
+		}
+		return values.Items[0].Value.String(), nil
+	}
+}
+
+// readByRights: RBAC decides metric by metric, and watch apart from get.
+func readByRights(t *testing.T) {
+	const reader = "system:serviceaccount:shop:default"
+	kubectl(t, "-n", shop, "create", "role", "one-metric", "--verb=get", "--resource=pods.custom.metrics.k8s.io/checkout_requests_per_second")
+	kubectl(t, "-n", shop, "create", "rolebinding", "one-metric", "--role=one-metric", "--serviceaccount="+shop+":default")
+	const custom, external = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/external.metrics.k8s.io/v1beta1"
+	for path, allowed := range map[string]bool{
+		custom + "/namespaces/shop/pods/*/checkout_requests_per_second":              true,
+		custom + "/namespaces/shop/pods/*/checkout_requests_per_second?explain=true": true,
+		custom + "/namespaces/shop/pods/*/items_before":                              false,
+		custom + "/namespaces/shop/pods/*/items_before?explain=true":                 false,
+		custom + "/namespaces/fleet/pods/*/checkout_requests_per_second":             false,
+		custom + "/watch/namespaces/shop/pods/*/checkout_requests_per_second":        false,
+		// kube-apiserver takes it for a get; serving knows what it is.
+		custom + "/namespaces/shop/pods/*/checkout_requests_per_second?watch=true&timeoutSeconds=1": false,
+		external + `/namespaces/shop/mail%5C%7Cqueue_length`:                                        false,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			eventually(t, time.Minute, "RBAC decides", func(context.Context) error {
+				out, err := run("kubectl", "get", "--raw", path, "--as="+reader)
+				switch {
+				case allowed && err != nil:
+					return fmt.Errorf("%w: %s", err, out)
+				case !allowed && err == nil:
+					return fmt.Errorf("it is allowed: %s", out)
+				case !allowed && !strings.Contains(out, "Forbidden") && !strings.Contains(out, "forbidden"):
+					return fmt.Errorf("it is refused for another reason: %s", out)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// explainMetrics runs the plugin against what runs.
+func explainMetrics(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "kubectl-metrics")
+	if out, err := run("go", "build", "-o", binary, "./cmd/kubectl-metrics"); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"pods": {args: []string{"checkout_requests_per_second", "--for=pods", "-l", "app=cart"},
+			want: []string{"spec.customMetrics.rules[0]", "prometheus, asked each 5s", "sum(rate(checkout_requests_total{", `namespace="shop"`, "cart-"}},
+		"by discovery": {args: []string{"mail/queue_length"},
+			want: []string{"spec.externalMetrics.rules[0]", "sum(mail_queue_length{", `{queue="outgoing"}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eventually(t, 2*time.Minute, "the metric is explained", func(context.Context) error {
+				out, err := run(binary, append([]string{"explain-metric", "-n", shop}, test.args...)...)
+				if err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				if i := slices.IndexFunc(test.want, func(s string) bool { return !strings.Contains(out, s) }); i >= 0 {
+					return fmt.Errorf("no %q in\n%s", test.want[i], out)
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -1,0 +1,193 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/client"
+)
+
+// mostGap is the longest time between two events of a metric that is evaluated each 5 s.
+const mostGap = 20 * time.Second
+
+// watchMetrics holds streams through kube-apiserver as long as those of TestWatch.
+func watchMetrics(t *testing.T) {
+	const (
+		custom   = "/apis/custom.metrics.k8s.io/v1beta2"
+		external = "/apis/external.metrics.k8s.io/v1beta1"
+		pods     = "/namespaces/shop/pods/*/checkout_requests_per_second"
+	)
+	for name, path := range map[string]string{
+		"external":          external + "/namespaces/shop/mail%5C%7Cqueue_length?watch=true&labelSelector=queue%3Doutgoing",
+		"custom, /watch/":   custom + "/watch" + pods,
+		"custom, v1beta1":   "/apis/custom.metrics.k8s.io/v1beta1/watch/namespaces/shop/services/orders/orders_in_flight",
+		"root, namespace's": custom + "/watch/namespaces/shop/metrics/orders_in_flight",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waitForMetric(t, strings.Replace(strings.Replace(path, "/watch/", "/", 1), "watch=true", "", 1))
+			ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t))
+			defer cancel()
+			held := holdWatch(ctx, path)
+			if ctx.Err() == nil {
+				t.Errorf("it ended after %s, before its time: %v", held.lasted, held.err)
+			}
+			if least := int(watchMinutes(t) / mostGap); held.points < least || held.gap > mostGap {
+				t.Errorf("%d points, want %d and more; the longest gap is %s", held.points, least, held.gap)
+			}
+			t.Logf("%d points in %s, longest gap %s", held.points, held.lasted.Round(time.Second), held.gap.Round(time.Millisecond))
+		})
+	}
+	t.Run("custom, ?watch=true", func(t *testing.T) {
+		t.Parallel()
+		waitForMetric(t, custom+pods)
+		held := holdWatch(t.Context(), custom+pods+"?watch=true&allowWatchBookmarks=true")
+		// kube-apiserver would reset the stream at 60 s.
+		if !errors.Is(held.err, io.EOF) || held.lasted > 59*time.Second || held.lasted < 30*time.Second || held.bookmarks == 0 {
+			t.Errorf("it ended after %s with %v, after %d bookmarks; want a clean end between 30 s and 59 s, with a bookmark", held.lasted, held.err, held.bookmarks)
+		}
+		t.Logf("%d points, clean end after %s", held.points, held.lasted.Round(time.Second))
+	})
+	t.Run("custom, by the client without /watch/", func(t *testing.T) {
+		t.Parallel()
+		waitForMetric(t, custom+pods)
+		resumeWatch(t)
+	})
+}
+
+func waitForMetric(t *testing.T, path string) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "the metric has values", func(ctx context.Context) error {
+		body, err := suite.core.RESTClient().Get().RequestURI(path).DoRaw(ctx)
+		if err == nil && !strings.Contains(string(body), `"value"`) {
+			err = fmt.Errorf("no value in %s", body)
+		}
+		return err
+	})
+}
+
+// heldWatch is what a stream brought until it ended.
+type heldWatch struct {
+	points, bookmarks int
+	gap, lasted       time.Duration
+	err               error
+}
+
+// holdWatch reads a watch until it or the context ends. Points are events whose
+// timestamp their object did not have before.
+func holdWatch(ctx context.Context, path string) (held heldWatch) {
+	began := time.Now()
+	defer func() { held.lasted = time.Since(began) }()
+	body, err := suite.core.RESTClient().Get().RequestURI(path).Stream(ctx)
+	if err != nil {
+		held.err = err
+		return held
+	}
+	defer func() { _ = body.Close() }()
+	last, seen := time.Now(), map[string]string{}
+	for events := json.NewDecoder(body); ; {
+		var event struct {
+			Type   string `json:"type"`
+			Object struct {
+				DescribedObject struct {
+					Name string `json:"name"`
+				} `json:"describedObject"`
+				Timestamp metav1.Time `json:"timestamp"`
+			} `json:"object"`
+		}
+		if err := events.Decode(&event); err != nil {
+			held.err = err
+			return held
+		}
+		switch event.Type {
+		case "ADDED":
+			name, at := event.Object.DescribedObject.Name, event.Object.Timestamp.String()
+			if seen[name] == at {
+				continue
+			}
+			seen[name] = at
+			held.points++
+			held.gap, last = max(held.gap, time.Since(last)), time.Now()
+		case "BOOKMARK":
+			held.bookmarks++
+		default:
+			held.err = fmt.Errorf("an event of type %s", event.Type)
+			return held
+		}
+	}
+}
+
+// withoutPrefix is a server that does not know the prefix /watch/.
+type withoutPrefix struct {
+	http.RoundTripper
+	mu      sync.Mutex
+	watches []time.Time
+}
+
+func (w *withoutPrefix) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, "/watch/") {
+		return &http.Response{StatusCode: http.StatusNotFound, Status: "404 Not Found", Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	}
+	if r.URL.Query().Get("watch") == "true" {
+		w.mu.Lock()
+		w.watches = append(w.watches, time.Now())
+		w.mu.Unlock()
+	}
+	return w.RoundTripper.RoundTrip(r)
+}
+
+// resumeWatch has client/ resume watches that end within a minute, without a poll.
+func resumeWatch(t *testing.T) {
+	config := rest.CopyConfig(suite.config)
+	transport := &withoutPrefix{}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		transport.RoundTripper = rt
+		return transport
+	})
+	values, err := client.Custom(config, client.CustomMetric{
+		Resource: schema.GroupResource{Resource: "pods"}, Namespace: shop, Metric: "checkout_requests_per_second",
+	}, client.Options{LabelSelector: "app=cart"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), min(watchMinutes(t), 150*time.Second))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- values.Run(ctx) }()
+	points, last, gap := 0, time.Now(), time.Duration(0)
+	for change := range values.Changes() {
+		if change.Type == client.Updated {
+			points++
+			gap, last = max(gap, time.Since(last)), time.Now()
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	transport.mu.Lock()
+	defer transport.mu.Unlock()
+	if status := values.Status(); status.Mode != client.Watching {
+		t.Errorf("status %+v", status)
+	}
+	if len(transport.watches) < 2 || gap > mostGap {
+		t.Errorf("%d watches, %d points, longest gap %s", len(transport.watches), points, gap)
+	}
+	t.Logf("%d points by %d watches, longest gap %s", points, len(transport.watches), gap.Round(time.Millisecond))
+}
