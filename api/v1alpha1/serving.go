@@ -110,10 +110,11 @@ type ServingSpec struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// Restricted admits connections to the serving pods at their API port only,
-	// and from them to the ports of DNS, kube-apiserver and kubelets only, at any
-	// address. Kubelets with a port of their own in their node's status are cut
-	// off while resourceMetrics.scrape.port is unset, since the policy holds the
-	// usual port alone. Default: None.
+	// and from them to the ports of DNS, kube-apiserver, kubelets and the URLs of
+	// sources only, at any address. A source whose Service leads to another port of
+	// its pods needs a NetworkPolicy of yours besides. Kubelets with a port of their
+	// own in their node's status are cut off while resourceMetrics.scrape.port is
+	// unset, since the policy holds the usual port alone. Default: None.
 	// +optional
 	// +kubebuilder:default=None
 	NetworkPolicy NetworkPolicyMode `json:"networkPolicy,omitempty"`

@@ -33,6 +33,9 @@ func All(s Serving) []Object {
 		RoleBinding(s),
 		Service(s),
 	}
+	if binding := ObjectsClusterRoleBinding(s); binding != nil {
+		objects = append(objects, binding)
+	}
 	if policy := NetworkPolicy(s); policy != nil {
 		objects = append(objects, policy)
 	}

@@ -24,6 +24,8 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 			rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}),
 			// The settings that are followed without a restart, of this backend alone.
 			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
+			// Metrics that teams declare, and who may read external ones.
+			rule([]string{v1alpha1.GroupName}, []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, readVerbs),
 			// The first readiness waits until the pod serves what is registered.
 			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
 		)

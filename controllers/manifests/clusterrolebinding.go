@@ -25,6 +25,22 @@ func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfigurat
 		WithSubjects(account(s.Name(), s.Namespace))
 }
 
+// ObjectsRole is the ClusterRole, installed with the operator, that knows the objects
+// which custom metrics describe. Others are aggregated into it.
+const ObjectsRole = "metrics-backend-serving-objects"
+
+// ObjectsClusterRoleBinding gives serving pods ObjectsRole, for the label selectors of
+// custom metrics; nil unless the spec has any.
+func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	if !s.CustomMetrics {
+		return nil
+	}
+	return rbacv1ac.ClusterRoleBinding(s.Name() + "-objects").
+		WithLabels(s.Labels()).
+		WithRoleRef(clusterRoleRef(ObjectsRole)).
+		WithSubjects(account(s.Name(), s.Namespace))
+}
+
 // ProberClusterRoleBinding gives the operator's probes their ClusterRole.
 func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
 	return rbacv1ac.ClusterRoleBinding(s.ProberName()).

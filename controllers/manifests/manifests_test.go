@@ -50,11 +50,30 @@ func typed[T any](t *testing.T, object any) *T {
 	return into
 }
 
+// withSources is for a spec with custom metrics from two sources.
+func withSources(s Serving) Serving {
+	secret := func(name, key string) *v1alpha1.SecretKeyReference {
+		return &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: name}, Key: key}
+	}
+	s.CustomMetrics = true
+	s.Sources = []v1alpha1.SourceSpec{
+		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.monitoring.svc:9090"}},
+		{Name: "mimir", Prometheus: &v1alpha1.PrometheusSource{
+			URL:            "https://mimir.example.com/prometheus",
+			TLS:            v1alpha1.SourceTLS{CA: secret("mimir-ca", "ca.crt"), ClientCertificate: &v1alpha1.SecretReference{Name: "mimir-client"}},
+			Authentication: v1alpha1.SourceAuthentication{BearerToken: secret("mimir", "token")},
+			Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", ValueFrom: secret("mimir", "tenant")}, {Name: "X-Team", Value: "a"}},
+		}},
+		{Name: "none"},
+	}
+	return s
+}
+
 // Every object says whose it is, and is named for its backend.
 func TestAll(t *testing.T) {
 	long := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })
 	long.Backend = strings.Repeat("b", 40) // as long as the CRD lets it be
-	for _, object := range All(long) {
+	for _, object := range All(withSources(long)) {
 		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))
 		name := *object.GetKind() + " " + meta.Name
 		if meta.Labels[v1alpha1.LabelBackend] != long.Backend || meta.Labels["app.kubernetes.io/managed-by"] != v1alpha1.FieldOwner {
@@ -182,6 +201,13 @@ func TestNetworkPolicy(t *testing.T) {
 	if diff := cmp.Diff(want, show(policy.Spec.Egress[0].Ports)); diff != "" || len(policy.Spec.Egress) != 1 {
 		t.Errorf("egress (-want +got):\n%s", diff)
 	}
+	s = withSources(s)
+	s.Sources = append(s.Sources, s.Sources[0], v1alpha1.SourceSpec{Name: "plain", Prometheus: &v1alpha1.PrometheusSource{URL: "http://thanos"}},
+		v1alpha1.SourceSpec{Name: "wrong", Prometheus: &v1alpha1.PrometheusSource{URL: "http://a:b:c"}})
+	policy = typed[networkingv1.NetworkPolicy](t, NetworkPolicy(s))
+	if diff := cmp.Diff(append(want, "TCP/80", "TCP/443", "TCP/9090"), show(policy.Spec.Egress[0].Ports)); diff != "" {
+		t.Errorf("egress with sources (-want +got):\n%s", diff)
+	}
 }
 
 func TestAPIService(t *testing.T) {
@@ -205,6 +231,12 @@ func TestAPIService(t *testing.T) {
 	if other := APIService(serving(), v1beta1, serving().Target(nil)); *other.Spec.VersionPriority >= *configuration.Spec.VersionPriority {
 		t.Errorf("priority of v1beta1 %d, of v1 %d: want v1 above", *other.Spec.VersionPriority, *configuration.Spec.VersionPriority)
 	}
+	custom := schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+	older := schema.GroupVersion{Group: custom.Group, Version: "v1beta1"}
+	if a, b := APIService(serving(), custom, serving().Target(nil)), APIService(serving(), older, serving().Target(nil)); *a.Spec.VersionPriority <= *b.Spec.VersionPriority ||
+		*a.Spec.GroupPriorityMinimum != 100 {
+		t.Errorf("custom metrics: priority of v1beta2 %d, of v1beta1 %d: want v1beta2 above", *a.Spec.VersionPriority, *b.Spec.VersionPriority)
+	}
 	if got := APIServiceName(schema.GroupVersion{Group: "g.io", Version: "v2"}); got != "v2.g.io" {
 		t.Errorf("name %q", got)
 	}
@@ -212,25 +244,29 @@ func TestAPIService(t *testing.T) {
 
 // Only what each identity needs, and no wildcard but that of discovery.
 func TestRules(t *testing.T) {
-	type grant struct{ Role, Group, Resource, URL, Verbs string }
+	type grant struct{ Role, Group, Resource, URL, Names, Verbs string }
 	var got []grant
 	for name, role := range map[string]any{
 		"serving": ClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),
+		"namespaced, with sources": Role(withSources(serving())),
 	} {
 		for _, rule := range typed[rbacv1.ClusterRole](t, role).Rules {
-			got = append(got, grant{name, strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","), strings.Join(rule.NonResourceURLs, ","), strings.Join(rule.Verbs, ",")})
+			got = append(got, grant{name, strings.Join(rule.APIGroups, ","), strings.Join(rule.Resources, ","), strings.Join(rule.NonResourceURLs, ","), strings.Join(rule.ResourceNames, ","), strings.Join(rule.Verbs, ",")})
 		}
 	}
 	slices.SortFunc(got, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
 	want := []grant{
-		{"namespaced", "discovery.k8s.io", "endpointslices", "", "get,list,watch"},
-		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "get"},
-		{"prober", "metrics.k8s.io", "nodes", "", "list"},
-		{"reader", "metrics.k8s.io", "pods,nodes", "", "get,list,watch"},
-		{"serving", "apiregistration.k8s.io", "apiservices", "", "list"},
-		{"serving", "metricsbackend.io", "metricsbackends", "", "get,list,watch"},
-		{"serving", "", "nodes,pods", "", "get,list,watch"},
-		{"serving", "", "nodes/metrics", "", "get"},
+		{"namespaced", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
+		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
+		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "get,list,watch"},
+		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
+		{"prober", "metrics.k8s.io", "nodes", "", "", "list"},
+		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},
+		{"serving", "apiregistration.k8s.io", "apiservices", "", "", "list"},
+		{"serving", "metricsbackend.io", "metricsbackends", "", "b", "get,list,watch"},
+		{"serving", "metricsbackend.io", "custommetrics,externalmetrics,externalmetricspolicies", "", "", "get,list,watch"},
+		{"serving", "", "nodes,pods", "", "", "get,list,watch"},
+		{"serving", "", "nodes/metrics", "", "", "get"},
 	}
 	slices.SortFunc(want, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -253,7 +289,12 @@ func TestBindings(t *testing.T) {
 		return binding{namespace, ref.Kind + " " + ref.Name, strings.Join(names, ", ")}
 	}
 	var got []binding
-	for _, b := range []any{ClusterRoleBinding(serving()), AuthDelegatorBinding(serving()), ProberClusterRoleBinding(serving())} {
+	if ObjectsClusterRoleBinding(serving()) != nil {
+		t.Error("without custom metrics, serving may list the objects that they describe")
+	}
+	for _, b := range []any{
+		ClusterRoleBinding(serving()), AuthDelegatorBinding(serving()), ProberClusterRoleBinding(serving()), ObjectsClusterRoleBinding(withSources(serving())),
+	} {
 		o := typed[rbacv1.ClusterRoleBinding](t, b)
 		got = append(got, show("", o.RoleRef, o.Subjects))
 	}
@@ -265,6 +306,7 @@ func TestBindings(t *testing.T) {
 		{"", "ClusterRole metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
 		{"", "ClusterRole system:auth-delegator", "ServiceAccount ns/metrics-serving-b"},
 		{"", "ClusterRole metrics-serving-b-prober", "ServiceAccount ns/metrics-serving-b-prober"},
+		{"", "ClusterRole metrics-backend-serving-objects", "ServiceAccount ns/metrics-serving-b"},
 		{"ns", "Role metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
 		{"kube-system", "Role extension-apiserver-authentication-reader", "ServiceAccount ns/metrics-serving-b"},
 	}

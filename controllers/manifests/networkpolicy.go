@@ -4,7 +4,9 @@
 package manifests
 
 import (
+	"net/url"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,7 +18,7 @@ import (
 )
 
 // NetworkPolicy restricts the serving pods to their API port, and outwards to the
-// ports of DNS, kube-apiserver and kubelets; nil unless it was asked for.
+// ports of DNS, kube-apiserver, kubelets and sources; nil unless it was asked for.
 //
 // Ingress has no peers: kube-apiserver usually comes from a node's own network,
 // which no selector can name, and requests are authenticated anyway. Egress has
@@ -41,6 +43,9 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 		// Peers, which the first readiness asks.
 		policyPort(corev1.ProtocolTCP, intstr.FromString(PortName)),
 		policyPort(corev1.ProtocolTCP, intstr.FromInt32(s.KubeletPort)))
+	for _, port := range s.sourcePorts() {
+		egress = append(egress, policyPort(corev1.ProtocolTCP, intstr.FromInt32(port)))
+	}
 	return networkingv1ac.NetworkPolicy(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).
 		WithSpec(networkingv1ac.NetworkPolicySpec().
@@ -57,6 +62,34 @@ func (s Serving) apiServerPorts() []int32 {
 	ports := append([]int32{443, 6443, 8443}, s.APIServerPorts...)
 	slices.Sort(ports)
 	return slices.Compact(ports)
+}
+
+// sourcePorts are those of the sources' URLs, in order, each once. A Service that
+// leads to another port of its pods needs a policy of the user's own besides.
+func (s Serving) sourcePorts() []int32 {
+	var ports []int32
+	for i := range s.Sources {
+		if p := s.Sources[i].Prometheus; p != nil {
+			if port, ok := portOfURL(p.URL); ok {
+				ports = append(ports, port)
+			}
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+func portOfURL(text string) (int32, bool) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return 0, false // the spec is refused elsewhere
+	}
+	number := u.Port()
+	if number == "" {
+		number = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	port, err := strconv.ParseUint(number, 10, 16)
+	return int32(port), err == nil && port > 0
 }
 
 func policyPort(protocol corev1.Protocol, port intstr.IntOrString) *networkingv1ac.NetworkPolicyPortApplyConfiguration {

@@ -5,14 +5,19 @@ package manifests
 
 import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // Role lets a serving pod find its ready peers: its first readiness asks them
-// which versions they serve.
+// which versions they serve. And it lets it follow the Secrets that the sources name,
+// each by its name and no other.
 func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
-	return rbacv1ac.Role(s.Name(), s.Namespace).
-		WithLabels(s.Labels()).
-		WithRules(rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs))
+	rules := []*rbacv1ac.PolicyRuleApplyConfiguration{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs)}
+	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
+		rules = append(rules, rule([]string{""}, []string{"secrets"}, readVerbs).WithResourceNames(names...))
+	}
+	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
 }
 
 // RoleBinding gives serving pods their Role.

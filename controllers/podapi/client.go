@@ -100,10 +100,15 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 	answer := &Answer{Serves: map[schema.GroupVersion]bool{}}
 	for _, version := range versions {
 		serves, err := request.serves(ctx, version)
-		if err != nil {
+		switch {
+		case err == nil:
+			answer.Serves[version] = serves
+		case listsMetrics(version.Group) && !pod.DiscoveryOnly && failure(err):
+			// Its discovery is its request: it fails by itself, and not the pod.
+			answer.fail(version, err)
+		default:
 			return nil, err
 		}
-		answer.Serves[version] = serves
 	}
 	if pod.DiscoveryOnly {
 		return answer, nil
@@ -138,6 +143,15 @@ func (c *Client) open(pod Pod) (*session, error) {
 		http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: refuseRedirect},
 		pod:  pod, limit: maxBody,
 	}, nil
+}
+
+// fail notes that a version is served, and why a request of it got no answer.
+func (a *Answer) fail(version schema.GroupVersion, err error) {
+	a.Serves[version] = true
+	if a.Failing == nil {
+		a.Failing = map[schema.GroupVersion]string{}
+	}
+	a.Failing[version] = err.Error()
 }
 
 // refuseRedirect keeps the token on this connection.

@@ -41,14 +41,11 @@ func (s *session) tryAll(ctx context.Context, answer *Answer) error {
 			continue
 		}
 		found, err := s.try(ctx, version, request)
-		answer.Serves[version] = found || err != nil
 		if err == nil {
+			answer.Serves[version] = found
 			continue
 		}
-		if answer.Failing == nil {
-			answer.Failing = map[schema.GroupVersion]string{}
-		}
-		answer.Failing[version] = err.Error()
+		answer.fail(version, err)
 		if untold == nil && !failure(err) {
 			untold = err
 		}

@@ -112,3 +112,55 @@ func FuzzCheckList(f *testing.F) {
 		}
 	})
 }
+
+// Which metrics exist is the sources' affair: a version is served that has none, and one
+// whose discovery fails is not mistaken for one that is not there, nor for the pod.
+func TestAskForDiscoveryOfMetrics(t *testing.T) {
+	custom := schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+	const path = "/apis/custom.metrics.k8s.io/v1beta2"
+	answer := func(code int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	cases := map[string]struct {
+		discovery http.HandlerFunc
+		foreign   bool
+		serves    bool
+		failing   string
+		err       string
+	}{
+		"no metrics": {discovery: answer(http.StatusOK, `{"kind":"APIResourceList","groupVersion":"custom.metrics.k8s.io/v1beta2","resources":[]}`), serves: true},
+		"more metrics than are read": {
+			discovery: answer(http.StatusOK, `{"groupVersion":"custom.metrics.k8s.io/v1beta2","resources":["`+strings.Repeat("x", maxBody)+`"]}`), serves: true,
+		},
+		"another version":      {discovery: answer(http.StatusOK, `{"groupVersion":"custom.metrics.k8s.io/v1beta1"}`)},
+		"not there":            {discovery: answer(http.StatusNotFound, "")},
+		"no discovery":         {discovery: answer(http.StatusOK, `{}`), serves: true, failing: "read the answer to " + path + ": not groupVersion in it"},
+		"not available":        {discovery: answer(http.StatusServiceUnavailable, ""), serves: true, failing: "ask " + path + ": answered 503 Service Unavailable"},
+		"not allowed":          {discovery: answer(http.StatusForbidden, ""), err: "answered 403 Forbidden"},
+		"not available, other": {foreign: true, discovery: answer(http.StatusServiceUnavailable, ""), err: "answered 503"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.HandleFunc(path, tc.discovery)
+			pod := server(t, mux)
+			pod.DiscoveryOnly = tc.foreign
+			got, err := NewClient(nil).Ask(t.Context(), pod, []schema.GroupVersion{custom})
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("error %v, want %q in it", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Serves[custom] != tc.serves || got.Failing[custom] != tc.failing {
+				t.Errorf("serves %t, failing %q, want %t, %q", got.Serves[custom], got.Failing[custom], tc.serves, tc.failing)
+			}
+		})
+	}
+}

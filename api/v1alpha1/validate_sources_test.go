@@ -1,0 +1,175 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func secretKeyNamed(name, key string) *SecretKeyReference {
+	return &SecretKeyReference{SecretReference: SecretReference{Name: name}, Key: key}
+}
+
+func TestValidateSources(t *testing.T) {
+	const secret = "hunter2"
+	tests := map[string]struct {
+		change func(*MetricsBackendSpec, *PrometheusSource)
+		// want are the fields that are wrong, below spec.
+		want     []string
+		messages []string
+	}{
+		"defaults": {},
+		"versions": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.CustomMetrics.Versions = []CustomMetricsVersion{"v1", "v1beta1", "v1beta1"}
+			spec.ExternalMetrics = &ExternalMetricsSpec{Versions: []ExternalMetricsVersion{"v1beta2"}}
+		}, want: []string{"customMetrics.versions", "customMetrics.versions[2]", "externalMetrics.versions"}},
+		"rules are not looked into": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.CustomMetrics.Rules = []MetricRule{{}, {SeriesQuery: "{{{", Source: "nobody", Interval: "soon", Duplicates: "Guess"}}
+			spec.ResourceMetrics = &ResourceMetricsSpec{Rules: &ResourceRules{Window: "never"}}
+			SetDefaults(spec)
+		}},
+		"too many rules": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.CustomMetrics.Rules = make([]MetricRule, MaxRules+1)
+		}, want: []string{"customMetrics.rules"}},
+		"no source": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.Sources = nil
+			spec.ExternalMetrics = &ExternalMetricsSpec{}
+			spec.ResourceMetrics = &ResourceMetricsSpec{Rules: &ResourceRules{}}
+			SetDefaults(spec)
+		}, want: []string{"sources", "sources", "sources"}, messages: []string{"spec.customMetrics needs at least one source", "spec.resourceMetrics.rules needs"}},
+		"no source, but another implementation": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.Sources, spec.Existing = nil, &ExistingSpec{}
+		}},
+		"names": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			spec.Sources = append(spec.Sources, SourceSpec{Name: "main"}, SourceSpec{Name: "A b"})
+		}, want: []string{"sources[1].name", "sources[1].prometheus", "sources[2].name", "sources[2].prometheus"}},
+		"too many": {change: func(spec *MetricsBackendSpec, _ *PrometheusSource) {
+			for range MaxSources {
+				spec.Sources = append(spec.Sources, *spec.Sources[0].DeepCopy())
+				spec.Sources[len(spec.Sources)-1].Name = "x" + strings.Repeat("y", len(spec.Sources))
+			}
+		}, want: []string{"sources"}},
+
+		"a user in the URL": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "https://u:" + secret + "@host" }, want: []string{"sources[0].prometheus.url"}},
+		"no URL":            {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "" }, want: []string{"sources[0].prometheus.url"}},
+		"another scheme":    {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "ftp://host" }, want: []string{"sources[0].prometheus.url"}},
+		"a query":           {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "https://host?x=y" }, want: []string{"sources[0].prometheus.url"}},
+		"a bare query":      {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL = "https://host?" }, want: []string{"sources[0].prometheus.url"}},
+
+		"longest of all": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Interval, p.Timeout, p.SeriesInterval, p.SeriesMaxAge, p.MaxResponseSize = seconds(3600), seconds(60), seconds(3600), seconds(24*3600), "256Mi"
+		}},
+		"too long": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Interval, p.Timeout, p.SeriesInterval, p.SeriesMaxAge, p.MaxResponseSize = seconds(3601), seconds(61), seconds(3601), seconds(24*3600+1), "257Mi"
+		}, want: []string{
+			"sources[0].prometheus.interval", "sources[0].prometheus.timeout", "sources[0].prometheus.seriesInterval",
+			"sources[0].prometheus.seriesMaxAge", "sources[0].prometheus.maxResponseSize",
+		}},
+		"too short": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Interval, p.Timeout, p.SeriesInterval, p.MaxResponseSize = seconds(0), seconds(0), seconds(4), "63Ki"
+		}, want: []string{
+			"sources[0].prometheus.interval", "sources[0].prometheus.timeout", "sources[0].prometheus.seriesInterval", "sources[0].prometheus.maxResponseSize",
+		}},
+		"a gap between looks": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.SeriesMaxAge = seconds(59) }, want: []string{"sources[0].prometheus.seriesMaxAge"}},
+
+		"TLS with http": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL, p.TLS.ServerName = "http://host", "x" }, want: []string{"sources[0].prometheus.tls"}},
+		"CA that is not looked at": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.TLS.CA, p.TLS.InsecureSkipVerify = secretKeyNamed("ca", "ca.crt"), true
+		}, want: []string{"sources[0].prometheus.tls.ca"}},
+		"names of Secrets": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.TLS.CA, p.TLS.ClientCertificate = secretKeyNamed("A", "a b"), &SecretReference{Name: "../x"}
+		}, want: []string{"sources[0].prometheus.tls.ca.name", "sources[0].prometheus.tls.ca.key", "sources[0].prometheus.tls.clientCertificate.name"}},
+		"two ways to authenticate": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Authentication = SourceAuthentication{BearerToken: secretKeyNamed("t", "t"), Basic: &SecretReference{Name: "t"}}
+		}, want: []string{"sources[0].prometheus.authentication"}},
+		"a header besides": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Authentication.Basic, p.Headers = &SecretReference{Name: "t"}, []SourceHeader{{Name: "authorization", Value: secret}}
+		}, want: []string{"sources[0].prometheus.authentication"}},
+		"headers": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Headers = []SourceHeader{
+				{Name: "X-A", Value: "a"}, {Name: "x-a", Value: "b"}, {Name: "host", Value: "c"}, {Name: "a b", Value: "d"},
+				{Name: "X-B", Value: secret + "\n"}, {Name: "X-C", Value: "c", ValueFrom: secretKeyNamed("s", "k")},
+			}
+		}, want: []string{
+			"sources[0].prometheus.headers[1].name", "sources[0].prometheus.headers[2].name", "sources[0].prometheus.headers[3].name",
+			"sources[0].prometheus.headers[4].value", "sources[0].prometheus.headers[5]",
+		}},
+		"namespaces": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Tenancy.UnconfinedNamespaces = []string{"*", "a", "a*"}
+		}, want: []string{"sources[0].prometheus.tenancy.unconfinedNamespaces[2]"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := &MetricsBackendSpec{
+				CustomMetrics: &CustomMetricsSpec{},
+				Sources:       []SourceSpec{{Name: "main", Prometheus: &PrometheusSource{URL: "https://prometheus.example.com:9090/prefix"}}},
+			}
+			SetDefaults(spec)
+			if tc.change != nil {
+				tc.change(spec, spec.Sources[0].Prometheus)
+			}
+			errs := Validate(spec)
+			var got []string
+			for _, err := range errs {
+				got = append(got, strings.TrimPrefix(err.Field, "spec."))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("fields (-want +got):\n%s\n%v", diff, errs.ToAggregate())
+			}
+			if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), secret) {
+				t.Errorf("the errors hold a credential: %v", errs.ToAggregate())
+			}
+			for _, message := range tc.messages {
+				if !strings.Contains(errs.ToAggregate().Error(), message) {
+					t.Errorf("errors %q, want %q in them", errs.ToAggregate(), message)
+				}
+			}
+		})
+	}
+}
+
+func TestSourceSecrets(t *testing.T) {
+	sources := []SourceSpec{
+		{Name: "none"},
+		{Name: "all", Prometheus: &PrometheusSource{
+			TLS:            SourceTLS{CA: secretKeyNamed("z", "ca.crt"), ClientCertificate: &SecretReference{Name: "client"}},
+			Authentication: SourceAuthentication{Basic: &SecretReference{Name: "basic"}},
+			Headers:        []SourceHeader{{Name: "A", Value: "b"}, {Name: "B", ValueFrom: secretKeyNamed("z", "header")}},
+		}},
+		{Name: "token", Prometheus: &PrometheusSource{Authentication: SourceAuthentication{BearerToken: secretKeyNamed("a", "token")}}},
+	}
+	if diff := cmp.Diff([]string{"a", "basic", "client", "z"}, SourceSecrets(sources)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := sources[0].Secrets(); len(got) > 0 {
+		t.Errorf("Secrets %v of a source without any", got)
+	}
+}
+
+func TestRuleInterval(t *testing.T) {
+	tests := map[RuleInterval]struct {
+		want time.Duration
+		err  string
+	}{
+		"":      {want: 15 * time.Second},
+		"1s":    {want: time.Second},
+		"1h":    {want: time.Hour},
+		"1m30s": {want: 90 * time.Second},
+		"61m":   {err: `interval "61m" must be a duration such as 30s, between 1s and 1h0m0s`},
+		"0s":    {err: "must be a duration"},
+		"-1s":   {err: "must be a duration"},
+		"soon":  {err: `interval "soon" must be a duration`},
+		"1d":    {err: "must be a duration"},
+	}
+	for interval, tc := range tests {
+		got, err := interval.Duration(15 * time.Second)
+		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%q is %s, %v, want %s, %q", interval, got, err, tc.want, tc.err)
+		}
+	}
+}
