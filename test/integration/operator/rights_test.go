@@ -50,9 +50,9 @@ var unused = map[string]string{
 	"* patch metricsbackend.io/externalmetrics/status":             "a metric that serving tells of",
 	"* patch metricsbackend.io/externalmetricspolicies/status":     "a policy",
 	"* list metricsbackend.io/metricsbackends":                     "informers list where a watch cannot begin with all objects; the farewell lists, too",
-	"* list /namespaces": "informers list where a watch cannot begin with all objects",
-	"* list /pods":       "informers list where a watch cannot begin with all objects",
-	"metrics-backend-system list apps/replicasets": "informers list where a watch cannot begin with all objects",
+	"* list /namespaces":                                           "informers list where a watch cannot begin with all objects",
+	"* list /pods":                                                 "informers list where a watch cannot begin with all objects",
+	"metrics-backend-system list apps/replicasets":                 "informers list where a watch cannot begin with all objects",
 	// Used where there is another implementation.
 	"* get /services":                             "TestExistingAndServing",
 	"* list discovery.k8s.io/endpointslices":      "TestExistingAndServing",
