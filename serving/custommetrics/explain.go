@@ -18,7 +18,7 @@ var _ valuelist.Explainer = &targetRequest{}
 // Explain says how the values come about that List returns. Of an answer it tells no
 // more than concerns the objects that were asked for.
 func (r *targetRequest) Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error) {
-	resolved, err := r.resolve(ctx, options.LabelSelector)
+	resolved, err := r.resolve(options.LabelSelector, r.names(ctx, options.LabelSelector))
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -23,10 +23,15 @@ import (
 // label selector, in every version, share them.
 func (r *targetRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valuelist.Following, error) {
 	f := &followed{targetRequest: r, selector: options.LabelSelector}
+	// Here whatever has to wait for kube-apiserver may wait. It is not for nothing where
+	// others follow the same already: they want it to be up to date, too.
+	first, err := r.resolve(f.selector, r.names(ctx, f.selector))
+	if err != nil {
+		return nil, err
+	}
+	f.newest.Store(first)
 	id := f.id()
-	// Not of this request alone: others may follow the same after it has ended.
-	f.base = context.WithoutCancel(ctx)
-	release, err := r.followed.Follow(ctx, answers.Feed{ID: id, Read: f.read, Labels: f.labels, Event: f.event})
+	release, err := r.followed.Follow(ctx, answers.Feed{ID: id, Read: f.read, Labels: f.labels, Objects: f.objectNames, Event: f.event})
 	if err != nil {
 		return nil, fmt.Errorf("watch metric %q of %s: %w", r.metric, r.resource, err)
 	}
@@ -40,7 +45,6 @@ func (r *targetRequest) Follow(ctx context.Context, options *metainternalversion
 // followed is a target that is watched.
 type followed struct {
 	*targetRequest
-	base     context.Context
 	selector labels.Selector
 	// newest is how the values were read last.
 	newest atomic.Pointer[resolved]
@@ -62,12 +66,15 @@ func (f *followed) id() string {
 // read says how the values are read now. Objects come, go and change their labels, so
 // it is another question from time to time. While no object is selected the question
 // is that for all of them, so that there is one to follow; none of its values counts.
+//
+// It waits for nothing, since others wait for it.
 func (f *followed) read() (query.Reading, error) {
-	resolved, err := f.resolve(f.base, f.selector)
-	if before := f.newest.Load(); before != nil && apierrors.IsServiceUnavailable(err) {
-		// kube-apiserver does not tell which objects there are: the same as before.
-		return before.reading, nil
-	}
+	resolved, err := f.resolve(f.selector, func(resource schema.GroupVersionResource) ([]string, error) {
+		if names, known := f.objects.Known(resource, f.namespace, everythingIfNil(f.selector)); known {
+			return names, nil
+		}
+		return f.newest.Load().names, nil
+	})
 	if err != nil {
 		return query.Reading{}, err
 	}
@@ -77,9 +84,11 @@ func (f *followed) read() (query.Reading, error) {
 
 // labels says whether an object was asked for. Watches do not select any further.
 func (f *followed) labels(object string) (map[string]string, bool) {
-	resolved := f.newest.Load()
-	return nil, resolved != nil && resolved.wanted(object)
+	return nil, f.newest.Load().wanted(object)
 }
+
+// objectNames are those that were asked for.
+func (f *followed) objectNames() []string { return f.newest.Load().names }
 
 // event makes the object of an event.
 func (f *followed) event(p answers.Point) runtime.Object {

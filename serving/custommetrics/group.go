@@ -75,6 +75,9 @@ type Objects interface {
 	// Names returns the names of a resource's objects in a namespace (empty for those
 	// without one), ordered. Errors are apimachinery's own.
 	Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error)
+	// Known returns what is known of that already, and false where nothing is. It does
+	// not wait, and has better found for the next time.
+	Known(resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, bool)
 }
 
 // Options are what the API group is made of.

@@ -58,6 +58,9 @@ func parse(info *request.RequestInfo, query url.Values) (*target, error) {
 		t.resource, t.name, t.metric = namespaces, info.Namespace, info.Parts[1]
 	case len(info.Parts) == 3 && info.Parts[0] != namespaces.Resource:
 		t.resource = schema.ParseGroupResource(info.Parts[0])
+		if t.resource.Resource == "" || t.resource.String() != info.Parts[0] {
+			return nil, noSuchPath(info) // "pods." is authorized as another resource than pods
+		}
 		t.namespace, t.name, t.metric = info.Namespace, info.Parts[1], info.Parts[2]
 	default:
 		return nil, noSuchPath(info)

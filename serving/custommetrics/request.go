@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/utils/clock"
@@ -47,7 +48,7 @@ var _ valuelist.Request = &targetRequest{}
 // selects no object has an empty list: that there is no object is not an error of the
 // metric's.
 func (r *targetRequest) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	resolved, err := r.resolve(ctx, options.LabelSelector)
+	resolved, err := r.resolve(options.LabelSelector, r.names(ctx, options.LabelSelector))
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +85,25 @@ type resolved struct {
 // empty says that no object is selected.
 func (r *resolved) empty() bool { return len(r.names) == 0 }
 
+// namesOf returns the names of the objects that are meant by *.
+type namesOf func(schema.GroupVersionResource) ([]string, error)
+
+// names are those that a label selector selects now; nil selects all.
+func (r *targetRequest) names(ctx context.Context, selector labels.Selector) namesOf {
+	return func(resource schema.GroupVersionResource) ([]string, error) {
+		return r.objects.Names(ctx, resource, r.namespace, everythingIfNil(selector))
+	}
+}
+
+func everythingIfNil(selector labels.Selector) labels.Selector {
+	if selector == nil {
+		return labels.Everything()
+	}
+	return selector
+}
+
 // resolve finds out which objects are meant, and how their metric is read.
-func (r *targetRequest) resolve(ctx context.Context, selector labels.Selector) (*resolved, error) {
+func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolved, error) {
 	out := &resolved{target: &r.target}
 	ask := query.ObjectRequest{Resource: r.resource, Namespace: r.namespace, Metric: r.metric, Series: r.series}
 	if r.all() {
@@ -98,10 +116,7 @@ func (r *targetRequest) resolve(ctx context.Context, selector labels.Selector) (
 		if err := r.checkScope(&metric); err != nil {
 			return nil, err
 		}
-		if selector == nil {
-			selector = labels.Everything()
-		}
-		names, err := r.objects.Names(ctx, metric.Resource.WithVersion(metric.Kind.Version), r.namespace, selector)
+		names, err := all(metric.Resource.WithVersion(metric.Kind.Version))
 		if err != nil {
 			return nil, fmt.Errorf("select %s: %w", metric.Resource, err)
 		}

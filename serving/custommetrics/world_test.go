@@ -198,6 +198,12 @@ func (w *world) Names(_ context.Context, resource schema.GroupVersionResource, n
 	return names, nil
 }
 
+// Known implements Objects.
+func (w *world) Known(resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, bool) {
+	names, err := w.Names(context.Background(), resource, namespace, selector)
+	return names, err == nil
+}
+
 var usualLimits = stream.Limits{Connections: 1000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000}
 
 // served is an API server with the group.
@@ -205,10 +211,33 @@ type served struct {
 	*httptest.Server
 	group   *Group
 	generic *genericapiserver.GenericAPIServer
+	// client is another than that of the Server; may be nil.
+	client *http.Client
 }
 
-// serve runs a real generic API server, under a real clock.
-func serve(t testing.TB, w *world, mutate ...func(*genericapiserver.Config, *Options)) *served {
+func (s *served) http() *http.Client {
+	if s.client != nil {
+		return s.client
+	}
+	return s.Client()
+}
+
+type serverConfig = genericapiserver.Config
+
+// serve runs a real generic API server, under a real clock, on a real port.
+func serve(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *served {
+	t.Helper()
+	s := start(t, w, mutate...)
+	s.Server = httptest.NewServer(s.generic.Handler)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// start makes the API server, without a port.
+func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *served {
 	t.Helper()
 	c := clock.RealClock{}
 	desk := query.NewDesk(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
@@ -246,7 +275,7 @@ func serve(t testing.TB, w *world, mutate ...func(*genericapiserver.Config, *Opt
 		t.Fatalf("installing the API group: %v", err)
 	}
 	generic.PrepareRun()
-	s := &served{Server: httptest.NewServer(generic.Handler), group: group, generic: generic}
+	s := &served{group: group, generic: generic}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { desk.Run(ctx) })
@@ -254,8 +283,6 @@ func serve(t testing.TB, w *world, mutate ...func(*genericapiserver.Config, *Opt
 		running.Go(func() { group.Run(ctx) })
 	}
 	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
 		cancel()
 		running.Wait()
 		generic.Destroy()
@@ -279,7 +306,7 @@ func (s *served) do(t testing.TB, method, path, accept string) answer {
 	if accept != "" {
 		request.Header.Set("Accept", accept)
 	}
-	response, err := s.Client().Do(request)
+	response, err := s.http().Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,12 +31,14 @@ import (
 )
 
 const (
-	// keptFor is how long the names that a selector selects are kept, and so how long an
+	// freshFor is how long the names that a selector selects are good, and so how long an
 	// object may be unknown that was made meanwhile.
-	keptFor = 10 * time.Second
-	// failureKeptFor is that for an error: long enough for kube-apiserver not to be asked
-	// in vain by each of many autoscalers.
-	failureKeptFor = 5 * time.Second
+	freshFor = 10 * time.Second
+	// failureFor is that for an error: long enough for kube-apiserver not to be asked in
+	// vain by each of many autoscalers.
+	failureFor = 5 * time.Second
+	// keptFor is how long names are kept for who does not wait for better ones.
+	keptFor = 10 * time.Minute
 	// kept is how many selections are kept.
 	kept = 2000
 	// MaxNames is how many objects of other resources than pods a selector may select.
@@ -62,20 +64,25 @@ type Resolver struct {
 	pods   Pods
 	synced func() bool
 	client metadata.Interface
-	known  *cache.LRUExpireCache
+	clock  clock.PassiveClock
 	asking singleflight.Group
+	// listed holds selections that were good once, and refused those that failed.
+	listed, refused *cache.LRUExpireCache
 }
 
 // NewResolver returns a Resolver. synced says whether all pods are known; client lists
 // the objects of other resources.
 func NewResolver(known Pods, synced func() bool, client metadata.Interface, c clock.PassiveClock) *Resolver {
-	return &Resolver{pods: known, synced: synced, client: client, known: cache.NewLRUExpireCacheWithClock(kept, c)}
+	return &Resolver{
+		pods: known, synced: synced, client: client, clock: c,
+		listed: cache.NewLRUExpireCacheWithClock(kept, c), refused: cache.NewLRUExpireCacheWithClock(kept, c),
+	}
 }
 
-// names are the outcome of a list.
-type names struct {
+// selection is what a selector selects, as of a time.
+type selection struct {
 	names []string
-	err   error
+	at    time.Time
 }
 
 // Names returns the names of a resource's objects in a namespace (empty for those
@@ -90,31 +97,66 @@ func (r *Resolver) Names(ctx context.Context, resource schema.GroupVersionResour
 		}
 		return r.pods.Names(namespace, selector), nil
 	}
-	key := fmt.Sprintf("%s %q %q", resource, namespace, selector)
-	if known, ok := r.known.Get(key); ok {
-		n := known.(names)
-		return n.names, n.err
+	key := keyOf(resource, namespace, selector)
+	if known, ok := r.known(key); ok && r.clock.Since(known.at) < freshFor {
+		return known.names, nil
 	}
-	done := r.asking.DoChan(key, func() (any, error) {
-		// For all who wait, so it does not end with the request of one.
-		listing, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		listed, err := r.list(listing, resource, namespace, selector)
-		n := names{names: listed, err: err}
-		keep := keptFor
-		if err != nil {
-			keep = failureKeptFor
-		}
-		r.known.Add(key, n, keep)
-		return n, nil
-	})
+	if err, ok := r.refused.Get(key); ok {
+		return nil, err.(error)
+	}
 	select {
-	case result := <-done:
-		n := result.Val.(names)
-		return n.names, n.err
+	case result := <-r.ask(key, resource, namespace, selector):
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.([]string), nil
 	case <-ctx.Done():
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("list %s: %v", resource.GroupResource(), ctx.Err()), 0)
 	}
+}
+
+// Known returns what Names does, without an error or a wait: what was known some minutes
+// ago at most, while better is looked for. It returns false where nothing was.
+func (r *Resolver) Known(resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, bool) {
+	if resource.GroupResource() == pods.GroupResource() {
+		if !r.synced() {
+			return nil, false
+		}
+		return r.pods.Names(namespace, selector), true
+	}
+	key := keyOf(resource, namespace, selector)
+	known, ok := r.known(key)
+	if _, failed := r.refused.Get(key); !failed && (!ok || r.clock.Since(known.at) >= freshFor) {
+		r.ask(key, resource, namespace, selector)
+	}
+	return known.names, ok
+}
+
+func keyOf(resource schema.GroupVersionResource, namespace string, selector labels.Selector) string {
+	return fmt.Sprintf("%s %q %q", resource, namespace, selector)
+}
+
+func (r *Resolver) known(key string) (selection, bool) {
+	if known, ok := r.listed.Get(key); ok {
+		return known.(selection), true
+	}
+	return selection{}, false
+}
+
+// ask lists once for all who ask meanwhile, so it does not end with the request of one.
+func (r *Resolver) ask(key string, resource schema.GroupVersionResource, namespace string, selector labels.Selector) <-chan singleflight.Result {
+	return r.asking.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		began := r.clock.Now()
+		listed, err := r.list(ctx, resource, namespace, selector)
+		if err != nil {
+			r.refused.Add(key, err, failureFor)
+			return nil, err
+		}
+		r.listed.Add(key, selection{names: listed, at: began}, keptFor)
+		return listed, nil
+	})
 }
 
 // list asks kube-apiserver, page by page.

@@ -36,6 +36,10 @@ func WithRequestMetrics(next http.Handler, resolver request.RequestInfoResolver,
 		}
 		api := API{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 		if _, ok := known[api]; !ok {
+			// Where clients name the resources, these are none of what is counted by.
+			api.Resource = ""
+		}
+		if _, ok := known[api]; !ok {
 			next.ServeHTTP(w, r)
 			return
 		}
