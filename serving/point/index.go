@@ -129,3 +129,7 @@ func (t *Table) sortedEntries(name string) []*entry {
 	}
 	return ns.current()
 }
+
+// Namespaces returns the names of the namespaces that have had objects lately, in order.
+// The slice is shared and must not be changed.
+func (t *Table) Namespaces() []string { return t.sortedNamespaces() }

@@ -1,0 +1,155 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usage feeds the store of resource metrics from a source instead of kubelets:
+// it evaluates the resource rules each interval, and makes data points of the answers.
+//
+// No value is made up, and none is older than the answer that it was in:
+//   - memory, which is of the moment, says which containers run. One that has a CPU
+//     figure alone has ended: the figure is what is left of it in the window. One that
+//     has memory alone has just begun, and its pod gets no new point until it has both;
+//   - a container with two series, or with a figure that is no number, is not known, and
+//     its pod gets no new point either;
+//   - the time of a point is that of the evaluation, as the source gives it, and its
+//     window is that of the rules.
+package usage
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// Options are what a Feed is made of, for its lifetime.
+type Options struct {
+	// Store takes the points.
+	Store *point.Store
+	Clock clock.WithTicker
+	// Find returns the source of a name in spec.sources.
+	Find func(name string) (query.Source, bool)
+}
+
+// Feed evaluates resource rules. Its methods may be called at any time, also before Run.
+type Feed struct {
+	store *point.Store
+	clock clock.WithTicker
+	find  func(string) (query.Source, bool)
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	queries *rules.ResourceQueries
+	// report is of the newest round with these queries.
+	report Report
+}
+
+// Report is how the newest round went.
+type Report struct {
+	// Done says that there was one.
+	Done bool
+	// Nodes and Pods that have figures, of those that the cluster has.
+	Nodes, Pods int
+	// Newest is the time of the newest point; zero where there is none.
+	Newest metav1.Time
+	// Problems are by path below spec.resourceMetrics.rules.
+	Problems []v1alpha1.RuleHealth
+}
+
+// New returns a feed that does nothing until it is given queries.
+func New(o Options) *Feed {
+	return &Feed{store: o.Store, clock: o.Clock, find: o.Find, wake: make(chan struct{}, 1)}
+}
+
+// Apply sets the queries, which are evaluated at once; nil ends the feed. The points
+// that are in the store stay there until they are too old, or others are newer, so there
+// is an answer at all times while kubelets take over, or are taken over from.
+func (f *Feed) Apply(q *rules.ResourceQueries) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queries, f.report = q, Report{}
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Report returns how the newest round went.
+func (f *Feed) Report() Report {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.report
+}
+
+// Run evaluates until the context ends.
+func (f *Feed) Run(ctx context.Context) {
+	timer := f.clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		q := f.queries
+		f.mu.Unlock()
+		wait := idle
+		if q != nil {
+			at := f.clock.Now()
+			f.round(ctx, q, at)
+			wait = nextSlot(q, at).Sub(f.clock.Now())
+		}
+		timer.Reset(max(wait, 0))
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		case <-timer.C():
+		}
+	}
+}
+
+// idle is how long Run sleeps without queries.
+const idle = time.Hour
+
+// nextSlot is when queries are evaluated next. Their place in the interval is the same on
+// every replica, so that replicas give points of the same instants.
+func nextSlot(q *rules.ResourceQueries, now time.Time) time.Time {
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, q.Source, q.CPU.Containers, q.CPU.Nodes, q.Memory.Containers, q.Memory.Nodes)
+	phase := time.Duration(float64(q.Interval) * float64(h.Sum32()) / (1 << 32)).Truncate(time.Millisecond)
+	next := now.Truncate(q.Interval).Add(phase)
+	for !next.After(now) {
+		next = next.Add(q.Interval)
+	}
+	return next
+}
+
+// round evaluates the queries for one instant and publishes what they say.
+func (f *Feed) round(ctx context.Context, q *rules.ResourceQueries, at time.Time) {
+	r := &round{queries: q, store: f.store, at: at.Truncate(time.Millisecond)}
+	if source, found := f.find(q.Source); found {
+		r.ask(ctx, source)
+		r.publish()
+	} else {
+		r.problem("", string(query.ReasonUnknownSource), fmt.Sprintf("spec.sources has no source %q that can be asked", q.Source))
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.queries != q {
+		// The rules have changed meanwhile; a round with the new ones begins now.
+		return
+	}
+	r.report.Done = true
+	if r.report.Newest.IsZero() {
+		r.report.Newest = f.report.Newest
+	}
+	f.report = r.report
+}

@@ -1,0 +1,322 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// ruleSet is written as people have it for prometheus-adapter.
+func ruleSet() *v1alpha1.ResourceRules {
+	resources := v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{
+		"namespace": {Resource: "namespace"}, "pod": {Resource: "pod"}, "node": {Resource: "node"},
+	}}
+	return &v1alpha1.ResourceRules{
+		Window: "5m",
+		CPU: v1alpha1.ResourceRule{
+			ContainerQuery: `sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[5m])) by (<<.GroupBy>>)`,
+			NodeQuery:      `sum(rate(node_cpu_seconds_total{mode!="idle",<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)`,
+			Resources:      resources, ContainerLabel: "container",
+		},
+		Memory: v1alpha1.ResourceRule{
+			ContainerQuery: `sum(container_memory_working_set_bytes{<<.LabelMatchers>>,container!=""}) by (<<.GroupBy>>)`,
+			NodeQuery:      `sum(node_memory_used_bytes{<<.LabelMatchers>>}) by (<<.GroupBy>>)`,
+			Resources:      resources, ContainerLabel: "container",
+		},
+	}
+}
+
+func compile(t *testing.T, set *v1alpha1.ResourceRules) *rules.ResourceQueries {
+	t.Helper()
+	q, health := rules.CompileResourceRules(set, []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://x"}}})
+	if q == nil {
+		t.Fatalf("the rules do not compile: %+v", health)
+	}
+	return q
+}
+
+// server answers by what the expression is about.
+type server struct {
+	mu      sync.Mutex
+	samples map[string][]query.Sample
+	fails   map[string]error
+	asked   []time.Time
+}
+
+var subjects = []string{"container_cpu", "container_memory", "node_cpu", "node_memory"}
+
+func (s *server) Evaluate(_ context.Context, expression string, at time.Time) (*query.Answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, subject := range subjects {
+		if !strings.Contains(expression, subject) {
+			continue
+		}
+		s.asked = append(s.asked, at)
+		if err := s.fails[subject]; err != nil {
+			return nil, err
+		}
+		a := &query.Answer{Time: at}
+		for _, sample := range s.samples[subject] {
+			sample.Time = at
+			a.Samples = append(a.Samples, sample)
+		}
+		return a, nil
+	}
+	return nil, errors.New("nobody asks for " + expression)
+}
+
+func of(v float64, pairs ...string) query.Sample {
+	s := query.Sample{Value: v, Labels: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		s.Labels[pairs[i]] = pairs[i+1]
+	}
+	return s
+}
+
+func in(v float64, pod, name string) query.Sample {
+	return of(v, "namespace", "a", "pod", pod, "container", name)
+}
+
+// run has f run beside a feed with a store that knows some objects, in a bubble.
+func run(t *testing.T, f func(*testing.T, *server, *Feed, *point.Store)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{samples: map[string][]query.Sample{}, fails: map[string]error{}}
+		store := point.NewStore(clock.RealClock{}, 90*time.Second)
+		for _, name := range []string{"n1", "n2"} {
+			store.Nodes.SetMeta(point.Key{Name: name}, &point.Meta{UID: types.UID(name)})
+		}
+		for _, name := range []string{"one", "two", "three"} {
+			store.Pods.SetMeta(point.Key{Namespace: "a", Name: name}, &point.Meta{UID: types.UID(name)})
+		}
+		feed := New(Options{Store: store, Clock: clock.RealClock{}, Find: func(name string) (query.Source, bool) { return s, name == "main" }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			feed.Run(ctx)
+		}()
+		f(t, s, feed, store)
+		cancel()
+		<-done
+	})
+}
+
+func usages(t *point.Table, k point.Key) []point.Usage {
+	if o := t.Get(k); o != nil {
+		return o.Point.Usages
+	}
+	return nil
+}
+
+func TestRules(t *testing.T) {
+	nan := math.NaN()
+	tests := map[string]struct {
+		samples map[string][]query.Sample
+		fails   map[string]error
+		// pods are the usages of pod one and two, and node those of n1.
+		one, two, node []point.Usage
+		problems       []v1alpha1.RuleHealth
+	}{
+		"complete": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(0.25, "one", "web"), in(0, "one", "agent"), in(1.5, "two", "web"), in(9, "gone", "web")},
+				"container_memory": {in(1024, "one", "web"), in(2048, "one", "agent"), in(4096, "two", "web"), in(9, "gone", "web")},
+				"node_cpu":         {of(2.5, "node", "n1"), of(9, "node", "10.0.0.1:9100")}, "node_memory": {of(8<<30, "node", "n1")},
+			},
+			one:  []point.Usage{{Name: "agent", CPU: 0, Memory: 2048}, {Name: "web", CPU: 250000000, Memory: 1024}},
+			two:  []point.Usage{{Name: "web", CPU: 1500000000, Memory: 4096}},
+			node: []point.Usage{{CPU: 2500000000, Memory: 8 << 30}},
+		},
+		"a container that has ended, and one that has begun": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(0.25, "one", "web"), in(0.5, "one", "init"), in(1, "two", "web")},
+				"container_memory": {in(1024, "one", "web"), in(4096, "two", "web"), in(5, "two", "sidecar")},
+				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
+			},
+			one:  []point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []point.Usage{{CPU: 1000000000, Memory: 2}},
+		},
+		"zeros": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(0.25, "one", "web"), in(0, "one", "ended"), in(1, "two", "web")},
+				"container_memory": {in(1024, "one", "web"), in(0, "one", "ended"), in(0, "two", "web")},
+				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
+			},
+			one:  []point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []point.Usage{{CPU: 1000000000, Memory: 2}},
+		},
+		"no numbers, impossible ones and two for one": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(nan, "one", "web"), in(1, "two", "web"), in(1, "two", "web")},
+				"container_memory": {in(1024, "one", "web"), in(1, "two", "web")},
+				"node_cpu":         {of(-1, "node", "n1")}, "node_memory": {of(math.Inf(1), "node", "n1")},
+			},
+			problems: []v1alpha1.RuleHealth{
+				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", Reason: ReasonUnusableFigures, Message: "2 series cannot be used, such as that of container web of pod a/two: there is more than one: sum them in the query, by the labels of .GroupBy"},
+				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of node n1: -1 cores is not possible"},
+				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of node n1: +Inf bytes is not possible"},
+			},
+		},
+		"the pod as a whole, and its pause container": {
+			samples: map[string][]query.Sample{
+				"container_cpu":    {in(0.25, "one", "web"), in(9, "one", ""), in(9, "one", "POD")},
+				"container_memory": {in(1024, "one", "web"), in(9, "one", ""), in(9, "one", "POD")},
+				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
+			},
+			one:  []point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []point.Usage{{CPU: 1000000000, Memory: 2}},
+		},
+		"wrong labels, nothing, and a failure": {
+			samples: map[string][]query.Sample{
+				"container_memory": {of(1, "kubernetes_namespace", "a", "pod", "one", "container", "web")},
+				"node_cpu":         {of(1, "node", "10.0.0.1:9100")},
+				"node_memory":      {},
+			},
+			fails: map[string]error{"container_cpu": &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "too slow"}},
+			problems: []v1alpha1.RuleHealth{
+				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", Reason: "Timeout", Message: `source "main": Timeout: too slow`},
+				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", Reason: ReasonNoFigures, Message: `no value of the label node is a node's name, such as "10.0.0.1:9100": choose the label that holds it in resources.overrides`},
+				{Path: "spec.resourceMetrics.rules.memory.containerQuery", Reason: ReasonNoFigures, Message: "the source has no series for it whose labels namespace, pod and container name a container of a pod of this cluster"},
+				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", Reason: ReasonNoFigures, Message: `the source has no series for it: `},
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
+				s.samples, s.fails = tc.samples, tc.fails
+				feed.Apply(compile(t, ruleSet()))
+				synctest.Wait()
+				got := map[string][]point.Usage{
+					"one":  usages(store.Pods, point.Key{Namespace: "a", Name: "one"}),
+					"two":  usages(store.Pods, point.Key{Namespace: "a", Name: "two"}),
+					"node": usages(store.Nodes, point.Key{Name: "n1"}),
+				}
+				if diff := cmp.Diff(map[string][]point.Usage{"one": tc.one, "two": tc.two, "node": tc.node}, got); diff != "" {
+					t.Errorf("usages (-want +got):\n%s", diff)
+				}
+				if o := store.Pods.Get(point.Key{Namespace: "a", Name: "one"}); o != nil && (o.Point.Window != 5*time.Minute || !o.Point.Time.Equal(s.asked[0]) || o.Point.Node != "") {
+					t.Errorf("point %+v", o.Point)
+				}
+				report := feed.Report()
+				prefix := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Message" },
+					cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }))
+				if diff := cmp.Diff(tc.problems, report.Problems, prefix, cmpopts.EquateEmpty()); diff != "" || !report.Done {
+					t.Errorf("report %+v (-want +got):\n%s", report, diff)
+				}
+			})
+		})
+	}
+}
+
+// Points come each interval, at instants that are the same on every replica.
+func TestInterval(t *testing.T) {
+	run(t, func(t *testing.T, s *server, feed *Feed, _ *point.Store) {
+		feed.Apply(compile(t, ruleSet()))
+		time.Sleep(20 * time.Second)
+		s.mu.Lock()
+		s.asked = nil
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		instants := map[time.Time]int{}
+		for _, at := range s.asked {
+			instants[at]++
+		}
+		s.mu.Unlock()
+		if len(instants) != 4 {
+			t.Errorf("evaluated at %v", instants)
+		}
+		for at, n := range instants {
+			if n != 4 || at.Sub(at.Truncate(15*time.Second)) != nextSlot(compile(t, ruleSet()), at.Add(-time.Second)).Sub(at.Truncate(15*time.Second)) {
+				t.Errorf("%d queries at %s", n, at)
+			}
+		}
+		feed.Apply(nil)
+		synctest.Wait()
+		s.mu.Lock()
+		s.asked = nil
+		s.mu.Unlock()
+		time.Sleep(time.Hour)
+		if len(s.asked) != 0 {
+			t.Errorf("asked %d times without rules", len(s.asked))
+		}
+	})
+}
+
+// From kubelets to rules and back there is an answer at all times.
+func TestSwitch(t *testing.T) {
+	run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
+		key := point.Key{Namespace: "a", Name: "one"}
+		kubelet := func(cpu uint64) {
+			now := time.Now()
+			store.Pods.Publish([]point.Update{{Key: key, Point: &point.Point{
+				Time: now, Newest: now, Node: "n1", Started: now.Add(-time.Hour), Usages: []point.Usage{{Name: "web", CPU: cpu, Memory: 1}},
+			}}})
+		}
+		kubelet(1)
+		time.Sleep(10 * time.Second)
+		s.samples = map[string][]query.Sample{"container_cpu": {in(2e-9, "one", "web")}, "container_memory": {in(1, "one", "web")}}
+		feed.Apply(compile(t, ruleSet()))
+		synctest.Wait()
+		if got := usages(store.Pods, key); len(got) != 1 || got[0].CPU != 2 {
+			t.Errorf("with rules: %v", got)
+		}
+		feed.Apply(nil)
+		time.Sleep(time.Minute)
+		if got := usages(store.Pods, key); len(got) != 1 || got[0].CPU != 2 {
+			t.Errorf("between: %v", got)
+		}
+		kubelet(3)
+		if got := usages(store.Pods, key); len(got) != 1 || got[0].CPU != 3 {
+			t.Errorf("with kubelets: %v", got)
+		}
+	})
+}
+
+// Where a query loses the namespace, it is asked for each.
+func TestByNamespace(t *testing.T) {
+	run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
+		store.Pods.SetMeta(point.Key{Namespace: "b", Name: "one"}, &point.Meta{UID: "b"})
+		set := ruleSet()
+		set.CPU.ContainerQuery = `sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>}[5m])) by (pod, container)`
+		set.Memory.ContainerQuery = `sum(container_memory_working_set_bytes{<<.LabelMatchers>>}) by (pod, container)`
+		s.samples = map[string][]query.Sample{
+			"container_cpu":    {of(1, "pod", "one", "container", "web")},
+			"container_memory": {of(1, "pod", "one", "container", "web")},
+		}
+		q := compile(t, set)
+		if q.CPU.Containers != "" {
+			t.Fatalf("asked at once: %s", q.CPU.Containers)
+		}
+		feed.Apply(q)
+		synctest.Wait()
+		for _, namespace := range []string{"a", "b"} {
+			if got := usages(store.Pods, point.Key{Namespace: namespace, Name: "one"}); len(got) != 1 {
+				t.Errorf("namespace %s: %v", namespace, got)
+			}
+		}
+		if got := feed.Report(); got.Pods != 2 || got.Newest.IsZero() {
+			t.Errorf("report %+v", got)
+		}
+	})
+}
