@@ -23,6 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/policystatus"
 )
 
 func newCommand() *cobra.Command {
@@ -89,6 +90,10 @@ func run(ctx context.Context, o *options) error {
 		Clock: clock.RealClock{},
 	})
 	if err := declared.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	policies := &policystatus.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	if err := policies.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if err := mgr.Add(&farewell{live: mgr.GetAPIReader(), namespace: o.namespace, retireAll: reconciler.RetireAll}); err != nil {

@@ -9,12 +9,10 @@ package declaredmetric
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/kinds"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
 
@@ -30,8 +29,6 @@ const (
 	Name = "declaredmetric"
 	// pollInterval is between two looks at the pods.
 	pollInterval = 3 * time.Second
-	// missingInterval is between two looks for CRDs that are not installed.
-	missingInterval = time.Minute
 )
 
 // Asker asks a serving pod how declared metrics do; nil when it cannot tell.
@@ -91,7 +88,7 @@ func (c *Controller) NeedLeaderElection() bool { return true }
 func (c *Controller) Start(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("controller", Name)
 	ctx = klog.NewContext(ctx, logger)
-	if !c.awaitKinds(ctx) {
+	if !kinds.Await(ctx, c.Cache, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
 		return nil
 	}
 	ticker := c.Clock.NewTicker(pollInterval)
@@ -106,39 +103,6 @@ func (c *Controller) Start(ctx context.Context) error {
 		case <-ticker.C():
 		}
 	}
-}
-
-// awaitKinds waits until both kinds can be read; false when ctx ended. An operator
-// that is newer than its CRDs does everything else meanwhile.
-func (c *Controller) awaitKinds(ctx context.Context) bool {
-	told := false
-	for {
-		err := c.findKinds(ctx)
-		if err == nil {
-			return true
-		}
-		if ctx.Err() == nil && !told {
-			told = true
-			klog.FromContext(ctx).Error(err, "Cannot read declared metrics; install the CRDs of config/crd if they are missing. Trying each minute")
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-c.Clock.After(missingInterval):
-		}
-	}
-}
-
-func (c *Controller) findKinds(ctx context.Context) error {
-	var errs []error
-	for _, object := range []client.Object{&v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}} {
-		_, err := c.Cache.GetInformer(ctx, object)
-		if meta.IsNoMatchError(err) {
-			err = fmt.Errorf("the CRD of %T is not installed: %w", object, err)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // Poll brings every status up to date, once.

@@ -69,8 +69,9 @@ func CacheOptions(namespaces []string) cache.Options {
 		children.Prototype(namespaceKind):  {},
 		&v1alpha1.MetricsBackend{}:         {},
 		// Of the whole cluster: teams declare them anywhere.
-		&v1alpha1.CustomMetric{}:   {},
-		&v1alpha1.ExternalMetric{}: {},
+		&v1alpha1.CustomMetric{}:          {},
+		&v1alpha1.ExternalMetric{}:        {},
+		&v1alpha1.ExternalMetricsPolicy{}: {},
 	}
 	for _, kind := range children.Removable() {
 		options := cache.ByObject{Label: owned}

@@ -330,7 +330,7 @@ func TestProberIsPowerless(t *testing.T) {
 		return review.Status.Allowed
 	}
 	for path, want := range map[string]bool{
-		"/apis": true, "/apis/metrics.k8s.io/v1": true, "/sources": true, "/consumers": true, "/metrics": false, "/": false, "/debug/pprof": false, "/configz": false,
+		"/apis": true, "/apis/metrics.k8s.io/v1": true, "/sources": true, "/consumers": true, "/declared": true, "/metrics": false, "/": false, "/debug/pprof": false, "/configz": false,
 	} {
 		got := allowed(authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
 		if got != want {

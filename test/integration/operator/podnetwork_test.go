@@ -39,6 +39,10 @@ type podNetwork struct {
 	pods map[string]*servingPod // by IP
 	next int
 
+	// declared is what all pods answer at /declared; nil: nothing. declaredAsked counts
+	// the requests.
+	declared      []v1alpha1.DeclaredHealth
+	declaredAsked int
 	// report is what all pods answer at /sources; nil is a healthy report.
 	report *v1alpha1.KubeletReport
 	// stale makes samples too old.
@@ -98,6 +102,18 @@ func (n *podNetwork) setReport(report *v1alpha1.KubeletReport) {
 	n.report = report
 }
 
+func (n *podNetwork) setDeclared(metrics ...v1alpha1.DeclaredHealth) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.declared = metrics
+}
+
+func (n *podNetwork) declaredRequests() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.declaredAsked
+}
+
 func (n *podNetwork) setStale(stale bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,6 +163,7 @@ func newServingPod(n *podNetwork, backend string, versions []string) *servingPod
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
 	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
 	mux.HandleFunc(v1alpha1.ConsumersPath, p.consumers)
+	mux.HandleFunc(v1alpha1.DeclaredPath, p.declared)
 	p.server = httptest.NewUnstartedServer(p.authorized(mux))
 	// Clients that end in the middle of a handshake are none of a test's business.
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -272,6 +289,14 @@ func (p *servingPod) sources(w http.ResponseWriter, r *http.Request) {
 	if kubelets != nil {
 		report.Kubelets = *kubelets
 	}
+	answer(w, report)
+}
+
+func (p *servingPod) declared(w http.ResponseWriter, _ *http.Request) {
+	p.network.mu.Lock()
+	p.network.declaredAsked++
+	report := v1alpha1.DeclaredReport{Metrics: p.network.declared}
+	p.network.mu.Unlock()
 	answer(w, report)
 }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/policystatus"
 )
 
 const (
@@ -256,6 +257,10 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 		Clock: clock.RealClock{},
 	})
 	if err := declared.SetupWithManager(mgr); err != nil {
+		return nil, err
+	}
+	policies := &policystatus.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	if err := policies.SetupWithManager(mgr); err != nil {
 		return nil, err
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
