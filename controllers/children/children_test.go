@@ -385,9 +385,10 @@ func TestFailuresNameTheObject(t *testing.T) {
 	})
 	a := NewApplier(c, c)
 	for name, err := range map[string]error{
-		"get Service ns/metrics-serving-b": second(a.Apply(t.Context(), "b", manifests.Service(serving()))),
-		"list each PodDisruptionBudget":    a.Sweep(t.Context(), "b", "ns", nil),
-		"list each PodDisruptionBudget of": second(a.RemoveAll(t.Context(), "b", "ns")),
+		"get Service ns/metrics-serving-b":                  second(a.Apply(t.Context(), "b", manifests.Service(serving()))),
+		"list each ValidatingAdmissionPolicyBinding":        a.Sweep(t.Context(), "b", "ns", nil),
+		"list each ValidatingAdmissionPolicyBinding of":     second(a.RemoveAll(t.Context(), "b", "ns")),
+		"list each ValidatingAdmissionPolicyBinding of the": a.RemoveAdmission(t.Context(), "b"),
 	} {
 		if !errors.Is(err, broken) || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want the cause and %q", err, name)

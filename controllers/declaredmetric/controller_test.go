@@ -73,6 +73,13 @@ func TestConditions(t *testing.T) {
 				"Reconciling=True Progressing: it is being evaluated for the first time",
 			},
 		},
+		"its source has not answered yet": {
+			reports: [][]v1alpha1.DeclaredHealth{{health("q", fails("Pending", "the source has not answered yet"))}},
+			want: []string{
+				"Ready=Unknown Progressing: it is being evaluated for the first time",
+				"Reconciling=True Progressing: it is being evaluated for the first time",
+			},
+		},
 		"a pod that has just started": {reports: [][]v1alpha1.DeclaredHealth{{health("q")}, {health("q", fails("", ""))}}, want: []string{good}},
 		"foreign text": {
 			reports: [][]v1alpha1.DeclaredHealth{{health("q", fails("no reason at all", "\x1b[2J"+strings.Repeat("ä", 2000)))}},

@@ -71,7 +71,7 @@ func count(v *view, all []*v1alpha1.DeclaredHealth) tally {
 				t.firstLate = v.pods[i].name
 			}
 			continue
-		case !h.Ready && h.Reason == "" && h.Message == "":
+		case !h.Ready && (h.Reason == "" && h.Message == "" || h.Reason == reasonPending):
 			t.pending++
 		case !h.Ready:
 			if t.failing++; t.failure == nil || cmp.Less(h.Reason, t.failure.Reason) {
@@ -128,6 +128,9 @@ func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
 	w.present(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
 		withPods(printable(t.clash.Message, maxMessage), t.collision, len(all)))
 }
+
+// reasonPending is that of a metric which a pod has not evaluated yet.
+const reasonPending = "Pending"
 
 const succeeded = "the newest evaluation gave values"
 

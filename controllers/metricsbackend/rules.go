@@ -164,7 +164,7 @@ func describeRules(told []v1alpha1.RuleStatus, failing, all int) judgment {
 	if len(invalid) > 0 {
 		reason, remedy = v1alpha1.ReasonRulesInvalid, "Correct the spec; the other rules work. See status.rules."
 	}
-	shown := append(invalid, others...)
+	shown := slices.Concat(invalid, others)
 	var parts []string
 	for _, rule := range shown[:min(len(shown), rulesShown)] {
 		parts = append(parts, fmt.Sprintf("%s: %s: %s.", rule.Path, rule.Reason, strings.TrimRight(rule.Message, ". ")))

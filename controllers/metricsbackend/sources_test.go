@@ -159,6 +159,7 @@ func TestSourceRemedies(t *testing.T) {
 	unknown := s.sourceRemedy(&s.spec.Sources[0], "FromTheFuture")
 	for _, reason := range []string{
 		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
+		"InvalidSpec", "Overloaded",
 	} {
 		if got := s.sourceRemedy(&s.spec.Sources[0], reason); got == unknown {
 			t.Errorf("%s: no remedy", reason)

@@ -185,6 +185,10 @@ func (s *scope) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string 
 		return "It refuses queries: see status.rules, and the limits of the server"
 	case "BadStatus", "Malformed":
 		return "Check that " + path + ".url leads to a server with the HTTP API of Prometheus, without /api/v1 at its end"
+	case "InvalidSpec":
+		return "Correct " + path
+	case "Overloaded":
+		return "Serving has too many queries for it waiting: raise intervals, or the server's speed"
 	case "TooLarge":
 		return "Raise " + path + ".maxResponseSize, or narrow what rules ask for"
 	}

@@ -5,9 +5,14 @@ package podapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
+
+// declaredTimeout bounds the request: a pod waits up to 5 seconds for its sources
+// before it says what it has.
+const declaredTimeout = 10 * time.Second
 
 // maxDeclaredBody bounds a report of declared metrics, in bytes: one of them takes
 // less than 2 KiB.
@@ -21,7 +26,7 @@ func (c *Client) Declared(ctx context.Context, pod Pod) (*v1alpha1.DeclaredRepor
 		return nil, err
 	}
 	defer request.http.CloseIdleConnections()
-	request.limit = maxDeclaredBody
+	request.limit, request.http.Timeout = maxDeclaredBody, declaredTimeout
 	var report v1alpha1.DeclaredReport
 	found, err := request.get(ctx, v1alpha1.DeclaredPath, &report)
 	if err != nil || !found {

@@ -39,7 +39,7 @@ func (c *Catalogue) judge() {
 		failing := false
 		for _, p := range problems {
 			failing = failing || p.fatal
-			h.Rules = append(h.Rules, v1alpha1.RuleHealth{Path: r.path, Reason: p.reason, Message: p.message})
+			h.Rules = append(h.Rules, v1alpha1.RuleHealth{Path: r.path, State: r.state(p), Reason: p.reason, Message: p.message})
 		}
 		if failing {
 			h.Failing++
@@ -50,6 +50,18 @@ func (c *Catalogue) judge() {
 	c.health = h
 	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
 	c.listed.Store(nil)
+}
+
+// state tells what a problem does to the rule. One that was found when the rule was
+// compiled stays until the spec changes.
+func (r *live) state(p *problem) v1alpha1.RuleState {
+	switch {
+	case !p.fatal:
+		return v1alpha1.RuleWarning
+	case r.failed():
+		return v1alpha1.RuleInvalid
+	}
+	return v1alpha1.RuleFailing
 }
 
 func notKnown(r *live, f *found) error {

@@ -85,7 +85,7 @@ func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.Source
 	var health []v1alpha1.RuleHealth
 	note := func(path string, p *problem) {
 		if p != nil {
-			health = append(health, v1alpha1.RuleHealth{Path: path, Reason: p.reason, Message: p.message})
+			health = append(health, v1alpha1.RuleHealth{Path: path, State: v1alpha1.RuleInvalid, Reason: p.reason, Message: p.message})
 		}
 	}
 	q := &ResourceQueries{Window: defaultWindow}
