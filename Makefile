@@ -127,8 +127,9 @@ load: images ## Bring the images into the current cluster (test/cluster, kind, m
 	@$(CLUSTER) load $(CURDIR)/bin/images/operator.tar $(CURDIR)/bin/images/serving.tar
 
 .PHONY: load-peers
-load-peers: ## Bring metrics-server, built from its Go module, into the current cluster.
+load-peers: ## Bring metrics-server, built from its Go module, and Debian's Prometheus into the current cluster.
 	@hack/peers.sh
+	@hack/prometheus.sh
 
 .PHONY: deploy
 deploy: ## Install CRDs and operator into the current kubeconfig's cluster.
