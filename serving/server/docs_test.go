@@ -45,7 +45,7 @@ func TestWatchMetricsDocumented(t *testing.T) {
 		}
 	}
 	for _, ending := range []stream.Ending{
-		stream.ClientClosed, stream.TimedOut, stream.AgedOut, stream.ShutDown, stream.Disabled,
+		stream.ClientClosed, stream.TimedOut, stream.AgedOut, stream.ShutDown, stream.Disabled, stream.Revoked,
 		stream.Stalled, stream.WriteFailed, stream.Abandoned,
 	} {
 		if !strings.Contains(page, "| `"+string(ending)+"` |") {

@@ -48,7 +48,7 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	if err := grantCluster(ctx, client, servingAccount, "serving",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: watch},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
-		rbacv1.PolicyRule{APIGroups: []string{"metricsbackend.io"}, Resources: []string{"metricsbackends"}, Verbs: watch},
+		rbacv1.PolicyRule{APIGroups: []string{"metricsbackend.io"}, Resources: []string{"metricsbackends", "custommetrics", "externalmetrics", "externalmetricspolicies"}, Verbs: watch},
 		rbacv1.PolicyRule{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"list"}},
 	); err != nil {
@@ -60,6 +60,9 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	if err := bindAuthenticationReader(ctx, client); err != nil {
 		return err
 	}
+	if err := grantSecret(ctx, client, "prometheus"); err != nil {
+		return err
+	}
 	// It may have the garbage collected, so that the metrics tell of what is in use.
 	if err := grantCluster(ctx, client, "profiler", "profiler",
 		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", heapProfile}, Verbs: []string{"get"}},
@@ -68,7 +71,7 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	}
 	return grantCluster(ctx, client, "reader", "metrics-reader",
 		rbacv1.PolicyRule{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes", "pods"}, Verbs: watch},
-		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, "/readyz/*"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics", v1alpha1.SourcesPath, v1alpha1.DeclaredPath, v1alpha1.ConsumersPath, "/readyz/*"}, Verbs: []string{"get"}},
 	)
 }
 
@@ -93,6 +96,25 @@ func bindAuthenticationReader(ctx context.Context, client kubernetes.Interface) 
 	_, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "serving"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: servingAccount}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// grantSecret lets serving read one Secret beside it, as it may those of its sources.
+func grantSecret(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.RbacV1().Roles(servingNamespace).Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get", "list", "watch"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = client.RbacV1().RoleBindings(servingNamespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: servingAccount}},
 	}, metav1.CreateOptions{})
 	return err

@@ -1,0 +1,159 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fakePrometheus is a server with Prometheus' HTTP API, as far as rules need it: it
+// knows series by name, evaluates the sum of one of them by its labels, and counts.
+type fakePrometheus struct {
+	*httptest.Server
+	mu sync.Mutex
+	// series are label sets with __name__, and their values.
+	series []fakeSeries
+	// token is what requests must bear; empty for none.
+	token string
+	// queries counts the evaluations by expression.
+	queries map[string]int
+}
+
+type fakeSeries struct {
+	labels map[string]string
+	value  string
+}
+
+func startPrometheus(t *testing.T) *fakePrometheus {
+	t.Helper()
+	f := &fakePrometheus{queries: map[string]int{}}
+	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// set gives a series a value.
+func (f *fakePrometheus) set(value string, labels ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := map[string]string{}
+	for i := 0; i < len(labels); i += 2 {
+		set[labels[i]] = labels[i+1]
+	}
+	for i := range f.series {
+		if fmt.Sprint(f.series[i].labels) == fmt.Sprint(set) {
+			f.series[i].value = value
+			return
+		}
+	}
+	f.series = append(f.series, fakeSeries{set, value})
+}
+
+func (f *fakePrometheus) require(token string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.token = token
+}
+
+func (f *fakePrometheus) asked(part string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for expression, times := range f.queries {
+		if strings.Contains(expression, part) {
+			n += times
+		}
+	}
+	return n
+}
+
+func (f *fakePrometheus) serve(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if f.token != "" && r.Header.Get("Authorization") != "Bearer "+f.token {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/api/v1/series"):
+		found := []map[string]string{}
+		for _, s := range f.series {
+			if selected(s.labels, r.FormValue("match[]")) {
+				found = append(found, s.labels)
+			}
+		}
+		answer(w, found)
+	case strings.HasSuffix(r.URL.Path, "/api/v1/query"):
+		f.queries[r.FormValue("query")]++
+		answer(w, map[string]any{"resultType": "vector", "result": f.vector(r.FormValue("query"))})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func answer(w http.ResponseWriter, data any) {
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": data})
+}
+
+// vector answers every series that an expression selects, without its name.
+func (f *fakePrometheus) vector(expression string) []map[string]any {
+	now := float64(time.Now().UnixMilli()) / 1000
+	result := []map[string]any{}
+	if expression == "vector(1)" {
+		return append(result, map[string]any{"metric": map[string]string{}, "value": []any{now, "1"}})
+	}
+	for _, s := range f.series {
+		if !selected(s.labels, expression) {
+			continue
+		}
+		labels := map[string]string{}
+		for name, value := range s.labels {
+			if name != "__name__" {
+				labels[name] = value
+			}
+		}
+		result = append(result, map[string]any{"metric": labels, "value": []any{now, s.value}})
+	}
+	return result
+}
+
+var matchers = regexp.MustCompile(`([a-z_]+)(=~|!=|=)"([^"]*)"`)
+
+// selected says whether an expression is about a series: it has its name, and no matcher
+// that the series does not meet.
+func selected(labels map[string]string, expression string) bool {
+	name := labels["__name__"]
+	if !regexp.MustCompile(`\b` + name + `\b`).MatchString(expression) {
+		return false
+	}
+	for _, m := range matchers.FindAllStringSubmatch(expression, -1) {
+		value := labels[m[1]]
+		switch m[2] {
+		case "=":
+			if value != m[3] {
+				return false
+			}
+		case "!=":
+			if value == m[3] {
+				return false
+			}
+		case "=~":
+			if !regexp.MustCompile("^(?:" + m[3] + ")$").MatchString(value) {
+				return false
+			}
+		}
+	}
+	return true
+}
