@@ -3,7 +3,8 @@
 
 // Package query is what metrics APIs and sources speak of with each other: a
 // Question, put to a Source at an instant, and its Answer. Questions that are the
-// same share one evaluation an interval, however many clients ask or watch.
+// same share one evaluation an interval, however many clients ask or watch: a Desk
+// sees to that, and to sources that fail. A Reading makes Values of an answer.
 package query
 
 import (

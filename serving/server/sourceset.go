@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -156,12 +157,18 @@ func (s *sourceSet) run(ctx context.Context) {
 	s.running.Wait()
 }
 
-// find returns the source of a name, for the desk.
+// find returns the source of a name, for the desk. It is another one whenever its spec
+// has changed: what it answered before is void.
 func (s *sourceSet) find(name string) (query.Source, bool) {
 	if of := s.lookup(name); of != nil && of.prometheus != nil {
-		return of.prometheus, true
+		return of, true
 	}
 	return nil, false
+}
+
+// Evaluate implements query.Source.
+func (o *source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
+	return o.prometheus.Evaluate(ctx, expression, at)
 }
 
 func (s *sourceSet) lookup(name string) *source {

@@ -87,6 +87,7 @@ func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendS
 	}
 	// The sources first: rules are about them.
 	v.sources.apply(ctx, spec.Sources, errs)
+	v.desk.SourcesChanged()
 	v.catalogue.Apply(spec)
 	matchers := map[string][]string{}
 	selections := v.catalogue.Selections()
