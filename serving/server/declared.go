@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -115,22 +114,4 @@ func (f *declaredFollower) read() error {
 		}
 	}
 	return nil
-}
-
-// newDeclaredGate is open once what is declared was read, or after a time: without
-// policies external metrics answer 503, and everything else can be served.
-func newDeclaredGate(read func() error, c clock.PassiveClock) gate {
-	return &patientGate{
-		name: "declared-metrics", clock: c, timeout: backendTimeout, check: read,
-		waiting: "what is declared beside the MetricsBackend", without: "goes on without",
-	}
-}
-
-// newSourcesGate is open once the sources that are not optional have answered, or after
-// a time: a source that is down must not keep the other APIs from being served.
-func newSourcesGate(sources *sourceSet, c clock.PassiveClock) gate {
-	return &patientGate{
-		name: "sources", clock: c, timeout: sourcesTimeout, check: sources.waiting,
-		waiting: "sources", without: "goes on without",
-	}
 }

@@ -15,7 +15,7 @@ func TestPatientGate(t *testing.T) {
 	c := testingclock.NewFakePassiveClock(time.Unix(0, 0))
 	failing := errors.New("no answer")
 	var err error
-	g := &patientGate{name: "sources", check: func() error { return err }, clock: c, timeout: 30 * time.Second, waiting: "sources", without: "goes on without"}
+	g := &patientGate{name: "sources", check: func() error { return err }, clock: c, timeout: 30 * time.Second, subject: "sources", without: "without"}
 	steps := []struct {
 		after time.Duration
 		err   error

@@ -160,75 +160,7 @@ func (g syncGate) Check(context.Context) error {
 	return nil
 }
 
-// backendTimeout bounds how long the first readiness waits for the MetricsBackend.
-const backendTimeout = 30 * time.Second
-
-// backendGate is open once the MetricsBackend was read, or after a time: a pod
-// that took traffic with the defaults would for a moment serve what is turned off,
-// such as watch; but it must not stay out because of an object that it can do without.
-type backendGate struct {
-	read  func() error
-	clock clock.PassiveClock
-	// began is when the gate was first tried.
-	began time.Time
-	// gaveUp is set once the time is over.
-	gaveUp bool
-}
-
-// Name implements gate.
-func (*backendGate) Name() string { return "backend" }
-
-// Check implements gate.
-func (g *backendGate) Check(ctx context.Context) error {
-	if g.began.IsZero() {
-		g.began = g.clock.Now()
-	}
-	err := g.read()
-	if err == nil || g.gaveUp {
-		return nil
-	}
-	if g.clock.Since(g.began) >= backendTimeout {
-		g.gaveUp = true
-		klog.FromContext(ctx).Info("Went on with the default settings: the MetricsBackend could not be read", "waited", backendTimeout, "reason", err.Error())
-		return nil
-	}
-	return fmt.Errorf("waiting for the MetricsBackend: %w (goes on with the default settings after %s)", err, backendTimeout)
-}
-
 // primer says whether there are rates to serve.
 type primer interface {
 	Primed() (bool, string)
-}
-
-// ratesGate is open once there are rates, or after a time: an empty list is an
-// error to the HPA controller, but a node that never answers must not keep the
-// pod out for ever.
-type ratesGate struct {
-	source  primer
-	clock   clock.PassiveClock
-	timeout time.Duration
-	// began is when the gate was first tried.
-	began time.Time
-	// gaveUp is set once the time is over.
-	gaveUp bool
-}
-
-// Name implements gate.
-func (*ratesGate) Name() string { return "rates" }
-
-// Check implements gate.
-func (g *ratesGate) Check(ctx context.Context) error {
-	if g.began.IsZero() {
-		g.began = g.clock.Now()
-	}
-	primed, reason := g.source.Primed()
-	if primed || g.gaveUp {
-		return nil
-	}
-	if g.clock.Since(g.began) >= g.timeout {
-		g.gaveUp = true
-		klog.FromContext(ctx).Info("Went on without rates of all nodes", "waited", g.timeout, "reason", reason)
-		return nil
-	}
-	return fmt.Errorf("waiting for rates: %s (goes on without after %s)", reason, g.timeout)
 }

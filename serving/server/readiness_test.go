@@ -93,7 +93,7 @@ func TestFirstReadiness(t *testing.T) {
 
 func TestFirstReadinessEndsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &ratesGate{source: fakePrimer{false, "no samples"}, clock: clock.RealClock{}, timeout: 30 * time.Second}
+		g := newRatesGate(fakePrimer{false, "no samples"}, clock.RealClock{}, 30*time.Second)
 		r := newFirstReadiness(clock.RealClock{}, g)
 		began := time.Now()
 		r.run(t.Context())
@@ -140,7 +140,7 @@ func TestRatesGate(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := &ratesGate{source: tc.source, clock: clock.RealClock{}, timeout: 90 * time.Second}
+				g := newRatesGate(tc.source, clock.RealClock{}, 90*time.Second)
 				_ = g.Check(t.Context())
 				time.Sleep(tc.after)
 				got := ""
@@ -168,7 +168,7 @@ func TestBackendGate(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := &backendGate{read: func() error { return tc.read }, clock: clock.RealClock{}}
+				g := newBackendGate(func() error { return tc.read }, clock.RealClock{})
 				_ = g.Check(t.Context())
 				time.Sleep(tc.after)
 				got := ""

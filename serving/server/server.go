@@ -68,8 +68,8 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	gates := []gate{
-		authentication, p.feeds, &backendGate{read: follow.read, clock: c}, newDeclaredGate(follow.declared, c),
-		newSourcesGate(p.values.sources, c), &ratesGate{source: p.source, clock: c, timeout: o.RatesTimeout},
+		authentication, p.feeds, newBackendGate(follow.read, c), newDeclaredGate(follow.declared, c),
+		newSourcesGate(p.values.sources, c), newRatesGate(p.source, c, o.RatesTimeout),
 	}
 	if versions != nil {
 		gates = append(gates, versions)

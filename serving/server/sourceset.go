@@ -24,7 +24,7 @@ import (
 )
 
 // reasonInvalidSpec is the reason of a source whose spec cannot be used.
-const reasonInvalidSpec = "InvalidSpec"
+const reasonInvalidSpec query.Reason = "InvalidSpec"
 
 // sourceSet are the sources of the spec, each by itself: one that cannot be used, or
 // fails, stops no other.
@@ -160,7 +160,7 @@ func (s *sourceSet) run(ctx context.Context) {
 // find returns the source of a name, for the desk. It is another one whenever its spec
 // has changed: what it answered before is void.
 func (s *sourceSet) find(name string) (query.Source, bool) {
-	if of := s.lookup(name); of != nil && of.prometheus != nil {
+	if of := s.lookup(name); of != nil {
 		return of, true
 	}
 	return nil, false
@@ -168,7 +168,15 @@ func (s *sourceSet) find(name string) (query.Source, bool) {
 
 // Evaluate implements query.Source.
 func (o *source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
+	if o.prometheus == nil {
+		return nil, o.failure()
+	}
 	return o.prometheus.Evaluate(ctx, expression, at)
+}
+
+// failure is that of a source whose spec cannot be used.
+func (o *source) failure() *query.Failure {
+	return &query.Failure{Source: o.spec.Name, Reason: reasonInvalidSpec, Message: o.invalid.Error()}
 }
 
 func (s *sourceSet) lookup(name string) *source {
@@ -197,8 +205,11 @@ func (s *sourceSet) follow(matchers map[string][]string) {
 // found returns what a source knows of series.
 func (s *sourceSet) found(name, matcher string) (series.Found, bool) {
 	of := s.lookup(name)
-	if of == nil || of.prometheus == nil {
+	switch {
+	case of == nil:
 		return series.Found{}, false
+	case of.prometheus == nil:
+		return series.Found{Err: of.failure()}, true
 	}
 	return of.prometheus.Series().Found(matcher), true
 }
@@ -216,7 +227,7 @@ func (s *sourceSet) health() []v1alpha1.SourceHealth {
 
 func (o *source) health() v1alpha1.SourceHealth {
 	if o.prometheus == nil {
-		return v1alpha1.SourceHealth{Name: o.spec.Name, Reason: reasonInvalidSpec, Message: o.invalid.Error(), Since: o.since}
+		return v1alpha1.SourceHealth{Name: o.spec.Name, Reason: string(reasonInvalidSpec), Message: o.invalid.Error(), Since: o.since}
 	}
 	h := o.prometheus.Health()
 	h.Name = o.spec.Name

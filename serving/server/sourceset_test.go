@@ -80,15 +80,22 @@ func TestSourcesByThemselves(t *testing.T) {
 	errs := field.ErrorList{field.Invalid(field.NewPath("spec", "sources").Index(1).Child("name"), "B@D", "is no name")}
 	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("good", server.URL), prometheusAt("B@D", server.URL), {Name: "empty"}, prometheusAt("away", "http://127.0.0.1:1")}, errs)
 	eventuallyTrue(t, "all sources were tried", func() bool {
-		return cmp.Equal(states(s), map[string]string{"good": "healthy", "B@D": reasonInvalidSpec, "empty": reasonInvalidSpec, "away": "ConnectionFailed"})
+		return cmp.Equal(states(s), map[string]string{"good": "healthy", "B@D": "InvalidSpec", "empty": "InvalidSpec", "away": "ConnectionFailed"})
 	})
-	for name, want := range map[string]bool{"good": true, "away": true, "B@D": false, "empty": false, "none": false} {
+	for name, want := range map[string]bool{"good": true, "away": true, "B@D": true, "empty": true, "none": false} {
 		if _, found := s.find(name); found != want {
 			t.Errorf("%s can be asked: %t, want %t", name, found, want)
 		}
 	}
+	broken, _ := s.find("empty")
+	if _, err := broken.Evaluate(t.Context(), "up", time.Time{}); err == nil || !strings.Contains(err.Error(), `source "empty": InvalidSpec`) {
+		t.Errorf("a source that cannot be used answers %v", err)
+	}
+	if found, _ := s.found("empty", "up"); found.Err == nil {
+		t.Error("a source that cannot be used has series")
+	}
 	for _, h := range s.health() {
-		if h.Reason == reasonInvalidSpec && (h.Message == "" || h.Since.IsZero()) {
+		if h.Reason == string(reasonInvalidSpec) && (h.Message == "" || h.Since.IsZero()) {
 			t.Errorf("%+v does not say what is wrong", h)
 		}
 	}
@@ -102,18 +109,23 @@ func TestSourcesByThemselves(t *testing.T) {
 	}
 }
 
-// TestEditedSource stays the one it was: what it knows is not lost.
+// TestEditedSource keeps its connections and what it knows; but its answers are asked
+// for anew, since it may be another server.
 func TestEditedSource(t *testing.T) {
 	s := newSourceSet(t)
 	server := answeringServer(t)
 	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
-	before, _ := s.find("main")
+	before := s.lookup("main")
+	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
+	if s.lookup("main") != before {
+		t.Error("without an edit it became another source")
+	}
 	edited := prometheusAt("main", server.URL)
-	edited.Optional = true
 	edited.Prometheus.Timeout = duration(3 * time.Second)
 	s.apply(t.Context(), []v1alpha1.SourceSpec{edited}, nil)
-	if after, _ := s.find("main"); after != before {
-		t.Error("an edit made another source of it")
+	after := s.lookup("main")
+	if after == before || after.prometheus != before.prometheus {
+		t.Error("an edit lost what the source knows, or left its answers valid")
 	}
 }
 

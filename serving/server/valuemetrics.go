@@ -135,11 +135,11 @@ func (v *valueMetrics) govern(ctx context.Context, objects []*v1alpha1.ExternalM
 		klog.FromContext(ctx).Error(err, "ExternalMetricsPolicies deny what they may have been meant for, since they cannot be used")
 	}
 	v.policyError = message
-	invalidPolicies.Set(float64(countLines(err)))
+	invalidPolicies.Set(float64(countErrors(err)))
 }
 
-// countLines counts the errors that errors.Join has joined.
-func countLines(err error) int {
+// countErrors counts the errors that errors.Join has joined.
+func countErrors(err error) int {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return 0

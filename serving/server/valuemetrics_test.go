@@ -1,0 +1,218 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// noResources is a cluster that does not answer.
+type noResources struct{ asked atomic.Int64 }
+
+func (n *noResources) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	n.asked.Add(1)
+	return nil, nil, errors.New("away")
+}
+
+func newTestValues(t *testing.T) (*valueMetrics, *noResources) {
+	t.Helper()
+	resources := &noResources{}
+	v := newValueMetrics(resources, func(string) (map[string][]byte, bool) { return nil, false }, func([]string) error { return nil }, clock.RealClock{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { v.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return v, resources
+}
+
+// applied is a spec as settings hand it on.
+func (v *valueMetrics) applied(t *testing.T, spec v1alpha1.MetricsBackendSpec) {
+	t.Helper()
+	s, err := settingsFrom(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.apply(t.Context(), s.spec, s.invalid)
+}
+
+// TestRulesFollowTheSpec from a source's series to the metric's values, and when a rule
+// or the source goes.
+func TestRulesFollowTheSpec(t *testing.T) {
+	v, resources := newTestValues(t)
+	if resources.asked.Load() != 0 {
+		t.Error("the cluster was asked for its resources without a source")
+	}
+	server := answeringServer(t)
+	namespaced := false
+	rule := v1alpha1.MetricRule{SeriesQuery: "queue_length", Resources: v1alpha1.RuleResources{Namespaced: &namespaced}}
+	spec := v1alpha1.MetricsBackendSpec{
+		Sources:         []v1alpha1.SourceSpec{prometheusAt("main", server.URL)},
+		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: []v1alpha1.MetricRule{rule, {SeriesQuery: "{"}}},
+	}
+	v.applied(t, spec)
+	eventuallyTrue(t, "the rule makes its metric", func() bool { return cmp.Equal(v.catalogue.ExternalMetrics(), []string{"queue_length"}) })
+	reading, err := v.catalogue.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := v.desk.Ask(t.Context(), reading.Question)
+	if err != nil || len(answer.Samples) != 1 {
+		t.Fatalf("answer %+v, %v", answer, err)
+	}
+	var report v1alpha1.SourceReport
+	v.report(&report)
+	if len(report.Sources) != 1 || !report.Sources[0].Healthy || report.RuleCount != 2 || report.FailingRules != 1 || report.ExternalMetrics != 1 {
+		t.Errorf("report %+v", report)
+	}
+
+	// The same series again, under another name: they are known already.
+	spec.ExternalMetrics.Rules[0].Name.As = "renamed"
+	v.applied(t, spec)
+	if got := v.catalogue.ExternalMetrics(); !cmp.Equal(got, []string{"renamed"}) {
+		t.Errorf("after the edit there are %q", got)
+	}
+	v.applied(t, v1alpha1.MetricsBackendSpec{})
+	if got := v.catalogue.ExternalMetrics(); len(got) != 0 {
+		t.Errorf("without rules there are %q", got)
+	}
+	if _, err := v.desk.Ask(t.Context(), reading.Question); err == nil {
+		t.Error("a source that is gone answers")
+	}
+}
+
+// TestGovern: policies are known once there are any, even none, and bad ones are told of.
+func TestGovern(t *testing.T) {
+	v, _ := newTestValues(t)
+	bad := &v1alpha1.ExternalMetricsPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+	bad.Spec.Rules = []v1alpha1.ExternalMetricsPolicyRule{{Metric: "("}}
+	worse := bad.DeepCopy()
+	worse.Name = "worse"
+	v.govern(t.Context(), []*v1alpha1.ExternalMetricsPolicy{bad, worse})
+	if v.policyError == "" {
+		t.Error("nothing is said of policies that cannot be used")
+	}
+	if n := countErrors(errors.Join(errors.New("a"), errors.New("b"))); n != 2 {
+		t.Errorf("%d errors, want 2", n)
+	}
+	v.govern(t.Context(), nil)
+	if v.policyError != "" {
+		t.Errorf("still told: %s", v.policyError)
+	}
+}
+
+func TestHealthOf(t *testing.T) {
+	at := time.Unix(1700000000, 0)
+	declared := rules.Declared{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3, Reading: query.Reading{}}
+	base := v1alpha1.DeclaredHealth{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3}
+	sample := func(value float64, of map[string]string) query.Sample {
+		return query.Sample{Value: value, Labels: of, Time: at}
+	}
+	outage := &query.Outage{Failure: &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "no answer in 10s"}, Failures: 3}
+	static := 7.0
+	tests := map[string]struct {
+		declared func(*rules.Declared)
+		samples  []query.Sample
+		err      error
+		want     func(*v1alpha1.DeclaredHealth)
+	}{
+		"one value": {
+			samples: []query.Sample{sample(2.5, nil)},
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Ready, h.Value, h.Values, h.Time = true, "2500m", 1, metav1.NewTime(at)
+			},
+		},
+		"several values": {
+			samples: []query.Sample{sample(1, map[string]string{"a": "b"}), sample(2, nil)},
+			want:    func(h *v1alpha1.DeclaredHealth) { h.Ready, h.Values, h.Time = true, 2, metav1.NewTime(at) },
+		},
+		"no value": {
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Reason, h.Message = reasonNoValues, "the query answers no series: check that it selects some in this namespace"
+			},
+		},
+		"no number": {
+			samples: []query.Sample{sample(math.NaN(), nil)},
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Reason, h.Message = "NaN", "the value is NaN (not a number, such as 0/0)"
+			},
+		},
+		"the source fails": {
+			err:  outage,
+			want: func(h *v1alpha1.DeclaredHealth) { h.Reason, h.Message = "Timeout", "no answer in 10s" },
+		},
+		"a fallback": {
+			declared: func(d *rules.Declared) { d.Reading.Fallback = &query.Fallback{AfterFailures: 3, Static: &static} },
+			err:      outage,
+			want: func(h *v1alpha1.DeclaredHealth) {
+				h.Fallback, h.Value, h.Values, h.Reason, h.Message = true, "7", 1, "Timeout", "no answer in 10s"
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := declared
+			if tc.declared != nil {
+				tc.declared(&d)
+			}
+			var answer *query.Answer
+			if tc.err == nil {
+				answer = &query.Answer{Time: at, Samples: tc.samples}
+			}
+			values, err := d.Reading.Values(answer, tc.err)
+			got, want := healthOf(&d, values, err), base
+			tc.want(&want)
+			if tc.err != nil {
+				got.Time = metav1.Time{} // a stand-in's time is that of the failure
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	d := declared
+	d.Reason, d.Message = "InvalidQuery", "it is empty"
+	want := base
+	want.Reason, want.Message = d.Reason, d.Message
+	if diff := cmp.Diff(want, healthOf(&d, nil, nil)); diff != "" {
+		t.Errorf("not in force (-want +got):\n%s", diff)
+	}
+}
+
+// TestSecretThatChanges: its data is there at once, and gone with it.
+func TestSecretThatChanges(t *testing.T) {
+	f := &followedSecret{objects: &objectInformer[*corev1.Secret]{}}
+	s := &secrets{followed: map[string]*followedSecret{"a": f}}
+	if _, found := s.get("b"); found {
+		t.Error("a Secret that is not followed was found")
+	}
+	for _, token := range []string{"first", "second"} {
+		f.apply(t.Context(), []*corev1.Secret{{Data: map[string][]byte{"token": []byte(token)}}})
+		if data, found := s.get("a"); !found || string(data["token"]) != token {
+			t.Errorf("got %v %q, want %q", found, data, token)
+		}
+	}
+	f.apply(t.Context(), nil)
+	if data, found := s.get("a"); found || data != nil {
+		t.Errorf("a Secret that is gone is found: %q", data)
+	}
+}
