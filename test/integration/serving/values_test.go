@@ -18,9 +18,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,6 +71,11 @@ func valuesSpec(url string) v1alpha1.MetricsBackendSpec {
 			SeriesQuery:  `queue_length`,
 			Resources:    v1alpha1.RuleResources{Namespaced: new(bool)},
 			Name:         v1alpha1.RuleName{As: "cloud/queue"},
+			MetricsQuery: `sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)`,
+		}, {
+			SeriesQuery:  `queue_length`,
+			Resources:    v1alpha1.RuleResources{Namespaced: new(bool)},
+			Name:         v1alpha1.RuleName{As: "status"},
 			MetricsQuery: `sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)`,
 		}}},
 	}
@@ -122,6 +129,8 @@ func TestValues(t *testing.T) {
 	t.Run("one query for many", func(t *testing.T) { testOneQueryForMany(t, prometheus) })
 	t.Run("watch", func(t *testing.T) { testValueWatches(t, prometheus) })
 	t.Run("access", testValueAccess)
+	t.Run("a metric called status", testMetricCalledStatus)
+	t.Run("autoscalers", testAutoscalerNames)
 	t.Run("policies", func(t *testing.T) { testPolicies(t, backends) })
 	t.Run("declared metrics", func(t *testing.T) { testDeclaredMetrics(t, p, backends, prometheus) })
 	t.Run("an edited rule", func(t *testing.T) { testEditedRule(t, backends) })
@@ -328,7 +337,7 @@ func testOneQueryForMany(t *testing.T, prometheus *fakePrometheus) {
 	for range 50 {
 		valuesAt(t, queuePath)
 	}
-	// Two of the rules' metrics may be asked for, at each second's boundary.
+	// One at each second's boundary, and a little.
 	most := 2 * (int(time.Since(began)/time.Second) + 2)
 	if asked := prometheus.asked("queue_length") - before; asked > most {
 		t.Errorf("50 requests cost %d queries, want at most %d", asked, most)
@@ -494,6 +503,44 @@ func testValueAccess(t *testing.T) {
 	}
 }
 
+// testMetricCalledStatus: kube-apiserver takes it for a part of the Namespace, and this
+// server for the metric that it is.
+func testMetricCalledStatus(t *testing.T) {
+	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/status"
+	group := []string{"external.metrics.k8s.io"}
+	metric := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"status"}, Verbs: []string{"list"}}
+	part := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"namespaces/status"}, Verbs: []string{"get"}}
+	grant(t, "has-both", metric, part)
+	grant(t, "has-metric", metric)
+	grant(t, "has-part", part)
+	eventually(t, 30*time.Second, "the roles are in force", func() error { return getAs(t, asUser("has-both"), path) })
+	for _, user := range []string{"has-metric", "has-part"} {
+		if err := getAs(t, asUser(user), path); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want 403", user, err)
+		}
+	}
+}
+
+// testAutoscalerNames: what the name of an external metric may be in an autoscaler.
+func testAutoscalerNames(t *testing.T) {
+	for name, allowed := range map[string]bool{`cloud\|queue`: true, "cloud/queue": false} {
+		target := resource.MustParse("30")
+		_, err := cluster.client.AutoscalingV2().HorizontalPodAutoscalers("default").Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Name: "values"},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", APIVersion: "apps/v1", Name: "values"}, MaxReplicas: 3,
+				Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+					Metric: autoscalingv2.MetricIdentifier{Name: name},
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &target},
+				}}},
+			},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if allowed && err != nil || !allowed && !apierrors.IsInvalid(err) {
+			t.Errorf("an autoscaler on %s: %v, want allowed: %t", name, err, allowed)
+		}
+	}
+}
+
 // testPolicies: a policy that comes ends the watch that it denies.
 func testPolicies(t *testing.T, backends client.Client) {
 	watching, err := stream(t, cluster.config, queuePath+"?watch=true")
@@ -603,7 +650,7 @@ func testBadParts(t *testing.T, p *process, backends client.Client) {
 			return err
 		}
 		if len(report.Sources) != 2 || !report.Sources[0].Healthy || report.Sources[1].Healthy || report.Sources[1].Reason != "ConnectionFailed" ||
-			report.RuleCount != 4 || report.FailingRules != 1 || len(report.Rules) == 0 || report.Rules[len(report.Rules)-1].Path != "spec.externalMetrics.rules[2]" {
+			report.RuleCount != 5 || report.FailingRules != 1 || len(report.Rules) == 0 || report.Rules[len(report.Rules)-1].Path != "spec.externalMetrics.rules[3]" {
 			return fmt.Errorf("%+v", report)
 		}
 		return nil
