@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 			if method == "" {
 				method = http.MethodGet
 			}
-			code, body := w.read(w.do(method, tc.path))
+			code, body := w.read(w.do(method, tc.path)) //nolint:bodyclose // do has it closed at the end.
 			if code != tc.code || !strings.Contains(body, tc.says) {
 				t.Errorf("%d %s; want %d, mentioning %q", code, body, tc.code, tc.says)
 			}
@@ -183,7 +183,7 @@ func TestEncodings(t *testing.T) {
 		"application/vnd.kubernetes.protobuf":          "queue_length",
 		"application/json;as=Table;v=v1;g=meta.k8s.io": `"cells":["queue_length","queue=a,region=eu","3500m","0s",`,
 	} {
-		response := w.do(http.MethodGet, path("queue_length", ""), "Accept", accept)
+		response := w.do(http.MethodGet, path("queue_length", ""), "Accept", accept) //nolint:bodyclose // do has it closed at the end.
 		code, body := w.read(response)
 		if code != http.StatusOK || !strings.Contains(body, want) || !strings.HasPrefix(response.Header.Get("Content-Type"), strings.Split(accept, ";")[0]) {
 			t.Errorf("%s: %d %s %s", accept, code, response.Header.Get("Content-Type"), body)

@@ -63,7 +63,7 @@ func events(t *testing.T, lines *bufio.Reader, n int) []string {
 
 func (w *world) watch(path string, headers ...string) *bufio.Reader {
 	w.t.Helper()
-	response := w.do(http.MethodGet, path, headers...)
+	response := w.do(http.MethodGet, path, headers...) //nolint:bodyclose // do has it closed at the end.
 	if response.StatusCode != http.StatusOK {
 		_, body := w.read(response)
 		w.t.Fatalf("GET %s: %d %s", path, response.StatusCode, body)

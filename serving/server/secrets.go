@@ -74,7 +74,7 @@ func (s *secrets) follow(names []string) error {
 			return err
 		}
 		s.followed[name] = f
-		s.begin(f)
+		s.begin(f) //nolint:contextcheck // It lasts as long as run.
 	}
 	for name, f := range s.followed {
 		if wanted[name] {

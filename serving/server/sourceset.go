@@ -118,7 +118,7 @@ func (s *sourceSet) source(ctx context.Context, old *source, spec v1alpha1.Sourc
 	}
 	found := next.prometheus.Series()
 	found.Observe(func(matcher string) { s.observe(spec.Name, matcher) })
-	s.begin(next)
+	s.begin(next) //nolint:contextcheck // It lasts as long as run.
 	return next
 }
 
@@ -146,7 +146,7 @@ func (s *sourceSet) run(ctx context.Context) {
 	s.mu.Lock()
 	s.begun = ctx
 	for _, of := range s.sources {
-		s.begin(of)
+		s.begin(of) //nolint:contextcheck // It lasts as long as run, whose context it has.
 	}
 	s.mu.Unlock()
 	<-ctx.Done()
