@@ -161,6 +161,9 @@ func newServingPod(n *podNetwork, backend string, versions []string) *servingPod
 	mux.HandleFunc("/apis", p.discovery)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
+	for _, gv := range p.metricVersions() {
+		mux.HandleFunc("/apis/"+gv.String(), p.noMetrics(gv))
+	}
 	mux.HandleFunc(v1alpha1.SourcesPath, p.sources)
 	mux.HandleFunc(v1alpha1.ConsumersPath, p.consumers)
 	mux.HandleFunc(v1alpha1.DeclaredPath, p.declared)
@@ -230,7 +233,7 @@ func (p *servingPod) discovery(w http.ResponseWriter, r *http.Request) {
 	}
 	list := apidiscoveryv2.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apidiscovery.k8s.io/v2", Kind: "APIGroupDiscoveryList"},
-		Items:    []apidiscoveryv2.APIGroupDiscovery{group},
+		Items:    append([]apidiscoveryv2.APIGroupDiscovery{group}, p.metricGroups()...),
 	}
 	w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	_ = json.NewEncoder(w).Encode(list)
