@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -29,6 +31,11 @@ import (
 // GroupResourceMetrics is the API group of CPU and memory metrics.
 const GroupResourceMetrics = "metrics.k8s.io"
 
+// Groups are the API groups of all metrics.
+func Groups() []string {
+	return []string{GroupResourceMetrics, custom_metrics.GroupName, external_metrics.GroupName}
+}
+
 // ExpiresSoon is when the end of a certificate is worth a warning.
 const ExpiresSoon = 14 * 24 * time.Hour
 
@@ -36,6 +43,7 @@ const ExpiresSoon = 14 * 24 * time.Hour
 type Registration struct {
 	// Name is VERSION.GROUP.
 	Name    string `json:"name"`
+	Group   string `json:"-"`
 	Version string `json:"-"`
 	// Service is NAMESPACE/NAME:PORT; empty for an API of kube-apiserver's own.
 	Service string `json:"service,omitempty"`
@@ -91,7 +99,7 @@ func IsVersion(text string) bool { return versionPattern.MatchString(text) }
 // Describe reads one APIService.
 func Describe(service *apiregistrationv1.APIService) Registration {
 	r := Registration{
-		Name: service.Name, Version: service.Spec.Version,
+		Name: service.Name, Group: service.Spec.Group, Version: service.Spec.Version,
 		Backend:               service.Labels[v1alpha1.LabelBackend],
 		InsecureSkipTLSVerify: service.Spec.InsecureSkipTLSVerify,
 		Deleting:              service.DeletionTimestamp != nil,

@@ -17,7 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
 )
 
-const long = `Shows each MetricsBackend with its conditions, the APIServices of metrics.k8s.io
+const long = `Shows each MetricsBackend with its conditions, the APIServices of the metrics APIs
 (whoever owns them), the pods and the versions that each serves, the end of
 certificates, the clients by version, and the sources.
 

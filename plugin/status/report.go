@@ -23,11 +23,11 @@ type Report struct {
 	// Cluster is kube-apiserver's address.
 	Cluster  string    `json:"cluster"`
 	Backends []Backend `json:"backends"`
-	// APIServices of metrics.k8s.io, whoever owns them.
+	// APIServices of the metrics APIs, whoever owns them.
 	APIServices []APIService `json:"apiServices"`
 }
 
-// APIService is one of the group.
+// APIService is one of a group.
 type APIService struct {
 	aggregation.Registration `json:",inline"`
 	// Samples are the node samples that the version answers.
@@ -70,14 +70,18 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 	if name != "" && len(report.Backends) == 0 {
 		return nil, connection.Named(name, backends)
 	}
-	registrations, err := aggregation.Registrations(ctx, cluster, aggregation.GroupResourceMetrics)
-	if err != nil {
-		return nil, err
+	var registrations []aggregation.Registration
+	for _, group := range aggregation.Groups() {
+		found, err := aggregation.Registrations(ctx, cluster, group)
+		if err != nil {
+			return nil, err
+		}
+		registrations = append(registrations, found...)
 	}
 	for _, r := range registrations {
 		service := APIService{Registration: r}
 		// One that is unavailable would only cost the time of its timeout.
-		if r.Available {
+		if r.Available && r.Group == aggregation.GroupResourceMetrics {
 			found, err := samples.Nodes(ctx, cluster, r.Version)
 			if err != nil {
 				service.SamplesError = err.Error()

@@ -106,12 +106,39 @@ func toneOf(c metav1.Condition) tree.Tone {
 	return tree.Warning
 }
 
-// addAPIServices shows those of the group, since all compete for its versions, and
-// the versions of the backend that are not registered yet, or no longer.
+// addAPIServices shows those of each group, since all compete for its versions, and
+// the versions of the backend that are not registered yet, or no longer. Groups that
+// nobody serves or wants are left out, but for the one that kubectl top needs.
 func addAPIServices(root *tree.Node, report *Report, backend string, now time.Time) {
-	node := root.Add(tree.Text("APIServices of " + group))
+	for _, of := range aggregation.Groups() {
+		if of == group || inUse(report, backend, of) {
+			addGroup(root, report, backend, of, now)
+		}
+	}
+}
+
+// inUse tells whether the group has an APIService, or the backend a version of it.
+func inUse(report *Report, backend, group string) bool {
+	return slices.ContainsFunc(report.APIServices, func(s APIService) bool { return s.Group == group }) ||
+		slices.ContainsFunc(report.Backends, func(b Backend) bool {
+			return b.Name == backend && slices.ContainsFunc(b.Status.APIServices, func(v v1alpha1.APIServiceStatus) bool { return groupOf(v.Name) == group })
+		})
+}
+
+// groupOf is the group in VERSION.GROUP.
+func groupOf(name string) string {
+	_, group, _ := strings.Cut(name, ".")
+	return group
+}
+
+func addGroup(root *tree.Node, report *Report, backend, of string, now time.Time) {
+	node := root.Add(tree.Text("APIServices of " + of))
+	rows := map[string]*tree.Node{}
 	for i := range report.APIServices {
 		s := &report.APIServices[i]
+		if s.Group != of {
+			continue
+		}
 		available := tree.Cell{Text: "Available", Tone: tree.Good}
 		switch {
 		case s.Deleting:
@@ -120,6 +147,7 @@ func addAPIServices(root *tree.Node, report *Report, backend string, now time.Ti
 			available = tree.Cell{Text: "not Available", Tone: tree.Bad}
 		}
 		row := node.Add(tree.Text(s.Name), available, tree.Text(s.Service), tree.Text(ownerOf(s, backend)))
+		rows[s.Name] = row
 		if !s.Available {
 			row.Add(tree.Cell{Text: s.Reason + ": " + s.Message, Tone: tree.Bad})
 		}
@@ -133,24 +161,24 @@ func addAPIServices(root *tree.Node, report *Report, backend string, now time.Ti
 	}
 	for i := range report.Backends {
 		if b := &report.Backends[i]; b.Name == backend {
-			addUnregistered(node, report, b)
+			addUnregistered(node, rows, b, of)
 		}
 	}
-	if len(node.Children) == 0 {
+	if len(node.Children) == 0 && of == group {
 		node.Add(tree.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: tree.Bad})
 	}
 }
 
 // addUnregistered shows what the operator says of versions without an APIService,
 // and why one is on its way out.
-func addUnregistered(node *tree.Node, report *Report, b *Backend) {
+func addUnregistered(node *tree.Node, rows map[string]*tree.Node, b *Backend, of string) {
 	for _, v := range b.Status.APIServices {
-		i := slices.IndexFunc(report.APIServices, func(s APIService) bool { return s.Name == v.Name })
-		switch {
-		case i < 0:
+		switch row := rows[v.Name]; {
+		case groupOf(v.Name) != of:
+		case row == nil:
 			node.Add(tree.Text(v.Name), tree.Cell{Text: string(v.State), Tone: tree.Warning}, tree.Text(v.Message))
 		case v.Message != "":
-			node.Children[i].Add(tree.Cell{Text: string(v.State) + ": " + v.Message, Tone: tree.Warning})
+			row.Add(tree.Cell{Text: string(v.State) + ": " + v.Message, Tone: tree.Warning})
 		}
 	}
 }
