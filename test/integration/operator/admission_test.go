@@ -398,3 +398,32 @@ func TestAdmissionFailsOpen(t *testing.T) {
 	}
 	eventually(t, patience, "autoscalers are free", func(context.Context) error { return create("queue_depth") })
 }
+
+// The largest policy that its CRD takes, and an autoscaler with more metrics than
+// anybody has, stay within the budget that kube-apiserver gives to CEL: beyond it,
+// everything would pass.
+func TestAdmissionStaysWithinBudget(t *testing.T) {
+	police(t)
+	large := policyOf("large", v1alpha1.ExternalMetricsPolicySpec{})
+	for i := range 99 {
+		large.Spec.Rules = append(large.Spec.Rules, allow(fmt.Sprintf("team_%d_[a-z0-9_]+|(queue|topic)_of_%d_.*", i, i), metav1.LabelSelector{
+			MatchLabels:      map[string]string{"team": fmt.Sprint(i)},
+			MatchExpressions: append(some("env", metav1.LabelSelectorOpIn, "a", "b", "c").MatchExpressions, some("tier", metav1.LabelSelectorOpExists).MatchExpressions...),
+		}))
+	}
+	large.Spec.Rules = append(large.Spec.Rules, deny(".*_denied"))
+	policies(t, large)
+	metrics := make([]autoscalingv2.MetricSpec, 30)
+	selector := metav1.LabelSelector{
+		MatchLabels:      map[string]string{"team": "98", "env": "a", "queue": "orders"},
+		MatchExpressions: some("tier", metav1.LabelSelectorOpIn, "x", "y", "z").MatchExpressions,
+	}
+	for i := range metrics {
+		metrics[i] = external(fmt.Sprintf("queue_of_98_requests_waiting_for_delivery_%d", i), &selector)
+	}
+	wantRefusal(t, suite.admin.Create(t.Context(), autoscaler(policedNamespace, metrics...), client.DryRunAll), "")
+	denied := append(metrics[:29:29], external("last_denied", nil))
+	wantRefusal(t, suite.admin.Create(t.Context(), autoscaler(policedNamespace, denied...), client.DryRunAll), `"last_denied"`)
+	wider := append(metrics[:29:29], external("queue_of_98_last", nil))
+	wantRefusal(t, suite.admin.Create(t.Context(), autoscaler(policedNamespace, wider...), client.DryRunAll), `"queue_of_98_last"`)
+}
