@@ -56,7 +56,11 @@ func failed(k v1alpha1.KubeletReport) int {
 }
 
 func (s *scope) judgeKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus, string, string) {
+	rm := s.backend.Spec.ResourceMetrics
 	switch {
+	case k.Nodes == 0 && rm != nil && rm.Rules != nil:
+		// The rules tell of themselves.
+		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is asked: spec.resourceMetrics.rules has the figures come from a source"
 	case k.Nodes == 0:
 		return metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
 			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes"

@@ -136,3 +136,14 @@ func TestNoFreshSample(t *testing.T) {
 		t.Errorf("Ready is %+v", ready)
 	}
 }
+
+// With resource rules no kubelet is asked, and that is as it should be.
+func TestJudgeKubeletsWithResourceRules(t *testing.T) {
+	backend := newBackend()
+	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}}
+	s := newWorld(t, backend).reconciler(interceptor.Funcs{}).newScope(backend)
+	status, reason, message := s.judgeKubelets(v1alpha1.KubeletReport{})
+	if status != metav1.ConditionTrue || reason != v1alpha1.ReasonSucceeded || !strings.Contains(message, "spec.resourceMetrics.rules") {
+		t.Errorf("%s, %s: %s", status, reason, message)
+	}
+}

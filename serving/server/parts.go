@@ -74,7 +74,7 @@ func (p *parts) addValues(client *rest.Config, namespace string) error {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
 	p.secrets = newSecrets(typed, namespace)
-	p.values = newValueMetrics(resources, p.secrets.get, p.secrets.follow, p.clock)
+	p.values = newValueMetrics(resources, p.secrets.get, p.secrets.follow, p.store, p.source, p.clock)
 	synced := func() bool { return p.feeds.Check(context.Background()) == nil }
 	p.objects = objects.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil
@@ -112,7 +112,7 @@ func (p *parts) install(o *Options, server *genericapiserver.GenericAPIServer, i
 
 // background is what runs from before the port opens until after it has closed.
 func (p *parts) background() []func(context.Context) {
-	fresh := &freshness{source: p.source, clock: p.clock}
+	fresh := &freshness{source: p.values.figures, clock: p.clock}
 	all := []func(context.Context){p.source.Run, p.ca.run, fresh.run, p.watching.streams.Run, p.secrets.run, p.values.run}
 	for _, g := range p.watching.values {
 		all = append(all, g.Run)

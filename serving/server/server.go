@@ -69,7 +69,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	}
 	gates := []gate{
 		authentication, p.feeds, newBackendGate(follow.read, c), newDeclaredGate(follow.declared, c),
-		newSourcesGate(p.values.sources, c), newRatesGate(p.source, c, o.RatesTimeout),
+		newSourcesGate(p.values.sources, c), newRatesGate(p.values.figures, c, o.RatesTimeout),
 	}
 	if versions != nil {
 		gates = append(gates, versions)
@@ -86,7 +86,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	mux := generic.Handler.NonGoRestfulMux
-	mux.Handle(v1alpha1.SourcesPath, sourcesHandler(p.source, p.values, p.inForce))
+	mux.Handle(v1alpha1.SourcesPath, sourcesHandler(p.values.figures, p.values, p.inForce))
 	mux.Handle(v1alpha1.DeclaredPath, declaredHandler(p.values))
 	mux.Handle(v1alpha1.ConsumersPath, consumersHandler(recorder))
 

@@ -58,6 +58,10 @@ func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
 			return settings{}, fmt.Errorf("spec.resourceMetrics.scrape.nodeSelector: %w", err)
 		}
 	}
+	if rm.Rules != nil {
+		// Their figures come from a source, see resourceFigures.
+		selector = labels.Nothing()
+	}
 	return settings{
 		spec: spec, invalid: invalid,
 		maxAge: rm.MaxAge.Duration,

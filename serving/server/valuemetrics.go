@@ -16,8 +16,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
@@ -30,6 +32,9 @@ type valueMetrics struct {
 	desk      *query.Desk
 	policies  *externalmetrics.Policies
 	directory *restmapping.Directory
+	// figures and feed are for resource rules, which ask the same sources.
+	figures *resourceFigures
+	feed    *usage.Feed
 	// followSecrets follows the Secrets of these names, and no others.
 	followSecrets func(names []string) error
 
@@ -45,7 +50,7 @@ type valueMetrics struct {
 	policyError string
 }
 
-func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, c clock.WithTicker) *valueMetrics {
+func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, store *point.Store, kubelets kubeletFigures, c clock.WithTicker) *valueMetrics {
 	v := &valueMetrics{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
 		followSecrets: follow, wanted: make(chan struct{}),
@@ -57,6 +62,8 @@ func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets
 		v.refresh()
 	})
 	v.sources = &sourceSet{clock: c, secrets: secrets, observe: v.learn}
+	v.feed = usage.New(usage.Options{Store: store, Clock: c, Find: v.sources.find})
+	v.figures = &resourceFigures{kubelets: kubelets, feed: v.feed}
 	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, query.Limits{})
 	return v
 }
@@ -66,6 +73,7 @@ func (v *valueMetrics) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { v.sources.run(ctx) })
 	running.Go(func() { v.desk.Run(ctx) })
+	running.Go(func() { v.feed.Run(ctx) })
 	running.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -88,6 +96,7 @@ func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendS
 	// The sources first: rules are about them.
 	v.sources.apply(ctx, spec.Sources, errs)
 	v.desk.SourcesChanged()
+	v.figures.apply(ctx, spec)
 	v.catalogue.Apply(spec)
 	matchers := map[string][]string{}
 	selections := v.catalogue.Selections()
@@ -174,7 +183,10 @@ const maxRuleHealth = 50
 func (v *valueMetrics) report(to *v1alpha1.SourceReport) {
 	h := v.catalogue.Health()
 	to.Sources = v.sources.health()
-	to.Rules = h.Rules[:min(len(h.Rules), maxRuleHealth)]
-	to.RuleCount, to.FailingRules = h.Count, h.Failing
+	// Those of resource metrics first: without them no autoscaler on CPU works.
+	problems, count, failing := v.figures.health()
+	all := slices.Concat(problems, h.Rules)
+	to.Rules = all[:min(len(all), maxRuleHealth)]
+	to.RuleCount, to.FailingRules = h.Count+count, h.Failing+failing
 	to.CustomMetrics, to.ExternalMetrics = h.CustomMetrics, h.ExternalMetrics
 }

@@ -94,6 +94,11 @@ func (f *Feed) Run(ctx context.Context) {
 	timer := f.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
+		select {
+		case <-f.wake:
+			// What it tells of is read now.
+		default:
+		}
 		f.mu.Lock()
 		q := f.queries
 		f.mu.Unlock()
@@ -102,6 +107,10 @@ func (f *Feed) Run(ctx context.Context) {
 			at := f.clock.Now()
 			f.round(ctx, q, at)
 			wait = nextSlot(q, at).Sub(f.clock.Now())
+			if r := f.Report(); r.Nodes == 0 || r.Pods == 0 {
+				// It may be what is known of the cluster that has yet to come.
+				wait = min(wait, warmUp)
+			}
 		}
 		timer.Reset(max(wait, 0))
 		select {
@@ -112,6 +121,9 @@ func (f *Feed) Run(ctx context.Context) {
 		}
 	}
 }
+
+// warmUp is the time between two rounds until one has figures of nodes and of pods.
+const warmUp = 5 * time.Second
 
 // idle is how long Run sleeps without queries.
 const idle = time.Hour
@@ -136,7 +148,7 @@ func (f *Feed) round(ctx context.Context, q *rules.ResourceQueries, at time.Time
 		r.ask(ctx, source)
 		r.publish()
 	} else {
-		r.problem("", string(query.ReasonUnknownSource), fmt.Sprintf("spec.sources has no source %q that can be asked", q.Source))
+		r.problem("", v1alpha1.RuleFailing, string(query.ReasonUnknownSource), fmt.Sprintf("spec.sources has no source %q that can be asked", q.Source))
 	}
 	if ctx.Err() != nil {
 		return

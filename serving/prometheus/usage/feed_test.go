@@ -171,9 +171,9 @@ func TestRules(t *testing.T) {
 				"node_cpu":         {of(-1, "node", "n1")}, "node_memory": {of(math.Inf(1), "node", "n1")},
 			},
 			problems: []v1alpha1.RuleHealth{
-				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", Reason: ReasonUnusableFigures, Message: "2 series cannot be used, such as that of container web of pod a/two: there is more than one: sum them in the query, by the labels of .GroupBy"},
-				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of node n1: -1 cores is not possible"},
-				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of node n1: +Inf bytes is not possible"},
+				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", State: v1alpha1.RuleWarning, Reason: ReasonUnusableFigures, Message: "2 series cannot be used, such as that of container web of pod a/two: there is more than one: sum them in the query, by the labels of .GroupBy"},
+				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleWarning, Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of node n1: -1 cores is not possible"},
+				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", State: v1alpha1.RuleWarning, Reason: ReasonUnusableFigures, Message: "1 series cannot be used, such as that of node n1: +Inf bytes is not possible"},
 			},
 		},
 		"the pod as a whole, and its pause container": {
@@ -193,10 +193,10 @@ func TestRules(t *testing.T) {
 			},
 			fails: map[string]error{"container_cpu": &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "too slow"}},
 			problems: []v1alpha1.RuleHealth{
-				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", Reason: "Timeout", Message: `source "main": Timeout: too slow`},
-				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", Reason: ReasonNoFigures, Message: `no value of the label node is a node's name, such as "10.0.0.1:9100": choose the label that holds it in resources.overrides`},
-				{Path: "spec.resourceMetrics.rules.memory.containerQuery", Reason: ReasonNoFigures, Message: "the source has no series for it whose labels namespace, pod and container name a container of a pod of this cluster"},
-				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", Reason: ReasonNoFigures, Message: `the source has no series for it: `},
+				{Path: "spec.resourceMetrics.rules.cpu.containerQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: `source "main": Timeout: too slow`},
+				{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: `no value of the label node is a node's name, such as "10.0.0.1:9100": choose the label that holds it in resources.overrides`},
+				{Path: "spec.resourceMetrics.rules.memory.containerQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: "the source has no series for it whose labels namespace, pod and container name a container of a pod of this cluster"},
+				{Path: "spec.resourceMetrics.rules.memory.nodeQuery", State: v1alpha1.RuleFailing, Reason: ReasonNoFigures, Message: `the source has no series for it: `},
 			},
 		},
 	}
@@ -232,6 +232,17 @@ func TestRules(t *testing.T) {
 func TestInterval(t *testing.T) {
 	run(t, func(t *testing.T, s *server, feed *Feed, _ *point.Store) {
 		feed.Apply(compile(t, ruleSet()))
+		time.Sleep(warmUp + time.Second)
+		s.mu.Lock()
+		// At once, after warmUp, and in the slot if it lies between.
+		if n := len(s.asked); n != 8 && n != 12 {
+			t.Errorf("asked %d times before there were figures", len(s.asked))
+		}
+		s.samples = map[string][]query.Sample{
+			"container_cpu": {in(1, "one", "web")}, "container_memory": {in(1, "one", "web")},
+			"node_cpu": {of(1, "node", "n1")}, "node_memory": {of(1, "node", "n1")},
+		}
+		s.mu.Unlock()
 		time.Sleep(20 * time.Second)
 		s.mu.Lock()
 		s.asked = nil

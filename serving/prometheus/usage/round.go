@@ -46,10 +46,10 @@ type round struct {
 // rulesPath is where the rules are in the MetricsBackend.
 const rulesPath = "spec.resourceMetrics.rules"
 
-func (r *round) problem(below, reason, message string) {
+func (r *round) problem(below string, state v1alpha1.RuleState, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.report.Problems = append(r.report.Problems, v1alpha1.RuleHealth{Path: rulesPath + below, Reason: reason, Message: message})
+	r.report.Problems = append(r.report.Problems, v1alpha1.RuleHealth{Path: rulesPath + below, State: state, Reason: reason, Message: message})
 }
 
 // ask evaluates the queries for the same instant, beside each other.
@@ -84,9 +84,9 @@ func (r *round) nodes(ctx context.Context, source query.Source, q *rules.Resourc
 	f.answered = true
 	switch {
 	case len(answer.Samples) == 0:
-		r.problem(path, ReasonNoFigures, "the source has no series for it: "+q.Nodes)
+		r.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, "the source has no series for it: "+q.Nodes)
 	case len(f.of) == 0:
-		r.problem(path, ReasonNoFigures, fmt.Sprintf("no value of the label %s is a node's name, such as %q: choose the label that holds it in resources.overrides", q.NodeLabel, unknown))
+		r.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, fmt.Sprintf("no value of the label %s is a node's name, such as %q: choose the label that holds it in resources.overrides", q.NodeLabel, unknown))
 	default:
 		r.unusable(path, f)
 	}
@@ -119,7 +119,7 @@ func (r *round) containers(ctx context.Context, source query.Source, q *rules.Re
 		for _, namespace := range r.store.Pods.Namespaces() {
 			expression, err := q.ContainersIn(namespace)
 			if err != nil {
-				r.problem(path, ReasonUnusableFigures, fmt.Sprintf("namespace %s: %s", namespace, err))
+				r.problem(path, v1alpha1.RuleWarning, ReasonUnusableFigures, fmt.Sprintf("namespace %s: %s", namespace, err))
 				continue
 			}
 			if f.answered = take(namespace, expression); !f.answered {
@@ -130,7 +130,7 @@ func (r *round) containers(ctx context.Context, source query.Source, q *rules.Re
 	switch {
 	case !f.answered:
 	case len(f.of) == 0:
-		r.problem(path, ReasonNoFigures, fmt.Sprintf("the source has no series for it whose labels %s, %s and %s name a container of a pod of this cluster", q.NamespaceLabel, q.PodLabel, q.ContainerLabel))
+		r.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, fmt.Sprintf("the source has no series for it whose labels %s, %s and %s name a container of a pod of this cluster", q.NamespaceLabel, q.PodLabel, q.ContainerLabel))
 	default:
 		r.unusable(path, f)
 	}
@@ -139,15 +139,15 @@ func (r *round) containers(ctx context.Context, source query.Source, q *rules.Re
 func (r *round) failed(path string, err error) {
 	var f *query.Failure
 	if errors.As(err, &f) {
-		r.problem(path, string(f.Reason), f.Error())
+		r.problem(path, v1alpha1.RuleFailing, string(f.Reason), f.Error())
 		return
 	}
-	r.problem(path, ReasonNoFigures, err.Error())
+	r.problem(path, v1alpha1.RuleFailing, ReasonNoFigures, err.Error())
 }
 
 func (r *round) unusable(path string, f *figures) {
 	if f.bad > 0 {
-		r.problem(path, ReasonUnusableFigures, fmt.Sprintf("%d series cannot be used, such as that of %s: %s", f.bad, f.example, f.why))
+		r.problem(path, v1alpha1.RuleWarning, ReasonUnusableFigures, fmt.Sprintf("%d series cannot be used, such as that of %s: %s", f.bad, f.example, f.why))
 	}
 }
 

@@ -1,0 +1,97 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
+)
+
+// recordedFeed keeps what was applied.
+type recordedFeed struct {
+	applied []*rules.ResourceQueries
+	report  usage.Report
+}
+
+func (f *recordedFeed) Apply(q *rules.ResourceQueries) { f.applied = append(f.applied, q) }
+func (f *recordedFeed) Report() usage.Report           { return f.report }
+
+type stillKubelets struct{}
+
+func (stillKubelets) Report() v1alpha1.KubeletReport {
+	return v1alpha1.KubeletReport{NewestSample: metav1.NewTime(time.Unix(1, 0))}
+}
+func (stillKubelets) Primed() (bool, string) { return true, "kubelets" }
+
+func ruledSpec() *v1alpha1.MetricsBackendSpec {
+	rule := func(container, node string) v1alpha1.ResourceRule {
+		return v1alpha1.ResourceRule{
+			ContainerQuery: container, NodeQuery: node, ContainerLabel: "container",
+			Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"},
+		}
+	}
+	return &v1alpha1.MetricsBackendSpec{
+		Sources: []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}}},
+		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{
+			CPU:    rule(`sum(rate(c{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)`, `sum(rate(n{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)`),
+			Memory: rule(`sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)`, `sum(o{<<.LabelMatchers>>}) by (<<.GroupBy>>)`),
+		}},
+	}
+}
+
+func TestResourceFigures(t *testing.T) {
+	feed := &recordedFeed{}
+	f := &resourceFigures{kubelets: stillKubelets{}, feed: feed}
+	ctx := t.Context()
+
+	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
+	if primed, why := f.Primed(); !primed || why != "kubelets" || len(feed.applied) != 0 {
+		t.Errorf("without rules: %v, %s, applied %d times", primed, why, len(feed.applied))
+	}
+
+	f.apply(ctx, ruledSpec())
+	f.apply(ctx, ruledSpec())
+	if len(feed.applied) != 1 || feed.applied[0] == nil || feed.applied[0].Source != "main" {
+		t.Fatalf("applied %+v", feed.applied)
+	}
+	if primed, _ := f.Primed(); primed {
+		t.Error("primed before the rules have answered")
+	}
+	newest := metav1.NewTime(time.Unix(1000, 0))
+	problem := v1alpha1.RuleHealth{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: "slow"}
+	feed.report = usage.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
+	if primed, why := f.Primed(); !primed {
+		t.Errorf("not primed: %s", why)
+	}
+	if got := f.Report().NewestSample; !got.Equal(&newest) {
+		t.Errorf("the newest sample is of %s", got)
+	}
+	problems, count, failing := f.health()
+	if diff := cmp.Diff([]v1alpha1.RuleHealth{problem}, problems); diff != "" || count != 4 || failing != 1 {
+		t.Errorf("%d rules, problems (-want +got):\n%s", count, diff)
+	}
+
+	// Rules that cannot be used change nothing but what is told of them.
+	bad := ruledSpec()
+	bad.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
+	f.apply(ctx, bad)
+	if problems, _, _ := f.health(); len(problems) != 1 || problems[0].Reason != rules.ReasonInvalidMetricsQuery || len(feed.applied) != 1 {
+		t.Errorf("bad rules: %+v, applied %d times", problems, len(feed.applied))
+	}
+
+	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
+	if n := len(feed.applied); n != 2 || feed.applied[1] != nil {
+		t.Errorf("without rules again: applied %+v", feed.applied)
+	}
+	if problems, count, _ := f.health(); problems != nil || count != 0 {
+		t.Errorf("without rules again: %d rules, problems %+v", count, problems)
+	}
+}
