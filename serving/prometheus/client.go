@@ -5,6 +5,7 @@ package prometheus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -29,19 +30,13 @@ const (
 // client_golang's client is not used: it holds three copies of an answer before the
 // first sample can be counted, and cannot reduce series while it reads them.
 func (n *connection) call(ctx context.Context, path string, form url.Values, read dataReader) ([]string, error) {
-	encoded := form.Encode()
-	resp, err := n.send(ctx, http.MethodPost, path, encoded)
-	if err == nil && refusesPOST(resp.StatusCode) {
-		// Proxies that only let reads through; what they refuse is the method.
-		discard(resp)
-		resp, err = n.send(ctx, http.MethodGet, path, encoded)
-	}
+	resp, err := n.request(ctx, path, form.Encode())
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
 	defer discard(resp)
 	if resp.StatusCode != http.StatusOK {
-		if wait := retryAfter(resp, n.clock.Now()); wait > 0 {
+		if wait := retryAfter(resp.StatusCode, resp.Header, n.clock.Now()); wait > 0 {
 			n.heldOff.Store(n.clock.Now().Add(wait).UnixNano())
 		}
 		return nil, classifyStatus(resp)
@@ -69,6 +64,17 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, rea
 // remedy says what to do about an answer that is too large.
 func (s *settings) remedy() string {
 	return fmt.Sprintf("maxResponseSize is %d bytes, which is at most %d samples: aggregate more in the query, or raise it", s.maxBytes, s.maxSamples)
+}
+
+// request asks with POST or, where that is refused, with GET: there are proxies that only
+// let reads through, and what they refuse is the method.
+func (n *connection) request(ctx context.Context, path, form string) (*http.Response, error) {
+	resp, err := n.send(ctx, http.MethodPost, path, form)
+	if err != nil || !refusesPOST(resp.StatusCode) {
+		return resp, err
+	}
+	discard(resp)
+	return n.send(ctx, http.MethodGet, path, form)
 }
 
 func (n *connection) send(ctx context.Context, method, path, form string) (*http.Response, error) {
@@ -132,7 +138,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return 0, io.ErrUnexpectedEOF
 	}
 	b.left -= int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns it unwrapped
+	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
 	}
 	return n, err

@@ -175,11 +175,11 @@ func location(resp *http.Response) string {
 const maxHeldOff = time.Minute
 
 // retryAfter is how long a server wants to be left alone; zero where it does not say.
-func retryAfter(resp *http.Response, now time.Time) time.Duration {
-	if code := resp.StatusCode; code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable {
+func retryAfter(code int, h http.Header, now time.Time) time.Duration {
+	if code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable {
 		return 0
 	}
-	given := resp.Header.Get("Retry-After")
+	given := h.Get("Retry-After")
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseUint(given, 10, 31); err == nil {
 		wait = time.Duration(seconds) * time.Second

@@ -126,8 +126,3 @@ func (c *countedConn) Close() error {
 	c.closed()
 	return c.Conn.Close()
 }
-
-// status429 is the answer of a server that limits its clients.
-func status429(retryAfter string) *http.Response {
-	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {retryAfter}}}
-}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -34,7 +35,8 @@ func (n *noResources) ServerGroupsAndResourcesWithContext(context.Context) ([]*m
 func newTestValues(t *testing.T) (*valueMetrics, *noResources) {
 	t.Helper()
 	resources := &noResources{}
-	v := newValueMetrics(resources, func(string) (map[string][]byte, bool) { return nil, false }, func([]string) error { return nil }, clock.RealClock{})
+	v := newValueMetrics(resources, func(string) (map[string][]byte, bool) { return nil, false }, func([]string) error { return nil },
+		point.NewStore(clock.RealClock{}, time.Minute), stillKubelets{}, clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { v.run(ctx) })

@@ -108,13 +108,13 @@ func TestEvaluate(t *testing.T) {
 func TestRejected(t *testing.T) {
 	w := start(t, "--query.max-samples=20")
 	for expression, says := range map[string]string{
-		`sum(queue_length`:                   "parse error",
-		`nonsense(queue_length)`:             "unknown function",
-		`queue_length[1m]`:                   "ranges of samples",
-		`"text"`:                             "of type string",
-		`queue_length * other`:               "", // no pair: an empty answer, and no error
+		`sum(queue_length`:       "parse error",
+		`nonsense(queue_length)`: "unknown function",
+		`queue_length[1m]`:       "ranges of samples",
+		`"text"`:                 "of type string",
+		`queue_length * other`:   "", // no pair: an empty answer, and no error
 		`max_over_time(http_requests_total[5m:100ms])`: "too many samples",
-		`other + on() queue_length`:          "many matching",
+		`other + on() queue_length`:                    "many matching",
 	} {
 		answer, err := w.source.Evaluate(t.Context(), expression, time.Now())
 		if says == "" {
