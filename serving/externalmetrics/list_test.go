@@ -181,6 +181,7 @@ func TestEncodings(t *testing.T) {
 		"application/json":                             `"metricName":"queue_length"`,
 		"application/yaml":                             "metricName: queue_length",
 		"application/vnd.kubernetes.protobuf":          "queue_length",
+		"application/cbor":                             "queue_length",
 		"application/json;as=Table;v=v1;g=meta.k8s.io": `"cells":["queue_length","queue=a,region=eu","3500m","0s",`,
 	} {
 		response := w.do(http.MethodGet, path("queue_length", ""), "Accept", accept) //nolint:bodyclose // do has it closed at the end.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics/install"
 
@@ -22,7 +23,11 @@ var (
 	// Scheme knows the types of external.metrics.k8s.io and what every API server needs.
 	Scheme = newScheme()
 
-	codecs = serializer.NewCodecFactory(Scheme)
+	// codecs serve the group, CBOR included.
+	codecs = serializer.NewCodecFactory(Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(),
+		serializer.WithStreamingCollectionEncodingToProtobuf(),
+		serializer.WithSerializer(cbor.NewSerializerInfo))
 )
 
 func newScheme() *runtime.Scheme {

@@ -34,7 +34,8 @@ func newCommand(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serving",
 		Short: "Serves the Kubernetes metrics APIs",
-		Long: "Serves metrics.k8s.io from kubelets, as an aggregated API server.\n\n" +
+		Long: "Serves metrics.k8s.io from kubelets, and custom.metrics.k8s.io and external.metrics.k8s.io from sources such as\n" +
+			"Prometheus, as an aggregated API server.\n\n" +
 			"In a cluster, metrics-backend-operator deploys it and --backend names the MetricsBackend whose settings it follows.\n" +
 			"It also runs alone, with nothing but a kubeconfig and a manifest:\n\n" +
 			"  serving --kubeconfig K --authentication-kubeconfig K --authorization-kubeconfig K --backend-file FILE --cert-dir DIR",
