@@ -135,6 +135,7 @@ func (f *feed) end(anyway bool) bool {
 		delete(s.feeds, f.ID)
 		s.meter.feeds.Set(float64(len(s.feeds)))
 		s.meter.points.Add(-float64(len(f.items)))
+		f.items = nil
 	}
 	s.mu.Unlock()
 	f.unfollow()
@@ -292,6 +293,9 @@ func (f *feed) take(values *query.Values, q *query.Question) {
 	f.settle()
 	s.mu.Unlock()
 
+	if values.Outage != nil {
+		s.meter.fail(values.Outage)
+	}
 	if recovered {
 		s.log("A watched metric has new values again", f)
 	}

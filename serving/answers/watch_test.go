@@ -131,6 +131,27 @@ func TestThousandWatches(t *testing.T) {
 	}) // and no goroutine, or the bubble would not end
 }
 
+// A feed that ends while its metric ceases to exist leaves the gauges as they were.
+func TestFeedThatEndsTwice(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(feedsHeld, pointsHeld)
+	inWorld(t, func(t *testing.T, w *world) {
+		release, err := w.store.Follow(t.Context(), w.feed())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		f := w.store.all()[0]
+		f.end(true)
+		w.change(func() { w.readErr = gone })
+		f.read()
+		points, err := testutil.GetGaugeMetricValue(pointsHeld.WithLabelValues(group))
+		if err != nil || points != 0 {
+			t.Errorf("%v points, %v", points, err)
+		}
+	})
+}
+
 func TestReconnectFindsTheValues(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		watcher := w.watch("")

@@ -290,6 +290,12 @@ func TestSourcesAreReplacedLive(t *testing.T) {
 		if v := w.mustAsk(ours); v != 42 {
 			t.Errorf("of a source that was replaced: %v", v)
 		}
+		// Nor is what the source before it said anything to fall back on.
+		w.put("p", &source{reply: down})
+		var outage *Outage
+		if _, err := w.ask(ours); !errors.As(err, &outage) || outage.Last != nil || outage.Failures != 1 {
+			t.Errorf("of a source that was replaced and fails: %+v", outage)
+		}
 		w.mustAsk(theirs)
 		if s.count() != 1 || other.count() != 1 {
 			t.Errorf("%d and %d evaluations of the others", s.count(), other.count())

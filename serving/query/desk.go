@@ -162,6 +162,11 @@ func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
 	case <-f.done:
 		return served(f.answer, d.clock.Now()), f.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-f.done: // at the same moment
+		return served(f.answer, d.clock.Now()), f.err
+	default:
 		return nil, d.leave(f, ctx.Err())
 	}
 }

@@ -47,6 +47,11 @@ func (f *flight) end(answer *Answer, err error) {
 // at once, which is then its outcome.
 func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
 	l := d.line(h.question.Source, source)
+	if h.source != source {
+		// What another source said, or failed to say, is nothing to fall back on.
+		d.dropLast(h)
+		h.attempts, h.failures = 0, 0
+	}
 	slot, _ := h.slots.at(now)
 	f := &flight{held: h, source: source, line: l, done: make(chan struct{})}
 	if failure := l.admit(f, now); failure != nil {
