@@ -147,7 +147,7 @@ func TestEvaluateFailures(t *testing.T) {
 		"a compressed bomb": {change: small, handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", json)
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(bomb(64 << 20))
+			_, _ = w.Write(bomb(1 << 20))
 		}, reason: query.ReasonTooLarge, says: "maxResponseSize"},
 		"not what was compressed": {handler: status(200, json, "not compressed", "Content-Encoding", "gzip"), reason: query.ReasonMalformed, says: "not compressed as it says"},
 		"says nothing": {change: quick, handler: func(_ http.ResponseWriter, r *http.Request) {

@@ -97,7 +97,7 @@ func inBubble(t *testing.T, f func(*testing.T, *bubble)) {
 		served := make(chan error)
 		go func() { served <- server.Serve(l) }()
 		var err error
-		b.source, err = New(Options{Name: "main", Clock: clock.RealClock{}, Dial: l.dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example"})
+		b.source, err = New(Options{Name: "main", Clock: clock.RealClock{}, Dial: l.dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example", MaxResponseSize: "64Ki"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestHealthAndOneQuestion(t *testing.T) {
 		"hangs":        hangs,
 		"forbidden":    status(http.StatusForbidden, "text/plain", "not this metric"),
 		"server error": status(http.StatusInternalServerError, "text/plain", "bug"),
-		"too large":    answers("application/json", strings.Repeat(" ", 33<<20)),
+		"too large":    answers("application/json", strings.Repeat(" ", 100<<10)),
 		"malformed":    answers("application/json", "{"),
 	}
 	for name, bad := range tests {
