@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/watchconformance"
 )
 
 const (
@@ -103,6 +104,7 @@ func customMetrics(t *testing.T) {
 		"rights":        readByRights,
 		"plugin":        explainMetrics,
 		"watch":         watchMetrics,
+		"conformance":   valuesConformance,
 		// The edit of a rule makes all of them anew, which the counted queries would show.
 		"edited rule, then shared queries": func(t *testing.T) {
 			t.Run("edited rule", editRule)
@@ -257,6 +259,32 @@ func readByRights(t *testing.T) {
 				}
 				return nil
 			})
+		})
+	}
+}
+
+// valuesConformance runs the suite's lines that fit values.
+func valuesConformance(t *testing.T) {
+	waitForMetric(t, "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/checkout_requests_per_second")
+	waitForMetric(t, "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/mail%5C%7Cqueue_length")
+	for name, api := range map[string]watchconformance.API{
+		"custom":   watchconformance.CustomMetric(schema.GroupResource{Resource: "pods"}, shop, "checkout_requests_per_second"),
+		"external": watchconformance.ExternalMetric(shop, `mail\|queue_length`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// Beside the other tests all is slow.
+			report, err := watchconformance.Run(t.Context(), suite.config, api, watchconformance.Options{Patience: 30 * time.Second, PointInterval: 5 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("\n%s", report)
+			if !report.Served {
+				t.Error("discovery does not name the verb watch")
+			}
+			for _, r := range report.With(watchconformance.Failed, watchconformance.Promised) {
+				t.Errorf("%s of %s %s: %s", r.Check, r.Version, r.Resource, r.Why)
+			}
 		})
 	}
 }

@@ -34,6 +34,9 @@ type Resource struct {
 	Path func(version, namespace string) string
 	// WatchPath of watches; nil where they are lists with `watch=true`.
 	WatchPath func(version, namespace string) string
+	// ObjectPath is where a list of one object is answered, empty where objects cannot be
+	// asked for one by one; nil where an object is at the path of lists and its name.
+	ObjectPath func(version string, o Object) string
 	// Metadata says that objects have ObjectMeta: without it there is no Table, no
 	// `sendInitialEvents`, and no informer.
 	Metadata bool

@@ -5,6 +5,7 @@ package watchconformance
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 )
@@ -34,22 +35,16 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 	if len(during.objects) == 0 {
 		return "", fmt.Errorf("while a watch is open the list is empty, before it had %d objects", len(before.objects))
 	}
-	one := during.objects[0]
-	path := t.path(one.Namespace) + "/" + one.Name
-	body, err := t.connection.get(ctx, path, nil, acceptJSON)
-	if err != nil {
-		return "", fmt.Errorf("while a watch is open: get %s: %w", path, err)
-	}
-	got, err := t.resource.Identify(body)
-	if err != nil {
-		return "", err
-	}
-	t.ledger.note(t.resource.Name, got)
-	if got.key() != one.key() {
-		return "", fmt.Errorf("while a watch is open: get %s is of %s", path, got.key())
+	seen := during.objects
+	got, asked, err := t.one(ctx, during.objects[0])
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("while a watch is open: %w", err)
+	case asked:
+		seen = append(seen, got)
 	}
 	was := lasting(before, before)
-	for _, o := range append(during.objects, got) {
+	for _, o := range seen {
 		b, ok := was[o.key()]
 		if !ok || o.ResourceVersion == "" || b.identity() != o.identity() {
 			continue
@@ -59,6 +54,35 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d objects before, %d during a watch", len(before.objects), len(during.objects)), nil
+}
+
+// one asks for one object, where that can be asked for.
+func (t *target) one(ctx context.Context, o Object) (got Object, asked bool, err error) {
+	path := t.path(o.Namespace) + "/" + o.Name
+	if t.resource.ObjectPath != nil {
+		if path = t.resource.ObjectPath(t.version, o); path == "" {
+			return got, false, nil
+		}
+	}
+	body, err := t.connection.get(ctx, path, nil, acceptJSON)
+	if err != nil {
+		return got, false, fmt.Errorf("get %s: %w", path, err)
+	}
+	if t.resource.ObjectPath != nil {
+		var list struct{ Items []json.RawMessage }
+		if err := json.Unmarshal(body, &list); err != nil || len(list.Items) != 1 {
+			return got, false, fmt.Errorf("get %s: want a list of one object, got %.300s", path, body)
+		}
+		body = list.Items[0]
+	}
+	if got, err = t.resource.Identify(body); err != nil {
+		return got, false, err
+	}
+	t.ledger.note(t.resource.Name, got)
+	if got.key() != o.key() {
+		return got, false, fmt.Errorf("get %s is of %s", path, got.key())
+	}
+	return got, true, nil
 }
 
 // connections is how many new ones a comparison of resourceVersions makes: each may

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -29,6 +30,8 @@ var (
 	bookmarks     = flag.Duration("bookmark-interval", time.Minute, "the longest time between two bookmarks")
 	watches       = flag.Int("watches", 50, "how many watches to open at once")
 	limit         = flag.Int("limit", 0, "how many watches the server admits; all of them are taken for a moment")
+	custom        = flag.String("custom", "", "a custom metric to check in place of metrics.k8s.io, as NAMESPACE/RESOURCE/METRIC, without a namespace as /RESOURCE/METRIC")
+	external      = flag.String("external", "", "an external metric to check in place of metrics.k8s.io, as NAMESPACE/METRIC")
 	writeTo       = flag.String("write-namespace", "", "namespace in which a check may make a pod and change its labels")
 	writeImage    = flag.String("write-image", "registry.k8s.io/pause:3.10", "image of that pod")
 )
@@ -53,7 +56,7 @@ func TestConformance(t *testing.T) {
 		options.Patience = max(options.Patience, referencePatience)
 		options.PointInterval, options.BookmarkInterval, options.Pods = 10*referenceInterval, 2*time.Second, r
 	}
-	report, err := Run(t.Context(), config, ResourceMetrics(), options)
+	report, err := Run(t.Context(), config, apiOfFlags(t), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +73,23 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s, %s %s: %s", r.Check, r.Version, r.Resource, r.Why)
 		}
 	}
+}
+
+// apiOfFlags is the API to check.
+func apiOfFlags(t *testing.T) API {
+	t.Helper()
+	switch parts := strings.Split(*custom+*external, "/"); {
+	case *custom == "" && *external == "":
+		return ResourceMetrics()
+	case *kubeconfig == "" && *kubecontext == "":
+		t.Fatal("-custom and -external are of a cluster: give a -kubeconfig")
+	case *external == "" && len(parts) == 3:
+		return CustomMetric(schema.ParseGroupResource(parts[1]), parts[0], parts[2])
+	case *custom == "" && len(parts) == 2:
+		return ExternalMetric(parts[0], parts[1])
+	}
+	t.Fatalf("-custom=%s -external=%s: want one of NAMESPACE/RESOURCE/METRIC and NAMESPACE/METRIC", *custom, *external)
+	return API{}
 }
 
 // reading reads the flags.
