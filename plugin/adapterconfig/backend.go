@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -130,7 +131,7 @@ func annotate(document *yaml.Node, f *found) {
 
 // preamble says where the rules come from, and what is not as it was.
 func preamble(f *found, o options) string {
-	remarks := append(f.remarks, f.source.remarks...)
+	remarks := slices.Concat(f.remarks, f.source.remarks)
 	if f.config.ResourceRules == nil {
 		remarks = append(remarks, "resourceRules: there are none, so this says nothing of metrics.k8s.io; resourceMetrics: {} serves it from the kubelets")
 	}

@@ -55,7 +55,7 @@ func printerFor(output string) (printer, error) {
 // tree reads from the top as the trip of a request: definition, question, answer, values.
 func (e *Explained) tree(now time.Time) *tree.Node {
 	root := tree.New(tree.Cell{Text: e.title, Tone: tree.Strong})
-	row := func(what, text string) *tree.Node { return root.Add(tree.Text(what), tree.Text(text)) }
+	row := func(what, text string) { root.Add(tree.Text(what), tree.Text(text)) }
 	row("defined by", e.Origin)
 	row("source", fmt.Sprintf("%s, asked each %s", e.Source, e.Interval.Duration))
 	row("query", e.Query)

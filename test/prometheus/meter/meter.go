@@ -64,11 +64,9 @@ func (m *Meter) Set(lines string) error {
 
 // parse reads a line. Values of labels hold spaces as they like: numbers stand behind.
 func parse(line string) (series, error) {
-	name, numbers := line, ""
+	name, numbers, _ := strings.Cut(line, " ")
 	if end := strings.LastIndex(line, "}"); end >= 0 {
 		name, numbers = line[:end+1], line[end+1:]
-	} else {
-		name, numbers, _ = strings.Cut(line, " ")
 	}
 	fields := strings.Fields(numbers)
 	if len(fields) < 1 || len(fields) > 2 {
