@@ -16,6 +16,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/metrics/pkg/client/custom_metrics"
 	"k8s.io/metrics/pkg/client/external_metrics"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -49,8 +51,9 @@ func startCustomMetrics(t *testing.T) {
 	for _, manifest := range []string{"prometheus.yaml", "workloads.yaml", "fleet.yaml"} {
 		kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(prometheusManifests, manifest))
 	}
-	kubectl(t, "-n", "monitoring", "rollout", "status", "deployment", "--timeout=180s")
-	kubectl(t, "-n", fleet, "rollout", "status", "deployment", "--timeout=180s")
+	for deployment, in := range map[string]string{"prometheus": "monitoring", "prometheus-counted": "monitoring", "truck": fleet} {
+		kubectl(t, "-n", in, "rollout", "status", "deployment/"+deployment, "--timeout=180s")
+	}
 	setFleet(t)
 
 	out, err := run("go", "run", "./cmd/kubectl-metrics", "import", "adapter-config",
@@ -231,8 +234,20 @@ func externalValue(client external_metrics.ExternalMetricsClient, namespace, met
 // readByRights: RBAC decides metric by metric, and watch apart from get.
 func readByRights(t *testing.T) {
 	const reader = "system:serviceaccount:shop:default"
-	kubectl(t, "-n", shop, "create", "role", "one-metric", "--verb=get", "--resource=pods.custom.metrics.k8s.io/checkout_requests_per_second")
-	kubectl(t, "-n", shop, "create", "rolebinding", "one-metric", "--role=one-metric", "--serviceaccount="+shop+":default")
+	meta := metav1.ObjectMeta{Namespace: shop, Name: "one-metric"}
+	for _, object := range []ctrlclient.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"custom.metrics.k8s.io"}, Resources: []string{"pods/checkout_requests_per_second"}, Verbs: []string{"get"},
+		}}},
+		&rbacv1.RoleBinding{ObjectMeta: meta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: shop, Name: "default"}},
+		},
+	} {
+		if err := suite.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
 	const custom, external = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/external.metrics.k8s.io/v1beta1"
 	for path, allowed := range map[string]bool{
 		custom + "/namespaces/shop/pods/*/checkout_requests_per_second":              true,
