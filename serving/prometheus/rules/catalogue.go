@@ -56,8 +56,7 @@ type Catalogue struct {
 	compiled map[declaredID]*declared
 
 	// Guarded by mu.
-	custom   map[metricKey][]*binding
-	external map[string][]*binding
+	made *metrics
 	// declaredCustom and declaredExternal are the declared metrics that are in force.
 	declaredCustom   map[namespacedMetric]*declared
 	declaredExternal map[types.NamespacedName]*declared
@@ -81,7 +80,7 @@ var (
 func NewCatalogue(r Resources) *Catalogue {
 	return &Catalogue{
 		resources: r, sources: &sources{}, found: map[Selection]*found{}, index: r.Current(),
-		custom: map[metricKey][]*binding{}, external: map[string][]*binding{},
+		made: newMetrics(),
 	}
 }
 
@@ -321,7 +320,7 @@ func families(found []series.Series) map[string]*family {
 
 // rebuild works out everything anew, and puts it in place.
 func (c *Catalogue) rebuild() {
-	custom, external := map[metricKey][]*binding{}, map[string][]*binding{}
+	made := newMetrics()
 	for _, r := range c.rules {
 		if r.failed() {
 			continue
@@ -336,12 +335,12 @@ func (c *Catalogue) rebuild() {
 		}
 		for _, bindings := range r.made {
 			for _, b := range bindings {
-				insert(custom, external, b)
+				made.insert(b)
 			}
 		}
 	}
 	c.mu.Lock()
-	c.custom, c.external = custom, external
+	c.made = made
 	c.mu.Unlock()
 	c.wide.forget()
 	c.judge()
@@ -368,43 +367,14 @@ func (c *Catalogue) update(r *live, changed, gone []*family) {
 	}
 	c.mu.Lock()
 	for _, b := range removed {
-		remove(c.custom, c.external, b)
+		c.made.remove(b)
 	}
 	for _, b := range added {
-		insert(c.custom, c.external, b)
+		c.made.insert(b)
 	}
 	c.listed.Store(nil)
 	c.mu.Unlock()
 	c.wide.forget()
-}
-
-func insert(custom map[metricKey][]*binding, external map[string][]*binding, b *binding) {
-	add := func(list []*binding) []*binding {
-		i, _ := slices.BinarySearchFunc(list, b, (*binding).compare)
-		return slices.Insert(list, i, b)
-	}
-	if b.rule.external {
-		external[b.metric.Name] = add(external[b.metric.Name])
-		return
-	}
-	key := metricKey{b.metric.Resource, b.metric.Name}
-	custom[key] = add(custom[key])
-}
-
-func remove(custom map[metricKey][]*binding, external map[string][]*binding, b *binding) {
-	drop := func(list []*binding) []*binding {
-		return slices.DeleteFunc(list, func(o *binding) bool { return o == b })
-	}
-	if b.rule.external {
-		if external[b.metric.Name] = drop(external[b.metric.Name]); len(external[b.metric.Name]) == 0 {
-			delete(external, b.metric.Name)
-		}
-		return
-	}
-	key := metricKey{b.metric.Resource, b.metric.Name}
-	if custom[key] = drop(custom[key]); len(custom[key]) == 0 {
-		delete(custom, key)
-	}
 }
 
 // begin makes a rule ready for series.

@@ -4,7 +4,6 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,13 +26,19 @@ func (c *Catalogue) Health() Health {
 func (c *Catalogue) judge() {
 	h := Health{Count: len(c.rules)}
 	unknown := map[bool]error{}
+	collisions := c.made.collisions()
 	for _, r := range c.rules {
 		problems := slices.Clone(r.problems)
 		if !r.failed() {
 			f := c.found[r.selection()]
 			problems = append(problems, c.judgeLive(r, f)...)
+			if p := collisionProblem(collisions[r]); p != nil {
+				problems = append(problems, p)
+			}
 			if f == nil || !f.known {
-				unknown[r.external] = errors.Join(unknown[r.external], notKnown(r, f))
+				if unknown[r.external] == nil { // one is enough to say
+					unknown[r.external] = notKnown(r, f)
+				}
 			}
 		}
 		failing := false
@@ -101,47 +106,20 @@ func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
 		p.fatal = len(r.made) == 0
 		problems = append(problems, p)
 	}
-	if p := c.collision(r); p != nil {
-		problems = append(problems, p)
-	}
 	return problems
 }
 
-// collision tells of the metrics of a rule that another rule makes too, and of those
-// that it makes of several series.
-func (c *Catalogue) collision(r *live) *problem {
-	count, shown := 0, ""
-	for _, family := range slices.Sorted(maps.Keys(r.made)) {
-		for _, b := range r.made[family] {
-			winner := c.winner(b)
-			if winner == b || winner == nil || winner.rule == r && !r.usesSeries {
-				continue
-			}
-			if count++; count == 1 {
-				shown = describe(b, winner)
-			}
-		}
-	}
-	if count == 0 {
+// collisionProblem tells of the metrics of a rule that another rule makes too, and of
+// those that it makes of several series.
+func collisionProblem(of []collision) *problem {
+	if len(of) == 0 {
 		return nil
 	}
-	if count > 1 {
-		shown += fmt.Sprintf(" (and %d more)", count-1)
+	shown := describe(of[0].loser, of[0].winner)
+	if len(of) > 1 {
+		shown += fmt.Sprintf(" (and %d more)", len(of)-1)
 	}
 	return warnf(ReasonCollision, "%s: select other series, or give another name", shown)
-}
-
-// winner returns what counts of all that make the metric of a binding. Only changes
-// write what it reads, and they hold c.changing, as the caller does.
-func (c *Catalogue) winner(b *binding) *binding {
-	list := c.custom[metricKey{b.metric.Resource, b.metric.Name}]
-	if b.rule.external {
-		list = c.external[b.metric.Name]
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return list[len(list)-1]
 }
 
 func describe(b, winner *binding) string {

@@ -29,15 +29,15 @@ func (c *Catalogue) lists() *lists {
 		return l
 	}
 	c.mu.RLock()
-	custom := make(map[metricKey]query.ObjectMetric, len(c.custom)+len(c.declaredCustom))
+	custom := make(map[metricKey]query.ObjectMetric, len(c.made.custom)+len(c.declaredCustom))
 	for key, d := range c.declaredCustom {
 		custom[key.metricKey] = d.metric
 	}
-	for key, bindings := range c.custom {
-		custom[key] = bindings[len(bindings)-1].metric
+	for key, bindings := range c.made.custom {
+		custom[key] = newest(bindings).metric
 	}
-	external := make(map[string]bool, len(c.external)+len(c.declaredExternal))
-	for name := range c.external {
+	external := make(map[string]bool, len(c.made.external)+len(c.declaredExternal))
+	for name := range c.made.external {
 		external[name] = true
 	}
 	for key := range c.declaredExternal {

@@ -35,10 +35,7 @@ func (c *Catalogue) ReadObjects(r query.ObjectRequest) (query.Reading, query.Obj
 	key := metricKey{resource.GroupResource(), r.Metric}
 	c.mu.RLock()
 	d := c.declaredCustom[namespacedMetric{teamOf(r, key), key}]
-	var b *binding
-	if bindings := c.custom[key]; len(bindings) > 0 {
-		b = bindings[len(bindings)-1]
-	}
+	b := newest(c.made.custom[key])
 	unknown := c.unknownCustom
 	c.mu.RUnlock()
 	switch {
@@ -61,10 +58,7 @@ func (c *Catalogue) ReadExternal(r query.ExternalRequest) (query.Reading, error)
 	}
 	c.mu.RLock()
 	d := c.declaredExternal[externalKey(r.Namespace, r.Metric)]
-	var b *binding
-	if bindings := c.external[r.Metric]; len(bindings) > 0 {
-		b = bindings[len(bindings)-1]
-	}
+	b := newest(c.made.external[r.Metric])
 	unknown := c.unknownExternal
 	c.mu.RUnlock()
 	switch {
