@@ -95,6 +95,9 @@ func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.Decla
 		h.Reason, h.Message = failureOf(values.Outage)
 	case h.Values > 0:
 		h.Ready = true
+		if d.Remark != "" {
+			h.Reason, h.Message = v1alpha1.ReasonCollision, d.Remark
+		}
 	case values.Omissions > 0:
 		h.Reason, h.Message = reasonNoValues, "no series of the answer gives a value"
 		if first := values.Omission(""); first != nil {

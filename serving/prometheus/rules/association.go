@@ -36,10 +36,10 @@ func compileAssociation(spec v1alpha1.RuleResources) (*association, *problem) {
 	a := &association{overrides: map[string]schema.GroupResource{}}
 	for label, r := range spec.Overrides {
 		if !model.UTF8Validation.IsValidLabelName(label) {
-			return a, problemf(ReasonInvalidResources, "resources.overrides: %q cannot be a label's name", label)
+			return a, invalidf(ReasonInvalidResources, "resources.overrides: %q cannot be a label's name", label)
 		}
 		if r.Resource == "" {
-			return a, problemf(ReasonInvalidResources, "resources.overrides[%s] names no resource: set its resource, such as pod", label)
+			return a, invalidf(ReasonInvalidResources, "resources.overrides[%s] names no resource: set its resource, such as pod", label)
 		}
 		a.overrides[label] = schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		a.labels = append(a.labels, label)
@@ -49,7 +49,7 @@ func compileAssociation(spec v1alpha1.RuleResources) (*association, *problem) {
 		return a, nil
 	}
 	if err := a.compileTemplate(spec.Template); err != nil {
-		return a, problemf(ReasonInvalidResources, "resources.template: %v", err)
+		return a, invalidf(ReasonInvalidResources, "resources.template: %v", err)
 	}
 	return a, nil
 }

@@ -129,6 +129,7 @@ type family struct {
 // found is what is known of a selection.
 type found struct {
 	families map[string]*family
+	last     []series.Series
 	// known says that the source has answered once.
 	known bool
 	// cut says that there are more, which are not known.
@@ -234,13 +235,13 @@ func (c *Catalogue) SetFound(s Selection, f series.Found) {
 	}
 }
 
-// SetSeries tells of all series that a selection has now. It costs what changed.
+// SetSeries tells of all series that a selection has now, of which it keeps the slice.
+// It costs what changed.
 func (c *Catalogue) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false) }
 
 func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	next := families(all)
 	f := c.found[s]
 	if f == nil {
 		if !slices.Contains(c.selections(), s) {
@@ -250,6 +251,13 @@ func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
 		c.found[s] = f
 	}
 	news := !f.known || f.err != nil || f.cut != cut
+	// Discovery keeps the slice while nothing is new.
+	same := f.known && len(all) == len(f.last) && (len(all) == 0 || &all[0] == &f.last[0])
+	if same && !news {
+		return
+	}
+	f.last = all
+	next := families(all)
 	f.known, f.err, f.cut = true, nil, cut
 	var changed, gone []*family
 	for name, fresh := range next {

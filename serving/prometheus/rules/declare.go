@@ -47,6 +47,8 @@ type Declared struct {
 	Reading query.Reading
 	// Reason and Message say why it is not in force; empty if it is.
 	Reason, Message string
+	// Remark tells of a rule that makes the same metric, and does not count here.
+	Remark string
 }
 
 // declaredObject is what the two kinds have in common.
@@ -108,13 +110,23 @@ func (c *Catalogue) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha
 	c.declare(false)
 }
 
-// Declared returns all declared metrics, in order. The slice is shared.
+// Declared returns all declared metrics, in order.
 func (c *Catalogue) Declared() []Declared {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	all := make([]Declared, len(c.declaredAll))
 	for i, d := range c.declaredAll {
 		all[i] = d.Declared
+		if d.Reason != "" {
+			continue
+		}
+		outdone := newest(c.made.external[d.name])
+		if d.Kind == kindCustomMetric {
+			outdone = newest(c.made.custom[metricKey{d.metric.Resource, d.name}])
+		}
+		if outdone != nil {
+			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", outdone.rule.path, d.name)
+		}
 	}
 	return all
 }
@@ -183,7 +195,7 @@ func (c *Catalogue) compileDeclared(o *declaredObject) *declared {
 
 func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 	if err := checkMetricName(d.name, o.describes == nil); err != nil {
-		return problemf(ReasonInvalidName, "spec.metricName: %v", err)
+		return invalidf(ReasonInvalidName, "spec.metricName: %v", err)
 	}
 	src, p := c.sources.find(o.spec.Source)
 	if p != nil {
@@ -191,7 +203,7 @@ func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 	}
 	expression, err := declaredQuery(o, src)
 	if err != nil {
-		return problemf(ReasonInvalidQuery, "spec.query: %v", err)
+		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
 	}
 	d.Reading = query.Reading{
 		Question:   query.Question{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval)},
@@ -215,16 +227,16 @@ func (c *Catalogue) describe(d *declared, o *declaredObject) *problem {
 	resource, ok := c.index.Find(gr)
 	if !ok {
 		if c.index.Empty() {
-			return problemf(ReasonUnknownResource, "the cluster's resources are not known yet")
+			return invalidf(ReasonUnknownResource, "the cluster's resources are not known yet")
 		}
-		return problemf(ReasonUnknownResource, "spec.describes: the cluster has no resource %s: check group and resource; if it is installed later, it is found", gr)
+		return invalidf(ReasonUnknownResource, "spec.describes: the cluster has no resource %s: check group and resource; if it is installed later, it is found", gr)
 	}
 	d.metric = query.ObjectMetric{Resource: resource.GroupResource(), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: d.name}
 	if (o.describes.Name == "") == (o.describes.NameLabel == "") {
-		return problemf(ReasonInvalidResources, "spec.describes: give either name or nameLabel")
+		return invalidf(ReasonInvalidResources, "spec.describes: give either name or nameLabel")
 	}
 	if !resource.Namespaced && (resource.GroupResource() != namespaces || o.describes.Name != o.meta.Namespace) {
-		return problemf(ReasonInvalidResources, "spec.describes: %s are in no namespace; a CustomMetric describes objects of its own namespace, or that namespace by its name", gr)
+		return invalidf(ReasonInvalidResources, "spec.describes: %s are in no namespace; a CustomMetric describes objects of its own namespace, or that namespace by its name", gr)
 	}
 	d.Reading.Object, d.Reading.ObjectLabel = o.describes.Name, o.describes.NameLabel
 	return nil

@@ -181,6 +181,9 @@ func TestWhichDeclarationCounts(t *testing.T) {
 		if d.Reason != want {
 			t.Errorf("%s %s/%s: %q, want %q", d.Kind, d.Namespace, d.Name, d.Reason, want)
 		}
+		if outdone := strings.Contains(d.Remark, "Metrics.rules[0] makes the metric"); outdone != (want == "") {
+			t.Errorf("%s %s/%s remarks %q", d.Kind, d.Namespace, d.Name, d.Remark)
+		}
 	}
 	c.Declare([]*v1alpha1.CustomMetric{younger}, nil)
 	if got := origin("shop"); got != "CustomMetric shop/a" {

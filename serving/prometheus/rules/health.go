@@ -49,17 +49,30 @@ const (
 
 // problem is what is wrong with a rule.
 type problem struct {
+	state           v1alpha1.RuleState
 	reason, message string
-	// fatal says that the rule makes no metric.
-	fatal bool
 }
 
-func problemf(reason, format string, args ...any) *problem {
-	return &problem{reason: reason, message: fmt.Sprintf(format, args...), fatal: true}
+// invalidf is a problem that only a change of the spec mends.
+func invalidf(reason, format string, args ...any) *problem {
+	return &problem{v1alpha1.RuleInvalid, reason, fmt.Sprintf(format, args...)}
+}
+
+// failingf is a problem for which the rule makes no metric now, or one that works
+// despite it.
+func failingf(failing bool, reason, format string, args ...any) *problem {
+	if failing {
+		return &problem{v1alpha1.RuleFailing, reason, fmt.Sprintf(format, args...)}
+	}
+	return warnf(reason, format, args...)
 }
 
 func warnf(reason, format string, args ...any) *problem {
-	return &problem{reason: reason, message: fmt.Sprintf(format, args...)}
+	return &problem{v1alpha1.RuleWarning, reason, fmt.Sprintf(format, args...)}
+}
+
+func (p *problem) health(path string) v1alpha1.RuleHealth {
+	return v1alpha1.RuleHealth{Path: path, State: p.state, Reason: p.reason, Message: p.message}
 }
 
 // Health is how the rules do.

@@ -43,8 +43,8 @@ func (c *Catalogue) judge() {
 		}
 		failing := false
 		for _, p := range problems {
-			failing = failing || p.fatal
-			h.Rules = append(h.Rules, v1alpha1.RuleHealth{Path: r.path, State: r.state(p), Reason: p.reason, Message: p.message})
+			failing = failing || p.state != v1alpha1.RuleWarning
+			h.Rules = append(h.Rules, p.health(r.path))
 		}
 		if failing {
 			h.Failing++
@@ -55,18 +55,6 @@ func (c *Catalogue) judge() {
 	c.health = h
 	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
 	c.listed.Store(nil)
-}
-
-// state tells what a problem does to the rule. One that was found when the rule was
-// compiled stays until the spec changes.
-func (r *live) state(p *problem) v1alpha1.RuleState {
-	switch {
-	case !p.fatal:
-		return v1alpha1.RuleWarning
-	case r.failed():
-		return v1alpha1.RuleInvalid
-	}
-	return v1alpha1.RuleFailing
 }
 
 func notKnown(r *live, f *found) error {
@@ -80,16 +68,13 @@ func notKnown(r *live, f *found) error {
 func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
 	var problems []*problem
 	if len(r.resolved.unknown) > 0 && !c.index.Empty() {
-		p := warnf(ReasonUnknownResource, "resources.overrides: the cluster has no resource %s: check group and resource; if it is installed later, it is found", listed(r.resolved.unknown))
-		p.fatal = len(r.resolved.resources) == 0 && r.resolved.template == nil && !r.external
-		problems = append(problems, p)
+		none := len(r.resolved.resources) == 0 && r.resolved.template == nil && !r.external
+		problems = append(problems, failingf(none, ReasonUnknownResource, "resources.overrides: the cluster has no resource %s: check group and resource; if it is installed later, it is found", listed(r.resolved.unknown)))
 	}
 	switch {
 	case f != nil && f.err != nil:
 		// The metrics of the last answer stay.
-		p := warnf(ReasonSeriesUnavailable, "the series of seriesQuery could not be learnt: %v", f.err)
-		p.fatal = !f.known
-		problems = append(problems, p)
+		problems = append(problems, failingf(!f.known, ReasonSeriesUnavailable, "the series of seriesQuery could not be learnt: %v", f.err))
 	case f == nil || !f.known:
 	case len(r.made) == 0 && len(r.homeless) > 0 && !c.index.Empty() && len(r.resolved.unknown) == 0:
 		name := first(r.homeless)
@@ -102,9 +87,7 @@ func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
 	}
 	if len(r.misnamed) > 0 {
 		name := first(r.misnamed)
-		p := warnf(ReasonInvalidName, "%d series make no metric: for %s %s; change name.as", len(r.misnamed), name, r.misnamed[name])
-		p.fatal = len(r.made) == 0
-		problems = append(problems, p)
+		problems = append(problems, failingf(len(r.made) == 0, ReasonInvalidName, "%d series make no metric: for %s %s; change name.as", len(r.misnamed), name, r.misnamed[name]))
 	}
 	return problems
 }

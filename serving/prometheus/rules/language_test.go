@@ -312,7 +312,7 @@ func TestRuleHealth(t *testing.T) {
 		"a filter that is none":   {`{seriesQuery: x, seriesFilters: [{is: "("}]` + rest + `}`, ReasonInvalidSeriesFilter, "regular expression", true},
 		"names that are none":     {`{seriesQuery: x, name: {matches: "(?!x)"}` + rest + `}`, ReasonInvalidName, "regular expression", true},
 		"two groups and no as":    {`{seriesQuery: x, name: {matches: "(a)(b)"}` + rest + `}`, ReasonInvalidName, "has 2 groups", true},
-		"a group that is none":    {`{seriesQuery: x, name: {matches: "(.*)", as: "$1_sum"}` + rest + `}`, ReasonInvalidName, "${1}_per_second", true},
+		"a group that is none":    {`{seriesQuery: x, name: {matches: "(.*)", as: "m_$1_sum"}` + rest + `}`, ReasonInvalidName, "${1}_per_second", false},
 		"a name with a slash":     {`{seriesQuery: x, name: {as: "a/b"}` + rest + `}`, ReasonInvalidName, `"a/b" has a character`, true},
 		"no resources":            {`{seriesQuery: x}`, ReasonInvalidResources, "set resources.template", true},
 		"a template that is none": {`{seriesQuery: x, resources: {template: "<<.Resource"}}`, ReasonInvalidResources, "resources.template", true},
@@ -348,6 +348,9 @@ func TestRuleHealth(t *testing.T) {
 			first := h.Rules[0]
 			if first.Path != "spec.customMetrics.rules[1]" || first.Reason != test.reason || !strings.Contains(first.Message, test.message) {
 				t.Errorf("health %+v, want %s: %s", first, test.reason, test.message)
+			}
+			if warns := first.State == v1alpha1.RuleWarning; warns == test.failing {
+				t.Errorf("it is %s", first.State)
 			}
 			if want := map[bool]int{true: 1}[test.failing]; h.Failing != want || h.Count != 2 {
 				t.Errorf("%d of %d rules fail, want %d", h.Failing, h.Count, want)

@@ -27,7 +27,7 @@ func compileNaming(spec v1alpha1.RuleName) (naming, *problem) {
 	if spec.Matches != "" {
 		matches, err := regexp.Compile(spec.Matches)
 		if err != nil {
-			return naming{}, problemf(ReasonInvalidName, "name.matches is not a regular expression (RE2): %v", err)
+			return naming{}, invalidf(ReasonInvalidName, "name.matches is not a regular expression (RE2): %v", err)
 		}
 		n.matches = matches
 	}
@@ -38,7 +38,7 @@ func compileNaming(spec v1alpha1.RuleName) (naming, *problem) {
 		case 1:
 			n.as = "$1"
 		default:
-			return naming{}, problemf(ReasonInvalidName, "name.matches has %d groups: say in name.as what the name is made of, such as ${1}_per_second", n.matches.NumSubexp())
+			return naming{}, invalidf(ReasonInvalidName, "name.matches has %d groups: say in name.as what the name is made of, such as ${1}_per_second", n.matches.NumSubexp())
 		}
 		return n, nil
 	}

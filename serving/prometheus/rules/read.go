@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -214,6 +215,9 @@ func (q *request) query() querytemplate.Query {
 // ask makes the question.
 func (b *binding) ask(q *request) (query.Reading, error) {
 	expression, err := render(b.rule.query, q.query())
+	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
+		return query.Reading{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
+	}
 	if err != nil {
 		if len(q.matchers) == 0 {
 			return query.Reading{}, badRequest("the metric %q needs a selector: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)

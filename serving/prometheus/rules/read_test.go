@@ -5,6 +5,7 @@ package rules
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -161,6 +162,21 @@ func TestSharedQuestions(t *testing.T) {
 	ask("", "b", "c")
 	if len(questions) != 2 {
 		t.Errorf("of many series %d questions: %v", len(questions), questions)
+	}
+}
+
+// A request for more objects than a query can name is the client's.
+func TestTooManyObjects(t *testing.T) {
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: "topk(1, <<.Series>>{<<.LabelMatchers>>})"}}, nil), seriesOf("requests", "namespace", "pod"))
+	names := make([]string, 50000)
+	for i := range names {
+		names[i] = fmt.Sprintf("web-5d4f8c7b9d-%09d", i)
+	}
+	if _, _, err := c.ReadObjects(pods("shop", "requests", names...)); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "too many") {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := c.ReadObjects(pods("shop", "requests", names[:5000]...)); err != nil {
+		t.Errorf("of 5,000: %v", err)
 	}
 }
 

@@ -85,7 +85,7 @@ func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.Source
 	var health []v1alpha1.RuleHealth
 	note := func(path string, p *problem) {
 		if p != nil {
-			health = append(health, v1alpha1.RuleHealth{Path: path, State: v1alpha1.RuleInvalid, Reason: p.reason, Message: p.message})
+			health = append(health, p.health(path))
 		}
 	}
 	q := &ResourceQueries{Window: defaultWindow}
@@ -95,13 +95,13 @@ func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.Source
 		q.Source = src.name
 		var err error
 		if q.Interval, err = rules.Interval.Duration(src.interval); err != nil {
-			note(path, problemf(ReasonInvalidInterval, "%v", err))
+			note(path, invalidf(ReasonInvalidInterval, "%v", err))
 		}
 	}
 	if rules.Window != "" {
 		window, err := model.ParseDuration(rules.Window)
 		if err != nil || window <= 0 {
-			note(path, problemf(ReasonInvalidWindow, "window %q is not a duration such as 5m or 1d", rules.Window))
+			note(path, invalidf(ReasonInvalidWindow, "window %q is not a duration such as 5m or 1d", rules.Window))
 		}
 		q.Window = time.Duration(window)
 	}
@@ -124,11 +124,11 @@ func (q *ResourceQuery) compile(spec v1alpha1.ResourceRule) *problem {
 		label    *string
 	}{{"namespaces", &q.NamespaceLabel}, {"pods", &q.PodLabel}, {"nodes", &q.NodeLabel}} {
 		if *needed.label = resolved.labelOf(needed.resource); *needed.label == "" {
-			return problemf(ReasonInvalidResources, "resources names no label of %s: add it to resources.overrides", needed.resource)
+			return invalidf(ReasonInvalidResources, "resources names no label of %s: add it to resources.overrides", needed.resource)
 		}
 	}
 	if q.ContainerLabel = spec.ContainerLabel; !model.UTF8Validation.IsValidLabelName(q.ContainerLabel) {
-		return problemf(ReasonInvalidResources, "containerLabel is %q: name the label that holds the container's name", spec.ContainerLabel)
+		return invalidf(ReasonInvalidResources, "containerLabel is %q: name the label that holds the container's name", spec.ContainerLabel)
 	}
 	if p := q.compileNodes(spec.NodeQuery); p != nil {
 		return p
@@ -138,7 +138,7 @@ func (q *ResourceQuery) compile(spec v1alpha1.ResourceRule) *problem {
 
 func (q *ResourceQuery) compileNodes(text string) *problem {
 	if strings.TrimSpace(text) == "" {
-		return problemf(ReasonInvalidMetricsQuery, "nodeQuery is empty")
+		return invalidf(ReasonInvalidMetricsQuery, "nodeQuery is empty")
 	}
 	tmpl, err := querytemplate.Parse("nodeQuery", text)
 	if err == nil {
@@ -147,21 +147,21 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 		q.Nodes, err = render(tmpl, r.query())
 	}
 	if err != nil {
-		return problemf(ReasonInvalidMetricsQuery, "nodeQuery does not make PromQL: %v", err)
+		return invalidf(ReasonInvalidMetricsQuery, "nodeQuery does not make PromQL: %v", err)
 	}
 	return nil
 }
 
 func (q *ResourceQuery) compileContainers(text string) *problem {
 	if strings.TrimSpace(text) == "" {
-		return problemf(ReasonInvalidMetricsQuery, "containerQuery is empty")
+		return invalidf(ReasonInvalidMetricsQuery, "containerQuery is empty")
 	}
 	var err error
 	if q.containers, err = querytemplate.Parse("containerQuery", text); err == nil {
 		_, err = q.ContainersIn("default")
 	}
 	if err != nil {
-		return problemf(ReasonInvalidMetricsQuery, "containerQuery does not make PromQL: %v", err)
+		return invalidf(ReasonInvalidMetricsQuery, "containerQuery does not make PromQL: %v", err)
 	}
 	one, err := q.wide(promql.Equal(q.NamespaceLabel, someObject), someObject)
 	if err != nil {

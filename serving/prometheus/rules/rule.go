@@ -46,7 +46,7 @@ type rule struct {
 
 func (r *rule) failed() bool {
 	for _, p := range r.problems {
-		if p.fatal {
+		if p.state == v1alpha1.RuleInvalid {
 			return true
 		}
 	}
@@ -73,19 +73,19 @@ func compile(spec v1alpha1.MetricRule, path string, place int, external bool, so
 	if r.source != nil {
 		var err error
 		if r.interval, err = spec.Interval.Duration(r.source.interval); err != nil {
-			note(problemf(ReasonInvalidInterval, "%v", err))
+			note(invalidf(ReasonInvalidInterval, "%v", err))
 		}
 	}
 	switch {
 	case !spec.Duplicates.Known():
-		note(problemf(ReasonInvalidDuplicates, "duplicates is %q: it must be Reject, Sum, Average, Minimum or Maximum", spec.Duplicates))
+		note(invalidf(ReasonInvalidDuplicates, "duplicates is %q: it must be Reject, Sum, Average, Minimum or Maximum", spec.Duplicates))
 	case spec.Duplicates != "":
 		r.duplicates = query.Duplicates(spec.Duplicates)
 	}
 	if r.selector == "" {
-		note(problemf(ReasonInvalidSeriesQuery, "seriesQuery is empty: write a selector such as http_requests_total{namespace!=\"\"}"))
+		note(invalidf(ReasonInvalidSeriesQuery, "seriesQuery is empty: write a selector such as http_requests_total{namespace!=\"\"}"))
 	} else if err := promql.CheckSelector(r.selector); err != nil {
-		note(problemf(ReasonInvalidSeriesQuery, "seriesQuery is not a selector of series: %v", err))
+		note(invalidf(ReasonInvalidSeriesQuery, "seriesQuery is not a selector of series: %v", err))
 	}
 	r.filters, p = compileFilters(spec.SeriesFilters)
 	note(p)
@@ -94,7 +94,7 @@ func compile(spec v1alpha1.MetricRule, path string, place int, external bool, so
 	r.assoc, p = compileAssociation(spec.Resources)
 	note(p)
 	if !external && r.assoc.empty() && p == nil {
-		note(problemf(ReasonInvalidResources, "resources says of no label what it names: set resources.template, or resources.overrides such as {pod: {resource: pod}, namespace: {resource: namespace}}"))
+		note(invalidf(ReasonInvalidResources, "resources says of no label what it names: set resources.template, or resources.overrides such as {pod: {resource: pod}, namespace: {resource: namespace}}"))
 	}
 	note(r.compileQuery())
 	return r
@@ -108,7 +108,7 @@ func (r *rule) compileQuery() *problem {
 	}
 	tmpl, err := querytemplate.Parse("metricsQuery", text)
 	if err != nil {
-		return problemf(ReasonInvalidMetricsQuery, "metricsQuery is not a template: %v", err)
+		return invalidf(ReasonInvalidMetricsQuery, "metricsQuery is not a template: %v", err)
 	}
 	series := promql.MetricName(r.selector)
 	if series == "" {
@@ -124,7 +124,7 @@ func (r *rule) compileQuery() *problem {
 	}
 	expression, err := render(tmpl, sample)
 	if err != nil {
-		return problemf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", err)
+		return invalidf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", err)
 	}
 	sample.Series = "another_series_of_some_length_total"
 	other, err := render(tmpl, sample)
@@ -161,11 +161,11 @@ func compileFilters(specs []v1alpha1.SeriesFilter) ([]filter, *problem) {
 	filters := make([]filter, 0, len(specs))
 	for i, spec := range specs {
 		if (spec.Is == "") == (spec.IsNot == "") {
-			return nil, problemf(ReasonInvalidSeriesFilter, "seriesFilters[%d] has both or none of is and isNot: give exactly one, and write another filter for the other", i)
+			return nil, invalidf(ReasonInvalidSeriesFilter, "seriesFilters[%d] has both or none of is and isNot: give exactly one, and write another filter for the other", i)
 		}
 		pattern, err := regexp.Compile(spec.Is + spec.IsNot)
 		if err != nil {
-			return nil, problemf(ReasonInvalidSeriesFilter, "seriesFilters[%d] is not a regular expression (RE2): %v", i, err)
+			return nil, invalidf(ReasonInvalidSeriesFilter, "seriesFilters[%d] is not a regular expression (RE2): %v", i, err)
 		}
 		filters = append(filters, filter{pattern, spec.Is != ""})
 	}

@@ -70,7 +70,7 @@ func (s *sources) equal(o *sources) bool {
 // find returns a source by its name, or the first.
 func (s *sources) find(name string) (*source, *problem) {
 	if len(s.list) == 0 {
-		return nil, problemf(ReasonUnknownSource, "spec.sources has no Prometheus: add one")
+		return nil, invalidf(ReasonUnknownSource, "spec.sources has no Prometheus: add one")
 	}
 	if name == "" {
 		return s.list[0], nil
@@ -82,5 +82,5 @@ func (s *sources) find(name string) (*source, *problem) {
 		}
 		names = append(names, each.name)
 	}
-	return nil, problemf(ReasonUnknownSource, "spec.sources has no Prometheus named %q: it has %s", name, strings.Join(names, ", "))
+	return nil, invalidf(ReasonUnknownSource, "spec.sources has no Prometheus named %q: it has %s", name, strings.Join(names, ", "))
 }
