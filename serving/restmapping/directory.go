@@ -88,10 +88,16 @@ func (d *Directory) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := d.clock.NewTicker(period)
 	defer ticker.Stop()
+	told := ""
 	for {
+		message := ""
 		if err := d.Refresh(ctx); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Could not learn all of the cluster's resources")
+			// An aggregated API may be down for days: once is enough.
+			if message = err.Error(); message != told {
+				logger.Error(err, "Could not learn all of the cluster's resources")
+			}
 		}
+		told = message
 		rest := d.clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():
