@@ -65,7 +65,8 @@ func confine(s *parser.VectorSelector, enforced *promlabels.Matcher) error {
 			return fmt.Errorf("%s selects another namespace than %q, to which this query is confined: leave the matcher out", m, enforced.Value)
 		}
 	}
-	s.LabelMatchers = append(kept, enforced)
+	kept = append(kept, enforced)
+	s.LabelMatchers = kept
 	return nil
 }
 

@@ -165,15 +165,15 @@ func (q *ResourceQuery) compileContainers(text string) *problem {
 	}
 	one, err := q.wide(promql.Equal(q.NamespaceLabel, someObject), someObject)
 	if err != nil {
-		return nil //nolint:nilerr // it is asked by namespace
+		return nil // it is asked by namespace
 	}
 	two, err := q.wide(promql.Equal(q.NamespaceLabel, someObject, anotherObject), alternatives([]string{someObject, anotherObject}))
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil // it is asked by namespace
 	}
 	all, err := q.wide(promql.Set(q.NamespaceLabel), promql.Anything)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil // it is asked by namespace
 	}
 	if promql.Separable(promql.Rendering{Label: q.NamespaceLabel, First: someObject, Second: anotherObject, One: one, Two: two, All: all}) {
 		q.Containers = all
