@@ -6,6 +6,8 @@ package restmapping
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,13 +20,28 @@ import (
 
 // server answers discovery.
 type server struct {
+	mu     sync.Mutex
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
 	err    error
 	asked  int
 }
 
+func (s *server) install(g *metav1.APIGroup, l *metav1.APIResourceList) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups, s.lists = append(s.groups, g), append(s.lists, l)
+}
+
+func (s *server) looks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 func (s *server) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.asked++
 	return s.groups, s.lists, s.err
 }
@@ -36,44 +53,43 @@ func TestDirectoryLearns(t *testing.T) {
 		s := &server{}
 		s.groups, s.lists = world()
 		d := NewDirectory(s, clock.RealClock{})
-		changes := 0
-		d.OnChange(func(*Index) { changes++ })
+		var changes atomic.Int32
+		d.OnChange(func(*Index) { changes.Add(1) })
 		if !d.Current().Empty() {
 			t.Error("it knows something before it ran")
 		}
 		go d.Run(ctx)
 		synctest.Wait()
-		if _, ok := d.Find(schema.GroupResource{Resource: "pods"}); !ok || changes != 1 {
-			t.Errorf("pods are not known after %d changes", changes)
+		if _, ok := d.Find(schema.GroupResource{Resource: "pods"}); !ok || changes.Load() != 1 {
+			t.Errorf("pods are not known after %d changes", changes.Load())
 		}
 		jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
 		if _, ok := d.Find(jobs); ok {
 			t.Error("jobs are known")
 		}
-		s.groups = append(s.groups, group("batch", "v1"))
-		s.lists = append(s.lists, list("batch/v1", resource("jobs", "job", "Job")))
+		s.install(group("batch", "v1"), list("batch/v1", resource("jobs", "job", "Job")))
 		time.Sleep(pause + time.Second)
 		synctest.Wait()
-		if _, ok := d.Find(jobs); !ok || changes != 2 {
-			t.Errorf("jobs are not known after %d changes", changes)
+		if _, ok := d.Find(jobs); !ok || changes.Load() != 2 {
+			t.Errorf("jobs are not known after %d changes", changes.Load())
 		}
 		// Asking for what does not exist costs no more than a look each pause.
-		asked := s.asked
+		asked := s.looks()
 		for range 60 {
 			for range 100 {
 				d.Find(schema.GroupResource{Resource: "nonsense"})
 			}
 			time.Sleep(time.Second)
 		}
-		if n := s.asked - asked; n < 2 || n > 14 {
+		if n := s.looks() - asked; n < 2 || n > 14 {
 			t.Errorf("%d looks in a minute", n)
 		}
-		if changes != 2 {
-			t.Errorf("%d changes without a change", changes)
+		if changes.Load() != 2 {
+			t.Errorf("%d changes without a change", changes.Load())
 		}
-		asked = s.asked
+		asked = s.looks()
 		time.Sleep(10 * period)
-		if n := s.asked - asked; n < 9 || n > 11 {
+		if n := s.looks() - asked; n < 9 || n > 11 {
 			t.Errorf("%d looks in ten minutes", n)
 		}
 		cancel()

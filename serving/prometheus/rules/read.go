@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,9 @@ func checkValue(what, value string) error {
 	const most = 253
 	if len(value) > most {
 		return badRequest("the %s is longer than %d characters", what, most)
+	}
+	if !utf8.ValidString(value) {
+		return badRequest("the %s is not UTF-8", what)
 	}
 	for _, r := range value {
 		if strings.ContainsRune("\"'`\\{}^", r) || !unicode.IsPrint(r) {

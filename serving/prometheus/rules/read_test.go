@@ -244,6 +244,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add(`sh"op`, `a"} or up{b="`, "a|b", "x in (a,b)")
 	f.Add("a", "(", ")", "!x")
 	f.Add("a", "^", `\`, "a.b/c=d")
+	f.Add("0", "\xa8", "0", "0")
 	c := newCatalogue(f, backend([]v1alpha1.MetricRule{
 		{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: `topk(1, <<.Series>>{<<.LabelMatchers>>})`},
 		{SeriesQuery: "requests", Resources: namespacePod, Name: v1alpha1.RuleName{As: "values"}, MetricsQuery: `topk(1, <<.Series>>{namespace="<<.LabelValuesByName.namespace>>",pod=~"<<.LabelValuesByName.pod>>"})`},
