@@ -61,7 +61,10 @@ func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets
 		v.catalogue.SetResources(index)
 		v.refresh()
 	})
-	v.sources = &sourceSet{clock: c, secrets: secrets, observe: v.learn}
+	v.sources = &sourceSet{clock: c, secrets: secrets, observe: func(source, matcher string) {
+		v.learn(source, matcher)
+		v.refresh()
+	}}
 	v.feed = usage.New(usage.Options{Store: store, Clock: c, Find: v.sources.find})
 	v.figures = &resourceFigures{kubelets: kubelets, feed: v.feed}
 	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, query.Limits{})
