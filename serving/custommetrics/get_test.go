@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta1"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -78,13 +77,12 @@ func TestEveryPath(t *testing.T) {
 
 // TestWire has every field of both versions on the wire.
 func TestWire(t *testing.T) {
-	server := serve(t, newWorld())
 	const path = "/namespaces/shop/pods/web-2/hits?metricLabelSelector=code%3D200"
 	w := newWorld()
 	w.mu.Lock()
 	w.samples["pods/hits{code=200}"] = w.samples["pods/hits"]
 	w.mu.Unlock()
-	server = serve(t, w)
+	server := serve(t, w)
 	const common = `"describedObject":{"kind":"Pod","namespace":"shop","name":"web-2","apiVersion":"v1"},`
 	for version, want := range map[string]string{
 		"v1beta2": `{` + common + `"metric":{"name":"hits","selector":{"matchLabels":{"code":"200"}}},"timestamp":"2026-08-30T12:00:01Z","windowSeconds":120,"value":"1500"}`,
@@ -102,7 +100,6 @@ func TestWire(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
 	}
-	_ = v1beta1.MetricValue{}
 }
 
 // TestRefusals asks for what there is not, at every kind of path.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,7 +69,7 @@ func parse(info *request.RequestInfo, query url.Values) (*target, error) {
 		return nil, apierrors.NewBadRequest("metrics of objects are asked for one namespace at a time; * stands for all namespaces only in namespaces/*/metrics/METRIC")
 	}
 	for what, segment := range map[string]string{"namespace": t.namespace, "name of an object": t.name, "name of a metric": t.metric} {
-		if invalid := path.IsValidPathSegmentName(segment); len(invalid) > 0 {
+		if invalid := content.IsPathSegmentName(segment); len(invalid) > 0 {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not the %s: it %s", segment, what, strings.Join(invalid, ", and ")))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, segment := range []string{got.metric, got.name, got.namespace} {
-			if len(path.IsValidPathSegmentName(segment)) > 0 || strings.Contains(got.metric, "?") {
+			if len(content.IsPathSegmentName(segment)) > 0 || strings.Contains(got.metric, "?") {
 				t.Errorf("%q has the segment %q", segments, segment)
 			}
 		}

@@ -80,9 +80,8 @@ func bubble(t *testing.T, w *world, test func(t *testing.T, s *served)) {
 // watching reads the events of a watch.
 type watching struct {
 	*testing.T
-	lines  *bufio.Scanner
-	cancel context.CancelFunc
-	began  time.Time
+	lines *bufio.Scanner
+	began time.Time
 }
 
 func (s *served) watch(t *testing.T, path string) *watching {
@@ -96,14 +95,16 @@ func (s *served) watch(t *testing.T, path string) *watching {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		cancel()
+		_ = response.Body.Close()
+	})
 	lines := bufio.NewScanner(response.Body)
 	if response.StatusCode != http.StatusOK {
 		lines.Scan()
 		t.Fatalf("watch %s: %d %s", path, response.StatusCode, lines.Text())
 	}
-	w := &watching{T: t, lines: lines, cancel: func() { cancel(); _ = response.Body.Close() }, began: time.Now()}
-	t.Cleanup(w.cancel)
-	return w
+	return &watching{T: t, lines: lines, began: time.Now()}
 }
 
 // next returns an event as TYPE OBJECT = VALUE at SECONDS after the watch began.

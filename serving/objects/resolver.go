@@ -105,7 +105,7 @@ func (r *Resolver) Names(ctx context.Context, resource schema.GroupVersionResour
 		return nil, err.(error)
 	}
 	select {
-	case result := <-r.ask(key, resource, namespace, selector):
+	case result := <-r.ask(key, resource, namespace, selector): //nolint:contextcheck // A list is for all who wait for it, not for the first.
 		if result.Err != nil {
 			return nil, result.Err
 		}

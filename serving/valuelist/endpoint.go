@@ -41,7 +41,6 @@ func newEndpoint(g *Group, version schema.GroupVersion, route Route) *endpoint {
 		Namer:            namer{},
 		Serializer:       g.api.Codecs,
 		ParameterCodec:   runtime.NewParameterCodec(g.api.Scheme),
-		Creater:          g.api.Scheme,
 		Convertor:        g.api.Scheme,
 		Defaulter:        g.api.Scheme,
 		Typer:            g.api.Scheme,

@@ -1,0 +1,79 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package valuelist
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestWatchLimit: a watch is never given longer, and chance takes away a tenth at most.
+func TestWatchLimit(t *testing.T) {
+	tests := map[string]struct {
+		query  string
+		limit  time.Duration
+		random float64
+		want   string
+	}{
+		"none":              {"watch=true&timeoutSeconds=600", 0, 0, "600"},
+		"no time":           {"watch=true", 50 * time.Second, 0, "50"},
+		"by chance":         {"watch=true", 50 * time.Second, 0.999, "45"},
+		"zero":              {"watch=true&timeoutSeconds=0", 50 * time.Second, 0, "50"},
+		"negative":          {"watch=true&timeoutSeconds=-3", 50 * time.Second, 0, "50"},
+		"longer":            {"watch=true&timeoutSeconds=51", 50 * time.Second, 0, "50"},
+		"shorter":           {"watch=true&timeoutSeconds=7", 50 * time.Second, 0, "7"},
+		"nonsense":          {"watch=true&timeoutSeconds=x", 50 * time.Second, 0, "x"},
+		"selectors, intact": {"labelSelector=a+in+%28b%2Cc%29&watch=true", 50 * time.Second, 0, "50"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := &endpoint{group: &Group{random: func() float64 { return tc.random }}, route: Route{WatchLimit: tc.limit}}
+			req := httptest.NewRequest(http.MethodGet, "/x?"+tc.query, nil)
+			before := req.URL.Query()
+			got := e.limit(req, req.URL.Query()).URL.Query()
+			if got.Get("timeoutSeconds") != tc.want {
+				t.Errorf("timeoutSeconds %q, want %q", got.Get("timeoutSeconds"), tc.want)
+			}
+			got.Del("timeoutSeconds")
+			before.Del("timeoutSeconds")
+			if diff := cmp.Diff(before, got); diff != "" {
+				t.Errorf("the rest (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOneScopeEach: a document that cannot be made would leave discovery as it was for ever.
+func TestOneScopeEach(t *testing.T) {
+	all := []metav1.APIResource{
+		{Name: "pods/a", Namespaced: true}, {Name: "pods/b", Namespaced: false}, {Name: "nodes/a"}, {Name: "pods/c", Namespaced: true}, {Name: "plain"},
+	}
+	got := oneScopeEach(all)
+	var names []string
+	for _, r := range got {
+		names = append(names, r.Name)
+	}
+	if diff := cmp.Diff([]string{"pods/a", "nodes/a", "pods/c", "plain"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if all[1].Name != "pods/b" {
+		t.Error("what was given has changed")
+	}
+}
+
+func TestModelName(t *testing.T) {
+	for name, want := range map[string]string{
+		"k8s.io/apimachinery/pkg/apis/meta/v1.Time":                  "io.k8s.apimachinery.pkg.apis.meta.v1.Time",
+		"io.k8s.metrics.pkg.apis.custom_metrics.v1beta2.MetricValue": "io.k8s.metrics.pkg.apis.custom_metrics.v1beta2.MetricValue",
+	} {
+		if got := modelName(name); got != want {
+			t.Errorf("%s is called %s, want %s", name, got, want)
+		}
+	}
+}
