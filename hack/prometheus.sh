@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$(go run ./test/prometheus/cmd/binary)
 mkdir -p bin/images
-CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/meter ./test/prometheus/cmd/meter
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./test/prometheus/cmd/meter ./test/prometheus/cmd/targets
 
 # It is linked with the C library, which comes along, with its loader.
 libraries=()
@@ -16,4 +16,5 @@ done
 go -C test/cluster run . image --tag metrics-backend/prometheus:dev --binary "$binary=/prometheus" "${libraries[@]}" \
 	--out "$PWD/bin/images/prometheus.tar"
 go -C test/cluster run . image --tag metrics-backend/meter:dev --binary "$PWD/bin/meter=/meter" --out "$PWD/bin/images/meter.tar"
-go -C test/cluster run . load "$PWD/bin/images/prometheus.tar" "$PWD/bin/images/meter.tar"
+go -C test/cluster run . image --tag metrics-backend/targets:dev --binary "$PWD/bin/targets=/targets" --out "$PWD/bin/images/targets.tar"
+go -C test/cluster run . load "$PWD"/bin/images/{prometheus,meter,targets}.tar
