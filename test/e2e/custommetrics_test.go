@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -288,6 +289,22 @@ func valuesConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			// Discovery follows the metrics within seconds.
+			eventually(t, time.Minute, "discovery names the metric", func(ctx context.Context) error {
+				version := map[string]string{"custom": "v1beta2", "external": "v1beta1"}[name]
+				body, err := suite.core.RESTClient().Get().AbsPath("/apis", api.Group, version).DoRaw(ctx)
+				if err != nil {
+					return err
+				}
+				var found metav1.APIResourceList
+				if err := json.Unmarshal(body, &found); err != nil {
+					return err
+				}
+				if !slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool { return r.Name == api.Resources[0].Name }) {
+					return fmt.Errorf("it names %d others", len(found.APIResources))
+				}
+				return nil
+			})
 			// Beside the other tests all is slow.
 			report, err := watchconformance.Run(t.Context(), suite.config, api, watchconformance.Options{Patience: 30 * time.Second, PointInterval: 5 * time.Second})
 			if err != nil {
