@@ -137,6 +137,7 @@ func TestRefusals(t *testing.T) {
 		says         string
 	}{
 		"a selector that does not parse": {path: path("queue_length", "?labelSelector=a+b+c"), code: http.StatusBadRequest},
+		"a long selector":                {path: path("queue_length", "?labelSelector=a%3D"+strings.Repeat("b", 4096)), code: http.StatusBadRequest},
 		"a field selector":               {path: path("queue_length", "?fieldSelector=metadata.name%3Da"), code: http.StatusBadRequest},
 		"a continue token":               {path: path("queue_length", "?continue=abc"), code: http.StatusBadRequest},
 		"no value fits":                  {path: path("nothing_fits", ""), code: http.StatusNotFound, says: "Infinite: the value is infinite (and 1 series more"},

@@ -6,6 +6,7 @@ package valuelist
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -66,6 +67,9 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 		return apierrors.NewInternalError(errors.New("the request was not authorized: the API server did not resolve it"))
 	}
 	query := req.URL.Query()
+	if err := checkLengths(query); err != nil {
+		return err
+	}
 	r, err := e.route.Parse(info, query)
 	if err != nil {
 		return apiError(err)
@@ -85,6 +89,22 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 	}
 	answering := &answering{endpoint: e, request: r, verb: info.Verb}
 	handlers.ListResource(answering, answering, e.scope, e.route.WatchOnly, e.group.minRequestTimeout)(w, bounded(req, info))
+	return nil
+}
+
+// MaxParameter is the most bytes of a parameter in a query, selectors first of all: they
+// become part of questions, which are compared, kept and sent to sources.
+const MaxParameter = 4 << 10
+
+// checkLengths refuses parameters that no client needs.
+func checkLengths(query url.Values) error {
+	for name, values := range query {
+		for _, value := range values {
+			if len(value) > MaxParameter {
+				return apierrors.NewBadRequest(fmt.Sprintf("%.64s has %d bytes, and at most %d are possible: select with fewer values", name, len(value), MaxParameter))
+			}
+		}
+	}
 	return nil
 }
 

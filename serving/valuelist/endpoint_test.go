@@ -6,10 +6,13 @@ package valuelist
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -44,6 +47,32 @@ func TestWatchLimit(t *testing.T) {
 			before.Del("timeoutSeconds")
 			if diff := cmp.Diff(before, got); diff != "" {
 				t.Errorf("the rest (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLengths: what clients write is part of what is kept and asked.
+func TestLengths(t *testing.T) {
+	fits := "x=" + strings.Repeat("a", MaxParameter-2)
+	for name, tc := range map[string]struct {
+		query   url.Values
+		refused bool
+	}{
+		"none":                     {nil, false},
+		"the longest":              {url.Values{"labelSelector": {fits}, "metricLabelSelector": {fits}}, false},
+		"a selector":               {url.Values{"labelSelector": {fits + "a"}}, true},
+		"a selector of series":     {url.Values{"metricLabelSelector": {fits + "a"}}, true},
+		"a second of the same":     {url.Values{"labelSelector": {"a", fits + "a"}}, true},
+		"one that nobody knows of": {url.Values{strings.Repeat("n", 1<<20): {fits + "a"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkLengths(tc.query)
+			if tc.refused != apierrors.IsBadRequest(err) || !tc.refused && err != nil {
+				t.Fatalf("error %v", err)
+			}
+			if err != nil && len(err.Error()) > 200 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 		})
 	}
