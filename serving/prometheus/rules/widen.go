@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/lru"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -18,8 +19,12 @@ const (
 	// named, so that an autoscaler of three pods does not cost a query over all series
 	// of a very large namespace.
 	maxWideSeries = 20000
-	// maxWideReadings bounds what is remembered.
+	// maxWideReadings and maxWideBytes bound what is remembered: the keys are what
+	// clients write. A selector of more than maxWideSelector bytes is hardly an
+	// autoscaler's, and is not remembered at all.
 	maxWideReadings = 20000
+	maxWideBytes    = 16 << 20
+	maxWideSelector = 1 << 10
 )
 
 // Two names that no object has, for the proof.
@@ -60,31 +65,64 @@ type wideKey struct {
 	series    string
 }
 
-// wideReadings remembers proofs, so that a request costs a look-up.
+// wideReadings remembers the proofs that were used last, so that a request costs a
+// look-up. The zero value is ready.
 type wideReadings struct {
-	mu    sync.RWMutex
-	known map[wideKey]*query.Reading
+	mu    sync.Mutex
+	known *lru.Cache
+	// bytes of what is known.
+	bytes int
 }
 
 // get returns a reading, nil where there is none, and whether that is known.
 func (w *wideReadings) get(k wideKey) (*query.Reading, bool) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	r, known := w.known[k]
-	return r, known
+	if len(k.series) > maxWideSelector {
+		return nil, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.known == nil {
+		return nil, false
+	}
+	r, known := w.known.Get(k)
+	if !known {
+		return nil, false
+	}
+	return r.(*query.Reading), true //nolint:forcetypeassert // put adds no others
 }
 
 func (w *wideReadings) put(k wideKey, r *query.Reading) {
+	size := wideSize(k, r)
+	if len(k.series) > maxWideSelector || size > maxWideBytes/10 {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.known == nil || len(w.known) >= maxWideReadings {
-		w.known = map[wideKey]*query.Reading{}
+	if w.known == nil {
+		w.known = lru.NewWithEvictionFunc(maxWideReadings, func(k lru.Key, r any) {
+			w.bytes -= wideSize(k.(wideKey), r.(*query.Reading)) //nolint:forcetypeassert // as above
+		})
 	}
-	w.known[k] = r
+	w.known.Remove(k) // of a request that came at the same time
+	w.known.Add(k, r)
+	w.bytes += size
+	for w.bytes > maxWideBytes {
+		w.known.RemoveOldest()
+	}
+}
+
+// wideSize is what an entry takes, about.
+func wideSize(k wideKey, r *query.Reading) int {
+	const fixed = 512 // the entry itself, and the reading
+	size := fixed + len(k.namespace) + len(k.series)
+	if r != nil {
+		size += len(r.Question.Expression)
+	}
+	return size
 }
 
 func (w *wideReadings) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.known = nil
+	w.known, w.bytes = nil, 0
 }
