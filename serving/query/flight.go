@@ -116,9 +116,7 @@ func (d *Desk) evaluate(ctx context.Context, f *flight) {
 		failure = &Failure{Source: f.line.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 			"the answer has %d samples, and may have %d: aggregate in the query", len(answer.Samples), d.limits.MaxSamples)}
 	case answer.Time.IsZero():
-		dated := *answer
-		dated.Time = f.at
-		answer = &dated
+		answer = &Answer{Time: f.at, Window: answer.Window, Samples: answer.Samples, Warnings: answer.Warnings}
 	}
 	d.complete(f, answer, failure, began) //nolint:contextcheck // Others' evaluations are not part of this one.
 }

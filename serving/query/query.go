@@ -33,7 +33,7 @@ type Sample struct {
 	Time time.Time
 }
 
-// Answer is what a source said at one instant. It is immutable and shared.
+// Answer is what a source said at one instant. It is immutable, shared and not copied.
 type Answer struct {
 	// Time is the instant for which the question was evaluated.
 	Time time.Time
@@ -44,6 +44,8 @@ type Answer struct {
 	Samples []Sample
 	// Warnings of the source, in its own words.
 	Warnings []string
+
+	index index
 }
 
 // Source evaluates questions. Errors are Failures, wrapped or not.

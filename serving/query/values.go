@@ -113,14 +113,21 @@ func (v *Values) omit(object string, labels map[string]string, reason Unfit, mes
 }
 
 // Values reads the values of a metric from what Ask returned, or what Follow told.
-// The error is the one given, unless the Fallback covers it; objects are the names
-// that a static fallback is for, where the Reading names none itself.
+// The error is the one given, unless the Fallback covers it.
+//
+// Where an ObjectLabel names the objects, objects are those that are wanted, each once:
+// no other one is read or told of, however many the answer has, and they have the value
+// of a static fallback. Nil stands for all that the answer has.
 func (r *Reading) Values(answer *Answer, err error, objects ...string) (*Values, error) {
 	if err != nil {
 		return r.fallback(err, objects)
 	}
 	v := &Values{Time: answer.Time, Window: answer.Window, Warnings: answer.Warnings}
-	r.read(v, answer.Samples)
+	samples := answer.Samples
+	if objects != nil && r.Object == "" && r.ObjectLabel != "" {
+		samples = answer.of(r.ObjectLabel, objects)
+	}
+	r.read(v, samples)
 	return v, nil
 }
 

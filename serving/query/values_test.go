@@ -160,6 +160,49 @@ func TestOmissions(t *testing.T) {
 	}
 }
 
+// Who wants some objects of a wide answer hears of these alone, as they are in all of it.
+func TestValuesOfSome(t *testing.T) {
+	samples := []Sample{series(1, "node", "n"), series(2, "pod", "")}
+	for i := range 40 {
+		value := float64(i)
+		if i%2 == 1 {
+			value = math.NaN()
+		}
+		samples = append(samples, series(value, "pod", fmt.Sprintf("p%02d", 39-i), "code", "200"))
+	}
+	samples = append(samples, older(series(5, "pod", "p39", "code", "500")))
+	tests := map[string]struct {
+		reading Reading
+		objects []string
+		want    []string
+	}{
+		"an omission behind many":  {Reading{ObjectLabel: "pod"}, []string{"p38"}, []string{"no p38: NaN"}},
+		"some":                     {Reading{ObjectLabel: "pod"}, []string{"p00", "p37", "q"}, []string{"p37=2", "no p00: NaN"}},
+		"several series of one":    {Reading{ObjectLabel: "pod"}, []string{"p39"}, []string{"no p39: Duplicate"}},
+		"joined":                   {Reading{ObjectLabel: "pod", Duplicates: DuplicatesSum}, []string{"p39"}, []string{"p39=5 10s old"}},
+		"selected":                 {Reading{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"code": "500"})}, []string{"p37", "p39"}, []string{"p39=5 10s old"}},
+		"none":                     {Reading{ObjectLabel: "pod"}, []string{}, nil},
+		"the object of a reading":  {Reading{Object: "web", Duplicates: DuplicatesMaximum, NaNAsZero: true}, []string{"web"}, []string{"web=38 10s old"}},
+		"another label of objects": {Reading{ObjectLabel: "node"}, []string{"n"}, []string{"n=1"}},
+	}
+	answer := &Answer{Time: t0, Samples: samples}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they share the answer
+			v, err := test.reading.Values(answer, nil, test.objects...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
+				t.Error(diff)
+			}
+			if v.Omissions != len(v.Omitted) {
+				t.Errorf("%d omissions, of which %d are told", v.Omissions, len(v.Omitted))
+			}
+		})
+	}
+}
+
 func TestFallback(t *testing.T) {
 	static := func(v float64) *Fallback { return &Fallback{AfterFailures: 3, Static: &v} }
 	last := &Fallback{AfterFailures: 3, MaxAge: 10 * time.Minute}
@@ -274,6 +317,26 @@ func BenchmarkValues(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// An autoscaler of three pods in a namespace of many.
+func BenchmarkValuesOfFew(b *testing.B) {
+	wanted := []string{"web-000000", "web-000001", "web-000002"}
+	for _, n := range []int{3, 1000, 20_000} {
+		answer := &Answer{Time: t0}
+		for i := range n {
+			answer.Samples = append(answer.Samples, series(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
+		}
+		r := Reading{ObjectLabel: "pod"}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.Values(answer, nil, wanted...); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
