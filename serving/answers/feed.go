@@ -6,6 +6,8 @@ package answers
 import (
 	"context"
 	"errors"
+	"reflect"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,15 +20,16 @@ import (
 type Feed struct {
 	// ID tells feeds apart. It has all that Read, Labels and Event depend on.
 	ID string
-	// Read says how the values are read now, or why they cannot be. It is called
-	// with each answer, so it should be fast.
+	// Read says how the values are read now, or why they cannot be. A reading without
+	// a question means that there is nothing to ask, and no value. It is called with
+	// each answer, so it should be fast.
 	Read func() (query.Reading, error)
 	// Labels returns the labels by which watches select an object, or false where
 	// there is no such object, whose value then does not count. Where it is nil,
 	// watches select by the labels of the values.
 	Labels func(object string) (map[string]string, bool)
-	// Objects returns the names to which a static fallback gives its value; nil where
-	// the reading names the object, or values describe none.
+	// Objects returns the names of the objects whose values are wanted, ordered; nil
+	// where the reading names the object, or values describe none.
 	Objects func() []string
 	// Event makes the object of a value's event, in the API group's internal version.
 	Event func(Point) runtime.Object
@@ -46,6 +49,11 @@ type feed struct {
 	Feed
 	store *Store
 
+	// newest is guarded by taking, which is held while an outcome is taken in: one that
+	// is read again must not replace a newer one.
+	taking sync.Mutex
+	newest outcome
+
 	// These are guarded by store.mu.
 
 	// known is closed when it is known what comes of the question.
@@ -61,21 +69,45 @@ type feed struct {
 	switched time.Time
 	// items are ordered by name. The slice is replaced as a whole.
 	items []*item
-	// evaluated is the instant of the newest answer, and answered when it came.
+	// evaluated is the instant of the newest answer, or as of which there was nothing to
+	// ask; answered is when the answer came, and zero where there is none.
 	evaluated, answered time.Time
 	// failure is why there are no newer values; nil where the newest are good.
 	failure error
 }
 
-// read follows what the feed asks now.
+// outcome is what came of a question, and how it was read.
+type outcome struct {
+	question *query.Question
+	answer   *query.Answer
+	err      error
+	reading  query.Reading
+}
+
+// read follows what the feed asks now. Where that is what it asked before, but is read
+// in another way, that holds for the newest answer, too.
 func (f *feed) read() {
 	reading, err := f.Read()
-	if err != nil {
+	switch {
+	case err != nil:
 		f.unfollow()
 		f.fail(nil, err)
-		return
+	case reading.Question == query.Question{}:
+		f.rest()
+	default:
+		f.follow(reading.Question)
+		f.reread(&reading)
 	}
-	f.follow(reading.Question)
+}
+
+// reread takes in the newest outcome once more where it is read in another way now.
+func (f *feed) reread(reading *query.Reading) {
+	f.taking.Lock()
+	defer f.taking.Unlock()
+	if q, _ := f.asks(); q != nil && q == f.newest.question && *q == reading.Question && !reflect.DeepEqual(f.newest.reading, *reading) {
+		f.newest.reading = *reading
+		f.takeIn()
+	}
 }
 
 // follow has a question followed, instead of another one.
@@ -88,7 +120,7 @@ func (f *feed) follow(q query.Question) {
 	}
 	before, current := f.stop, &q
 	f.question, f.stop, f.switched = current, nil, s.clock.Now()
-	if f.evaluated.IsZero() {
+	if f.answered.IsZero() {
 		// What failed before says nothing of this one.
 		f.failure = nil
 		f.renew()
@@ -116,9 +148,27 @@ func (f *feed) unfollow() {
 	stop := f.stop
 	f.question, f.stop = nil, nil
 	f.store.mu.Unlock()
+	f.taking.Lock()
+	f.newest = outcome{}
+	f.taking.Unlock()
 	if stop != nil {
 		stop()
 	}
+}
+
+// rest takes in that there is nothing to ask, and so no value, until the feed is read
+// the next time.
+func (f *feed) rest() {
+	f.unfollow()
+	s := f.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.question != nil || f.ended {
+		return
+	}
+	s.meter.points.Add(-float64(len(f.items)))
+	f.items, f.evaluated, f.answered, f.failure = nil, s.clock.Now(), time.Time{}, nil
+	f.settle()
 }
 
 // end ends the feed where nobody has watched it for a while, or in any case. It
@@ -142,7 +192,7 @@ func (f *feed) end(anyway bool) bool {
 	return true
 }
 
-// unread says that nothing is followed, since Read failed.
+// unread says that nothing is followed, since Read failed or there is nothing to ask.
 func (f *feed) unread() bool {
 	f.store.mu.RLock()
 	defer f.store.mu.RUnlock()
@@ -179,7 +229,7 @@ func (f *feed) wait(ctx context.Context) error {
 	}
 	f.store.mu.RLock()
 	defer f.store.mu.RUnlock()
-	if f.evaluated.IsZero() && f.failure != nil {
+	if f.answered.IsZero() && f.failure != nil {
 		return f.failure
 	}
 	return nil
@@ -192,25 +242,38 @@ func (f *feed) receive(q *query.Question, answer *query.Answer, err error) {
 		return
 	}
 	reading, readErr := f.Read()
-	if readErr != nil {
+	switch {
+	case readErr != nil:
 		f.unfollow()
 		f.fail(nil, readErr)
 		return
+	case reading.Question == query.Question{}:
+		f.rest()
+		return
 	}
+	f.taking.Lock()
+	f.newest = outcome{question: q, answer: answer, err: err, reading: reading}
+	f.takeIn()
+	f.taking.Unlock()
 	if reading.Question != *q && f.store.clock.Since(switched) >= q.Interval/settled {
-		// The answer counts all the same: the next one may be an interval away.
-		defer f.follow(reading.Question)
+		// The answer counted all the same: the next one may be an interval away.
+		f.follow(reading.Question)
 	}
+}
+
+// takeIn reads the newest outcome. The caller holds taking.
+func (f *feed) takeIn() {
+	o := &f.newest
 	var objects []string
 	if f.Objects != nil {
 		objects = f.Objects()
 	}
-	values, err := reading.Values(answer, err, objects...)
+	values, err := o.reading.Values(o.answer, o.err, objects...)
 	if err != nil {
-		f.fail(q, err)
+		f.fail(o.question, err)
 		return
 	}
-	f.take(values, q)
+	f.take(values, o.question)
 }
 
 // settled is the part of its interval for which a question is followed, at least, before

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -264,6 +265,92 @@ func TestEditedRule(t *testing.T) {
 		time.Sleep(interval)
 		if n := w.source.count() - before; n != 1 {
 			t.Errorf("%d evaluations: the old question is followed, too", n)
+		}
+	})
+}
+
+// What a rule says of the answer holds at once, too, and not with the next one.
+func TestRuleThatReadsInAnotherWay(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.reading.Question.Interval = time.Hour
+		w.source.set(map[string]float64{"a": 1, "b": math.NaN()}, nil)
+		watcher := w.watch("")
+		defer watcher.Stop()
+		w.check(watcher, "at first", "a=1")
+		asked := w.source.count()
+		w.change(func() { w.reading.NaNAsZero = true })
+		w.store.Refresh()
+		w.check(watcher, "when NaN is to be zero", "b=0")
+		w.store.Refresh()
+		w.check(watcher, "when nothing has changed")
+		w.change(func() { w.reading.ObjectLabel, w.reading.Labels = "", map[string]string{"team": "x"} })
+		late := w.watch("")
+		defer late.Stop()
+		w.check(late, "begun after a change", "=0", "=1")
+		w.change(func() { w.reading.NaNAsZero = false })
+		w.store.Refresh()
+		again := w.watch("")
+		defer again.Stop()
+		w.check(again, "when NaN is no value again", "=1")
+		if n := w.source.count() - asked; n != 0 {
+			t.Errorf("%d evaluations for that", n)
+		}
+	})
+}
+
+// A stand-in of a rule that is edited while its source fails.
+func TestFallbackThatComesWhileTheSourceFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.reading.Question.Interval = time.Hour
+		watcher := w.watch("")
+		defer watcher.Stop()
+		w.read(watcher)
+		w.source.set(nil, &query.Failure{Source: "p", Reason: query.ReasonRejected, Message: "no such function"})
+		time.Sleep(time.Hour)
+		w.check(watcher, "while the source rejects the question")
+		seven := 7.0
+		w.follow = func() []string { return []string{"a"} }
+		w.change(func() { w.reading.Fallback = &query.Fallback{AfterFailures: 1, Static: &seven} })
+		w.store.Refresh()
+		w.check(watcher, "with a stand-in", "a=7")
+	})
+}
+
+// While there is nothing to ask nothing is asked, and what comes then is told of soon.
+func TestNothingToAsk(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		reading := w.reading
+		w.reading = query.Reading{}
+		watcher := w.watch("")
+		defer watcher.Stop()
+		w.check(watcher, "at first")
+		first := w.store.ResourceVersion("hits")
+		time.Sleep(10 * time.Minute)
+		if n := w.source.count(); n != 0 {
+			t.Errorf("%d evaluations for nothing", n)
+		}
+		if later := w.store.ResourceVersion("hits"); later <= first {
+			t.Errorf("the resourceVersion is %s, after %s", later, first)
+		}
+		w.change(func() { w.reading = reading })
+		time.Sleep(tick)
+		w.check(watcher, "when there is something", "a=1", "b=2")
+		w.change(func() { w.reading = query.Reading{} })
+		time.Sleep(interval)
+		w.read(watcher)
+		late := w.watch("")
+		defer late.Stop()
+		w.check(late, "begun when there is nothing again")
+		before := w.source.count()
+		time.Sleep(10 * time.Minute)
+		if n := w.source.count() - before; n != 0 {
+			t.Errorf("%d evaluations for nothing again", n)
+		}
+
+		w.source.set(nil, down)
+		w.change(func() { w.reading = reading })
+		if _, err := w.store.Follow(t.Context(), w.feed()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("begun when there is something, and the source fails: %v", err)
 		}
 	})
 }

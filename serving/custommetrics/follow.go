@@ -64,8 +64,8 @@ func (f *followed) id() string {
 }
 
 // read says how the values are read now. Objects come, go and change their labels, so
-// it is another question from time to time. While no object is selected the question
-// is that for all of them, so that there is one to follow; none of its values counts.
+// it is another question from time to time. While no object is selected there is none:
+// that for all of them may be a large one.
 //
 // It waits for nothing, since others wait for it.
 func (f *followed) read() (query.Reading, error) {
@@ -79,6 +79,9 @@ func (f *followed) read() (query.Reading, error) {
 		return query.Reading{}, err
 	}
 	f.newest.Store(resolved)
+	if resolved.empty() {
+		return query.Reading{}, nil
+	}
 	return resolved.reading, nil
 }
 

@@ -235,12 +235,17 @@ func TestWatchDelivers(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutObjects stays open, and begins when there are some.
+// TestWatchWithoutObjects stays open, asks for nothing, and begins when there are some.
 func TestWatchWithoutObjects(t *testing.T) {
 	w := newWorld()
 	bubble(t, w, func(t *testing.T, s *served) {
 		empty := s.watch(t, root("v1beta2")+"/watch/namespaces/shop/pods/*/hits?labelSelector=app%3Dnew&timeoutSeconds=600")
 		time.Sleep(time.Minute)
+		w.mu.Lock()
+		if len(w.asked) != 0 {
+			t.Errorf("the source was asked %v for no object", w.asked)
+		}
+		w.mu.Unlock()
 		w.object("pods", "shop", "gone-1", "app=new")
 		if got := empty.next(); !strings.HasPrefix(got, "ADDED gone-1 = 9 at ") {
 			t.Errorf("event %q, want the value of the pod that is selected now", got)
