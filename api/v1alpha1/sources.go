@@ -91,8 +91,9 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="seriesMaxAge must be at most 24h"
 	SeriesMaxAge *metav1.Duration `json:"seriesMaxAge,omitempty"`
 
-	// Most bytes of an answer, after decompression: a larger one fails that query.
-	// From 64Ki to 256Mi. Default: 32Mi.
+	// Most bytes of an answer to a query, after decompression: a larger one fails that
+	// query. Series that rules look up are not bounded by it. From 64Ki to 256Mi.
+	// Default: 32Mi.
 	// +optional
 	// +kubebuilder:default="32Mi"
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,8}(Ki|Mi)?$`

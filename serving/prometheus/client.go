@@ -24,12 +24,12 @@ const (
 	pathSeries = "/api/v1/series"
 )
 
-// call asks the API and has read read the answer's data as it arrives. It returns the
-// warnings of the server.
+// call asks the API and has read read the answer's data as it arrives, within what body
+// bounds. It returns the warnings of the server.
 //
 // client_golang's client is not used: it holds three copies of an answer before the
 // first sample can be counted, and cannot reduce series while it reads them.
-func (n *connection) call(ctx context.Context, path string, form url.Values, read dataReader) ([]string, error) {
+func (n *connection) call(ctx context.Context, path string, form url.Values, body *boundedReader, read dataReader) ([]string, error) {
 	resp, err := n.request(ctx, path, form.Encode())
 	if err != nil {
 		return nil, classify(ctx, err)
@@ -44,11 +44,11 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, rea
 	if !maybeJSON(resp.Header) {
 		return nil, notJSON(resp)
 	}
-	if resp.ContentLength > n.settings.maxBytes {
+	if resp.ContentLength > body.left && body.whole {
 		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, n.settings.remedy())
 	}
 	// Of a compressed answer, those bytes count that come out.
-	body := &boundedReader{r: resp.Body, left: n.settings.maxBytes}
+	body.r = resp.Body
 	warnings, err := readEnvelope(body, read)
 	switch {
 	case err == nil:
@@ -60,6 +60,9 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, rea
 	}
 	return nil, err
 }
+
+// answer bounds the answer to a query.
+func (s *settings) answer() *boundedReader { return &boundedReader{left: s.maxBytes, whole: true} }
 
 // remedy says what to do about an answer that is too large.
 func (s *settings) remedy() string {
@@ -122,8 +125,12 @@ func maybeJSON(h http.Header) bool {
 // boundedReader reads up to a number of bytes, and keeps its errors: a decoder makes
 // others of them.
 type boundedReader struct {
-	r        io.Reader
-	left     int64
+	r    io.Reader
+	left int64
+	// stretch bounds the bytes between two marks; 0: nothing does.
+	stretch, unmarked int64
+	// whole says that a part of the answer is of no use.
+	whole    bool
 	exceeded bool
 	err      error
 }
@@ -133,7 +140,8 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return 0, io.ErrUnexpectedEOF
 	}
 	n, err := b.r.Read(p)
-	if int64(n) > b.left {
+	b.unmarked += int64(n)
+	if int64(n) > b.left || b.stretch > 0 && b.unmarked > b.stretch {
 		b.exceeded = true
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -143,6 +151,9 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// mark says that what was read so far is no longer in memory.
+func (b *boundedReader) mark() { b.unmarked = 0 }
 
 // excerptSize bounds what is read of an answer that is an error.
 const excerptSize = 4 << 10

@@ -136,11 +136,11 @@ func (s *Source) watchHealth(ctx context.Context) {
 
 func (s *Source) probe(ctx context.Context, at time.Time) {
 	// The error is what Health tells.
-	_ = s.ask(ctx, true, func(ctx context.Context, n *connection) error {
+	_ = s.ask(ctx, forProbe, func(ctx context.Context, n *connection) error {
 		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
 		_, err := n.call(ctx, pathQuery, url.Values{
 			"query": {probeExpression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-		}, v.read)
+		}, n.settings.answer(), v.read)
 		return err
 	})
 }

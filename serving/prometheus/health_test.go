@@ -231,12 +231,16 @@ func TestHealthAndEveryQuestion(t *testing.T) {
 func TestTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
+		begun := time.Now()
 		var under, most int
 		var mu sync.Mutex
 		b.answers(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			under++
-			most = max(most, under)
+			if time.Since(begun) < 9*time.Second {
+				// When all give up, the server hears of it later than the next ones begin.
+				most = max(most, under)
+			}
 			mu.Unlock()
 			select {
 			case <-r.Context().Done():

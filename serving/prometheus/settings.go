@@ -30,9 +30,12 @@ type settings struct {
 	timeout        time.Duration
 	seriesInterval time.Duration
 	seriesMaxAge   time.Duration
-	// maxBytes and maxSamples bound an answer.
+	// maxBytes and maxSamples bound an answer to a query.
 	maxBytes   int64
 	maxSamples int
+	// lookTimeout, lookBytes and seriesBytes bound a look for series, see series.go.
+	lookTimeout            time.Duration
+	lookBytes, seriesBytes int64
 }
 
 // managedHeaders are those that the client sets itself; another value would break
@@ -77,6 +80,9 @@ func settle(given *v1alpha1.PrometheusSource) (*settings, error) {
 		timeout:        spec.Timeout.Duration,
 		seriesInterval: spec.SeriesInterval.Duration,
 		seriesMaxAge:   max(spec.SeriesMaxAge.Duration, spec.SeriesInterval.Duration),
+		lookTimeout:    max(spec.Timeout.Duration, minLookTimeout),
+		lookBytes:      maxLookBytes,
+		seriesBytes:    maxSeriesBytes,
 	}
 	if s.maxBytes, err = spec.MaxResponseBytes(); err != nil {
 		return nil, fmt.Errorf("maxResponseSize %w", err)

@@ -149,11 +149,11 @@ func (s *Source) Close() {
 // up to the server's lookback (5m by default) and the Window.
 func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
 	answer := &query.Answer{Time: at, Window: windowOf(expression)}
-	err := s.ask(ctx, false, func(ctx context.Context, n *connection) error {
+	err := s.ask(ctx, forQuery, func(ctx context.Context, n *connection) error {
 		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
 		warnings, err := n.call(ctx, pathQuery, url.Values{
 			"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-		}, v.read)
+		}, n.settings.answer(), v.read)
 		answer.Samples, answer.Warnings = v.samples, tidy(warnings)
 		return err
 	})
@@ -163,12 +163,21 @@ func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) 
 	return answer, nil
 }
 
+// purpose is what a request is for.
+type purpose int
+
+const (
+	forQuery purpose = iota
+	forProbe
+	forLook
+)
+
 // ask makes one request, and notes how the source does by it. Errors are *query.Failure.
-func (s *Source) ask(ctx context.Context, probe bool, request func(context.Context, *connection) error) error {
-	f := s.try(ctx, request)
+func (s *Source) ask(ctx context.Context, why purpose, request func(context.Context, *connection) error) error {
+	f := s.try(ctx, why, request)
 	if f == nil || ctx.Err() == nil {
 		// What a caller gave up says nothing of the source.
-		s.health.note(f, probe, s.clock.Now())
+		s.health.note(f, why == forProbe, s.clock.Now())
 	}
 	if f != nil {
 		return f
@@ -176,8 +185,8 @@ func (s *Source) ask(ctx context.Context, probe bool, request func(context.Conte
 	return nil
 }
 
-// try makes a request in its turn, with the source's timeout.
-func (s *Source) try(ctx context.Context, request func(context.Context, *connection) error) *query.Failure {
+// try makes a request in its turn, with the source's timeout or that of a look.
+func (s *Source) try(ctx context.Context, why purpose, request func(context.Context, *connection) error) *query.Failure {
 	n, f := s.current()
 	if f != nil {
 		return failureOf(s.name, nil, f)
@@ -185,7 +194,11 @@ func (s *Source) try(ctx context.Context, request func(context.Context, *connect
 	if until := time.Unix(0, n.heldOff.Load()); s.clock.Now().Before(until) {
 		return failureOf(s.name, nil, failf(query.ReasonBadStatus, "the server limits its clients; it is not asked until %s, as it said", until.UTC().Format(time.RFC3339)))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, n.settings.timeout, errTimeout)
+	timeout := n.settings.timeout
+	if why == forLook {
+		timeout = n.settings.lookTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
 	if err := s.slots.Acquire(ctx, 1); err != nil {
 		return failureOf(s.name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))

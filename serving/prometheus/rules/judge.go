@@ -83,7 +83,7 @@ func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
 		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source, and see whether seriesFilters and name.matches leave any"))
 	}
 	if f != nil && f.cut {
-		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, and the others make no metrics: select fewer, in several rules", series.MaxSeries))
+		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, or more series than can be read in a minute, and the others make no metrics: select fewer, in several rules", series.MaxSeries))
 	}
 	if len(r.misnamed) > 0 {
 		name := first(r.misnamed)

@@ -5,6 +5,7 @@ package series
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"math/bits"
 	"slices"
@@ -225,15 +226,19 @@ func (d *Discovery) settle(r result) {
 		return
 	}
 	next := *m.found
+	incomplete := errors.Is(r.err, ErrCut)
+	if incomplete {
+		r.err = nil
+	}
 	next.Err = r.err
 	if r.err == nil {
 		m.failures = 0
-		next.Cut = m.merge(r, d.settings) || r.look.cut
+		next.Cut = m.merge(r, d.settings) || r.look.cut || incomplete
 		next.Time, next.Series = r.at, m.series()
 	} else {
 		m.failures++
 	}
-	m.due = d.after(m)
+	m.due = later(d.after(m), d.clock.Now().Add(restFactor*d.clock.Since(r.at)))
 	news := m.found.Time.IsZero() != next.Time.IsZero() || m.found.Cut != next.Cut || text(m.found.Err) != text(next.Err) ||
 		!slices.EqualFunc(m.found.Series, next.Series, func(a, b Series) bool { return a.compare(b) == 0 && a.Count == b.Count })
 	if !news {
@@ -293,6 +298,9 @@ const (
 	firstRetry = 5 * time.Second
 	// maxRetry bounds it, unless the interval is longer.
 	maxRetry = 10 * time.Minute
+	// restFactor is how much longer than a look takes the next one is waited for: one
+	// that is dear for us and the server is not under way all the time.
+	restFactor = 4
 )
 
 // after is when a matcher is due next. The caller holds d.mu.

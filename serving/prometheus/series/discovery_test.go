@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -322,6 +323,52 @@ func TestCut(t *testing.T) {
 		if got := d.Found("all"); len(got.Series) != MaxSeries || !got.Cut {
 			t.Errorf("%d series, cut: %v", len(got.Series), got.Cut)
 		}
+	})
+}
+
+// Names without end are cut, however few they are.
+func TestCutBySize(t *testing.T) {
+	l := newLook()
+	long := strings.Repeat("x", 1<<20)
+	for i := range 100 {
+		l.visit(map[string]string{"__name__": fmt.Sprint("metric_", i), long: "y"})
+	}
+	if n := len(l.kinds); !l.cut || n < 32 || n > 64 {
+		t.Errorf("%d kinds are kept, cut: %v", n, l.cut)
+	}
+}
+
+// What came of an answer that is too long is kept, and looks that take long are rare.
+func TestCutByTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		lookup := func(_ context.Context, _ string, _, _ time.Time, visit func(map[string]string)) error {
+			looks++
+			visit(map[string]string{"__name__": "up"})
+			time.Sleep(time.Minute)
+			return fmt.Errorf("read series: %w", ErrCut)
+		}
+		d := NewDiscovery(lookup, clock.RealClock{}, Settings{Interval: time.Minute, MaxAge: 5 * time.Minute})
+		d.Follow([]string{"all"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			d.Run(ctx)
+		}()
+		time.Sleep(time.Minute + time.Second)
+		if got := d.Found("all"); !slices.Equal(names(got), []string{"up"}) || !got.Cut || got.Err != nil {
+			t.Errorf("found %+v", got)
+		}
+		time.Sleep(time.Hour)
+		if looks < 11 || looks > 13 {
+			t.Errorf("%d looks of a minute in an hour", looks)
+		}
+		if got := d.Found("all"); !slices.Equal(names(got), []string{"up"}) {
+			t.Errorf("found %+v", got)
+		}
+		cancel()
+		<-done
 	})
 }
 

@@ -10,6 +10,7 @@ package series
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -47,7 +48,8 @@ type Found struct {
 	Time time.Time
 	// Err is why the newest look failed, a query.Failure; nil when it did not.
 	Err error
-	// Cut says that there are more than MaxSeries, and the others are missing.
+	// Cut says that there are more than MaxSeries, or than could be read, and the
+	// others are missing.
 	Cut bool
 }
 
@@ -57,12 +59,21 @@ const MaxSeries = 20000
 
 // Lookup asks a source for the series that match and have samples between two
 // instants, and calls visit with the labels of each. visit keeps nothing of the map.
+// With ErrCut not all were visited, as there are too many.
 type Lookup func(ctx context.Context, matcher string, from, to time.Time, visit func(labels map[string]string)) error
+
+// ErrCut is returned by a Lookup that has visited as many series as it could read.
+var ErrCut = errors.New("there are more series than can be read")
+
+// maxLookSize bounds, in bytes, the names that one look keeps.
+const maxLookSize = 64 << 20
 
 // look is the result of one look: what was seen.
 type look struct {
 	kinds map[string]*Series
 	cut   bool
+	// size is about what the kinds take.
+	size int
 	// names are label names and series names, each once.
 	names  map[string]string
 	labels []string
@@ -94,10 +105,12 @@ func (l *look) visit(labels map[string]string) {
 		known.Count++
 		return
 	}
-	if len(l.kinds) == MaxSeries {
+	size := len(l.key) + 16*len(l.labels)
+	if len(l.kinds) == MaxSeries || l.size+size > maxLookSize {
 		l.cut = true
 		return
 	}
+	l.size += size
 	s := &Series{Name: l.intern(name), Labels: make([]string, len(l.labels)), Count: 1}
 	for i, label := range l.labels {
 		s.Labels[i] = l.intern(label)
