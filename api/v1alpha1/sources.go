@@ -188,6 +188,7 @@ type SourceAuthentication struct {
 
 // SourceHeader is a header of each request: its value is here or in a Secret.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="whoever may read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="each of headers needs value or valueFrom, and not both"
 type SourceHeader struct {
 	// Name of the header.
@@ -198,7 +199,9 @@ type SourceHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['accept-encoding', 'connection', 'content-encoding', 'content-length', 'content-type', 'host', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'user-agent'])",message="this header is set by the client itself: take it out of headers"
 	Name string `json:"name"`
 
-	// Value, for what is no secret.
+	// Value, for what is no secret: whoever may read MetricsBackends sees it. Headers
+	// that hold credentials (Authorization, Proxy-Authorization, Cookie, X-Api-Key,
+	// Api-Key, Apikey, X-Auth-Token) need valueFrom.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x08\x0a-\x1f\x7f]*$`

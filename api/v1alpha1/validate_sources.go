@@ -42,6 +42,15 @@ var ownHeaders = []string{
 	"Transfer-Encoding", "Upgrade", "User-Agent",
 }
 
+// credentialHeaders are those whose value is a credential wherever they are used, in
+// canonical form.
+var credentialHeaders = []string{"Api-Key", "Apikey", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "X-Auth-Token"}
+
+// IsCredentialHeader says whether a header's value must come from a Secret.
+func IsCredentialHeader(name string) bool {
+	return slices.Contains(credentialHeaders, http.CanonicalHeaderKey(name))
+}
+
 // validateCustomMetrics does not look into rules: each is judged by itself.
 func validateCustomMetrics(path *field.Path, spec *MetricsBackendSpec) field.ErrorList {
 	cm := spec.CustomMetrics
@@ -193,6 +202,9 @@ func validateHeaders(path *field.Path, headers []SourceHeader) field.ErrorList {
 		// Its value may be confidential.
 		if !httpguts.ValidHeaderFieldValue(header.Value) {
 			errs = append(errs, field.Invalid(path.Child("value"), field.OmitValueType{}, "must hold no line ends and control characters"))
+		}
+		if header.Value != "" && IsCredentialHeader(name) {
+			errs = append(errs, field.Forbidden(path.Child("value"), "whoever may read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"))
 		}
 		if header.Value != "" && header.ValueFrom != nil {
 			errs = append(errs, field.Forbidden(path, "needs value or valueFrom, and not both"))

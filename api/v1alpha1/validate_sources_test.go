@@ -88,8 +88,18 @@ func TestValidateSources(t *testing.T) {
 			p.Authentication = SourceAuthentication{BearerToken: secretKeyNamed("t", "t"), Basic: &SecretReference{Name: "t"}}
 		}, want: []string{"sources[0].prometheus.authentication"}},
 		"a header besides": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
-			p.Authentication.Basic, p.Headers = &SecretReference{Name: "t"}, []SourceHeader{{Name: "authorization", Value: secret}}
+			p.Authentication.Basic, p.Headers = &SecretReference{Name: "t"}, []SourceHeader{{Name: "authorization", ValueFrom: secretKeyNamed("t", "t")}}
 		}, want: []string{"sources[0].prometheus.authentication"}},
+		"credentials that everybody sees": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
+			p.Headers = []SourceHeader{{Name: "X-Scope-OrgID", Value: "team"}}
+			for _, name := range []string{"authorization", "PROXY-AUTHORIZATION", "cookie", "X-API-Key", "api-key", "apikey", "X-Auth-Token"} {
+				p.Headers = append(p.Headers, SourceHeader{Name: name, Value: secret})
+			}
+		}, want: []string{
+			"sources[0].prometheus.headers[1].value", "sources[0].prometheus.headers[2].value", "sources[0].prometheus.headers[3].value",
+			"sources[0].prometheus.headers[4].value", "sources[0].prometheus.headers[5].value", "sources[0].prometheus.headers[6].value",
+			"sources[0].prometheus.headers[7].value",
+		}},
 		"headers": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.Headers = []SourceHeader{
 				{Name: "X-A", Value: "a"}, {Name: "x-a", Value: "b"}, {Name: "host", Value: "c"}, {Name: "a b", Value: "d"},

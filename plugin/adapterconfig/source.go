@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // source is a Prometheus as prometheus-adapter's flags describe it.
@@ -75,8 +77,8 @@ func (s *source) duration(name, value string, least, most time.Duration) time.Du
 // takeHeader takes a tenant's header over, and no credentials.
 func (s *source) takeHeader(text string) {
 	name, value, _ := strings.Cut(text, "=")
-	if strings.EqualFold(name, "Authorization") || strings.EqualFold(name, "Cookie") {
-		s.remark("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication")
+	if v1alpha1.IsCredentialHeader(name) {
+		s.remark("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication, or in valueFrom of a header")
 		return
 	}
 	s.Headers = append(s.Headers, header{Name: name, Value: value})

@@ -39,10 +39,10 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 		if wait := retryAfter(resp.StatusCode, resp.Header, n.clock.Now()); wait > 0 {
 			n.heldOff.Store(n.clock.Now().Add(wait).UnixNano())
 		}
-		return nil, classifyStatus(resp)
+		return nil, classifyStatus(resp, n.credentials)
 	}
 	if !maybeJSON(resp.Header) {
-		return nil, notJSON(resp)
+		return nil, notJSON(resp, n.credentials)
 	}
 	if resp.ContentLength > body.left && body.whole {
 		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, n.settings.remedy())
@@ -154,16 +154,6 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 
 // mark says that what was read so far is no longer in memory.
 func (b *boundedReader) mark() { b.unmarked = 0 }
-
-// excerptSize bounds what is read of an answer that is an error.
-const excerptSize = 4 << 10
-
-// excerpt reads the beginning of a body that is not an answer. What cannot be read
-// does not matter beside the status.
-func excerpt(r io.Reader) []byte {
-	b, _ := io.ReadAll(io.LimitReader(r, excerptSize))
-	return b
-}
 
 // timestamp is an instant as the API reads it, to the millisecond.
 func timestamp(t time.Time) string {

@@ -31,8 +31,10 @@ type credentials struct {
 	token                string
 	username, password   string
 	headers              []header
-	// secret are the values that no message may hold.
-	secret []string
+	// redactor replaces them in what is told, see redact; nil where there are none.
+	redactor *strings.Replacer
+	// longest is the length of the longest text that is replaced.
+	longest int
 }
 
 // resolve reads the credentials of a source. The error names the Secret and the key,
@@ -49,22 +51,20 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets) (*credentials, er
 	}
 	if ref := spec.Authentication.BearerToken; ref != nil {
 		c.token = r.text(r.key(ref, "authentication.bearerToken"), ref.Name, ref.Key)
-		c.secret = append(c.secret, c.token)
 	}
 	if ref := spec.Authentication.Basic; ref != nil {
 		c.username = string(r.value(ref.Name, corev1.BasicAuthUsernameKey, "authentication.basic"))
 		c.password = string(r.value(ref.Name, corev1.BasicAuthPasswordKey, "authentication.basic"))
-		c.secret = append(c.secret, c.password)
 	}
 	for i := range spec.Headers {
 		h := &spec.Headers[i]
 		value := h.Value
 		if h.ValueFrom != nil {
 			value = r.text(r.key(h.ValueFrom, "headers["+h.Name+"].valueFrom"), h.ValueFrom.Name, h.ValueFrom.Key)
-			c.secret = append(c.secret, value)
 		}
 		c.headers = append(c.headers, header{name: textproto.CanonicalMIMEHeaderKey(h.Name), value: value})
 	}
+	c.hide()
 	return c, r.err
 }
 

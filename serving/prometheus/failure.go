@@ -39,15 +39,7 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 	if !errors.As(err, &f) {
 		f = failf(query.ReasonMalformed, "%s", err)
 	}
-	message := f.Message
-	if c != nil {
-		for _, secret := range c.secret {
-			if secret != "" {
-				message = strings.ReplaceAll(message, secret, "<redacted>")
-			}
-		}
-	}
-	return &query.Failure{Source: source, Reason: f.Reason, Message: sanitise(message)}
+	return &query.Failure{Source: source, Reason: f.Reason, Message: sanitise(c.redact(f.Message))}
 }
 
 // classify says what an error of a request, or of reading its answer, means.
@@ -104,22 +96,22 @@ type errorBody struct {
 }
 
 // classifyStatus says what an answer with another status than 200 means.
-func classifyStatus(resp *http.Response) *query.Failure {
+func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 	code := resp.StatusCode
 	if code >= 300 && code < 400 {
 		return failf(query.ReasonBadStatus, "HTTP %d: redirects are not followed, as they would show credentials to someone else; set the source's url to what it names: %s", code, location(resp))
 	}
-	b := excerpt(resp.Body)
+	body := c.excerpt(resp.Body)
 	var told errorBody
 	text := ""
-	if json.Unmarshal(b, &told) == nil {
+	if json.Unmarshal([]byte(body), &told) == nil {
 		text = told.Error
 		if text == "" {
 			text = told.Message
 		}
 	}
 	if text == "" {
-		text = plain(resp.Header, b)
+		text = plain(resp.Header, body)
 	}
 	said := fmt.Sprintf("HTTP %d", code)
 	if text != "" {
@@ -156,9 +148,9 @@ func classifyTold(errorType, message string) *query.Failure {
 }
 
 // notJSON says what came instead.
-func notJSON(resp *http.Response) *query.Failure {
+func notJSON(resp *http.Response, c *credentials) *query.Failure {
 	return failf(query.ReasonMalformed, "the answer is %s, not JSON; check that the source's url ends before /api/v1, and that no login page stands before the server: %s",
-		resp.Header.Get("Content-Type"), plain(resp.Header, excerpt(resp.Body)))
+		resp.Header.Get("Content-Type"), plain(resp.Header, c.excerpt(resp.Body)))
 }
 
 // location is where a redirect leads, without credentials and query.
@@ -190,8 +182,7 @@ func retryAfter(code int, h http.Header, now time.Time) time.Duration {
 }
 
 // plain is the readable part of a body, which may be HTML.
-func plain(h http.Header, body []byte) string {
-	text := string(body)
+func plain(h http.Header, text string) string {
 	if strings.Contains(h.Get("Content-Type"), "html") || strings.HasPrefix(strings.TrimSpace(text), "<") {
 		if title, ok := between(text, "<title>", "</title>"); ok {
 			return title

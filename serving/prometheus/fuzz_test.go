@@ -48,7 +48,9 @@ func FuzzAnswer(f *testing.F) {
 			}
 			return
 		}
-		told := failureOf("main", &credentials{secret: []string{"s3cret"}}, err)
+		c := &credentials{token: "s3cret"}
+		c.hide()
+		told := failureOf("main", c, err)
 		if told.Reason == "" || len(told.Message) > maxMessage || strings.Contains(told.Message, "s3cret") {
 			t.Errorf("failure %+v", told)
 		}

@@ -154,7 +154,7 @@ func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) 
 		warnings, err := n.call(ctx, pathQuery, url.Values{
 			"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
 		}, n.settings.answer(), v.read)
-		answer.Samples, answer.Warnings = v.samples, tidy(warnings)
+		answer.Samples, answer.Warnings = v.samples, tidy(warnings, n.credentials)
 		return err
 	})
 	if err != nil {
@@ -226,10 +226,10 @@ func serverTimeout(ctx context.Context) string {
 // maxWarnings bounds the warnings of an answer.
 const maxWarnings = 5
 
-func tidy(warnings []string) []string {
+func tidy(warnings []string, c *credentials) []string {
 	var tidied []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		tidied = append(tidied, sanitise(w))
+		tidied = append(tidied, sanitise(c.redact(w)))
 	}
 	return tidied
 }

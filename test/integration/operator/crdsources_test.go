@@ -99,10 +99,11 @@ func TestValidationOfSources(t *testing.T) {
 		"header without value":       {spec: http("headers: [{name: A}]"), refused: "needs value or valueFrom"},
 		"header with two values":     {spec: http("headers: [{name: A, value: b, valueFrom: {name: s, key: k}}]"), refused: "needs value or valueFrom"},
 		"header of the client":       {spec: http("headers: [{name: Content-Type, value: b}]"), refused: "this header is set by the client itself"},
+		"credentials in a header":    {spec: http("headers: [{name: X-API-Key, value: b}]"), refused: "put the value into a Secret and name it in valueFrom"},
 		"header twice":               {spec: http("headers: [{name: A, value: b}, {name: A, value: c}]"), refused: "Duplicate value"},
 		"malformed header":           {spec: http("headers: [{name: 'A: b', value: c}]"), refused: "name"},
 		"header of two lines":        {spec: http(`headers: [{name: A, value: "b\nC: d"}]`), refused: "value"},
-		"two kinds of authorization": {spec: https("authentication: {basic: {name: t}}, headers: [{name: authorization, value: b}]"), refused: "exclude each other"},
+		"two kinds of authorization": {spec: https("authentication: {basic: {name: t}}, headers: [{name: authorization, valueFrom: {name: t, key: t}}]"), refused: "exclude each other"},
 		"tenancy":                    {spec: http("tenancy: {namespaceLabel: k8s.namespace.name, unconfinedNamespaces: ['*', monitoring]}")},
 		"malformed namespace":        {spec: http("tenancy: {unconfinedNamespaces: ['a*']}"), refused: "unconfinedNamespaces"},
 

@@ -1,0 +1,115 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// Whatever a server echoes, and wherever, no credential reaches a caller.
+func TestRedaction(t *testing.T) {
+	credentials := map[string]func(*v1alpha1.PrometheusSource){
+		"bearer token": func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = secretKey("login", "token") },
+		"basic": func(s *v1alpha1.PrometheusSource) {
+			s.Authentication.Basic = &v1alpha1.SecretReference{Name: "login"}
+		},
+		"headers": func(s *v1alpha1.PrometheusSource) {
+			s.Headers = []v1alpha1.SourceHeader{
+				{Name: "Cookie", ValueFrom: secretKey("login", "cookie")}, {Name: "X-Session", Value: "visible-session"},
+				{Name: "Authorization", ValueFrom: secretKey("login", "header")},
+			}
+		},
+	}
+	data := map[string]string{
+		"token": "t0p-secret\n", "username": "joe-user", "password": "hunter2\n", "cookie": "session=t0p-secret", "header": "Basic am9lOmh1bnRlcjI=",
+	}
+	// What the echoes hold of them, and none may.
+	hidden := []string{"t0p-secret", "joe-user", "hunter2", "am9l", "session=", "visible-session"}
+	echo := func(r *http.Request) string {
+		user, password, _ := r.BasicAuth()
+		return strings.Join([]string{
+			"got", r.Header.Get("Authorization"), r.Header.Get("Cookie"), r.Header.Get("X-Session"), user, strings.TrimSpace(password),
+		}, " ")
+	}
+	wheres := map[string]func(w http.ResponseWriter, text string){
+		"a warning": func(w http.ResponseWriter, text string) {
+			b, _ := json.Marshal(map[string]any{"status": "success", "warnings": []string{text}, "data": map[string]any{"resultType": "vector", "result": []any{}}})
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(b)
+		},
+		"an error": func(w http.ResponseWriter, text string) {
+			b, _ := json.Marshal(map[string]string{"status": "error", "errorType": "bad_data", "error": text})
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write(b)
+		},
+		"a text": func(w http.ResponseWriter, text string) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, text)
+		},
+		"a page": func(w http.ResponseWriter, text string) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<html><title>"+text+"</title></html>")
+		},
+		"a redirect": func(w http.ResponseWriter, text string) {
+			w.Header().Set("Location", "https://elsewhere.example/"+strings.ReplaceAll(text, " ", "/"))
+			w.WriteHeader(http.StatusFound)
+		},
+	}
+	for of, change := range credentials {
+		for where, tell := range wheres {
+			t.Run(of+" in "+where, func(t *testing.T) {
+				w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { tell(w, echo(r)) }, change)
+				w.secrets.set("login", data)
+				answer, err := w.source.Evaluate(t.Context(), "x", instant)
+				told := ""
+				if err != nil {
+					told = err.Error()
+				} else {
+					told = strings.Join(answer.Warnings, "; ")
+				}
+				if !strings.Contains(told, redacted) {
+					t.Errorf("told %q, want %s in it", told, redacted)
+				}
+				for _, secret := range hidden {
+					if strings.Contains(told, secret) {
+						t.Errorf("told %q, with %q", told, secret)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A credential that lies across the end of what is read of an error is not told in part,
+// and what is too short to be one is left alone.
+func TestRedactionAtTheEnds(t *testing.T) {
+	const secret = "0123456789-secret"
+	for before := excerptSize - 2*len(secret); before <= excerptSize+2*len(secret); before++ {
+		c := &credentials{token: secret}
+		c.hide()
+		// White space is left out of messages, so that the end of the excerpt is told.
+		got := c.excerpt(strings.NewReader(strings.Repeat(" ", before) + secret + strings.Repeat("x", 100)))
+		if strings.Contains(got, "012") {
+			t.Fatalf("after %d bytes: %q", before, strings.TrimSpace(got))
+		}
+	}
+	c := &credentials{headers: []header{{name: "X-Scope-Orgid", value: "1"}}}
+	c.hide()
+	f := failureOf("main", c, errors.New("HTTP 500: 10 of 11"))
+	if f.Message != "HTTP 500: 10 of 11" {
+		t.Errorf("message %q", f.Message)
+	}
+	c = &credentials{token: "abcdef", headers: []header{{value: "abcdefgh"}}}
+	c.hide()
+	if got := c.redact("abcdefgh abcdef"); got != "<redacted> <redacted>" {
+		t.Errorf("redacted: %q", got)
+	}
+}
