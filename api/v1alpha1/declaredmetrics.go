@@ -8,6 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// MaxQueryLength is the most characters of a query, or of a query's template, as the
+// schema has it.
+const MaxQueryLength = 16384
+
 // CustomMetric declares a metric of objects in its namespace, which
 // custom.metrics.k8s.io then serves. It comes before the rules of the MetricsBackend
 // that make the same metric of the same resource.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,9 +32,6 @@ const (
 	defaultAfterFailures = 3
 	defaultLastValueAge  = 10 * time.Minute
 )
-
-// maxDeclaredQuery is the most bytes of a team's query.
-const maxDeclaredQuery = 32 << 10
 
 // Declared is a metric that a team declared, and how it is read.
 type Declared struct {
@@ -245,8 +243,9 @@ func (c *Catalogue) describe(d *declared, o *declaredObject) *problem {
 // declaredQuery returns the query as it is asked.
 func declaredQuery(o *declaredObject, src *source) (string, error) {
 	text := strings.TrimSpace(o.spec.Query)
-	if len(text) > maxDeclaredQuery {
-		return "", fmt.Errorf("it is %d bytes long: at most %d are possible", len(text), maxDeclaredQuery)
+	// A file of manifests has not been through the schema.
+	if n := utf8.RuneCountInString(text); n > v1alpha1.MaxQueryLength {
+		return "", fmt.Errorf("it has %d characters: at most %d are possible", n, v1alpha1.MaxQueryLength)
 	}
 	if text == "" {
 		return "", fmt.Errorf("it is empty")

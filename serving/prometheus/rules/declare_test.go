@@ -113,8 +113,8 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 	}{
 		"no PromQL":         {func(m *v1alpha1.CustomMetric) { m.Spec.Query = "sum(" }, ReasonInvalidQuery, "spec.query"},
 		"nothing":           {func(m *v1alpha1.CustomMetric) { m.Spec.Query = " \n" }, ReasonInvalidQuery, "empty"},
-		"too long":          {func(m *v1alpha1.CustomMetric) { m.Spec.Query = "up" + strings.Repeat(" ", 40000) + "+up" }, ReasonInvalidQuery, "at most 32768"},
-		"deep":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = strings.Repeat("-", 30000) + "up" }, ReasonInvalidQuery, "more than 1000 operators"},
+		"too long":          {func(m *v1alpha1.CustomMetric) { m.Spec.Query = "up" + strings.Repeat(" ", 40000) + "+up" }, ReasonInvalidQuery, "at most 16384"},
+		"deep":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = strings.Repeat("-", 15000) + "up" }, ReasonInvalidQuery, "more than 1000 operators"},
 		"another namespace": {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `up{namespace="kube-system"}` }, ReasonInvalidQuery, "another namespace"},
 		"info":              {func(m *v1alpha1.CustomMetric) { m.Spec.Query = `info(up)` }, ReasonInvalidQuery, "info()"},
 		"an unknown source": {func(m *v1alpha1.CustomMetric) { m.Spec.Source = "thanos" }, ReasonUnknownSource, "thanos"},
