@@ -5,12 +5,15 @@ package adapterconfig
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
@@ -100,6 +103,9 @@ func TestImportRefuses(t *testing.T) {
 		"another case":            {in: "rules:\n- SeriesQuery: a\n", want: "field SeriesQuery not found"},
 		"a key twice":             {in: "rules:\n- seriesQuery: a\n  seriesQuery: b\n", want: "already defined at line 2"},
 		"another type":            {in: "rules:\n- seriesQuery: [a]\n", want: "cannot unmarshal !!seq into string"},
+		"no type of ours":         {in: "rules:\n- seriesQuery: a\n  resources: x\n", want: "line 3: cannot unmarshal !!str `x`"},
+		"two URLs":                {in: manifests(adapter("a", "rules", "--prometheus-url=http://a:secret@x"), adapter("b", "rules", "--prometheus-url=http://y")), want: "the Deployments a and b have different flags"},
+		"nobody's URL":            {in: manifests(adapter("a", "other", "--prometheus-url=http://x")), want: "say which Prometheus is asked"},
 		"an unknown section":      {in: rule + "podRules: []\n", want: "field podRules not found"},
 		"no YAML":                 {in: "rules: [", want: "read the standard input: yaml:"},
 		"nothing":                 {in: "", want: "holds no configuration of prometheus-adapter"},
@@ -120,8 +126,113 @@ func TestImportRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) || out != "" {
 				t.Fatalf("error %v, want one with %q\n%s", err, test.want, out)
 			}
+			if strings.Contains(err.Error(), "adapterconfig.") {
+				t.Errorf("the error shows types of this program: %v", err)
+			}
 			if strings.Contains(err.Error(), "secret") {
 				t.Errorf("the error shows credentials: %v", err)
+			}
+		})
+	}
+}
+
+// manifests are the ConfigMap rules with a configuration, and others.
+func manifests(others ...string) string {
+	return strings.Join(append([]string{"kind: ConfigMap\nmetadata: {name: rules}\ndata: {config.yaml: \"rules: [{seriesQuery: a, resources: {template: x}}]\"}\n"}, others...), "---\n")
+}
+
+// adapter is a Deployment that mounts a ConfigMap.
+func adapter(name, configMap string, args ...string) string {
+	return fmt.Sprintf("kind: Deployment\nmetadata: {name: %s}\nspec: {template: {spec: {containers: [{args: [%s]}], volumes: [{configMap: {name: %s}}]}}}\n",
+		name, strings.Join(args, ", "), configMap)
+}
+
+// What stands beside the configuration in its namespace does not get into it.
+func TestImportAmongOthers(t *testing.T) {
+	const audit = "kind: ConfigMap\nmetadata: {name: audit}\ndata: {policy.yaml: \"apiVersion: audit.k8s.io/v1\\nkind: Policy\\nrules: [{level: None}]\"}\n"
+	const alerts = "kind: ConfigMap\nmetadata: {name: alerts}\ndata: {a: \"rules: [{alert: Down}]\"}\n"
+	const url = "--prometheus-url=http://prometheus:9090"
+	for name, test := range map[string]struct {
+		in               string
+		args             []string
+		want, wantNot    string
+		interval, maxAge time.Duration
+	}{
+		"a Deployment of something else": {in: manifests(adapter("adapter", "rules", url), adapter("other", "x", "--prometheus-url=http://other")), maxAge: 10 * time.Minute},
+		"it comes first":                 {in: manifests(adapter("other", "x", "--prometheus-url=http://other"), adapter("adapter", "rules", url)), maxAge: 10 * time.Minute},
+		"by its image":                   {in: manifests("kind: Deployment\nspec: {template: {spec: {containers: [{image: x/prometheus-adapter:v1, args: [" + url + "]}]}}}\n"), maxAge: 10 * time.Minute},
+		"two of the same":                {in: manifests(adapter("a", "rules", url), adapter("b", "rules", url)), maxAge: 10 * time.Minute},
+		"the command line decides":       {in: manifests(adapter("a", "rules", "--prometheus-url=http://x"), adapter("b", "rules", "--prometheus-url=http://y")), args: []string{url}, maxAge: 10 * time.Minute},
+		"flags of its own":               {in: manifests(adapter("a", "rules", url, "--metrics-relist-interval=1m")), interval: time.Minute},
+		"an audit policy":                {in: manifests(audit, adapter("a", "rules", url)), maxAge: 10 * time.Minute, wantNot: "audit"},
+		"rules of another kind":          {in: manifests(alerts, adapter("a", "rules", url)), maxAge: 10 * time.Minute, want: "left out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, test.in, append([]string{"-"}, test.args...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got v1alpha1.MetricsBackend
+			if err := yaml.UnmarshalStrict([]byte(out), &got); err != nil {
+				t.Fatal(err)
+			}
+			want := v1alpha1.PrometheusSource{URL: "http://prometheus:9090"}
+			if test.interval > 0 {
+				want.SeriesInterval = &metav1.Duration{Duration: test.interval}
+			}
+			if test.maxAge > 0 {
+				want.SeriesMaxAge = &metav1.Duration{Duration: test.maxAge}
+			}
+			if diff := cmp.Diff(&want, got.Spec.Sources[0].Prometheus); diff != "" {
+				t.Error(diff)
+			}
+			if !strings.Contains(out, test.want) || test.wantNot != "" && strings.Contains(out, test.wantNot) {
+				t.Errorf("want %q, and no %q in\n%s", test.want, test.wantNot, out)
+			}
+		})
+	}
+}
+
+// Of external metrics prometheus-adapter makes no 0 of NaN.
+func TestImportNaN(t *testing.T) {
+	out, err := run(t, "externalRules: [{seriesQuery: a}]", "-", "--prometheus-url=http://p:9090", "--nan-as-zero")
+	if err != nil || strings.Contains(out, "nanAsZero") || strings.Contains(out, "NaN") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The import says of each bound what the CRD refuses, and nothing of what it takes.
+func TestImportTellsOfBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		most int
+		rule func(n int) string
+	}{
+		"seriesQuery":        {maxQuery, func(n int) string { return "seriesQuery: " + strings.Repeat("ä", n) }},
+		"metricsQuery":       {maxQuery, func(n int) string { return "metricsQuery: " + strings.Repeat("a", n) }},
+		"name.as":            {maxTemplate, func(n int) string { return "name: {as: " + strings.Repeat("a", n) + "}" }},
+		"name.matches":       {maxRegexp, func(n int) string { return "name: {matches: " + strings.Repeat("a", n) + "}" }},
+		"resources.template": {maxTemplate, func(n int) string { return "resources: {template: " + strings.Repeat("a", n) + "}" }},
+		"seriesFilters":      {maxFilters, func(n int) string { return "seriesFilters: [" + strings.Repeat("{is: a},", n) + "]" }},
+		"seriesFilters[0]":   {maxRegexp, func(n int) string { return "seriesFilters: [{is: " + strings.Repeat("a", n) + "}]" }},
+		"resources.overrides": {maxOverrides, func(n int) string {
+			var all strings.Builder
+			for i := range n {
+				fmt.Fprintf(&all, "l%d: {resource: pod},", i)
+			}
+			return "resources: {overrides: {" + all.String() + "}}"
+		}},
+		"resources.overrides[x]": {maxName, func(n int) string { return "resources: {overrides: {x: {resource: " + strings.Repeat("a", n) + "}}}" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n, refused := range map[int]bool{test.most: false, test.most + 1: true} {
+				out, err := run(t, "externalRules: [{"+test.rule(n)+"}]", "-", "--prometheus-url=http://p:9090")
+				if err != nil {
+					t.Fatal(err)
+				}
+				told := strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(out, "\n#", " ")), " "), "externalRules[0]."+name)
+				if told != refused || (len(refusals(t, out)) > 0) != refused {
+					t.Errorf("with %d: told %v, the CRD says %v, want refused %v", n, told, refusals(t, out), refused)
+				}
 			}
 		})
 	}

@@ -77,8 +77,9 @@ func write(out io.Writer, f *found, o options) error {
 	if f.config.ResourceRules != nil {
 		spec.ResourceMetrics = &resourceMetrics{Rules: f.config.ResourceRules}
 	}
-	spec.CustomMetrics = taken(f.config.Rules, o)
-	spec.ExternalMetrics = taken(f.config.ExternalRules, o)
+	spec.CustomMetrics = taken(f.config.Rules, o.nanAsZero)
+	// Of a NaN prometheus-adapter makes the least integer there, which nobody wants back.
+	spec.ExternalMetrics = taken(f.config.ExternalRules, false)
 
 	var document yaml.Node
 	err := document.Encode(backend{
@@ -100,13 +101,13 @@ func write(out io.Writer, f *found, o options) error {
 	return err
 }
 
-func taken(rules []rule, o options) *metrics {
+func taken(rules []rule, nanAsZero bool) *metrics {
 	if len(rules) == 0 {
 		return nil
 	}
 	m := &metrics{}
 	for _, r := range rules {
-		m.Rules = append(m.Rules, takenRule{rule: r, NaNAsZero: o.nanAsZero})
+		m.Rules = append(m.Rules, takenRule{rule: r, NaNAsZero: nanAsZero})
 	}
 	return m
 }
@@ -131,11 +132,11 @@ func annotate(document *yaml.Node, f *found) {
 
 // preamble says where the rules come from, and what is not as it was.
 func preamble(f *found, o options) string {
-	remarks := slices.Concat(f.remarks, f.source.remarks)
+	remarks := slices.Concat(f.remarks, f.config.tooLarge(), f.source.remarks)
 	if f.config.ResourceRules == nil {
 		remarks = append(remarks, "resourceRules: there are none, so this says nothing of metrics.k8s.io; resourceMetrics: {} serves it from the kubelets")
 	}
-	if !o.nanAsZero && len(f.config.Rules)+len(f.config.ExternalRules) > 0 {
+	if !o.nanAsZero && len(f.config.Rules) > 0 {
 		remarks = append(remarks, "NaN: prometheus-adapter answers 0, upon which autoscalers scale down; here it is no value; --nan-as-zero makes it as it was")
 	}
 	if len(f.config.Rules) > 0 {

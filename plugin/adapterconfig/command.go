@@ -20,7 +20,7 @@ same rules to the standard output. It asks no cluster.
 
 FILE, or - for the standard input, is one of
   - the configuration itself: YAML with rules, externalRules or resourceRules,
-  - manifests with a ConfigMap that holds it; a Deployment beside it tells of Prometheus,
+  - manifests with a ConfigMap that holds it; the Deployment that mounts it tells of Prometheus,
   - the values of its Helm chart.
 
 Rules are taken over word by word. Unknown fields are errors, as they are to
@@ -88,7 +88,7 @@ func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.Flags().StringVar(&url, "prometheus-url", "", "URL of the Prometheus, as prometheus-adapter's flag of that name. Default: what the file says.")
 	cmd.Flags().StringVar(&o.name, "name", o.name, "Name of the MetricsBackend.")
 	cmd.Flags().StringVar(&o.sourceName, "source", o.sourceName, "Name of the source.")
-	cmd.Flags().BoolVar(&o.nanAsZero, "nan-as-zero", false, "Make 0 of what is no number, as prometheus-adapter does.")
+	cmd.Flags().BoolVar(&o.nanAsZero, "nan-as-zero", false, "Make 0 of what is no number in metrics of objects, as prometheus-adapter does.")
 	return cmd
 }
 

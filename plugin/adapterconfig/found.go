@@ -20,6 +20,8 @@ type found struct {
 	where string
 	// source is what else the file says of Prometheus.
 	source source
+	// configMap is the one that holds it, if one does.
+	configMap object
 	// remarks on what is not in the file.
 	remarks []string
 }
@@ -36,16 +38,19 @@ func find(text []byte, name string) (*found, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	var (
-		configs []*found
-		args    []string
+		configs     []*found
+		broken      []error
+		deployments []*yaml.Node
 	)
 	for _, document := range documents {
 		var f *found
 		switch kind := stringAt(document, "kind"); {
 		case kind == "ConfigMap":
-			f, err = inConfigMap(document)
+			var wrong []error
+			f, wrong, err = inConfigMap(document)
+			broken = append(broken, wrong...)
 		case kind == "Deployment":
-			args = append(args, arguments(document)...)
+			deployments = append(deployments, document)
 		case kind != "":
 			// Some other manifest.
 		case isValues(document):
@@ -63,11 +68,13 @@ func find(text []byte, name string) (*found, error) {
 			configs = append(configs, f)
 		}
 	}
-	switch len(configs) {
-	case 0:
+	switch {
+	case len(configs) == 1:
+	case len(configs) == 0 && len(broken) > 0:
+		return nil, fmt.Errorf("read %s: %w", name, errors.Join(broken...))
+	case len(configs) == 0:
 		return nil, fmt.Errorf("%s holds no configuration of prometheus-adapter: it is a YAML document "+
 			"with one of %s, a ConfigMap of such, or the values of its Helm chart", name, strings.Join(sections, ", "))
-	case 1:
 	default:
 		var all []string
 		for _, f := range configs {
@@ -78,7 +85,10 @@ func find(text []byte, name string) (*found, error) {
 	}
 	f := configs[0]
 	f.where = strings.TrimSpace(name + " " + f.where)
-	f.source.takeArguments(args)
+	for _, err := range broken {
+		f.remarks = append(f.remarks, "left out, since it is no configuration of prometheus-adapter: "+err.Error())
+	}
+	f.source.takeDeployments(f.adapters(deployments))
 	return f, nil
 }
 
@@ -132,14 +142,15 @@ func checkSections(document *yaml.Node) error {
 	return fmt.Errorf("line %d: none of %s", document.Line, strings.Join(sections, ", "))
 }
 
-// inConfigMap returns nil where the ConfigMap holds something else.
-func inConfigMap(document *yaml.Node) (*found, error) {
+// inConfigMap returns nil where the ConfigMap holds something else. What only looks like
+// a configuration is told in wrong: namespaces hold other files with rules, too.
+func inConfigMap(document *yaml.Node) (f *found, wrong []error, err error) {
 	data := at(document, "data")
 	if data == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	var f *found
-	object := strings.TrimPrefix(stringAt(at(document, "metadata"), "namespace")+"/"+stringAt(at(document, "metadata"), "name"), "/")
+	metadata := at(document, "metadata")
+	of := object{namespace: stringAt(metadata, "namespace"), name: stringAt(metadata, "name")}
 	for i := 0; i+1 < len(data.Content); i += 2 {
 		key, value := data.Content[i].Value, data.Content[i+1].Value
 		var inner yaml.Node
@@ -147,35 +158,20 @@ func inConfigMap(document *yaml.Node) (*found, error) {
 			inner.Content[0].Kind != yaml.MappingNode || checkSections(inner.Content[0]) != nil {
 			continue // another file; a broken configuration is none
 		}
-		where := fmt.Sprintf("(ConfigMap %s, key %s)", object, key)
+		if at(inner.Content[0], "apiVersion") != nil || at(inner.Content[0], "kind") != nil {
+			continue // some API's object, such as an audit policy
+		}
+		one := found{where: fmt.Sprintf("(ConfigMap %s, key %s)", of, key), configMap: of}
+		if err := decodeStrict([]byte(value), &one.config); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", one.where, err))
+			continue
+		}
 		if f != nil {
-			return nil, fmt.Errorf("the ConfigMap %s holds several configurations: keep one of its keys", object)
+			return nil, nil, fmt.Errorf("the ConfigMap %s holds several configurations: keep one of its keys", of)
 		}
-		f = &found{where: where}
-		if err := decodeStrict([]byte(value), &f.config); err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
-		}
+		f = &one
 	}
-	return f, nil
-}
-
-// arguments are those of all containers of a Deployment.
-func arguments(document *yaml.Node) []string {
-	var args []string
-	containers := at(at(at(at(document, "spec"), "template"), "spec"), "containers")
-	if containers == nil {
-		return nil
-	}
-	for _, container := range containers.Content {
-		for _, key := range []string{"command", "args"} {
-			if list := at(container, key); list != nil {
-				for _, arg := range list.Content {
-					args = append(args, arg.Value)
-				}
-			}
-		}
-	}
-	return args
+	return f, wrong, nil
 }
 
 // at is the value of a key in a mapping, nil where there is none.

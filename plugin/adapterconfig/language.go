@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -71,10 +72,13 @@ func decodeStrict(text []byte, into any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return errors.New(goType.ReplaceAllString(err.Error(), ""))
 	}
 	return nil
 }
+
+// goType is what the decoder says of this program rather than of the file.
+var goType = regexp.MustCompile(` (in type|into) \S*adapterconfig\.\w+`)
 
 // decodeNode is decodeStrict for what was read already.
 func decodeNode(node *yaml.Node, into any) error {

@@ -19,6 +19,8 @@ type source struct {
 	SeriesInterval time.Duration
 	SeriesMaxAge   time.Duration
 	Headers        []header
+	// ambiguous says which Deployments name different URLs.
+	ambiguous string
 	// remarks on flags that are not taken over.
 	remarks []string
 }
@@ -26,6 +28,31 @@ type source struct {
 type header struct {
 	Name  string `yaml:"name"`
 	Value string `yaml:"value"`
+}
+
+// adapterRelist is prometheus-adapter's own time between two looks at the series, and
+// how far it then looks back, where no flag says otherwise.
+const adapterRelist = 10 * time.Minute
+
+// takeDeployments takes over what the flags of the first say; the others have to agree
+// with it on the URL.
+func (s *source) takeDeployments(adapters []deployment) {
+	for i, d := range adapters {
+		var other source
+		if i == 0 {
+			s.takeArguments(d.args)
+			if s.SeriesInterval == 0 && s.SeriesMaxAge == 0 {
+				// Otherwise series that come each 6 to 10 minutes would be lost.
+				s.SeriesMaxAge = adapterRelist
+			}
+			continue
+		}
+		if other.takeArguments(d.args); other.URL != s.URL {
+			// The URLs themselves may hold credentials.
+			s.URL, s.ambiguous = "", fmt.Sprintf("the Deployments %s and %s have different flags --prometheus-url", adapters[0], d)
+			return
+		}
+	}
 }
 
 // takeArguments takes over what the flags of prometheus-adapter say of its Prometheus.
@@ -86,6 +113,9 @@ func (s *source) takeHeader(text string) {
 
 // check makes of the URL what the CRD takes.
 func (s *source) check() error {
+	if s.URL == "" && s.ambiguous != "" {
+		return fmt.Errorf("%s: say which Prometheus is asked: --prometheus-url=http://NAME.NAMESPACE.svc:9090", s.ambiguous)
+	}
 	if s.URL == "" {
 		return fmt.Errorf("say which Prometheus is asked: --prometheus-url=http://NAME.NAMESPACE.svc:9090")
 	}
