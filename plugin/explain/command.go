@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,7 +78,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	f.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the objects, or in which an external metric is read; the kubeconfig's by default.")
 	f.StringVar(&o.of, "for", "", "Described objects: RESOURCE or RESOURCE/NAME, plural, with their group where it is not core's.")
 	f.BoolVar(&o.external, "external", false, "The external metric of that name.")
-	f.StringVarP(&o.selector, "selector", "l", "", "Label selector of the described objects; with --external, of the values.")
+	f.StringVarP(&o.selector, "selector", "l", "", "Label selector of the described objects; of an external metric, of the values. Without --for and --external it is both.")
 	f.StringVar(&o.metricSelector, "metric-selector", "", "Label selector of the metric's series, as in an autoscaler's metric.selector.")
 	f.StringVarP(&o.output, "output", "o", o.output, "Output format: text, json or yaml.")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
@@ -89,6 +90,8 @@ func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
 	switch {
 	case o.external && o.of != "":
 		return errors.New("an external metric describes no object: leave out --for, or --external")
+	case strings.Contains(o.of, "/") && o.selector != "":
+		return errors.New("--for names one object, and --selector selects among several: leave out the name, or --selector")
 	case o.external && o.metricSelector != "":
 		return errors.New("the values of an external metric are selected by --selector: leave out --metric-selector")
 	}

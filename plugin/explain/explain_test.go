@@ -212,12 +212,13 @@ func TestExplainMetricCannot(t *testing.T) {
 		"unavailable external": {world: world{resources: map[string][]metav1.APIResource{custom: nil}, codes: map[string]int{ext: 503}}, args: []string{"hits"}, want: "/apis/external.metrics.k8s.io/v1beta1: refused"},
 		"forbidden": {world: world{resources: both, codes: map[string]int{custom + "/namespaces/default/pods/*/hits": 403}}, args: []string{"hits"},
 			want: "refused"},
-		"not there":         {world: world{resources: both}, args: []string{"hits"}, want: "/namespaces/default/pods/*/hits"},
-		"no JSON":           {world: world{resources: both, answers: map[string]any{custom + "/namespaces/default/pods/*/hits": "x"}}, args: []string{"hits"}, want: "read the explanation of"},
-		"both kinds":        {args: []string{"hits", "--external", "--for=pods"}, want: "describes no object"},
-		"a wrong selector":  {args: []string{"hits", "--external", "--metric-selector=a=b"}, want: "leave out --metric-selector"},
-		"no selector":       {args: []string{"hits", "-l", "a=b=c"}, want: `--selector "a=b=c"`},
-		"an unknown format": {args: []string{"hits", "-o", "xml"}, want: `--output "xml"`},
+		"not there":             {world: world{resources: both}, args: []string{"hits"}, want: "/namespaces/default/pods/*/hits"},
+		"no JSON":               {world: world{resources: both, answers: map[string]any{custom + "/namespaces/default/pods/*/hits": "x"}}, args: []string{"hits"}, want: "read the explanation of"},
+		"both kinds":            {args: []string{"hits", "--external", "--for=pods"}, want: "describes no object"},
+		"one object of several": {args: []string{"hits", "--for=pods/web", "-l", "app=x"}, want: "leave out the name, or --selector"},
+		"a wrong selector":      {args: []string{"hits", "--external", "--metric-selector=a=b"}, want: "leave out --metric-selector"},
+		"no selector":           {args: []string{"hits", "-l", "a=b=c"}, want: `--selector "a=b=c"`},
+		"an unknown format":     {args: []string{"hits", "-o", "xml"}, want: `--output "xml"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, &test.world, test.args...)
