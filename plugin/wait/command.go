@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wait waits until a MetricsBackend, or a version of metrics.k8s.io, is as
+// Package wait waits until a MetricsBackend, or a version of a metrics API, is as
 // a runbook needs it.
 package wait
 
@@ -24,7 +24,8 @@ const long = `Waits, and prints what is missing whenever that changes.
   condition=NAME[=STATUS]   it has that condition, for its newest spec; True by default
   versions=VERSION,VERSION  exactly these versions of metrics.k8s.io are registered,
                             available and in discovery; versions=none: no version is,
-                            as after an uninstall. This one needs no MetricsBackend.
+                            as after an uninstall. Those of another group are written
+                            VERSION.GROUP. This one needs no MetricsBackend.
 
 Exit codes: 0 it is so, 1 not within --timeout, 2 it could not be waited for.`
 
@@ -33,6 +34,9 @@ const example = `  # Has the change arrived?
 
   # May the pods of the old version go?
   kubectl metrics wait --for=versions=v1beta1 --timeout=2m
+
+  # Has prometheus-adapter's API moved here, with the version that it had not?
+  kubectl metrics wait --for=versions=v1beta2.custom.metrics.k8s.io,v1beta1.custom.metrics.k8s.io
 
   # One condition of one backend
   kubectl metrics wait cluster --for=condition=CertificatesValid

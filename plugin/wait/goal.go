@@ -16,17 +16,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
-const (
-	group = aggregation.GroupResourceMetrics
-	// none is written for no version at all, as after an uninstall.
-	none = "none"
-)
+// none is written for no version at all, as after an uninstall.
+const none = "none"
 
 // goal is what is waited for: a condition of a MetricsBackend, or else exactly
-// these versions of metrics.k8s.io.
+// these versions of an API group.
 type goal struct {
 	condition string
 	status    metav1.ConditionStatus
+	group     string
 	versions  []string
 }
 
@@ -46,20 +44,35 @@ func parseGoal(text string) (goal, error) {
 				return goal{condition: name, status: known}, nil
 			}
 		}
-	case kind == "versions" && value == none:
-		return goal{}, nil
 	case kind == "versions" && hasValue:
-		versions := strings.Split(value, ",")
-		for i, version := range versions {
-			versions[i] = strings.TrimSuffix(strings.TrimSpace(version), "."+group)
-			if !aggregation.IsVersion(versions[i]) {
-				return goal{}, fmt.Errorf("--for %q: %q is no version; write versions=v1,v1beta1, or versions=none", text, version)
-			}
-		}
-		slices.SortFunc(versions, aggregation.CompareVersions)
-		return goal{versions: slices.Compact(versions)}, nil
+		return parseVersions(text, value)
 	}
 	return goal{}, fmt.Errorf("--for %q: must be ready, condition=NAME, condition=NAME=STATUS or versions=VERSION,VERSION", text)
+}
+
+// parseVersions reads versions of one group, metrics.k8s.io where none is named, or none.
+func parseVersions(text, value string) (goal, error) {
+	var g goal
+	for _, written := range strings.Split(value, ",") {
+		version, group, named := strings.Cut(strings.TrimSpace(written), ".")
+		if !named {
+			group = aggregation.GroupResourceMetrics
+		}
+		switch {
+		case !slices.Contains(aggregation.Groups(), group):
+			return goal{}, fmt.Errorf("--for %q: %q is no group of metrics; there are %s", text, group, strings.Join(aggregation.Groups(), ", "))
+		case g.group != "" && g.group != group:
+			return goal{}, fmt.Errorf("--for %q: wait for the versions of %s and of %s one after the other", text, g.group, group)
+		case version == none && strings.TrimSpace(written) == strings.TrimSpace(value):
+			return goal{group: group}, nil
+		case !aggregation.IsVersion(version):
+			return goal{}, fmt.Errorf("--for %q: %q is no version; write versions=v1,v1beta1, or versions=none", text, version)
+		}
+		g.group, g.versions = group, append(g.versions, version)
+	}
+	slices.SortFunc(g.versions, aggregation.CompareVersions)
+	g.versions = slices.Compact(g.versions)
+	return g, nil
 }
 
 // ofBackend tells whether the goal is a backend's, and not the cluster's.
@@ -70,7 +83,7 @@ func (g goal) String() string {
 	if g.ofBackend() {
 		return fmt.Sprintf("%s=%s", g.condition, g.status)
 	}
-	return group + " with " + g.listed()
+	return g.group + " with " + g.listed()
 }
 
 func (g goal) listed() string {
@@ -86,9 +99,9 @@ func (g goal) reached(backend string) string {
 	case g.ofBackend():
 		return fmt.Sprintf("metricsbackend/%s has %s", backend, g)
 	case len(g.versions) == 0:
-		return group + " is gone, from discovery too"
+		return g.group + " is gone, from discovery too"
 	}
-	return fmt.Sprintf("%s: %s, and no other version, available and in discovery", group, g.listed())
+	return fmt.Sprintf("%s: %s, and no other version, available and in discovery", g.group, g.listed())
 }
 
 // sight is what was seen at one moment.
@@ -118,23 +131,23 @@ func (g goal) judge(ctx context.Context, from aggregation.Getter, seen sight) (b
 	}
 	for _, version := range g.versions {
 		if !slices.ContainsFunc(seen.registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
-			return false, withReason(version+"."+group+" is not registered", seen.backend), nil
+			return false, withReason(version+"."+g.group+" is not registered", seen.backend), nil
 		}
 	}
 	// Clients go by this document, which follows APIServices some moments later.
-	found, err := aggregation.Aggregated(ctx, from, group)
+	found, err := aggregation.Aggregated(ctx, from, g.group)
 	if err != nil {
 		return false, "", err
 	}
 	for _, version := range slices.Concat(found.Current, found.Stale) {
 		if !slices.Contains(g.versions, version) {
 			// A stale one, too, keeps namespaces from being deleted.
-			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery%s", version, group, asStale(found, version)), nil
+			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery%s", version, g.group, asStale(found, version)), nil
 		}
 	}
 	for _, version := range g.versions {
 		if !slices.Contains(found.Current, version) {
-			return false, fmt.Sprintf("%s.%s is available, and not in discovery yet%s", version, group, asStale(found, version)), nil
+			return false, fmt.Sprintf("%s.%s is available, and not in discovery yet%s", version, g.group, asStale(found, version)), nil
 		}
 	}
 	return true, "", nil

@@ -109,7 +109,7 @@ func (w *waiter) look(ctx context.Context) (bool, string, error) {
 	}
 	if !w.goal.ofBackend() {
 		var err error
-		if seen.registrations, err = aggregation.Registrations(ctx, w.cluster, group); err != nil {
+		if seen.registrations, err = aggregation.Registrations(ctx, w.cluster, w.goal.group); err != nil {
 			return false, "", err
 		}
 	}

@@ -56,8 +56,13 @@ func TestLookOnce(t *testing.T) {
 			goal: "condition=Stalled", code: exit.NotMet,
 			want: "waiting for Stalled=True: there is no such condition yet\nerror: Stalled=True not reached within 0s\n",
 		},
-		"not stalled": {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
-		"versions":    {goal: "versions=v1,v1beta1", want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n"},
+		"not stalled":           {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
+		"versions":              {goal: "versions=v1,v1beta1", want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n"},
+		"none of another group": {goal: "versions=none.custom.metrics.k8s.io", want: "custom.metrics.k8s.io is gone, from discovery too\n"},
+		"one of another group": {
+			goal: "versions=v1beta1.external.metrics.k8s.io", code: exit.NotMet,
+			want: "waiting for external.metrics.k8s.io with v1beta1: v1beta1.external.metrics.k8s.io is not registered\nerror: external.metrics.k8s.io with v1beta1 not reached within 0s\n",
+		},
 		"one too many": {
 			goal: "versions=v1beta1", code: exit.NotMet,
 			change: func(w *clustertest.World) {
