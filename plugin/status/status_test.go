@@ -5,6 +5,7 @@ package status
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -103,6 +104,18 @@ func TestStatus(t *testing.T) {
 		}},
 		"one of two backends": {backend: "other", change: func(_ *testing.T, w *clustertest.World) {
 			w.Backends = append(w.Backends, *clustertest.Backend("other"))
+		}},
+		"sources and rules": {change: func(_ *testing.T, w *clustertest.World) {
+			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "SourcesFailing", "1 of 2 sources fail: thanos")
+			status := &w.Backends[0].Status
+			status.Sources = []v1alpha1.SourceStatus{
+				{Name: "prometheus", Healthy: true}, {Name: "thanos", Reason: "Timeout", Message: "no answer within 10s, in 1 of 2 pods"},
+			}
+			for i := range maxShown + 2 {
+				status.Rules = append(status.Rules,
+					v1alpha1.RuleStatus{Path: fmt.Sprintf("spec.customMetrics.rules[%d]", i), State: v1alpha1.RuleInvalid, Reason: "Query", Message: "metricsQuery: unclosed left parenthesis"},
+					v1alpha1.RuleStatus{Path: fmt.Sprintf("spec.externalMetrics.rules[%d]", i), State: v1alpha1.RuleWarning, Reason: "NoSeries"})
+			}
 		}},
 		"a message that steers the terminal": {change: func(_ *testing.T, w *clustertest.World) {
 			w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, v1alpha1.ReasonKubeletsFailing, "node-a:\x1b[2J\nx509: unknown authority")

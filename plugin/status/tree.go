@@ -312,11 +312,49 @@ func nobodySeen(b *Backend) tree.Cell {
 	return tree.Text("none seen today or yesterday")
 }
 
+// maxShown bounds rows of what fails; -o yaml has all.
+const maxShown = 20
+
+// addSources shows how each source is, and the rules that fail. Warnings are counted.
 func addSources(root *tree.Node, b *Backend) {
 	healthy := b.condition(v1alpha1.ConditionSourcesHealthy)
 	if healthy == nil {
 		return
 	}
-	root.Add(tree.Text("Sources")).Add(tree.Text(healthy.Type), tree.Cell{Text: string(healthy.Status), Tone: toneOf(*healthy)},
+	node := root.Add(tree.Text("Sources"))
+	node.Add(tree.Text(healthy.Type), tree.Cell{Text: string(healthy.Status), Tone: toneOf(*healthy)},
 		tree.Text(healthy.Reason), tree.Text(healthy.Message))
+	for i, s := range b.Status.Sources {
+		if i == maxShown {
+			node.Add(tree.Text(fmt.Sprintf("and %d more", len(b.Status.Sources)-maxShown)))
+			break
+		}
+		state := tree.Cell{Text: "healthy", Tone: tree.Good}
+		if !s.Healthy {
+			state = tree.Cell{Text: "not healthy", Tone: tree.Bad}
+		}
+		node.Add(tree.Text(s.Name), state, tree.Text(s.Reason), tree.Text(s.Message))
+	}
+	if len(b.Status.Rules) == 0 {
+		return
+	}
+	rules := root.Add(tree.Text("Rules"))
+	shown, left, warnings := 0, 0, 0
+	for _, r := range b.Status.Rules {
+		switch {
+		case r.State == v1alpha1.RuleWarning:
+			warnings++
+		case shown == maxShown:
+			left++
+		default:
+			shown++
+			rules.Add(tree.Text(r.Path), tree.Cell{Text: string(r.State), Tone: tree.Bad}, tree.Text(r.Reason), tree.Text(r.Message))
+		}
+	}
+	if left > 0 {
+		rules.Add(tree.Text(fmt.Sprintf("and %d more that fail", left)))
+	}
+	if warnings > 0 {
+		rules.Add(tree.Cell{Text: fmt.Sprintf("warnings: %d, see -o yaml", warnings), Tone: tree.Warning})
+	}
 }
