@@ -110,50 +110,54 @@ func TestCallerThatLeaves(t *testing.T) {
 	})
 }
 
-func TestEvaluationEndsWithItsLastCaller(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		canceled := make(chan struct{}, 1)
-		s.set(func(ctx context.Context, _ string, _ time.Time) (*Answer, error) {
-			<-ctx.Done()
-			canceled <- struct{}{}
-			return nil, ctx.Err()
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() { _, _ = w.Ask(ctx, asked("a")) })
-		}
-		synctest.Wait()
-		cancel()
-		all.Wait()
-		<-canceled
-		s.set(nil)
-		if v := w.mustAsk(asked("a")); v != 2 {
-			t.Errorf("who asks next gets %v, not an evaluation of its own", v)
-		}
-	})
-}
-
-// A source that takes longer than its callers wait has failed: it is not asked anew
-// by each of them.
+// Clients that are less patient than the source is slow cost it one evaluation, and get
+// its answer when they ask again.
 func TestCallersThatDoNotWaitLongEnough(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.takes = time.Minute
-		q := asked("a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := w.Ask(ctx, q)
-		if reasonOf(err) != ReasonTimeout || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("at the deadline: %v", err)
-		}
-		began := time.Now()
-		if _, err = w.ask(q); reasonOf(err) != ReasonTimeout || time.Since(began) != 0 {
-			t.Errorf("the next one waits %s for %v", time.Since(began), err)
-		}
-		if n := s.count(); n != 1 {
-			t.Errorf("%d evaluations", n)
-		}
-	})
+	tests := map[string]struct {
+		leave func(context.Context) (context.Context, context.CancelFunc)
+		cause error
+	}{
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, context.DeadlineExceeded},
+		"hung up": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+				s.takes = 10 * time.Second
+				q := asked("a")
+				toSlot(q)
+				time.Sleep(12 * time.Second) // the answer comes in the next slot
+				for range 5 {
+					ctx, cancel := test.leave(t.Context())
+					_, err := w.Ask(ctx, q)
+					if reasonOf(err) != ReasonTimeout || !errors.Is(err, test.cause) {
+						t.Errorf("who left got %v", err)
+					}
+					cancel()
+				}
+				for range 2 {
+					time.Sleep(7 * time.Second)
+					began := time.Now()
+					if v := w.mustAsk(q); v != 1 || time.Since(began) != 0 {
+						t.Errorf("who asks next gets %v after %s", v, time.Since(began))
+					}
+				}
+				if n := s.count(); n != 1 {
+					t.Errorf("%d evaluations", n)
+				}
+				time.Sleep(15 * time.Second)
+				if v := w.mustAsk(q); v != 2 {
+					t.Errorf("an interval after the answer came, %v", v)
+				}
+			})
+		})
+	}
 }
 
 func TestFailuresAreShared(t *testing.T) {

@@ -15,6 +15,10 @@ import (
 
 // Limits bound what a Desk takes of this process and of its sources. Zero stands
 // for the default.
+//
+// No owner (see Question) gets more of anything than it leaves free: one alone may have
+// half of a limit, and n of them leave one part in n+1 to others. So there is
+// room for whoever asks for little, whatever another asks for.
 type Limits struct {
 	// Concurrency is the most evaluations of one source that are under way at a
 	// time. Default: 10, which with two replicas is Prometheus' own limit.
@@ -26,8 +30,11 @@ type Limits struct {
 	// ReasonTooLarge. Default: 50000.
 	MaxSamples int
 	// MaxHeldSamples is the most samples of all answers that are held together.
-	// Default: 1000000.
+	// Default: 500000.
 	MaxHeldSamples int
+	// MaxHeldBytes is the most bytes of all expressions that are held together.
+	// Expressions that are followed count, and are never refused. Default: 32Mi.
+	MaxHeldBytes int
 	// MaxQuestions is the most questions that are held. Questions that are followed
 	// count, and are never refused. Default: 10000.
 	MaxQuestions int
@@ -48,7 +55,8 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Concurrency, 10)
 	set(&l.MaxQueued, 1000)
 	set(&l.MaxSamples, 50_000)
-	set(&l.MaxHeldSamples, 1_000_000)
+	set(&l.MaxHeldSamples, 500_000)
+	set(&l.MaxHeldBytes, 32<<20)
 	set(&l.MaxQuestions, 10_000)
 	if l.IdleTime <= 0 {
 		l.IdleTime = 5 * time.Minute
@@ -71,7 +79,11 @@ func (l Limits) withDefaults() Limits {
 // A failure is shared for a shorter time: for one second, doubled with each
 // failure in a row, at most for 30s or the interval, whichever is shorter. What the source
 // has rejected is not asked again before an interval has passed. A source that
-// fails altogether is asked one question at a time, see line.
+// fails altogether is asked one question at a time, see suspension.
+//
+// An evaluation that has begun goes on when those who asked for it have left: its answer
+// is there for who asks next, so that a source is not asked again and again by
+// clients that are less patient than it is slow.
 type Desk struct {
 	clock   clock.WithTicker
 	random  func() float64
@@ -88,12 +100,11 @@ type Desk struct {
 	logger    klog.Logger
 	closed    bool
 	questions map[Question]*held
-	// recent holds those that nobody follows, the one that was asked longest ago first.
-	recent recent
-	agenda agenda
-	lines  map[string]*line
-	// samples counts those of all answers that are held.
-	samples int
+	agenda    agenda
+	lines     map[string]*line
+	// shares are what owners hold, and total is what all of them do.
+	shares map[string]*share
+	total  holding
 	// outbox is what followers are to be told once mu is free.
 	outbox []delivery
 }
@@ -109,7 +120,7 @@ func NewDesk(c clock.WithTicker, random func() float64, sources func(name string
 	return &Desk{
 		clock: c, random: random, sources: sources, limits: limits.withDefaults(),
 		base: base, cancel: cancel, wake: make(chan struct{}, 1), logger: klog.Background(),
-		questions: map[Question]*held{}, lines: map[string]*line{},
+		questions: map[Question]*held{}, lines: map[string]*line{}, shares: map[string]*share{},
 	}
 }
 
@@ -171,6 +182,10 @@ func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
 	}
 }
 
+// fair says whether an owner that has own of a total may have more of it: no more than
+// it leaves free, rounded up.
+func fair(own, total, more, limit int) bool { return own+more <= limit-(total+more)+1 }
+
 // Newest returns what is known of a question already, without an evaluation: its
 // newest answer or failure, or false where there is none.
 func (d *Desk) Newest(q Question) (*Answer, error, bool) {
@@ -221,7 +236,8 @@ func (d *Desk) close() {
 	d.closed = true
 	d.cancel()
 	for _, l := range d.lines {
-		for f := l.pop(); f != nil; f = l.pop() {
+		for f := l.first(nil); f != nil; f = l.first(nil) {
+			l.remove(f)
 			f.held.flight = nil
 			f.end(nil, shuttingDown(f.held.question, d.clock.Now()))
 		}

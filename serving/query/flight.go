@@ -6,7 +6,6 @@ package query
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -19,6 +18,9 @@ type flight struct {
 	held   *held
 	source Source
 	line   *line
+	lane   *lane
+	// began is when it was put to the source.
+	began time.Time
 	// at is the instant for which the question is evaluated, and slot the one in
 	// which that is.
 	at   time.Time
@@ -53,16 +55,16 @@ func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
 		h.attempts, h.failures = 0, 0
 	}
 	slot, _ := h.slots.at(now)
-	f := &flight{held: h, source: source, line: l, done: make(chan struct{})}
+	f := &flight{held: h, source: source, line: l, lane: l.lane(h.question.Owner), done: make(chan struct{})}
 	if failure := l.admit(f, now); failure != nil {
 		d.refuse(h, source, slot, failure, now)
 		return nil
 	}
-	if l.running >= d.limits.Concurrency {
-		if l.queue.Len() >= d.limits.MaxQueued {
+	if !d.room(l, f.lane) {
+		if own := f.lane.queue.Len(); !fair(own, l.queued, 1, d.limits.MaxQueued) {
 			l.release(f)
 			d.refuse(h, source, slot, &Failure{Source: l.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-				"%d questions wait for this source already: it answers too slowly for all that it is asked", l.queue.Len())}, now)
+				"%d questions wait for this source already, %d of them of %s: it answers too slowly for all that it is asked", l.queued, own, called(f.lane.owner))}, now)
 			return nil
 		}
 		d.take(h, f)
@@ -80,7 +82,7 @@ func (d *Desk) take(h *held, f *flight) {
 	old := h.flight
 	h.flight = f
 	if old != nil {
-		d.abandonUnwanted(old, nil)
+		d.abandonUnwanted(old)
 	}
 }
 
@@ -96,7 +98,7 @@ func (d *Desk) start(f *flight, now time.Time) {
 	if len(f.held.followers) > 0 {
 		f.at = began
 	}
-	f.line.begin()
+	f.line.begin(f, now)
 	var ctx context.Context
 	ctx, f.cancel = context.WithTimeout(klog.NewContext(d.base, d.logger), maxEvaluation)
 	go d.evaluate(ctx, f)
@@ -175,6 +177,9 @@ func (d *Desk) finish(f *flight, answer *Answer, failure *Failure, now time.Time
 	} else {
 		h.attempts, h.failures, h.retry = 0, 0, time.Time{}
 		h.settle(f.source, f.slot, answer, nil)
+		if f.waiters == 0 && len(h.followers) == 0 {
+			h.outcome.until = now.Add(h.slots.length())
+		}
 		d.tell(h)
 	}
 	f.end(h.outcome.answer, h.outcome.err)
@@ -231,35 +236,27 @@ func (d *Desk) leave(f *flight, cause error) error {
 	case <-f.done: // at the same moment
 	default:
 		f.waiters--
-		d.abandonUnwanted(f, cause)
+		d.abandonUnwanted(f)
 	}
 	now := d.clock.Now()
 	o := f.held.outage(&Failure{Source: f.line.name, Reason: ReasonTimeout,
-		Message: fmt.Sprintf("no answer before the request ended; %d evaluations of this source are under way and %d wait", f.line.running, f.line.queue.Len())}, now)
+		Message: fmt.Sprintf("no answer before the request ended; %d evaluations of this source are under way and %d wait", f.line.running, f.line.queued)}, now)
 	o.cause = cause
 	return o
 }
 
-// abandonUnwanted cancels an evaluation that nobody wants any more. Where the time
-// of all who asked was too short that is a failure: a source that is slow must not
-// be asked again and again by clients that do not wait for it.
-func (d *Desk) abandonUnwanted(f *flight, cause error) {
+// abandonUnwanted cancels an evaluation that nobody wants any more, unless it has begun:
+// its answer is there for who asks next. Of a source that was replaced it is not.
+func (d *Desk) abandonUnwanted(f *flight) {
 	h := f.held
-	if f.waiters > 0 || f.abandoned || (h.flight == f && len(h.followers) > 0) {
+	if f.waiters > 0 || f.abandoned || (h.flight == f && (f.queued == nil || len(h.followers) > 0)) {
 		return
 	}
-	now, running := d.clock.Now(), f.queued == nil
 	f.abandoned = true
-	if running {
+	if f.queued == nil {
 		f.cancel()
 	} else {
 		f.line.remove(f)
-	}
-	if running && errors.Is(cause, context.DeadlineExceeded) {
-		failure := &Failure{Source: f.line.name, Reason: ReasonTimeout, Message: "no answer before the requests for it ended"}
-		d.observe(f, failure, now)
-		d.finish(f, nil, failure, now)
-		return
 	}
 	f.line.release(f)
 	if h.flight == f {

@@ -55,7 +55,7 @@ func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
 		h = d.enter(q)
 	}
 	d.touch(h, now)
-	d.recent.remove(h)
+	h.share.remove(h)
 	if h.followers == nil {
 		h.followers = map[*follower]struct{}{}
 		questionsFollowed.Inc()
@@ -80,10 +80,10 @@ func (d *Desk) unfollow(h *held, f *follower) {
 		d.agenda.remove(h)
 		if d.questions[h.question] == h {
 			h.asked = d.clock.Now()
-			d.recent.add(h)
+			h.share.add(h)
 		}
 		if h.flight != nil {
-			d.abandonUnwanted(h.flight, nil)
+			d.abandonUnwanted(h.flight)
 		}
 	}
 	d.unlock()
@@ -151,8 +151,10 @@ func (d *Desk) schedule(h *held, now time.Time) {
 	h.due = now.Add(h.slots.untilNext(now))
 	if h.flight == nil && h.outcome != nil && h.outcome.err != nil {
 		again := h.retry
-		if l := d.lines[h.question.Source]; l != nil && l.until.After(again) {
-			again = l.until
+		if l := d.lines[h.question.Source]; l != nil {
+			if until := l.suspended(h.question.Owner); until.After(again) {
+				again = until
+			}
 		}
 		if least := now.Add(retryPause); again.Before(least) {
 			again = least

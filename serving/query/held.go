@@ -5,7 +5,6 @@ package query
 
 import (
 	"container/list"
-	"fmt"
 	"time"
 )
 
@@ -17,6 +16,9 @@ type outcome struct {
 	answer *Answer
 	err    error
 	slot   int64
+	// until is when an answer ends that came when nobody waited for it any more; the
+	// zero time for others, which end with their slot.
+	until time.Time
 	// version counts a question's outcomes.
 	version uint64
 }
@@ -25,8 +27,9 @@ type outcome struct {
 type held struct {
 	question Question
 	slots    slots
+	share    *share
 
-	// recent is the place among the questions that nobody follows; nil otherwise.
+	// recent is the place among its owner's questions that nobody follows; nil otherwise.
 	recent *list.Element
 	asked  time.Time
 
@@ -65,7 +68,7 @@ func (d *Desk) current(h *held, source Source, now time.Time) *outcome {
 	}
 	slot, _ := h.slots.at(now)
 	switch {
-	case o.err == nil && o.slot == slot:
+	case o.err == nil && (o.slot == slot || now.Before(o.until)):
 		return o
 	case o.err != nil && now.Before(h.retry):
 		if h.failedSlot != slot {
@@ -100,98 +103,6 @@ func (h *held) outage(failure *Failure, now time.Time) *Outage {
 // busy says that a question cannot be forgotten.
 func (h *held) busy() bool { return len(h.followers) > 0 || h.flight != nil }
 
-// recent is a list of questions, the one that was asked longest ago first.
-type recent struct{ list.List }
-
-func (r *recent) add(h *held) {
-	if h.recent == nil {
-		h.recent = r.PushBack(h)
-	}
-}
-
-func (r *recent) remove(h *held) {
-	if h.recent != nil {
-		r.Remove(h.recent)
-		h.recent = nil
-	}
-}
-
-// hold finds or enters a question that is asked.
-func (d *Desk) hold(q Question, now time.Time) (*held, error) {
-	if h := d.questions[q]; h != nil {
-		return h, nil
-	}
-	for len(d.questions) >= d.limits.MaxQuestions {
-		if d.forgetOldest(nil) {
-			continue
-		}
-		return nil, &Outage{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"this server holds %d questions already, all of which are followed or being evaluated: ask for fewer different metrics and selectors", len(d.questions))}}
-	}
-	return d.enter(q), nil
-}
-
-func (d *Desk) enter(q Question) *held {
-	h := &held{question: q, slots: slotsOf(q), index: notDue}
-	d.questions[q] = h
-	d.recent.add(h)
-	questionsHeld.Set(float64(len(d.questions)))
-	return h
-}
-
-func (d *Desk) touch(h *held, now time.Time) {
-	h.asked = now
-	if h.recent != nil {
-		d.recent.MoveToBack(h.recent)
-	}
-}
-
-// keep makes an answer the last one of its question, or returns a failure where that
-// would be too many samples for this process.
-func (d *Desk) keep(h *held, answer *Answer) *Failure {
-	more := len(answer.Samples)
-	if h.last != nil {
-		more -= len(h.last.Samples)
-	}
-	for d.samples+more > d.limits.MaxHeldSamples {
-		if !d.forgetOldest(h) {
-			return &Failure{Source: h.question.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
-				"the answers that this server holds have %d samples, and with the %d of this one would be more than %d: aggregate in the query", d.samples, len(answer.Samples), d.limits.MaxHeldSamples)}
-		}
-	}
-	d.samples += more
-	h.last = answer
-	samplesHeld.Set(float64(d.samples))
-	return nil
-}
-
-func (d *Desk) dropLast(h *held) {
-	if h.last != nil {
-		d.samples -= len(h.last.Samples)
-		h.last = nil
-		samplesHeld.Set(float64(d.samples))
-	}
-}
-
-// forgetOldest forgets the question that was asked longest ago, but for one. It
-// returns false where there is none that can be forgotten.
-func (d *Desk) forgetOldest(but *held) bool {
-	for e := d.recent.Front(); e != nil; e = e.Next() {
-		if h := e.Value.(*held); h != but && !h.busy() {
-			d.forget(h)
-			return true
-		}
-	}
-	return false
-}
-
-func (d *Desk) forget(h *held) {
-	d.dropLast(h)
-	d.recent.remove(h)
-	delete(d.questions, h.question)
-	questionsHeld.Set(float64(len(d.questions)))
-}
-
 // sweep forgets questions that nobody asks any more, and answers that are too old
 // to stand in for others.
 func (d *Desk) sweep(now time.Time) {
@@ -205,12 +116,18 @@ func (d *Desk) sweep(now time.Time) {
 			d.dropLast(h)
 		}
 	}
-	used := map[string]bool{}
+	type use struct{ source, owner string }
+	used := map[use]bool{}
 	for q := range d.questions {
-		used[q.Source] = true
+		used[use{q.Source, q.Owner}] = true
 	}
 	for name, l := range d.lines {
-		if !used[name] && l.running == 0 {
+		for owner, n := range l.lanes {
+			if !used[use{name, owner}] && n.running == 0 {
+				delete(l.lanes, owner)
+			}
+		}
+		if len(l.lanes) == 0 {
 			l.retire()
 			delete(d.lines, name)
 		}

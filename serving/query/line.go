@@ -8,191 +8,224 @@ import (
 	"time"
 )
 
-const (
-	// certain is how many failures in a row that do not depend on what was asked
-	// suspend a source; one may be a connection that broke.
-	certain = 2
-	// uncertain is how many different questions must fail, with no answer to any in
-	// between, where each may be too much for a source that is well.
-	uncertain = 3
-	// patience is how long a suspended source waits for a question that has not been
-	// tried, before it is tried with one that was.
-	patience = 15 * time.Second
-)
-
-// line is what a Desk knows of a source: the questions that wait for it, and
-// whether it fails altogether. Such a source is suspended: its questions fail at
-// once with its newest failure, but for one at a time, after 1s, 2s, 4s and so on
-// up to 30s, which tries whether it answers again. Questions take turns at that,
-// since one may be too much even for a source that is well. Where it may be the
-// questions (they time out, say, but the source can be reached), one that has not
-// failed yet is tried at once, also one at a time.
+// line is what a Desk knows of a source: the questions that wait for it, each in the lane
+// of its owner, and whether it fails altogether.
+//
+// It is suspended when it fails several owners, with no answer to any since; or every owner
+// that it is asked by. So no owner's questions take it away from others. One that it
+// fails altogether, while it answers others, is suspended alone.
 type line struct {
+	suspension
 	name   string
 	source Source
 
-	running int
-	queue   list.List
-
-	// failure is the newest; nil when the newest evaluation was answered.
-	failure *Failure
-	// certain counts failures in a row, and failing holds the questions of them.
-	certain int
-	failing map[*held]struct{}
-
-	// until is when a suspended source may be tried; the zero time for one that is
-	// not suspended. trials counts them, and trial is the one under way.
-	until  time.Time
-	trials int
-	trial  *flight
-	// innocent is the one under way of a question that has not failed itself.
-	innocent *flight
-	// waiting says that a question was refused since the last trial, and oldest is
-	// when the one among them was tried that was tried longest ago.
-	waiting bool
-	oldest  time.Time
+	lanes map[string]*lane
+	// turns are the lanes with flights that wait, the one whose turn is next first.
+	turns list.List
+	// running and queued count those of all lanes.
+	running, queued int
+	// answered is when the source last answered anything.
+	answered time.Time
 
 	meter meter
+}
+
+// lane is what is known of an owner's questions to a source.
+type lane struct {
+	suspension
+	owner   string
+	running int
+	queue   list.List
+	// turn is its place among those whose flights wait; nil where none does.
+	turn *list.Element
 }
 
 // line finds or makes the line of a source. A source that was replaced begins anew.
 func (d *Desk) line(name string, source Source) *line {
 	l := d.lines[name]
 	if l == nil {
-		l = &line{name: name, source: source, meter: newMeter(name)}
+		l = &line{name: name, source: source, lanes: map[string]*lane{}, meter: newMeter(name)}
 		d.lines[name] = l
 	}
 	if l.source != source {
 		l.source = source
+		l.answered = time.Time{}
 		l.recover()
 	}
 	return l
 }
 
+func (l *line) lane(owner string) *lane {
+	n := l.lanes[owner]
+	if n == nil {
+		n = &lane{owner: owner}
+		l.lanes[owner] = n
+	}
+	return n
+}
+
+// suspended returns until when an owner's questions are not tried; the zero time where
+// they are.
+func (l *line) suspended(owner string) time.Time {
+	if n := l.lanes[owner]; !l.active() && n != nil {
+		return n.until
+	}
+	return l.until
+}
+
 func (l *line) push(f *flight) {
-	f.queued = l.queue.PushBack(f)
-	l.meter.queued.Set(float64(l.queue.Len()))
+	f.queued = f.lane.queue.PushBack(f)
+	if f.lane.turn == nil {
+		f.lane.turn = l.turns.PushBack(f.lane)
+	}
+	l.queued++
+	l.meter.queued.Set(float64(l.queued))
 }
 
 func (l *line) remove(f *flight) {
-	l.queue.Remove(f.queued)
+	f.lane.queue.Remove(f.queued)
 	f.queued = nil
-	l.meter.queued.Set(float64(l.queue.Len()))
-}
-
-// pop takes the flight that waits longest out of the queue, or returns nil.
-func (l *line) pop() *flight {
-	e := l.queue.Front()
-	if e == nil {
-		return nil
+	if f.lane.queue.Len() == 0 {
+		l.turns.Remove(f.lane.turn)
+		f.lane.turn = nil
 	}
-	f := e.Value.(*flight)
-	l.remove(f)
-	return f
+	l.queued--
+	l.meter.queued.Set(float64(l.queued))
 }
 
-func (l *line) begin() {
+// first returns the flight that waits longest in the lane whose turn is next, of those
+// lanes that may have one more; nil where there is none.
+func (l *line) first(may func(*lane) bool) *flight {
+	for e := l.turns.Front(); e != nil; e = e.Next() {
+		if n := e.Value.(*lane); may == nil || may(n) {
+			return n.queue.Front().Value.(*flight)
+		}
+	}
+	return nil
+}
+
+// yield ends the turn of a lane.
+func (l *line) yield(n *lane) {
+	if n.turn != nil {
+		l.turns.MoveToBack(n.turn)
+	}
+}
+
+// room says whether a lane may have one more evaluation under way.
+func (d *Desk) room(l *line, n *lane) bool {
+	return fair(n.running, l.running, 1, d.limits.Concurrency)
+}
+
+func (l *line) begin(f *flight, now time.Time) {
+	f.began = now
 	l.running++
+	f.lane.running++
 	l.meter.running.Set(float64(l.running))
 }
 
 func (l *line) end(f *flight, failure *Failure, took time.Duration) {
 	l.running--
+	f.lane.running--
 	l.meter.running.Set(float64(l.running))
 	l.meter.evaluated(failure, f.abandoned, took)
 }
 
 // admit returns nil where a flight may begin, or why not.
 func (l *line) admit(f *flight, now time.Time) *Failure {
-	if l.until.IsZero() || l.trial == f || l.innocent == f {
-		return nil
+	if l.active() {
+		return l.suspension.admit(f, f.lane.failure == nil, now)
 	}
-	turn := !now.Before(l.until) && (!l.waiting || !f.held.tried.After(l.oldest) || !now.Before(l.until.Add(patience)))
-	if l.certain == 0 && f.held.attempts == 0 && l.innocent == nil {
-		l.innocent = f
-		return nil
-	}
-	if l.trial != nil || !turn {
-		if !l.waiting || f.held.tried.Before(l.oldest) {
-			l.waiting, l.oldest = true, f.held.tried
-		}
-		return l.failure
-	}
-	l.trial, l.waiting = f, false
-	f.held.tried = now
-	return nil
+	return f.lane.admit(f, false, now)
 }
 
 // release lets other flights try the source, since this one has ended.
 func (l *line) release(f *flight) {
-	if l.trial == f {
-		l.trial = nil
-	}
-	if l.innocent == f {
-		l.innocent = nil
-	}
+	l.suspension.release(f)
+	f.lane.release(f)
 }
 
 // observe takes in what an evaluation tells of its source.
 func (d *Desk) observe(f *flight, failure *Failure, now time.Time) {
-	l := f.line
+	l, n := f.line, f.lane
 	if l.source != f.source {
 		return // a source that was replaced
 	}
-	tried := l.trial == f
-	l.release(f)
+	triedAll, tried := l.suspension.release(f), n.release(f)
 	if failure == nil || failure.Reason.answered() {
-		if l.failure != nil {
-			suspended := !l.until.IsZero()
-			l.recover()
-			if suspended {
-				d.logger.Info("Source answers again", "source", l.name)
-				d.retryFailed(l.name, now)
-			}
-		}
+		d.answered(l, n, now)
 		return
 	}
-	switch {
-	case failure.Reason.certain():
-		l.certain++
-	case failure.Reason.uncertain():
-	default:
+	if !failure.Reason.certain() && !failure.Reason.uncertain() {
 		return // it tells nothing of the source
 	}
-	l.failure = failure
-	if l.failing == nil {
-		l.failing = map[*held]struct{}{}
+	n.note(failure, f, f.held)
+	if tried || (!n.active() && n.enough()) {
+		if !n.active() {
+			d.logger.V(2).Info("Source fails the questions of a namespace; they fail with it, but for one at a time that tries it",
+				"source", l.name, "namespace", n.owner, "reason", failure.Reason, "message", failure.Message)
+		}
+		n.extend(now, d.random())
 	}
-	if len(l.failing) < uncertain {
-		l.failing[f.held] = struct{}{}
+	// Where it has answered others meanwhile, it is what was asked.
+	if triedAll || !l.answered.After(f.began) {
+		l.note(failure, n, n)
 	}
+	if triedAll || (!l.active() && (l.enough() || l.failsAll())) {
+		if !l.active() {
+			l.failure = failure
+			d.logger.Info("Source fails; its questions fail with it, but for one at a time that tries it",
+				"source", l.name, "reason", failure.Reason, "message", failure.Message)
+		}
+		l.extend(now, d.random())
+		l.meter.suspended.Set(1)
+	}
+}
+
+// failsAll says that each owner is suspended that asks.
+func (l *line) failsAll() bool {
+	for _, n := range l.lanes {
+		if !n.active() {
+			return false
+		}
+	}
+	return true
+}
+
+// answered takes in that a source has answered an owner.
+func (d *Desk) answered(l *line, n *lane, now time.Time) {
+	l.answered = now
 	switch {
-	case tried:
-		l.trials++
-	case l.until.IsZero() && (l.certain >= certain || len(l.failing) >= uncertain):
-		l.trials = 1
-		d.logger.Info("Source fails; its questions fail with it, but for one at a time that tries it",
-			"source", l.name, "reason", failure.Reason, "message", failure.Message)
-	default:
-		return
+	case l.active():
+		l.recover()
+		d.logger.Info("Source answers again", "source", l.name)
+		d.retryFailed(l.name, func(string) bool { return true }, now)
+	case n.active():
+		d.logger.V(2).Info("Source answers the questions of a namespace again", "source", l.name, "namespace", n.owner)
+		d.retryFailed(l.name, func(owner string) bool { return owner == n.owner }, now)
 	}
-	l.until = now.Add(backoff(l.trials, d.random()))
-	l.meter.suspended.Set(1)
+	l.suspension, n.suspension = suspension{}, suspension{}
 }
 
 // recover forgets that the source failed.
 func (l *line) recover() {
-	l.failure, l.certain, l.failing = nil, 0, nil
-	l.until, l.trials, l.trial, l.innocent, l.waiting = time.Time{}, 0, nil, nil, false
+	l.suspension = suspension{}
+	for _, n := range l.lanes {
+		n.suspension = suspension{}
+	}
 	l.meter.suspended.Set(0)
 }
 
 func (l *line) retire() { l.meter.remove() }
 
-// advance begins evaluations that wait, as far as there is room.
+// advance begins evaluations that wait, as far as there is room. Owners take turns.
 func (d *Desk) advance(l *line, now time.Time) {
-	for l.queue.Len() > 0 && l.running < d.limits.Concurrency && !d.closed {
-		f := l.pop()
+	for !d.closed {
+		f := l.first(func(n *lane) bool { return d.room(l, n) })
+		if f == nil {
+			return
+		}
+		l.remove(f)
+		l.yield(f.lane)
 		if failure := l.admit(f, now); failure != nil && l.source == f.source {
 			slot, _ := f.held.slots.at(now)
 			h := f.held
@@ -208,11 +241,11 @@ func (d *Desk) advance(l *line, now time.Time) {
 	}
 }
 
-// retryFailed ends the sharing of failures of a source that answers again, and has
-// those questions evaluated that are followed.
-func (d *Desk) retryFailed(name string, now time.Time) {
+// retryFailed ends the sharing of failures of a source that answers owners again, and
+// has those of their questions evaluated that are followed.
+func (d *Desk) retryFailed(name string, of func(owner string) bool, now time.Time) {
 	for q, h := range d.questions {
-		if q.Source != name || h.outcome == nil || h.outcome.err == nil || failureOf(name, h.outcome.err).Reason.answered() {
+		if q.Source != name || !of(q.Owner) || h.outcome == nil || h.outcome.err == nil || failureOf(name, h.outcome.err).Reason.answered() {
 			continue
 		}
 		h.retry = time.Time{}

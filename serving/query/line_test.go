@@ -179,7 +179,7 @@ func TestOneBadQuestionSuspendsNothing(t *testing.T) {
 }
 
 func TestQueueIsFairAndBounded(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 2, MaxQueued: 3}, func(t *testing.T, w *world, s *source) {
+	inWorld(t, Limits{Concurrency: 3, MaxQueued: 5}, func(t *testing.T, w *world, s *source) {
 		s.takes = time.Second
 		var all sync.WaitGroup
 		for _, e := range []string{"a", "b", "c", "d", "e"} {
@@ -224,7 +224,7 @@ func TestQueuedCallersLeave(t *testing.T) {
 }
 
 func TestQueueEndsWithItsSource(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 2}, func(t *testing.T, w *world, s *source) {
+	inWorld(t, Limits{Concurrency: 3}, func(t *testing.T, w *world, s *source) {
 		s.takes = 5 * time.Second
 		s.set(down)
 		began := time.Now()

@@ -28,7 +28,7 @@ var (
 	evaluationsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "evaluations_total",
 		Help: "Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, " +
-			"or Abandoned, since nobody waited for it any more.",
+			"or Abandoned, of a source that was replaced meanwhile.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"source", "result"})
 	evaluationDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -79,13 +79,18 @@ var (
 		Help:           "Number of samples of all answers that are held.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	expressionBytesHeld = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "expression_bytes",
+		Help:           "Bytes of the expressions of all questions that are held.",
+		StabilityLevel: metrics.ALPHA,
+	})
 )
 
 // RegisterMetrics registers the metrics, for example with
 // legacyregistry.MustRegister. Without it they cost nothing and count nothing.
 func RegisterMetrics(register func(...metrics.Registerable)) {
 	register(evaluationsTotal, evaluationDuration, evaluationsRunning, evaluationsQueued, sourceSuspended,
-		askedTotal, answerAge, questionsHeld, questionsFollowed, samplesHeld)
+		askedTotal, answerAge, questionsHeld, questionsFollowed, samplesHeld, expressionBytesHeld)
 }
 
 func countAsked(result string) { askedTotal.WithLabelValues(result).Inc() }

@@ -21,6 +21,10 @@ type Question struct {
 	Expression string
 	// Interval between two evaluations.
 	Interval time.Duration
+	// Owner is the namespace that the question is for; empty for one that is for the
+	// whole cluster. It changes nothing in the answer: it is whose share of a Desk, and
+	// of its source, the question takes.
+	Owner string
 }
 
 // Sample is one value of an answer. It is immutable.

@@ -33,6 +33,7 @@ func TestARuleMakesAMetric(t *testing.T) {
 			Source:     "prometheus",
 			Expression: `sum(rate(requests_total{kubernetes_namespace="shop",kubernetes_pod_name!=""}[2m])) by (kubernetes_pod_name)`,
 			Interval:   30 * time.Second,
+			Owner:      "shop",
 		},
 		Origin: "spec.customMetrics.rules[0]", ObjectLabel: "kubernetes_pod_name", Duplicates: query.DuplicatesReject,
 	}, reading); diff != "" {

@@ -204,7 +204,7 @@ func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
 	}
 	d.Reading = query.Reading{
-		Question:   query.Question{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval)},
+		Question:   query.Question{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Owner: o.meta.Namespace},
 		Origin:     fmt.Sprintf("%s %s/%s", o.kind, o.meta.Namespace, o.meta.Name),
 		Labels:     o.labels,
 		Duplicates: query.DuplicatesReject,

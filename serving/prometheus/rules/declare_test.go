@@ -60,7 +60,7 @@ func TestDeclaredMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(query.Reading{
-		Question: query.Question{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute},
+		Question: query.Question{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute, Owner: "shop"},
 		Origin:   "CustomMetric shop/depth", ObjectLabel: "pod", Duplicates: query.DuplicatesSum,
 		Fallback: &query.Fallback{AfterFailures: 5, Static: ptr.To(1.5), MaxAge: 10 * time.Minute},
 	}, reading); diff != "" {
@@ -79,7 +79,7 @@ func TestDeclaredMetrics(t *testing.T) {
 	}
 	reading.Select = nil
 	if diff := cmp.Diff(query.Reading{
-		Question: query.Question{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second},
+		Question: query.Question{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Owner: "shop"},
 		Origin:   "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject,
 		Fallback: &query.Fallback{AfterFailures: 3, MaxAge: time.Hour},
 	}, reading); diff != "" {

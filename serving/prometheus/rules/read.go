@@ -159,7 +159,7 @@ func (b *binding) reading(namespace string, names []string, series labels.Select
 	} else {
 		q.object(b.objectLabel, promql.Equal(b.objectLabel, names...), alternatives(names))
 	}
-	return b.ask(q)
+	return b.ask(q, namespace)
 }
 
 // readExternal asks for the values of an external metric.
@@ -171,7 +171,7 @@ func readExternal(b *binding, namespace string, series labels.Selector) (query.R
 	if err != nil {
 		return query.Reading{}, err
 	}
-	return b.ask(q)
+	return b.ask(q, namespace)
 }
 
 // request is what a template sees, while it is put together.
@@ -216,8 +216,9 @@ func (q *request) query() querytemplate.Query {
 	return q.data
 }
 
-// ask makes the question.
-func (b *binding) ask(q *request) (query.Reading, error) {
+// ask makes the question. The namespace is its owner where the question depends on it:
+// what is the same for all namespaces is asked once for all.
+func (b *binding) ask(q *request, namespace string) (query.Reading, error) {
 	expression, err := render(b.rule.query, q.query())
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
 		return query.Reading{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
@@ -228,8 +229,12 @@ func (b *binding) ask(q *request) (query.Reading, error) {
 		}
 		return query.Reading{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
 	}
+	owner := ""
+	if strings.Contains(expression, namespace) {
+		owner = namespace
+	}
 	return query.Reading{
-		Question:    query.Question{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval},
+		Question:    query.Question{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Owner: owner},
 		Origin:      b.rule.path,
 		ObjectLabel: b.objectLabel,
 		Duplicates:  b.rule.duplicates,

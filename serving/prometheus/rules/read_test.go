@@ -165,6 +165,21 @@ func TestSharedQuestions(t *testing.T) {
 	}
 }
 
+// A namespace owns what is asked for it; what is the same for all is asked once for all.
+func TestOwnersOfQuestions(t *testing.T) {
+	for metricsQuery, want := range map[string]string{
+		"sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)": "shop",
+		"sum(<<.Series>>) by (<<.GroupBy>>)":                     "",
+	} {
+		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil),
+			seriesOf("requests", "namespace", "pod"))
+		reading, _, err := c.ReadObjects(pods("shop", "requests", "a"))
+		if err != nil || reading.Question.Owner != want {
+			t.Errorf("%s is owned by %q, not %q (%v)", reading.Question.Expression, reading.Question.Owner, want, err)
+		}
+	}
+}
+
 // A request for more objects than a query can name is the client's.
 func TestTooManyObjects(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: "topk(1, <<.Series>>{<<.LabelMatchers>>})"}}, nil), seriesOf("requests", "namespace", "pod"))
