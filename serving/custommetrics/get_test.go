@@ -187,3 +187,19 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestSelected: one object that a selector selects is not one that is named.
+func TestSelected(t *testing.T) {
+	w := newWorld()
+	server := serve(t, w)
+	for path, selected := range map[string]bool{"/namespaces/shop/pods/web-1/hits": false, "/namespaces/shop/pods/*/hits?labelSelector=app%3Ddb": true} {
+		if got := server.do(t, http.MethodGet, root("v1beta2")+path, ""); got.code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, got.code, got.body)
+		}
+		w.mu.Lock()
+		if len(w.read.Names) != 1 || w.read.Selected != selected {
+			t.Errorf("%s reads %q, selected %t", path, w.read.Names, w.read.Selected)
+		}
+		w.mu.Unlock()
+	}
+}

@@ -33,6 +33,8 @@ type reader struct {
 	clock   clock.WithTicker
 	// followed holds the values that are watched.
 	followed *answers.Store
+	// told is for discovery alone.
+	told valuelist.Told[query.ObjectMetric]
 }
 
 // targetRequest is a request for a target.
@@ -130,7 +132,7 @@ func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolve
 		}
 		out.names = []string{r.name}
 	}
-	ask.Names = out.names
+	ask.Names, ask.Selected = out.names, r.all()
 	var err error
 	if out.reading, out.metric, err = r.metrics.ReadObjects(ask); err != nil {
 		return nil, err

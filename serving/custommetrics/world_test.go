@@ -51,6 +51,8 @@ type world struct {
 	failure error
 	// asked counts evaluations by expression.
 	asked map[string]int
+	// read is the newest request for a reading.
+	read query.ObjectRequest
 }
 
 var (
@@ -137,14 +139,14 @@ func (w *world) fail(err error) {
 }
 
 // ObjectMetrics implements query.ObjectMetrics.
-func (w *world) ObjectMetrics() []query.ObjectMetric {
+func (w *world) ObjectMetrics(most int) (first []query.ObjectMetric, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []query.ObjectMetric
 	for _, key := range slices.Sorted(maps.Keys(w.metrics)) {
 		all = append(all, w.metrics[key])
 	}
-	return all
+	return all[:min(len(all), most)], len(all)
 }
 
 // ReadObjects implements query.ObjectMetrics: with one question for all objects of a
@@ -152,6 +154,7 @@ func (w *world) ObjectMetrics() []query.ObjectMetric {
 func (w *world) ReadObjects(r query.ObjectRequest) (query.Reading, query.ObjectMetric, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.read = r
 	if r.Resource == (schema.GroupResource{Group: "extensions", Resource: "ingresses"}) {
 		r.Resource.Group = "networking.k8s.io"
 	}

@@ -94,11 +94,9 @@ func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valuelist.API {
 }
 
 // resources are what discovery tells of: each metric as paths have it.
-func (r *reader) resources() []metav1.APIResource {
-	metrics := r.metrics.ExternalMetrics()
-	resources := make([]metav1.APIResource, len(metrics))
-	for i, metric := range metrics {
-		resources[i] = metav1.APIResource{Name: escape(metric), Namespaced: true, Kind: kindList}
-	}
-	return resources
+func (r *reader) resources(most int) (first []metav1.APIResource, total int) {
+	metrics, total := r.metrics.ExternalMetrics(most)
+	return r.told.Resources(metrics, func(metric *string) metav1.APIResource {
+		return metav1.APIResource{Name: escape(*metric), Namespaced: true, Kind: kindList}
+	}), total
 }

@@ -42,6 +42,8 @@ type reader struct {
 	store    *answers.Store
 	policies *Policies
 	clock    clock.PassiveClock
+	// told is for discovery alone.
+	told valuelist.Told[string]
 }
 
 // parse reads a request for …/namespaces/NAMESPACE/METRIC.

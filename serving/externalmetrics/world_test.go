@@ -42,13 +42,13 @@ var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 // fakeMetrics are metrics by name, in the namespaces that have them; a nil slice is all.
 type fakeMetrics map[string][]string
 
-func (f fakeMetrics) ExternalMetrics() []string {
+func (f fakeMetrics) ExternalMetrics(most int) (first []string, total int) {
 	var names []string
 	for name := range f {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return names
+	return names[:min(len(names), most)], len(names)
 }
 
 func (f fakeMetrics) ReadExternal(r query.ExternalRequest) (query.Reading, error) {

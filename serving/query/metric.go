@@ -26,8 +26,11 @@ type ObjectRequest struct {
 	// Namespace of the objects; empty for those without.
 	Namespace string
 	// Names of the objects; nil for all, where the question need not name them.
-	Names  []string
-	Metric string
+	Names []string
+	// Selected says that the names are those that a selector selects now, however many
+	// that are; otherwise the client named the object.
+	Selected bool
+	Metric   string
 	// Series selects among the series of the metric (metricLabelSelector); may be nil.
 	Series labels.Selector
 }
@@ -43,8 +46,10 @@ type ExternalRequest struct {
 
 // ObjectMetrics says which metrics of objects exist and how they are read.
 type ObjectMetrics interface {
-	// ObjectMetrics returns all that exist now, ordered, without duplicates.
-	ObjectMetrics() []ObjectMetric
+	// ObjectMetrics returns the first of those that exist now, at most so many and each
+	// once, and how many there are. Metrics of rules come before those that teams declare,
+	// each in order. The slice is shared; it is the same one while nothing has changed.
+	ObjectMetrics(most int) (first []ObjectMetric, total int)
 	// ReadObjects returns how a metric is read, and what it describes. A metric
 	// that does not exist is a NotFound, a request that cannot be meant a BadRequest
 	// (both of apimachinery's errors).
@@ -53,8 +58,9 @@ type ObjectMetrics interface {
 
 // ExternalMetrics says which external metrics exist and how they are read.
 type ExternalMetrics interface {
-	// ExternalMetrics returns the names that exist now in some namespace, ordered.
-	ExternalMetrics() []string
+	// ExternalMetrics returns the names that exist now in some namespace, as
+	// ObjectMetrics does.
+	ExternalMetrics(most int) (first []string, total int)
 	// ReadExternal returns how a metric is read; errors as those of ReadObjects.
 	ReadExternal(r ExternalRequest) (Reading, error)
 }

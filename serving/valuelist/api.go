@@ -44,9 +44,10 @@ type API struct {
 	Table func(ctx context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error)
 	// Routes are the paths, the same in each version.
 	Routes []Route
-	// Resources are what discovery tells of now, ordered, without verbs: Name,
-	// Namespaced and Kind are set. It is called every few seconds.
-	Resources func() []metav1.APIResource
+	// Resources returns what discovery tells of now, at most so many, and how many there
+	// are. They are without verbs: Name, Namespaced and Kind are set. It is called every
+	// few seconds, never twice at a time; see Told.
+	Resources func(most int) (first []metav1.APIResource, total int)
 }
 
 // Group is the name of the API group.

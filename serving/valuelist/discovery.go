@@ -47,9 +47,12 @@ func (g *Group) refresh(ctx context.Context) {
 
 // look returns whether what discovery is to tell of has changed. The caller holds mu.
 func (g *Group) look() (changed bool) {
-	all := oneScopeEach(g.api.Resources())
-	found := len(all)
-	all = all[:min(found, MaxDiscovered)]
+	listed, found := g.api.Resources(MaxDiscovered)
+	all := g.told
+	if !sameSlice(listed, g.listed) {
+		all = oneScopeEach(listed)
+	}
+	g.listed = listed
 	discovered.WithLabelValues(g.api.Group()).Set(float64(len(all)))
 	undiscovered.WithLabelValues(g.api.Group()).Set(float64(found - len(all)))
 	changed = found != g.found || !slices.EqualFunc(all, g.told, func(a, b metav1.APIResource) bool {
@@ -57,6 +60,30 @@ func (g *Group) look() (changed bool) {
 	})
 	g.told, g.found = all, found
 	return changed
+}
+
+// Told makes what discovery tells of metrics, anew only where there are others: most of
+// the time nothing has changed. The zero value is ready.
+type Told[M any] struct {
+	metrics   []M
+	resources []metav1.APIResource
+}
+
+// Resources returns what each metric of a shared slice is told as.
+func (t *Told[M]) Resources(metrics []M, as func(*M) metav1.APIResource) []metav1.APIResource {
+	if sameSlice(metrics, t.metrics) {
+		return t.resources
+	}
+	t.metrics, t.resources = metrics, make([]metav1.APIResource, len(metrics))
+	for i := range metrics {
+		t.resources[i] = as(&metrics[i])
+	}
+	return t.resources
+}
+
+// sameSlice says whether two slices that are never written are one.
+func sameSlice[E any](a, b []E) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // oneScopeEach leaves out metrics of a resource that is said to have a namespace where

@@ -96,6 +96,26 @@ func TestOneScopeEach(t *testing.T) {
 	}
 }
 
+// TestTold: nothing is made anew while the metrics are the same.
+func TestTold(t *testing.T) {
+	var told Told[string]
+	metrics := []string{"a", "b"}
+	as := func(name *string) metav1.APIResource { return metav1.APIResource{Name: *name} }
+	first := told.Resources(metrics, as)
+	if len(first) != 2 || first[1].Name != "b" {
+		t.Fatalf("told %v", first)
+	}
+	if again := told.Resources(metrics, as); &again[0] != &first[0] {
+		t.Error("the same metrics were told anew")
+	}
+	if other := told.Resources([]string{"a", "c"}, as); other[1].Name != "c" || first[1].Name != "b" {
+		t.Errorf("others are told as %v, and before that %v", other, first)
+	}
+	if none := told.Resources(nil, as); len(none) != 0 {
+		t.Errorf("none are told as %v", none)
+	}
+}
+
 func TestModelName(t *testing.T) {
 	for name, want := range map[string]string{
 		"k8s.io/apimachinery/pkg/apis/meta/v1.Time":                  "io.k8s.apimachinery.pkg.apis.meta.v1.Time",

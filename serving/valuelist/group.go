@@ -49,9 +49,11 @@ type Group struct {
 
 	// mu is held while discovery changes.
 	mu sync.Mutex
-	// told is what discovery tells of, without verbs, and found how many there are.
-	told  []metav1.APIResource
-	found int
+	// listed is what the API group said last, found how many there are, and told what
+	// discovery tells of, without verbs.
+	listed []metav1.APIResource
+	found  int
+	told   []metav1.APIResource
 	// resources are what discovery tells, the same in each version.
 	resources atomic.Pointer[[]metav1.APIResource]
 }

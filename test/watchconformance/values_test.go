@@ -48,7 +48,9 @@ func (hits) metric() query.ObjectMetric {
 	}
 }
 
-func (h hits) ObjectMetrics() []query.ObjectMetric { return []query.ObjectMetric{h.metric()} }
+func (h hits) ObjectMetrics(int) (first []query.ObjectMetric, total int) {
+	return []query.ObjectMetric{h.metric()}, 1
+}
 
 func (h hits) ReadObjects(query.ObjectRequest) (query.Reading, query.ObjectMetric, error) {
 	return query.Reading{

@@ -54,8 +54,10 @@ type Catalogue struct {
 	index    *restmapping.Index
 	objects  []declaredObject
 	compiled map[declaredID]*declared
+	// listed are the lists of metrics, made when they are asked for.
+	listed *lists
 
-	// Guarded by mu.
+	// Guarded by mu, and written by changes alone.
 	made *metrics
 	// declaredCustom and declaredExternal are the declared metrics that are in force.
 	declaredCustom   map[namespacedMetric]*declared
@@ -66,9 +68,7 @@ type Catalogue struct {
 	// when all series are known.
 	unknownCustom, unknownExternal error
 
-	// listed are the lists of metrics, made when they are asked for.
-	listed atomic.Pointer[lists]
-	wide   wideReadings
+	wide wideReadings
 }
 
 var (
@@ -380,7 +380,6 @@ func (c *Catalogue) update(r *live, changed, gone []*family) {
 	for _, b := range added {
 		c.made.insert(b)
 	}
-	c.listed.Store(nil)
 	c.mu.Unlock()
 	c.wide.forget()
 }

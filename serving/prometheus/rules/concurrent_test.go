@@ -42,7 +42,7 @@ func TestChangesWhileItIsRead(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		func(int) { c.ObjectMetrics(); c.ExternalMetrics(); c.Health(); c.Declared() },
+		func(round int) { c.ObjectMetrics(round); c.ExternalMetrics(round); c.Health(); c.Declared() },
 	} {
 		wait.Go(func() {
 			for round := range rounds {

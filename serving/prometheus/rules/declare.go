@@ -84,9 +84,12 @@ func externalKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// teamOf returns the namespace whose declared metrics a request may be about.
+// teamOf returns the namespace whose declared metrics a request may be about: for a
+// namespace's own metrics the one that is named. Of those that a selector selects the
+// values are a rule's, however many they are just now: an administrator who reads all
+// namespaces is not answered with what one of them says about itself.
 func teamOf(r query.ObjectRequest, key metricKey) string {
-	if key.resource == namespaces && r.Namespace == "" && len(r.Names) == 1 {
+	if key.resource == namespaces && r.Namespace == "" && len(r.Names) == 1 && !r.Selected {
 		return r.Names[0]
 	}
 	return r.Namespace
@@ -175,7 +178,8 @@ func (c *Catalogue) declare(anew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.declaredAll, c.declaredCustom, c.declaredExternal = all, custom, external
-	c.listed.Store(nil)
+	c.health.CustomMetrics, c.health.ExternalMetrics = c.count()
+	c.listed = nil
 }
 
 // compileDeclared makes a reading of a declared metric.

@@ -96,11 +96,11 @@ func TestDeclaredMetrics(t *testing.T) {
 	if diff := cmp.Diff([]string{"pods/queue-depth"}, listOf(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"orders"}, c.ExternalMetrics()); diff != "" {
+	if diff := cmp.Diff([]string{"orders"}, externals(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	c.Declare(nil, nil)
-	if _, _, err := c.ReadObjects(pods("shop", "queue-depth", "a")); !apierrors.IsNotFound(err) || len(c.Declared()) != 0 || len(c.ObjectMetrics()) != 0 {
+	if _, _, err := c.ReadObjects(pods("shop", "queue-depth", "a")); !apierrors.IsNotFound(err) || len(c.Declared()) != 0 || len(listOf(c)) != 0 {
 		t.Errorf("after its end: %v", err)
 	}
 }

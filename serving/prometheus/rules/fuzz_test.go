@@ -61,7 +61,7 @@ func FuzzRule(f *testing.F) {
 				t.Errorf("%s: %v", reading.Question.Expression, err)
 			}
 		}
-		for _, m := range c.ObjectMetrics() {
+		for _, m := range objects(c) {
 			if strings.ContainsAny(m.Name, "/%?") || m.Name == "" {
 				t.Errorf("the metric's name is %q", m.Name)
 			}
@@ -72,7 +72,7 @@ func FuzzRule(f *testing.F) {
 			reading, _, err := c.ReadObjects(r)
 			check(reading, err)
 		}
-		for _, m := range c.ExternalMetrics() {
+		for _, m := range externals(c) {
 			check(c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: m}))
 		}
 	})

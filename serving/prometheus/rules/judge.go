@@ -14,12 +14,9 @@ import (
 
 // Health returns how the rules do.
 func (c *Catalogue) Health() Health {
-	l := c.lists()
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	h := c.health
-	h.CustomMetrics, h.ExternalMetrics = len(l.custom), len(l.external)
-	return h
+	return c.health
 }
 
 // judge says how the rules do now. c.changing is held.
@@ -50,11 +47,12 @@ func (c *Catalogue) judge() {
 			h.Failing++
 		}
 	}
+	h.CustomMetrics, h.ExternalMetrics = c.count()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.health = h
 	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
-	c.listed.Store(nil)
+	c.listed = nil
 }
 
 func notKnown(r *live, f *found) error {

@@ -28,7 +28,7 @@ func parse(t testing.TB, text string) v1alpha1.MetricRule {
 
 func listOf(c *Catalogue) []string {
 	var all []string
-	for _, m := range c.ObjectMetrics() {
+	for _, m := range objects(c) {
 		all = append(all, m.Resource.String()+"/"+m.Name)
 	}
 	return all
@@ -280,7 +280,7 @@ func TestExternalRules(t *testing.T) {
 			if h := c.Health(); len(h.Rules) != 0 || h.ExternalMetrics != 1 {
 				t.Errorf("health %+v", h)
 			}
-			if diff := cmp.Diff([]string{test.metric}, c.ExternalMetrics()); diff != "" {
+			if diff := cmp.Diff([]string{test.metric}, externals(c)); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
 			reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: test.metric, Series: selector(t, test.selector)})

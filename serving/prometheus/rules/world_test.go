@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -81,6 +82,16 @@ func newCatalogue(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...series
 		c.SetSeries(s, all)
 	}
 	return c
+}
+
+func objects(c *Catalogue) []query.ObjectMetric {
+	all, _ := c.ObjectMetrics(math.MaxInt)
+	return all
+}
+
+func externals(c *Catalogue) []string {
+	all, _ := c.ExternalMetrics(math.MaxInt)
+	return all
 }
 
 func selector(t testing.TB, text string) labels.Selector {
