@@ -43,6 +43,9 @@ type valueMetrics struct {
 	needed func()
 	wanted chan struct{}
 
+	// learning is held while what a source knows of series is taken over.
+	learning sync.Mutex
+
 	mu sync.Mutex
 	// groups hear of changes.
 	groups []refreshing
@@ -116,6 +119,10 @@ func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendS
 
 // learn tells the catalogue what a source knows of series.
 func (v *valueMetrics) learn(source, matcher string) {
+	// What is read first is told first: the catalogue would keep the older of the two, as
+	// discovery tells nothing again.
+	v.learning.Lock()
+	defer v.learning.Unlock()
 	found, ok := v.sources.found(source, matcher)
 	if !ok {
 		return
