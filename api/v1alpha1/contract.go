@@ -60,7 +60,7 @@ type SourceReport struct {
 	Kubelets KubeletReport `json:"kubelets"`
 	// Sources are those of spec.sources, in its order.
 	Sources []SourceHealth `json:"sources,omitempty"`
-	// Rules that are not as they should be, in the order of the spec; at most 50.
+	// Rules that are not as they should be, the worst first; at most 50.
 	Rules []RuleHealth `json:"rules,omitempty"`
 	// RuleCount and FailingRules count all rules, and those that fail.
 	RuleCount    int `json:"ruleCount,omitempty"`

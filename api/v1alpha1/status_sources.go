@@ -20,6 +20,17 @@ const (
 	RuleWarning RuleState = "Warning"
 )
 
+// Severity orders states, the worst first: where not all are told, these are.
+func (s RuleState) Severity() int {
+	switch s {
+	case RuleInvalid:
+		return 0
+	case RuleWarning:
+		return 2
+	}
+	return 1
+}
+
 // MaxRuleStatuses bounds status.rules.
 const MaxRuleStatuses = 50
 

@@ -54,7 +54,7 @@ func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment 
 	bad := failingPaths(told)
 	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
 	status.RuleCount, status.FailingRules = count32(counted), count32(failing)
-	status.Rules = told[:min(len(told), v1alpha1.MaxRuleStatuses)]
+	status.Rules = worstRules(told, v1alpha1.MaxRuleStatuses)
 	switch {
 	case failing > 0:
 		return describeRules(told, failing, counted)
@@ -62,6 +62,25 @@ func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment 
 		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force; status.rules has remarks"}
 	}
 	return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}
+}
+
+// worstRules leaves out the mildest where there are too many, and keeps the order.
+func worstRules(told []v1alpha1.RuleStatus, most int) []v1alpha1.RuleStatus {
+	if len(told) <= most {
+		return told
+	}
+	worst := slices.Clone(told)
+	slices.SortStableFunc(worst, func(a, b v1alpha1.RuleStatus) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
+	worst = worst[:most]
+	slices.SortStableFunc(worst, compareRules)
+	return worst
+}
+
+// compareRules orders rules as the spec does.
+func compareRules(a, b v1alpha1.RuleStatus) int {
+	listA, indexA := splitPath(a.Path)
+	listB, indexB := splitPath(b.Path)
+	return cmp.Or(cmp.Compare(listA, listB), cmp.Compare(indexA, indexB))
 }
 
 func failingPaths(rules []v1alpha1.RuleStatus) sets.Set[string] {
@@ -124,11 +143,7 @@ func rulesSeen(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
 	for i := range rules {
 		rules[i].Message = withPods(rules[i].Message, pods[key{rules[i].Path, rules[i].Reason}], len(reports))
 	}
-	slices.SortStableFunc(rules, func(a, b v1alpha1.RuleStatus) int {
-		listA, indexA := splitPath(a.Path)
-		listB, indexB := splitPath(b.Path)
-		return cmp.Or(cmp.Compare(listA, listB), cmp.Compare(indexA, indexB))
-	})
+	slices.SortStableFunc(rules, compareRules)
 	return rules
 }
 

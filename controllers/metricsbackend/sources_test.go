@@ -358,3 +358,22 @@ func TestSourceStatusIsStable(t *testing.T) {
 		t.Errorf("not told that it is over: %+v", c)
 	}
 }
+
+// TestWorstRules: remarks do not take the place of what fails, and the order stays.
+func TestWorstRules(t *testing.T) {
+	told := func(index int, state v1alpha1.RuleState) v1alpha1.RuleStatus {
+		return v1alpha1.RuleStatus{Path: fmt.Sprintf("spec.customMetrics.rules[%d]", index), State: state}
+	}
+	all := []v1alpha1.RuleStatus{
+		told(0, v1alpha1.RuleWarning), told(2, v1alpha1.RuleWarning), told(3, v1alpha1.RuleFailing), told(9, v1alpha1.RuleWarning), told(10, v1alpha1.RuleInvalid),
+	}
+	if diff := cmp.Diff([]v1alpha1.RuleStatus{all[0], all[2], all[4]}, worstRules(all, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]v1alpha1.RuleStatus{all[4]}, worstRules(all, 1)); diff != "" {
+		t.Errorf("of one (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(all, worstRules(all, 5)); diff != "" {
+		t.Errorf("of all (-want +got):\n%s", diff)
+	}
+}

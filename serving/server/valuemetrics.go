@@ -4,10 +4,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
@@ -42,6 +44,9 @@ type valueMetrics struct {
 	// cluster's resources are called.
 	needed func()
 	wanted chan struct{}
+	// stale has an element while groups have yet to hear of a change.
+	stale chan struct{}
+	clock clock.Clock
 
 	// learning is held while what a source knows of series is taken over.
 	learning sync.Mutex
@@ -56,7 +61,7 @@ type valueMetrics struct {
 func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, store *point.Store, kubelets kubeletFigures, c clock.WithTicker) *valueMetrics {
 	v := &valueMetrics{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
-		followSecrets: follow, wanted: make(chan struct{}),
+		followSecrets: follow, wanted: make(chan struct{}), stale: make(chan struct{}, 1), clock: c,
 	}
 	v.needed = sync.OnceFunc(func() { close(v.wanted) })
 	v.catalogue = rules.NewCatalogue(v.directory)
@@ -80,6 +85,7 @@ func (v *valueMetrics) run(ctx context.Context) {
 	running.Go(func() { v.sources.run(ctx) })
 	running.Go(func() { v.desk.Run(ctx) })
 	running.Go(func() { v.feed.Run(ctx) })
+	running.Go(func() { v.refreshGroups(ctx) })
 	running.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -177,7 +183,37 @@ func (v *valueMetrics) inform(groups []watchedGroup) {
 	}
 }
 
+// refresh has the groups hear of a change: within refreshInterval, and once of all
+// changes that come meanwhile. It does not wait.
 func (v *valueMetrics) refresh() {
+	select {
+	case v.stale <- struct{}{}:
+	default:
+	}
+}
+
+// refreshInterval is the least time between two refreshes. Each reads every feed of
+// every group anew, and a look at a source may bring news of each rule one by one.
+const refreshInterval = time.Second
+
+// refreshGroups keeps the groups up to date until the context ends.
+func (v *valueMetrics) refreshGroups(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.stale:
+			v.refreshNow()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.clock.After(refreshInterval):
+		}
+	}
+}
+
+func (v *valueMetrics) refreshNow() {
 	v.mu.Lock()
 	groups := slices.Clone(v.groups)
 	v.mu.Unlock()
@@ -193,9 +229,11 @@ const maxRuleHealth = 50
 func (v *valueMetrics) report(to *v1alpha1.SourceReport) {
 	h := v.catalogue.Health()
 	to.Sources = v.sources.health()
-	// Those of resource metrics first: without them no autoscaler on CPU works.
+	// Those of resource metrics first: without them no autoscaler on CPU works. And what
+	// fails before what works, so that many remarks never hide the one rule that is wrong.
 	problems, count, failing := v.figures.health()
 	all := slices.Concat(problems, h.Rules)
+	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	to.Rules = all[:min(len(all), maxRuleHealth)]
 	to.RuleCount, to.FailingRules = h.Count+count, h.Failing+failing
 	to.CustomMetrics, to.ExternalMetrics = h.CustomMetrics, h.ExternalMetrics

@@ -6,10 +6,12 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,12 +49,12 @@ func newTestValues(t *testing.T) (*valueMetrics, *noResources) {
 	return v, resources
 }
 
-// applied is a spec as settings hand it on.
 func (v *valueMetrics) externals() []string {
 	names, _ := v.catalogue.ExternalMetrics(10)
 	return names
 }
 
+// applied is a spec as settings hand it on.
 func (v *valueMetrics) applied(t *testing.T, spec v1alpha1.MetricsBackendSpec) {
 	t.Helper()
 	s, err := settingsFrom(&spec)
@@ -221,5 +223,62 @@ func TestSecretThatChanges(t *testing.T) {
 	f.apply(t.Context(), nil)
 	if data, found := s.get("a"); found || data != nil {
 		t.Errorf("a Secret that is gone is found: %q", data)
+	}
+}
+
+// countedRefreshes counts how often a group heard of changes.
+type countedRefreshes struct {
+	watchedGroup
+	heard atomic.Int64
+}
+
+func (c *countedRefreshes) Refresh() { c.heard.Add(1) }
+
+// TestRefreshesAreCoalesced: news of many rules at once is one refresh, and none is lost.
+func TestRefreshesAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := newTestValues(t)
+		group := &countedRefreshes{}
+		v.inform([]watchedGroup{group})
+		for range 1000 {
+			v.refresh()
+		}
+		synctest.Wait()
+		if n := group.heard.Load(); n != 1 {
+			t.Errorf("of the first changes the group heard %d times", n)
+		}
+		v.refresh()
+		v.refresh()
+		time.Sleep(refreshInterval)
+		synctest.Wait()
+		if n := group.heard.Load(); n != 2 {
+			t.Errorf("of later changes the group heard %d times in all", n)
+		}
+		time.Sleep(time.Minute)
+		if n := group.heard.Load(); n != 2 {
+			t.Errorf("without changes the group heard %d times in all", n)
+		}
+	})
+}
+
+// TestReportTellsTheWorst: remarks do not take the place of what fails.
+func TestReportTellsTheWorst(t *testing.T) {
+	v, _ := newTestValues(t)
+	var spec v1alpha1.MetricsBackendSpec
+	spec.Sources = []v1alpha1.SourceSpec{prometheusAt("main", answeringServer(t).URL)}
+	spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{}
+	for i := range maxRuleHealth + 10 {
+		spec.ExternalMetrics.Rules = append(spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: fmt.Sprintf(`nothing%d`, i)})
+	}
+	spec.ExternalMetrics.Rules = append(spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "((("})
+	v.applied(t, spec)
+	for _, s := range v.catalogue.Selections() {
+		v.catalogue.SetSeries(s, nil)
+	}
+	var report v1alpha1.SourceReport
+	v.report(&report)
+	last := fmt.Sprintf("spec.externalMetrics.rules[%d]", len(spec.ExternalMetrics.Rules)-1)
+	if len(report.Rules) != maxRuleHealth || report.Rules[0].Path != last || report.Rules[0].State != v1alpha1.RuleInvalid {
+		t.Errorf("%d rules are told of, %s (%s) first", len(report.Rules), report.Rules[0].Path, report.Rules[0].State)
 	}
 }
