@@ -18,6 +18,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,6 +110,7 @@ func customMetrics(t *testing.T) {
 		"plugin":        explainMetrics,
 		"watch":         watchMetrics,
 		"conformance":   valuesConformance,
+		"policy":        denyMetric,
 		// The edit of a rule makes all of them anew, which the counted queries would show.
 		"edited rule, then shared queries": func(t *testing.T) {
 			t.Run("edited rule", editRule)
@@ -319,6 +321,55 @@ func valuesConformance(t *testing.T) {
 			}
 		})
 	}
+}
+
+// denyMetric: a policy denies a metric to autoscalers that are there, to those that are
+// written, and to everybody else, in its namespace and nowhere else.
+func denyMetric(t *testing.T) {
+	const denied = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/plant_temperature_celsius"
+	hpa, policy := filepath.Join(prometheusManifests, "denied.yaml"), filepath.Join(prometheusManifests, "policy.yaml")
+	waitForMetric(t, denied)
+	kubectl(t, "apply", "--server-side", "-f", hpa)
+	scalingActive := func(status corev1.ConditionStatus, message string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(shop).Get(ctx, "plant", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, c := range hpa.Status.Conditions {
+				if c.Type == autoscalingv2.ScalingActive && c.Status == status && strings.Contains(c.Message, message) {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %+v", hpa.Status.Conditions)
+		}
+	}
+	eventually(t, 2*time.Minute, "the HPA is ScalingActive", scalingActive(corev1.ConditionTrue, ""))
+
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "--ignore-not-found", "-f", policy) })
+	kubectl(t, "apply", "--server-side", "-f", policy)
+	const name = "plants-are-secret"
+	eventually(t, time.Minute, "a query is denied", func(ctx context.Context) error {
+		// Policies come to the pods one by one.
+		for range 10 {
+			body, err := suite.core.RESTClient().Get().RequestURI(denied).DoRaw(ctx)
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), name) {
+				return fmt.Errorf("%w, %s", err, body)
+			}
+		}
+		return nil
+	})
+	waitForMetric(t, strings.Replace(denied, "/shop/", "/"+fleet+"/", 1))
+	eventually(t, time.Minute, "an HPA with the metric is denied at admission", func(context.Context) error {
+		other, err := run("kubectl", "create", "--dry-run=server", "-f", filepath.Join(prometheusManifests, "denied-later.yaml"))
+		if err == nil || !strings.Contains(other, "denied request") || !strings.Contains(other, name) {
+			return fmt.Errorf("%w: %s", err, other)
+		}
+		return nil
+	})
+	// One that is older than the policy is not locked.
+	kubectl(t, "-n", shop, "annotate", "--overwrite", "hpa/plant", "test/edited=true")
+	eventually(t, 2*time.Minute, "the HPA says why it does not scale", scalingActive(corev1.ConditionFalse, name))
 }
 
 // explainMetrics runs the plugin against what runs.

@@ -79,6 +79,54 @@ func TestResourceRules(t *testing.T) {
 	}
 }
 
+// kubePrometheusLike are rules of the forms that kube-prometheus has: cAdvisor's series
+// without the pause container, and nodes by either of two exporters, one of which knows
+// nodes only by the pod that it runs in.
+const kubePrometheusLike = `
+cpu:
+  containerLabel: container
+  containerQuery: |
+    sum by (<<.GroupBy>>) (irate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!="",pod!=""}[2m]))
+  nodeQuery: |
+    sum by (<<.GroupBy>>) (
+      (1 - irate(node_cpu_seconds_total{mode="idle"}[1m]))
+      * on (namespace, pod) group_left (node) exporter_pod:on_node:info{<<.LabelMatchers>>}
+    ) or sum by (<<.GroupBy>>) (irate(agent_cpu_busy_seconds_total{<<.LabelMatchers>>}[4m]))
+  resources:
+    overrides: {namespace: {resource: namespace}, node: {resource: node}, pod: {resource: pod}}
+memory:
+  containerLabel: container
+  containerQuery: sum by (<<.GroupBy>>) (container_memory_working_set_bytes{<<.LabelMatchers>>,container!="",pod!=""})
+  nodeQuery: |
+    sum by (<<.GroupBy>>) (node_memory_MemTotal_bytes{<<.LabelMatchers>>} - node_memory_MemAvailable_bytes{<<.LabelMatchers>>})
+    or sum by (<<.GroupBy>>) (agent_memory_used_bytes{<<.LabelMatchers>>})
+  resources:
+    overrides: {instance: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
+window: 5m
+`
+
+// The query of nodes is asked as it is, `or` and group_left included; that of containers
+// for the whole cluster at once.
+func TestResourceRulesLikeKubePrometheus(t *testing.T) {
+	var r v1alpha1.ResourceRules
+	if err := yaml.UnmarshalStrict([]byte(kubePrometheusLike), &r); err != nil {
+		t.Fatal(err)
+	}
+	q, health := CompileResourceRules(&r, backend(nil, nil).Sources)
+	if len(health) != 0 {
+		t.Fatalf("health %+v", health)
+	}
+	flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	if diff := cmp.Diff([]string{
+		`sum by (node) ( (1 - irate(node_cpu_seconds_total{mode="idle"}[1m])) * on (namespace, pod) group_left (node) exporter_pod:on_node:info{node!=""} ) or sum by (node) (irate(agent_cpu_busy_seconds_total{node!=""}[4m]))`,
+		`sum by (namespace,pod,container) (irate(container_cpu_usage_seconds_total{namespace!="",pod!="",container!="",pod!=""}[2m]))`,
+		`sum by (instance) (node_memory_MemTotal_bytes{instance!=""} - node_memory_MemAvailable_bytes{instance!=""}) or sum by (instance) (agent_memory_used_bytes{instance!=""})`,
+		`sum by (namespace,pod,container) (container_memory_working_set_bytes{namespace!="",pod!="",container!="",pod!=""})`,
+	}, []string{flat(q.CPU.Nodes), flat(q.CPU.Containers), flat(q.Memory.Nodes), flat(q.Memory.Containers)}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A query that says itself what to group by cannot be asked for all namespaces: pods
 // of the same name would be one.
 func TestResourceRulesByNamespace(t *testing.T) {

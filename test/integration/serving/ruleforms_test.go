@@ -34,6 +34,12 @@ mail_queue_length{namespace="default",queue="outgoing"} 40
 mail_queue_length{namespace="default",queue="bounced"} 1
 mail_queue_length{namespace="other",queue="outgoing"} 1000
 plant_temperature_celsius{hall="north"} 21.5
+container_cpu_usage_seconds_total{namespace="default",pod="cart-1",container="app"} 0 +0.5
+container_memory_working_set_bytes{namespace="default",pod="cart-1",container="app"} 67108864
+node_cpu_seconds_total{node="machine-1",mode="user"} 0 +1
+node_cpu_seconds_total{node="machine-1",mode="idle"} 0 +3
+node_memory_MemTotal_bytes{node="machine-1"} 1073741824
+node_memory_MemAvailable_bytes{node="machine-1"} 536870912
 `
 
 // TestRuleForms serves prometheus-adapter's configuration, imported by the plugin, with
@@ -47,7 +53,9 @@ func TestRuleForms(t *testing.T) {
 	defer target.Close()
 	server := prometheus.Start(t, prometheus.Scrape(target.URL))
 	server.WaitFor(t, `rate(checkout_requests_total[20s]) > 10`)
-	cluster.createPod(t, "", "cart-1", map[string]string{"app": "cart"}, "app")
+	// No kubelet is there: CPU and memory come from Prometheus, too.
+	cluster.createNode(t, "machine-1", 1, nil)
+	cluster.createPod(t, "machine-1", "cart-1", map[string]string{"app": "cart"}, "app")
 
 	imported, err := exec.CommandContext(t.Context(), "go", "run", "../../../cmd/kubectl-metrics", "import", "adapter-config",
 		"../../prometheus/manifests/adapter-config.yaml", "--prometheus-url="+server.URL).Output()
@@ -66,6 +74,7 @@ func TestRuleForms(t *testing.T) {
 	p := cluster.startServing(t, "ruleforms", "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", imported))
 	p.waitReady(t)
 
+	const resource = "/apis/metrics.k8s.io/v1"
 	const custom, external = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/external.metrics.k8s.io/v1beta1/namespaces/default"
 	for name, test := range map[string]struct {
 		path string
@@ -85,6 +94,8 @@ func TestRuleForms(t *testing.T) {
 		"a fixed name":                {path: custom + "/namespaces/default/pods/cart-1/items_before", want: []string{`"value":"3"`}},
 		"external, of its namespace":  {path: external + "/mail%5C%7Cqueue_length?labelSelector=queue%3Doutgoing", want: []string{`"value":"40"`}},
 		"external, of no namespace":   {path: external + "/plant_temperature_celsius", want: []string{`"value":"21500m"`, `"hall":"north"`}},
+		"memory of a pod":             {path: resource + "/namespaces/default/pods/cart-1", want: []string{`"name":"app"`, `"memory":"64Mi"`, `"window":"20s"`}},
+		"memory of a node":            {path: resource + "/nodes/machine-1", want: []string{`"memory":"512Mi"`, `"cpu":`}},
 		"explained":                   {path: custom + "/namespaces/default/pods/cart-1/items_before?explain=true", want: []string{`spec.customMetrics.rules[5]`, `avg(cart_items{`}},
 		"explained, external":         {path: external + "/mail%5C%7Cqueue_length?explain=true", want: []string{`spec.externalMetrics.rules[0]`, `sum(mail_queue_length{`}},
 	} {
