@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,9 +37,10 @@ type resourceFigures struct {
 
 	mu sync.Mutex
 	// ruled says that there are rules, and invalid is what is wrong with those that were
-	// read last. Then the ones before stay in force, if there were any.
-	ruled   bool
-	invalid []v1alpha1.RuleHealth
+	// read last. Unless they are inForce all the same, the ones before stay, if there were
+	// any.
+	ruled, inForce bool
+	invalid        []v1alpha1.RuleHealth
 	// rules and sources are those that were read last.
 	rules   *v1alpha1.ResourceRules
 	sources []v1alpha1.SourceSpec
@@ -64,7 +66,7 @@ func (f *resourceFigures) apply(ctx context.Context, spec *v1alpha1.MetricsBacke
 		return
 	}
 	queries, invalid := rules.CompileResourceRules(given, spec.Sources)
-	f.ruled, f.invalid = true, invalid
+	f.ruled, f.inForce, f.invalid = true, queries != nil, invalid
 	if queries == nil {
 		klog.FromContext(ctx).Info("Cannot use the resource rules; those before stay in force", "reason", invalid[0].Reason, "path", invalid[0].Path, "message", invalid[0].Message)
 		return
@@ -87,7 +89,7 @@ func (f *resourceFigures) Primed() (bool, string) {
 		return f.kubelets.Primed()
 	}
 	r := f.feed.Report()
-	return r.Nodes > 0 && r.Pods > 0, fmt.Sprintf("resource rules have figures of %d nodes and %d pods", r.Nodes, r.Pods)
+	return r.Complete(), fmt.Sprintf("resource rules have figures of %d nodes and %d pods", r.Nodes, r.Pods)
 }
 
 func (f *resourceFigures) byRules() bool {
@@ -104,8 +106,8 @@ func (f *resourceFigures) health() (problems []v1alpha1.RuleHealth, count, faili
 		return nil, 0, 0
 	}
 	problems = f.invalid
-	if len(problems) == 0 {
-		problems = f.feed.Report().Problems
+	if f.inForce {
+		problems = slices.Concat(problems, f.feed.Report().Problems)
 	}
 	for _, p := range problems {
 		if p.State != v1alpha1.RuleWarning {

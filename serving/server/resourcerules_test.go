@@ -87,8 +87,23 @@ func TestResourceFigures(t *testing.T) {
 		t.Errorf("bad rules: %+v, applied %d times", problems, len(feed.applied))
 	}
 
+	// Rules for pods alone are in force, and what they lack is told beside what fails.
+	alone := ruledSpec()
+	alone.ResourceMetrics.Rules.Memory.NodeQuery = ""
+	f.apply(ctx, alone)
+	if len(feed.applied) != 2 || feed.applied[1] == nil || feed.applied[1].HasNodes() {
+		t.Fatalf("rules for pods alone: applied %+v", feed.applied)
+	}
+	feed.report = usage.Report{Done: true, Pods: 1, PodsAlone: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
+	if primed, why := f.Primed(); !primed {
+		t.Errorf("rules for pods alone: %s", why)
+	}
+	if problems, _, failing := f.health(); failing != 2 || len(problems) != 2 || problems[0].Path != "spec.resourceMetrics.rules.memory.nodeQuery" {
+		t.Errorf("rules for pods alone: %+v", problems)
+	}
+
 	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
-	if n := len(feed.applied); n != 2 || feed.applied[1] != nil {
+	if n := len(feed.applied); n != 3 || feed.applied[2] != nil {
 		t.Errorf("without rules again: applied %+v", feed.applied)
 	}
 	if problems, count, _ := f.health(); problems != nil || count != 0 {

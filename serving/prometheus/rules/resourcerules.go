@@ -30,9 +30,14 @@ type ResourceQueries struct {
 	CPU, Memory ResourceQuery
 }
 
+// HasNodes says whether there are figures of nodes: a node without one of the two has no
+// point.
+func (q *ResourceQueries) HasNodes() bool { return q.CPU.Nodes != "" && q.Memory.Nodes != "" }
+
 // ResourceQuery asks for one resource of nodes and of containers.
 type ResourceQuery struct {
-	// Nodes is the expression for all nodes, and NodeLabel names them.
+	// Nodes is the expression for all nodes, and NodeLabel names them; empty where the
+	// rules are for pods alone.
 	Nodes, NodeLabel string
 	// Containers is the expression for the containers of all pods. It is empty where
 	// the query loses the namespace, so that pods of the same name would be taken
@@ -79,7 +84,9 @@ var core = restmapping.NewIndex(
 )
 
 // CompileResourceRules makes queries of resource rules, or says what is wrong with them.
-// Each is needed: without all of them there are no figures that an autoscaler can use.
+// The queries for containers are needed: without one of them there are no figures that an
+// autoscaler can use. Without those for nodes only nodes have none, and the queries come
+// with what is said of that.
 func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.SourceSpec) (*ResourceQueries, []v1alpha1.RuleHealth) {
 	const path = "spec.resourceMetrics.rules"
 	var health []v1alpha1.RuleHealth
@@ -110,7 +117,9 @@ func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.Source
 	if len(health) > 0 {
 		return nil, health
 	}
-	return q, nil
+	note(path+".cpu.nodeQuery", q.CPU.withoutNodes())
+	note(path+".memory.nodeQuery", q.Memory.withoutNodes())
+	return q, health
 }
 
 func (q *ResourceQuery) compile(spec v1alpha1.ResourceRule) *problem {
@@ -122,11 +131,12 @@ func (q *ResourceQuery) compile(spec v1alpha1.ResourceRule) *problem {
 	for _, needed := range []struct {
 		resource string
 		label    *string
-	}{{"namespaces", &q.NamespaceLabel}, {"pods", &q.PodLabel}, {"nodes", &q.NodeLabel}} {
+	}{{"namespaces", &q.NamespaceLabel}, {"pods", &q.PodLabel}} {
 		if *needed.label = resolved.labelOf(needed.resource); *needed.label == "" {
 			return invalidf(ReasonInvalidResources, "resources names no label of %s: add it to resources.overrides", needed.resource)
 		}
 	}
+	q.NodeLabel = resolved.labelOf("nodes")
 	if q.ContainerLabel = spec.ContainerLabel; !model.UTF8Validation.IsValidLabelName(q.ContainerLabel) {
 		return invalidf(ReasonInvalidResources, "containerLabel is %q: name the label that holds the container's name", spec.ContainerLabel)
 	}
@@ -137,8 +147,8 @@ func (q *ResourceQuery) compile(spec v1alpha1.ResourceRule) *problem {
 }
 
 func (q *ResourceQuery) compileNodes(text string) *problem {
-	if strings.TrimSpace(text) == "" {
-		return invalidf(ReasonInvalidMetricsQuery, "nodeQuery is empty")
+	if strings.TrimSpace(text) == "" || q.NodeLabel == "" {
+		return nil // see withoutNodes
 	}
 	tmpl, err := querytemplate.Parse("nodeQuery", text)
 	if err == nil {
@@ -150,6 +160,18 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 		return invalidf(ReasonInvalidMetricsQuery, "nodeQuery does not make PromQL: %v", err)
 	}
 	return nil
+}
+
+// withoutNodes says why there are no figures of nodes; nil where there are. Whoever has no
+// exporter on nodes can still scale by what pods use.
+func (q *ResourceQuery) withoutNodes() *problem {
+	switch {
+	case q.Nodes != "":
+		return nil
+	case q.NodeLabel == "":
+		return failingf(true, ReasonInvalidResources, "nodes have no figures, and pods have theirs: resources names no label of nodes: add it to resources.overrides")
+	}
+	return failingf(true, ReasonInvalidMetricsQuery, "nodes have no figures, and pods have theirs: nodeQuery is empty")
 }
 
 func (q *ResourceQuery) compileContainers(text string) *problem {

@@ -157,10 +157,10 @@ func TestResourceRulesThatAreWrong(t *testing.T) {
 		"no window at all": {func(r *v1alpha1.ResourceRules) { r.Window = "0s" }, "", ReasonInvalidWindow, "0s"},
 		"an interval":      {func(r *v1alpha1.ResourceRules) { r.Interval = "1ms" }, "", ReasonInvalidInterval, "1ms"},
 		"no container":     {func(r *v1alpha1.ResourceRules) { r.CPU.ContainerLabel = "" }, ".cpu", ReasonInvalidResources, "containerLabel"},
-		"no node":          {func(r *v1alpha1.ResourceRules) { delete(r.CPU.Resources.Overrides, "node") }, ".cpu", ReasonInvalidResources, "nodes"},
 		"a template":       {func(r *v1alpha1.ResourceRules) { r.Memory.Resources.Template = "<<" }, ".memory", ReasonInvalidResources, "template"},
 		"a container":      {func(r *v1alpha1.ResourceRules) { r.Memory.ContainerQuery = "sum(" }, ".memory", ReasonInvalidMetricsQuery, "containerQuery"},
-		"no query":         {func(r *v1alpha1.ResourceRules) { r.Memory.NodeQuery = "" }, ".memory", ReasonInvalidMetricsQuery, "nodeQuery is empty"},
+		"no query":         {func(r *v1alpha1.ResourceRules) { r.Memory.ContainerQuery = "" }, ".memory", ReasonInvalidMetricsQuery, "containerQuery is empty"},
+		"a node's":         {func(r *v1alpha1.ResourceRules) { r.Memory.NodeQuery = "sum(" }, ".memory", ReasonInvalidMetricsQuery, "nodeQuery"},
 		"a loop":           {func(r *v1alpha1.ResourceRules) { r.Memory.NodeQuery = "<<range 1000000000>><<end>>" }, ".memory", ReasonInvalidMetricsQuery, "too long"},
 		"nothing":          {func(r *v1alpha1.ResourceRules) { *r = v1alpha1.ResourceRules{} }, ".cpu", ReasonInvalidResources, "namespaces"},
 	} {
@@ -173,6 +173,30 @@ func TestResourceRulesThatAreWrong(t *testing.T) {
 			}
 			if h := health[0]; h.Path != "spec.resourceMetrics.rules"+test.path || h.Reason != test.reason || !strings.Contains(h.Message, test.message) {
 				t.Errorf("health %+v", h)
+			}
+		})
+	}
+}
+
+// Who has no figures of nodes has those of pods: autoscalers need no others.
+func TestResourceRulesForPodsAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		change              func(*v1alpha1.ResourceRules)
+		path, reason, tells string
+	}{
+		"no label of nodes": {func(r *v1alpha1.ResourceRules) { delete(r.CPU.Resources.Overrides, "node") }, ".cpu.nodeQuery", ReasonInvalidResources, "resources.overrides"},
+		"no query of nodes": {func(r *v1alpha1.ResourceRules) { r.Memory.NodeQuery = " " }, ".memory.nodeQuery", ReasonInvalidMetricsQuery, "is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := parseResourceRules(t)
+			test.change(r)
+			q, health := CompileResourceRules(r, backend(nil, nil).Sources)
+			if q == nil || q.HasNodes() || q.CPU.Containers == "" || q.Memory.Containers == "" {
+				t.Fatalf("queries %+v, health %+v", q, health)
+			}
+			if len(health) != 1 || health[0].Path != "spec.resourceMetrics.rules"+test.path || health[0].State != v1alpha1.RuleFailing ||
+				health[0].Reason != test.reason || !strings.Contains(health[0].Message, test.tells) {
+				t.Errorf("health %+v", health)
 			}
 		})
 	}

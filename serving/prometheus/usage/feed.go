@@ -58,11 +58,16 @@ type Report struct {
 	Done bool
 	// Nodes and Pods that have figures, of those that the cluster has.
 	Nodes, Pods int
+	// PodsAlone says that the rules are not for nodes.
+	PodsAlone bool
 	// Newest is the time of the newest point; zero where there is none.
 	Newest metav1.Time
 	// Problems are by path below spec.resourceMetrics.rules.
 	Problems []v1alpha1.RuleHealth
 }
+
+// Complete says whether there are figures of all that the rules are for.
+func (r *Report) Complete() bool { return r.Pods > 0 && (r.Nodes > 0 || r.PodsAlone) }
 
 // New returns a feed that does nothing until it is given queries.
 func New(o Options) *Feed {
@@ -107,7 +112,7 @@ func (f *Feed) Run(ctx context.Context) {
 			at := f.clock.Now()
 			f.round(ctx, q, at)
 			wait = nextSlot(q, at).Sub(f.clock.Now())
-			if r := f.Report(); r.Nodes == 0 || r.Pods == 0 {
+			if r := f.Report(); !r.Complete() {
 				// It may be what is known of the cluster that has yet to come.
 				wait = min(wait, warmUp)
 			}
@@ -159,7 +164,7 @@ func (f *Feed) round(ctx context.Context, q *rules.ResourceQueries, at time.Time
 		// The rules have changed meanwhile; a round with the new ones begins now.
 		return
 	}
-	r.report.Done = true
+	r.report.Done, r.report.PodsAlone = true, !q.HasNodes()
 	if r.report.Newest.IsZero() {
 		r.report.Newest = f.report.Newest
 	}

@@ -331,3 +331,31 @@ func TestByNamespace(t *testing.T) {
 		}
 	})
 }
+
+// TestPodsAlone: without queries of nodes pods have figures, each interval and no sooner.
+func TestPodsAlone(t *testing.T) {
+	run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
+		s.samples["container_cpu"] = []query.Sample{in(0.25, "one", "web")}
+		s.samples["container_memory"] = []query.Sample{in(1024, "one", "web")}
+		s.fails["node_cpu"] = errors.New("nobody is to ask")
+		s.fails["node_memory"] = s.fails["node_cpu"]
+		set := ruleSet()
+		set.Interval = "1m"
+		set.Memory.NodeQuery = ""
+		feed.Apply(compile(t, set))
+		synctest.Wait()
+		if r := feed.Report(); !r.Complete() || r.Pods != 1 || r.Nodes != 0 || len(r.Problems) != 0 {
+			t.Errorf("report %+v", r)
+		}
+		if diff := cmp.Diff([]point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}}, usages(store.Pods, point.Key{Namespace: "a", Name: "one"})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := len(s.asked); n > 2*11 {
+			t.Errorf("asked %d times in ten minutes", n)
+		}
+	})
+}

@@ -58,8 +58,10 @@ func (r *round) ask(ctx context.Context, source query.Source) {
 	r.cpuNodes, r.memoryNodes = newFigures(nanocores), newFigures(bytes)
 	r.cpuContainers, r.memoryContainers = newFigures(nanocores), newFigures(bytes)
 	var asked sync.WaitGroup
-	asked.Go(func() { r.nodes(ctx, source, cpu, &r.cpuNodes, ".cpu.nodeQuery") })
-	asked.Go(func() { r.nodes(ctx, source, memory, &r.memoryNodes, ".memory.nodeQuery") })
+	if r.queries.HasNodes() {
+		asked.Go(func() { r.nodes(ctx, source, cpu, &r.cpuNodes, ".cpu.nodeQuery") })
+		asked.Go(func() { r.nodes(ctx, source, memory, &r.memoryNodes, ".memory.nodeQuery") })
+	}
 	asked.Go(func() { r.containers(ctx, source, cpu, &r.cpuContainers, ".cpu.containerQuery") })
 	asked.Go(func() { r.containers(ctx, source, memory, &r.memoryContainers, ".memory.containerQuery") })
 	asked.Wait()
