@@ -22,11 +22,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
 )
 
-// watchLimit is how long a watch by ?watch=true lasts at most. kube-apiserver takes it
-// for a short request, which it ends after 60 s (--request-timeout) by breaking the
-// stream: this leaves room for a clean end, and for the way there. The paths below
-// /watch/ are watches to kube-apiserver, too, and have no such limit.
-const watchLimit = 50 * time.Second
+// watchLimit is how long a watch by ?watch=true lasts at most. The paths below /watch/
+// are watches to kube-apiserver, too, and have no such limit.
+func watchLimit(*request.RequestInfo) time.Duration { return valuelist.ShortWatch }
 
 // metricsResource is the pseudo-resource of a namespace's own metrics.
 const metricsResource = "metrics"

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/utils/clock"
 
@@ -67,7 +66,7 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 	if !r.all() && len(list.Items) == 0 {
 		return nil, r.noValue(values)
 	}
-	resolved.warn(ctx, values)
+	valuelist.Warn(ctx, values, resolved.omitted)
 	return list, nil
 }
 
@@ -204,24 +203,10 @@ func (r *targetRequest) noValue(values *query.Values) error {
 	}}
 }
 
-// warn tells, in headers, what a list has no place for: stand-ins, objects without a
-// value, and what the source itself warns of, such as a part of it that did not
-// answer.
-func (r *resolved) warn(ctx context.Context, values *query.Values) {
-	if values.Outage != nil {
-		warning.AddWarning(ctx, "", fmt.Sprintf("the values are stand-ins: %v", values.Outage))
+// omitted says what of this request has no value.
+func (r *resolved) omitted(o *query.Omission) string {
+	if !r.wanted(o.Object) {
+		return ""
 	}
-	for i := range values.Omitted {
-		if o := &values.Omitted[i]; r.wanted(o.Object) {
-			// The first stands for all.
-			warning.AddWarning(ctx, "", fmt.Sprintf("metric %q of %s %q has no value: %v", r.target.metric, r.target.resource, o.Object, o))
-			break
-		}
-	}
-	for _, text := range values.Warnings[:min(len(values.Warnings), maxWarnings)] {
-		warning.AddWarning(ctx, "", text)
-	}
+	return fmt.Sprintf("metric %q of %s %q", r.target.metric, r.target.resource, o.Object)
 }
-
-// maxWarnings is how many of a source's warnings are handed on.
-const maxWarnings = 3

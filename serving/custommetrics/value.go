@@ -10,12 +10,11 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
 )
 
 // object makes the API object of a value.
 func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.MetricValue {
-	// Rounded up: zero is for the value of an instant, says the proposal.
-	seconds := int64((window + time.Second - 1) / time.Second)
 	return custom_metrics.MetricValue{
 		DescribedObject: custom_metrics.ObjectReference{
 			Kind: r.metric.Kind.Kind,
@@ -26,7 +25,7 @@ func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.M
 		},
 		Metric:        custom_metrics.MetricIdentifier{Name: r.target.metric, Selector: r.selector.DeepCopy()},
 		Timestamp:     metav1.Time{Time: v.Time},
-		WindowSeconds: &seconds,
+		WindowSeconds: valuelist.WindowSeconds(window),
 		Value:         v.Quantity,
 	}
 }

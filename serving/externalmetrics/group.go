@@ -82,7 +82,8 @@ func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valuelist.API {
 				{Name: "namespace", Doc: "namespace from which the metric is read"},
 				{Name: "metric", Doc: `name of the metric, with \| for each slash`},
 			},
-			Parse: r.parse,
+			WatchLimit: watchLimit,
+			Parse:      r.parse,
 		}},
 	}
 	for _, version := range GroupVersions() {

@@ -168,10 +168,10 @@ func TestSourceFails(t *testing.T) {
 	w := newWorld(t)
 	w.fail("the disk is full")
 	code, body := w.get(path("queue_length", ""))
-	if code != http.StatusServiceUnavailable || !strings.Contains(body, "the disk is full") || !strings.Contains(body, `source \"main\"`) {
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "the disk is full") || !strings.Contains(body, `external metric \"queue_length\" (spec.externalMetrics.rules[0]): source \"main\"`) {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body := w.get(path("queue_length", "?watch=true")); code != http.StatusServiceUnavailable {
+	if code, body := w.get(path("queue_length", "?watch=true")); code != http.StatusServiceUnavailable || !strings.Contains(body, `watch external metric \"queue_length\": `) {
 		t.Errorf("watch: %d %s", code, body)
 	}
 }

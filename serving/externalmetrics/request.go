@@ -5,6 +5,7 @@ package externalmetrics
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strconv"
 
@@ -66,12 +67,18 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	answer, err := r.reader.asker.Ask(ctx, reading.Question)
 	values, err := reading.Values(answer, err)
 	if err != nil {
-		return nil, query.StatusError(err)
+		return nil, fmt.Errorf("external metric %q (%s): %w", r.metric, reading.Origin, err)
 	}
 	if err := unfit(r.metric, values); err != nil {
 		return nil, err
 	}
+	valuelist.Warn(ctx, values, r.omitted)
 	return newList(r.metric, values), nil
+}
+
+// omitted says which series has no value.
+func (r *metricRequest) omitted(o *query.Omission) string {
+	return fmt.Sprintf("the series {%s} of external metric %q", labels.Set(o.Labels), r.metric)
 }
 
 // Explain says how the values come about.
@@ -96,7 +103,7 @@ func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion
 	feed := r.feed(options.LabelSelector)
 	release, err := r.reader.store.Follow(ctx, feed)
 	if err != nil {
-		return nil, query.StatusError(err)
+		return nil, fmt.Errorf("watch external metric %q: %w", r.metric, err)
 	}
 	governed := r.reader.policies.govern(q)
 	return &valuelist.Following{

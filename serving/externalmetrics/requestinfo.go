@@ -6,8 +6,11 @@ package externalmetrics
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
 )
 
 // requestInfo names the metric as the resource, whatever it is called.
@@ -49,6 +52,15 @@ func (r *requestInfo) NewRequestInfo(req *http.Request) (*request.RequestInfo, e
 	query := req.URL.Query()
 	metric.LabelSelector, metric.FieldSelector = query.Get("labelSelector"), query.Get("fieldSelector")
 	return &metric, nil
+}
+
+// watchLimit ends watches of metrics with those two names before kube-apiserver does: a
+// `get` is a short request to it, whatever the query says.
+func watchLimit(info *request.RequestInfo) time.Duration {
+	if info.Resource == "status" || info.Resource == "finalize" {
+		return valuelist.ShortWatch
+	}
+	return 0
 }
 
 // escapedSlash stands for a slash in the name of a metric, which a path cannot hold

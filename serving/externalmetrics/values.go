@@ -16,6 +16,7 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
 )
 
 // newList makes a list of the values of a metric, in the order of their labels.
@@ -33,13 +34,11 @@ func newList(metric string, values *query.Values) *external_metrics.ExternalMetr
 func newValue(metric string, window time.Duration, v *query.Value) *external_metrics.ExternalMetricValue {
 	value := &external_metrics.ExternalMetricValue{
 		MetricName: metric, MetricLabels: v.Labels, Timestamp: metav1.NewTime(v.Time), Value: v.Quantity,
+		WindowSeconds: valuelist.WindowSeconds(window),
 	}
 	if value.MetricLabels == nil {
 		// The field is not optional.
 		value.MetricLabels = map[string]string{}
-	}
-	if seconds := int64(window / time.Second); seconds > 0 {
-		value.WindowSeconds = &seconds
 	}
 	return value
 }
@@ -71,7 +70,7 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "Age", Type: "string", Description: "Time since the sample was taken."},
 }
 
-// newTable converts lists, and the values of watch events.
+// table converts lists, and the values of watch events.
 func (r *reader) table(_ context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	if !options.NoHeaders {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,18 @@ var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 
 // fakeMetrics are metrics by name, in the namespaces that have them; a nil slice is all.
 type fakeMetrics map[string][]string
+
+// falling adds a fallback to all that is read.
+type falling struct {
+	fakeMetrics
+	back *atomic.Pointer[query.Fallback]
+}
+
+func (f falling) ReadExternal(r query.ExternalRequest) (query.Reading, error) {
+	reading, err := f.fakeMetrics.ReadExternal(r)
+	reading.Fallback = f.back.Load()
+	return reading, err
+}
 
 func (f fakeMetrics) ExternalMetrics(most int) (first []string, total int) {
 	var names []string
@@ -91,6 +104,7 @@ type world struct {
 	t        *testing.T
 	server   *httptest.Server
 	metrics  fakeMetrics
+	fallback atomic.Pointer[query.Fallback]
 	source   *fakeSource
 	policies *Policies
 	group    *Group
@@ -145,7 +159,7 @@ func newWorld(t *testing.T) *world {
 	random := func() float64 { return 0.5 }
 	desk := query.NewDesk(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
 	w.group, err = InstallAPI(server, Options{
-		Metrics: w.metrics, Asker: desk, Policies: w.policies,
+		Metrics: falling{w.metrics, &w.fallback}, Asker: desk, Policies: w.policies,
 		Lists: valuelist.Options{
 			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
 			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Outage is the error of a question that is not answered. It unwraps to a Failure.
@@ -36,18 +34,6 @@ func (o *Outage) Unwrap() []error {
 		return []error{o.Failure, o.cause}
 	}
 	return []error{o.Failure}
-}
-
-// StatusError makes an error of a metrics API of one of an Asker or a Reading: 503
-// ServiceUnavailable for a source that does not answer, in its own words. What is
-// a status already stays as it is. There is no Retry-After: client-go would ask
-// again ten times before the one who asked, such as an autoscaler, heard of it.
-func StatusError(err error) error {
-	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
-		return err
-	}
-	return apierrors.NewServiceUnavailable(err.Error())
 }
 
 // maxMessage is the longest message of a failure, in bytes.

@@ -14,9 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
@@ -271,32 +269,6 @@ func TestFallback(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestStatusError(t *testing.T) {
-	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "m"}, "x")
-	tests := map[string]struct {
-		err  error
-		code int32
-		text string
-	}{
-		"a failure": {&Outage{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}}, 503, `source "p": Timeout: late`},
-		"a status":  {fmt.Errorf("read: %w", notFound), 404, ""},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var status apierrors.APIStatus
-			if !errors.As(StatusError(test.err), &status) || status.Status().Code != test.code || (test.text != "" && status.Status().Message != test.text) {
-				t.Errorf("got %+v", status)
-			}
-		})
-	}
-	if StatusError(nil) != nil {
-		t.Error("an error of nothing")
-	}
-	if s, delay := apierrors.SuggestsClientDelay(StatusError(tests["a failure"].err)); delay {
-		t.Errorf("client-go is told to ask again after %d s by itself", s)
 	}
 }
 

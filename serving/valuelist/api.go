@@ -65,13 +65,18 @@ type Route struct {
 	Parameters []Parameter
 	// WatchOnly says that the path is of watches, whatever the query says.
 	WatchOnly bool
-	// WatchLimit is the longest that a watch lasts here, less up to a tenth by
-	// chance; 0 for as long as elsewhere.
-	WatchLimit time.Duration
+	// WatchLimit returns the longest that a watch lasts here, less up to a tenth by
+	// chance; 0 for as long as elsewhere, which a nil WatchLimit stands for, too.
+	WatchLimit func(info *request.RequestInfo) time.Duration
 	// Parse says what a request for the path asks for. info is what was authorized,
 	// so nothing else of the path may be looked at.
 	Parse func(info *request.RequestInfo, query url.Values) (Request, error)
 }
+
+// ShortWatch is the limit of watches that kube-apiserver takes for short requests: after
+// 60 s (--request-timeout) it breaks the stream. This leaves room for a clean end, and
+// for the way there.
+const ShortWatch = 50 * time.Second
 
 // Parameter documents a parameter of a path.
 type Parameter struct {

@@ -85,7 +85,7 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 		if query.Has("sendInitialEvents") {
 			return noInitialEvents()
 		}
-		req = e.limit(req, query)
+		req = e.limit(req, info, query)
 	}
 	answering := &answering{endpoint: e, request: r, verb: info.Verb}
 	handlers.ListResource(answering, answering, e.scope, e.route.WatchOnly, e.group.minRequestTimeout)(w, bounded(req, info))
@@ -117,11 +117,15 @@ func bounded(req *http.Request, info *request.RequestInfo) *http.Request {
 }
 
 // limit keeps a watch from lasting longer than it may at this path.
-func (e *endpoint) limit(req *http.Request, query url.Values) *http.Request {
-	if e.route.WatchLimit == 0 {
+func (e *endpoint) limit(req *http.Request, info *request.RequestInfo, query url.Values) *http.Request {
+	var longest time.Duration
+	if e.route.WatchLimit != nil {
+		longest = e.route.WatchLimit(info)
+	}
+	if longest == 0 {
 		return req
 	}
-	most := int64((e.route.WatchLimit - time.Duration(e.group.random()*float64(e.route.WatchLimit/10))) / time.Second)
+	most := int64((longest - time.Duration(e.group.random()*float64(longest/10))) / time.Second)
 	if text := query.Get("timeoutSeconds"); text != "" {
 		asked, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || (asked > 0 && asked <= most) {

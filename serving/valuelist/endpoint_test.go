@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // TestWatchLimit: a watch is never given longer, and chance takes away a tenth at most.
@@ -36,10 +37,12 @@ func TestWatchLimit(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := &endpoint{group: &Group{random: func() float64 { return tc.random }}, route: Route{WatchLimit: tc.limit}}
+			e := &endpoint{group: &Group{random: func() float64 { return tc.random }}, route: Route{
+				WatchLimit: func(*request.RequestInfo) time.Duration { return tc.limit },
+			}}
 			req := httptest.NewRequest(http.MethodGet, "/x?"+tc.query, nil)
 			before := req.URL.Query()
-			got := e.limit(req, req.URL.Query()).URL.Query()
+			got := e.limit(req, &request.RequestInfo{}, req.URL.Query()).URL.Query()
 			if got.Get("timeoutSeconds") != tc.want {
 				t.Errorf("timeoutSeconds %q, want %q", got.Get("timeoutSeconds"), tc.want)
 			}

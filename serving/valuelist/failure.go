@@ -14,7 +14,9 @@ import (
 
 // apiError is what a client is told of an error. A source that does not answer is
 // 503, whatever it answered itself: its 404 is not ours, and its 403 is not about
-// this client. The text is kept, since it is in the source's own words.
+// this client. The text is kept, since it is in the source's own words. There is no
+// Retry-After: client-go would ask again ten times before the one who asked, such as an
+// autoscaler, heard of it.
 func apiError(err error) error {
 	var status apierrors.APIStatus
 	var failure *query.Failure

@@ -53,6 +53,9 @@ func TestAPIError(t *testing.T) {
 			if !ok {
 				t.Fatalf("a %T", got)
 			}
+			if s, delay := apierrors.SuggestsClientDelay(got); delay {
+				t.Errorf("client-go is told to ask again after %d s by itself", s)
+			}
 			s := status.Status()
 			if diff := cmp.Diff(tc.want, metav1.Status{Code: s.Code, Reason: s.Reason, Message: s.Message, Status: tc.want.Status, Details: tc.want.Details}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
