@@ -137,6 +137,20 @@ type vector struct {
 	limit   int
 	remedy  string
 	samples []query.Sample
+	// texts are the names and values of labels: most are in many samples, and are held once.
+	texts map[string]string
+}
+
+// intern returns a text that was seen before, where it is equal.
+func (v *vector) intern(text string) string {
+	if known, ok := v.texts[text]; ok {
+		return known
+	}
+	if v.texts == nil {
+		v.texts = map[string]string{}
+	}
+	v.texts[text] = text
+	return text
 }
 
 func (v *vector) read(d *json.Decoder) error {
@@ -205,8 +219,13 @@ func (v *vector) sample(d *json.Decoder) error {
 	if s.Metric == nil {
 		return fmt.Errorf("sample %d has no metric", len(v.samples)+1)
 	}
-	delete(s.Metric, "__name__")
-	return v.add(s.Metric, s.Value)
+	labels := make(map[string]string, len(s.Metric))
+	for name, value := range s.Metric {
+		if name != "__name__" {
+			labels[v.intern(name)] = v.intern(value)
+		}
+	}
+	return v.add(labels, s.Value)
 }
 
 // maxAhead is how far a sample may be in the future of the instant that was asked

@@ -36,7 +36,7 @@ func TestAskSharesASlot(t *testing.T) {
 }
 
 func TestAskSharesAnEvaluation(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+	inWorld(t, Limits{MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
 		s.takes = time.Second
 		var all sync.WaitGroup
 		for range 1000 {
@@ -56,7 +56,7 @@ func TestAskSharesAnEvaluation(t *testing.T) {
 // A thousand autoscalers that poll a hundred metrics each interval cost a hundred
 // evaluations an interval, and watches of them cost nothing more.
 func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+	inWorld(t, Limits{MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
 		const autoscalers, metrics, intervals = 1000, 100, 4
 		s.takes = 10 * time.Millisecond
 		question := func(i int) Question { return asked(fmt.Sprintf("metric_%d", i%metrics)) }

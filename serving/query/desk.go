@@ -26,6 +26,11 @@ type Limits struct {
 	// MaxQueued is the most questions that wait for one source; more are refused
 	// with ReasonOverloaded. Default: 1000.
 	MaxQueued int
+	// MaxWaiting is the most requests that wait for evaluations, of all sources; more are
+	// refused with ReasonOverloaded at once, so that a source that hangs does not take
+	// the places of all other requests to this process. Default: 200, half of what the
+	// API server answers at a time.
+	MaxWaiting int
 	// MaxSamples is the most samples of an answer; a longer one is a failure with
 	// ReasonTooLarge. Default: 50000.
 	MaxSamples int
@@ -54,6 +59,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	set(&l.Concurrency, 10)
 	set(&l.MaxQueued, 1000)
+	set(&l.MaxWaiting, 200)
 	set(&l.MaxSamples, 50_000)
 	set(&l.MaxHeldSamples, 500_000)
 	set(&l.MaxHeldBytes, 32<<20)
@@ -155,6 +161,13 @@ func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
 		countAsked(askedHit)
 		return served(o.answer, now), o.err
 	}
+	if !fair(h.share.waiting, d.total.waiting, 1, d.limits.MaxWaiting) {
+		err := h.outage(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+			"%d requests wait for sources already, %d of them of %s: the sources answer too slowly for all that they are asked", d.total.waiting, h.share.waiting, called(q.Owner))}, now)
+		d.unlock()
+		countAsked(askedRefused)
+		return nil, err
+	}
 	f, how := h.flight, askedShared
 	if f == nil || f.source != source {
 		if f = d.launch(h, source, now); f == nil { //nolint:contextcheck // An evaluation is for all who ask, not for the first.
@@ -166,8 +179,15 @@ func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
 		how = askedMiss
 	}
 	f.waiters++
+	own := h.share
+	d.count(own, holding{waiting: 1})
 	d.unlock()
 	countAsked(how)
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.count(own, holding{waiting: -1})
+	}()
 
 	select {
 	case <-f.done:

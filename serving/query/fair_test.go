@@ -243,3 +243,40 @@ func TestSharesOfWhatIsHeld(t *testing.T) {
 		}
 	})
 }
+
+// Requests that wait for a source that hangs are so many at most, and leave places for
+// requests of others: beyond that they fail at once.
+func TestRequestsThatWaitAreBounded(t *testing.T) {
+	inWorld(t, Limits{MaxWaiting: 20}, func(t *testing.T, w *world, s *source) {
+		s.takes = 30 * time.Second
+		w.put("other", &source{})
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		got := map[Reason]int{}
+		for range 400 {
+			all.Go(func() {
+				began := time.Now()
+				_, err := w.ask(of("shop", "hangs"))
+				mu.Lock()
+				defer mu.Unlock()
+				got[reasonOf(err)]++
+				if err != nil && time.Since(began) != 0 {
+					t.Errorf("refused after %s", time.Since(began))
+				}
+			})
+		}
+		synctest.Wait()
+		theirs := of("bank", "good")
+		theirs.Source = "other"
+		w.mustAsk(theirs)
+		all.Wait()
+		if diff := cmp.Diff(map[Reason]int{"": 10, ReasonOverloaded: 390}, got); diff != "" {
+			t.Error(diff)
+		}
+		w.Desk.mu.Lock()
+		defer w.Desk.mu.Unlock()
+		if w.total.waiting != 0 {
+			t.Errorf("in the end %d wait", w.total.waiting)
+		}
+	})
+}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// holding counts what is held: questions, the bytes of their expressions, and the
-// samples of their answers.
-type holding struct{ questions, bytes, samples int }
+// holding counts what is held: questions, the bytes of their expressions, the samples of
+// their answers, and the requests that wait for one.
+type holding struct{ questions, bytes, samples, waiting int }
 
 // share is what an owner holds.
 type share struct {
@@ -102,6 +102,7 @@ func (d *Desk) count(s *share, more holding) {
 		to.questions += more.questions
 		to.bytes += more.bytes
 		to.samples += more.samples
+		to.waiting += more.waiting
 	}
 	questionsHeld.Set(float64(d.total.questions))
 	expressionBytesHeld.Set(float64(d.total.bytes))

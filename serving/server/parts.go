@@ -19,6 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/objects"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
@@ -52,7 +53,7 @@ func (o *Options) newParts(client *rest.Config, c clock.WithTicker, initial sett
 	if p.feeds, err = newFeeds(client, p.store, p.source); err != nil {
 		return nil, err
 	}
-	if err := p.addValues(client, o.sourcesNamespace(initial)); err != nil {
+	if err := p.addValues(client, o.sourcesNamespace(initial), query.Limits{MaxWaiting: o.Run.MaxRequestsInFlight / 2}); err != nil {
 		return nil, err
 	}
 	p.inForce = &configuration{source: p.source, store: p.store, watches: p.watching, values: p.values}
@@ -60,7 +61,7 @@ func (o *Options) newParts(client *rest.Config, c clock.WithTicker, initial sett
 }
 
 // addValues adds what custom and external metrics are answered from.
-func (p *parts) addValues(client *rest.Config, namespace string) error {
+func (p *parts) addValues(client *rest.Config, namespace string, limits query.Limits) error {
 	typed, err := kubernetes.NewForConfig(withProtobuf(client))
 	if err != nil {
 		return fmt.Errorf("make a client of Secrets: %w", err)
@@ -74,7 +75,7 @@ func (p *parts) addValues(client *rest.Config, namespace string) error {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
 	p.secrets = newSecrets(typed, namespace)
-	p.values = newValueMetrics(resources, p.secrets.get, p.secrets.follow, p.store, p.source, p.clock)
+	p.values = newValueMetrics(resources, p.secrets.get, p.secrets.follow, p.store, p.source, p.clock, limits)
 	synced := func() bool { return p.feeds.Check(context.Background()) == nil }
 	p.objects = objects.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil

@@ -7,14 +7,56 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
+
+// TestChangesThatVoidNoAnswers: what a source has answered stays, and stays to fall back on,
+// while only how it is asked, and who may see what of it, has changed.
+func TestChangesThatVoidNoAnswers(t *testing.T) {
+	spec := v1alpha1.SourceSpec{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.example"}}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.SourceSpec)
+		same   bool
+	}{
+		"tenancy": {func(s *v1alpha1.SourceSpec) { s.Prometheus.Tenancy.UnconfinedNamespaces = []string{"shop"} }, true},
+		"times": {func(s *v1alpha1.SourceSpec) {
+			d := &metav1.Duration{Duration: time.Minute}
+			s.Prometheus.Interval, s.Prometheus.Timeout, s.Prometheus.SeriesInterval, s.Prometheus.SeriesMaxAge = d, d, d, d
+		}, true},
+		"optional": {func(s *v1alpha1.SourceSpec) { s.Optional = true }, true},
+		"URL":      {func(s *v1alpha1.SourceSpec) { s.Prometheus.URL += "/other" }, false},
+		"tenant": {func(s *v1alpha1.SourceSpec) {
+			s.Prometheus.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "a"}}
+		}, false},
+		"credentials": {func(s *v1alpha1.SourceSpec) {
+			s.Prometheus.Authentication.Basic = &v1alpha1.SecretReference{Name: "a"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &sourceSet{clock: clock.RealClock{}, observe: func(string, string) {}}
+			set.apply(t.Context(), []v1alpha1.SourceSpec{spec}, nil)
+			before, _ := set.find("main")
+			changed := *spec.DeepCopy()
+			test.change(&changed)
+			set.apply(t.Context(), []v1alpha1.SourceSpec{changed}, nil)
+			after, _ := set.find("main")
+			if (before == after) != test.same {
+				t.Errorf("the desk sees the same source: %v", before == after)
+			}
+			if got := set.lookup("main").spec; !reflect.DeepEqual(got, changed) {
+				t.Errorf("the spec in force is %+v", got)
+			}
+		})
+	}
+}
 
 // TestChangedSourceIsAskedAnew: an answer of the server that a source named before is
 // not given for the one that it names now, however long the interval.

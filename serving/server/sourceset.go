@@ -45,6 +45,7 @@ type sourceSet struct {
 
 // source is one of the spec.
 type source struct {
+	// spec changes, under the set's mu, where there is a prometheus.
 	spec v1alpha1.SourceSpec
 	// prometheus is nil where the spec cannot be used; then invalid is why.
 	prometheus *prometheus.Source
@@ -103,6 +104,10 @@ func (s *sourceSet) source(ctx context.Context, old *source, spec v1alpha1.Sourc
 			next.invalid = err
 			break
 		}
+		if sameAnswers(old.spec, spec) {
+			old.spec = spec
+			return old
+		}
 		next.prometheus, next.matchers, next.stop = old.prometheus, old.matchers, old.stop
 		return next
 	default:
@@ -120,6 +125,19 @@ func (s *sourceSet) source(ctx context.Context, old *source, spec v1alpha1.Sourc
 	found.Observe(func(matcher string) { s.observe(spec.Name, matcher) })
 	s.begin(next) //nolint:contextcheck // It lasts as long as run.
 	return next
+}
+
+// sameAnswers says that a source of the one spec answers as one of the other: from the
+// same server, with the same credentials. What else has changed is for others to follow,
+// such as rules, and voids no answers.
+func sameAnswers(a, b v1alpha1.SourceSpec) bool {
+	answering := func(of v1alpha1.SourceSpec) v1alpha1.SourceSpec {
+		p := *of.Prometheus
+		p.Interval, p.Timeout, p.SeriesInterval, p.SeriesMaxAge, p.Tenancy = nil, nil, nil, nil, v1alpha1.SourceTenancy{}
+		of.Prometheus, of.Optional = &p, false
+		return of
+	}
+	return reflect.DeepEqual(answering(a), answering(b))
 }
 
 // begin runs a source if there is a context to do so in. The caller holds mu.
@@ -158,7 +176,7 @@ func (s *sourceSet) run(ctx context.Context) {
 }
 
 // find returns the source of a name, for the desk. It is another one whenever its spec
-// has changed: what it answered before is void.
+// has changed so that it may answer otherwise: what it answered before is void.
 func (s *sourceSet) find(name string) (query.Source, bool) {
 	if of := s.lookup(name); of != nil {
 		return of, true

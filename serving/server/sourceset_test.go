@@ -110,7 +110,7 @@ func TestSourcesByThemselves(t *testing.T) {
 }
 
 // TestEditedSource keeps its connections and what it knows; but its answers are asked
-// for anew, since it may be another server.
+// for anew, since it may be another server, or another tenant's.
 func TestEditedSource(t *testing.T) {
 	s := newSourceSet(t)
 	server := answeringServer(t)
@@ -121,7 +121,7 @@ func TestEditedSource(t *testing.T) {
 		t.Error("without an edit it became another source")
 	}
 	edited := prometheusAt("main", server.URL)
-	edited.Prometheus.Timeout = duration(3 * time.Second)
+	edited.Prometheus.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "other"}}
 	s.apply(t.Context(), []v1alpha1.SourceSpec{edited}, nil)
 	after := s.lookup("main")
 	if after == before || after.prometheus != before.prometheus {

@@ -58,7 +58,7 @@ type valueMetrics struct {
 	policyError string
 }
 
-func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, store *point.Store, kubelets kubeletFigures, c clock.WithTicker) *valueMetrics {
+func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, store *point.Store, kubelets kubeletFigures, c clock.WithTicker, limits query.Limits) *valueMetrics {
 	v := &valueMetrics{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
 		followSecrets: follow, wanted: make(chan struct{}), stale: make(chan struct{}, 1), clock: c,
@@ -75,7 +75,7 @@ func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets
 	}}
 	v.feed = usage.New(usage.Options{Store: store, Clock: c, Find: v.sources.find})
 	v.figures = &resourceFigures{kubelets: kubelets, feed: v.feed}
-	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, query.Limits{})
+	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, limits)
 	return v
 }
 

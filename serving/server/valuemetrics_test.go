@@ -38,7 +38,7 @@ func newTestValues(t *testing.T) (*valueMetrics, *noResources) {
 	t.Helper()
 	resources := &noResources{}
 	v := newValueMetrics(resources, func(string) (map[string][]byte, bool) { return nil, false }, func([]string) error { return nil },
-		point.NewStore(clock.RealClock{}, time.Minute), stillKubelets{}, clock.RealClock{})
+		point.NewStore(clock.RealClock{}, time.Minute), stillKubelets{}, clock.RealClock{}, query.Limits{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { v.run(ctx) })
