@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// ParameterExplain, as `explain=true` in the query of a metric's own path in
-	// custom.metrics.k8s.io or external.metrics.k8s.io, has serving answer a
+	// ParameterExplain is a parameter of a metric's own path in custom.metrics.k8s.io
+	// and external.metrics.k8s.io: with `explain=true` serving answers a
 	// MetricExplanation as JSON instead of the values. Who may read the values may
 	// read it, and nobody else; a server that does not know it answers the values.
 	ParameterExplain = "explain"
