@@ -29,7 +29,15 @@ var all = parser.NewParser(parser.Options{
 	EnableBinopFillModifiers:     true,
 })
 
-// Parse parses an expression whose result is a number or numbers.
+// SyntaxError tells of what this version of the parser does not know. A server may know
+// it: an older one, or one that speaks a larger language. It does not tell of brackets
+// that are not closed, which no server knows.
+type SyntaxError struct{ message string }
+
+func (e *SyntaxError) Error() string { return e.message }
+
+// Parse parses an expression whose result is a number or numbers. Where the parser does
+// not know it, the error is a *SyntaxError.
 func Parse(expression string) (parser.Expr, error) {
 	if len(expression) > MaxExpression {
 		return nil, fmt.Errorf("the query is %d bytes long: at most %d are possible", len(expression), MaxExpression)
@@ -38,7 +46,10 @@ func Parse(expression string) (parser.Expr, error) {
 		return nil, err
 	}
 	e, err := all.ParseExpr(expression)
-	if err != nil {
+	switch {
+	case err != nil && closed(expression):
+		return nil, &SyntaxError{short(err).Error()}
+	case err != nil:
 		return nil, short(err)
 	}
 	switch t := e.Type(); t {

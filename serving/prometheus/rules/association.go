@@ -161,12 +161,23 @@ func (r *resolved) of(label string) (restmapping.Resource, bool) {
 		if r.group >= 0 {
 			group = m[r.group]
 		}
-		if resource, ok := r.index.FindLabel(group, m[r.resource]); ok {
+		if resource, ok := r.index.FindLabel(group, m[r.resource]); ok && r.reads(label, resource) {
 			return resource, true
 		}
 	}
 	resource, ok := r.byTemplate[label]
 	return resource, ok
+}
+
+// reads says whether a label that the pattern matches can be meant: the pattern is loose,
+// and the labels of a series are chosen by whoever is scraped. One that is more than a
+// word must be just what the template makes.
+func (r *resolved) reads(label string, resource restmapping.Resource) bool {
+	if model.LegacyValidation.IsValidLabelName(label) {
+		return true
+	}
+	made, err := r.make(resource)
+	return err == nil && made == label
 }
 
 // make returns the label that the template makes for a resource.

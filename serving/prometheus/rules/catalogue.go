@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
@@ -107,6 +108,8 @@ type binding struct {
 	metric query.ObjectMetric
 	// objectLabel names the object, and namespaceLabel its namespace.
 	objectLabel, namespaceLabel string
+	// plain says that the series' name needs no look when it is put into the query.
+	plain bool
 }
 
 // compare orders the bindings of one metric; the last one counts.
@@ -400,15 +403,22 @@ func (r *live) make(f *family) []*binding {
 		return nil
 	}
 	if err := checkMetricName(name, r.external); err != nil {
-		r.misnamed[f.name] = err.Error()
+		r.misnamed[f.name] = err.Error() + "; change name.as"
 		return nil
+	}
+	plain := promql.PlainName(f.name)
+	if !plain {
+		if _, err := r.renderFor(f.name, plain, r.sample); err != nil {
+			r.misnamed[f.name] = err.Error()
+			return nil
+		}
 	}
 	namespaceLabel := r.resolved.namespaceLabel(f.labels)
 	if namespaceLabel == "" {
 		namespaceLabel = r.source.namespaceLabel
 	}
 	if r.external {
-		b := &binding{rule: r, family: f, metric: query.ObjectMetric{Name: name}, namespaceLabel: namespaceLabel}
+		b := &binding{rule: r, family: f, metric: query.ObjectMetric{Name: name}, namespaceLabel: namespaceLabel, plain: plain}
 		r.made[f.name] = []*binding{b}
 		return r.made[f.name]
 	}
@@ -419,7 +429,7 @@ func (r *live) make(f *family) []*binding {
 			continue // the first of several labels for one resource
 		}
 		bindings = append(bindings, &binding{
-			rule: r, family: f, objectLabel: label, namespaceLabel: namespaceLabel,
+			rule: r, family: f, objectLabel: label, namespaceLabel: namespaceLabel, plain: plain,
 			metric: query.ObjectMetric{Resource: resource.GroupResource(), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: name},
 		})
 	}

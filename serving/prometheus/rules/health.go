@@ -24,6 +24,13 @@ const (
 	ReasonUnknownResource = "UnknownResource"
 	// ReasonInvalidMetricsQuery means: the template does not make PromQL.
 	ReasonInvalidMetricsQuery = "InvalidMetricsQuery"
+	// ReasonUncheckedMetricsQuery means: the template makes a query that only the source
+	// may know.
+	ReasonUncheckedMetricsQuery = "UncheckedMetricsQuery"
+	// ReasonNeedsLabels means: the template makes a query only with certain selectors.
+	ReasonNeedsLabels = "NeedsLabels"
+	// ReasonIgnoresSelectors means: the query of external metrics is the same for all.
+	ReasonIgnoresSelectors = "IgnoresSelectors"
 	// ReasonInvalidInterval means: it is no duration, or not within bounds.
 	ReasonInvalidInterval = "InvalidInterval"
 	// ReasonInvalidDuplicates means: there is no such policy.

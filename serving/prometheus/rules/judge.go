@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
@@ -85,7 +88,7 @@ func (c *Catalogue) judgeLive(r *live, f *found) []*problem {
 	}
 	if len(r.misnamed) > 0 {
 		name := first(r.misnamed)
-		problems = append(problems, failingf(len(r.made) == 0, ReasonInvalidName, "%d series make no metric: for %s %s; change name.as", len(r.misnamed), name, r.misnamed[name]))
+		problems = append(problems, failingf(len(r.made) == 0, ReasonInvalidName, "%d series make no metric: for %s %s", len(r.misnamed), printed(name), r.misnamed[name]))
 	}
 	return problems
 }
@@ -116,6 +119,18 @@ func describe(b, winner *binding) string {
 
 func first(m map[string]string) string {
 	return slices.Min(slices.Collect(maps.Keys(m)))
+}
+
+// printed is a series' name as a message has it: whoever is scraped chooses it.
+func printed(name string) string {
+	const most = 100
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	if promql.PlainName(name) {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 // listed are the first few of many.

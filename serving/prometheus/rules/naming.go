@@ -83,7 +83,8 @@ func (n naming) name(series string) (string, bool) {
 
 // checkMetricName says whether a metric can be asked for by a name. That of a metric of
 // objects must be one part of a path as it stands (Custom Metrics API proposal, "Metric
-// Names"); in that of an external metric slashes can be escaped.
+// Names"); in that of an external metric slashes can be escaped, so it
+// cannot hold the escape.
 func checkMetricName(name string, external bool) error {
 	switch {
 	case name == "":
@@ -92,6 +93,8 @@ func checkMetricName(name string, external bool) error {
 		return fmt.Errorf("%q cannot be a part of a path", name)
 	case strings.ContainsAny(name, "%?") || !external && strings.Contains(name, "/"):
 		return fmt.Errorf("%q has a character that a metric's name cannot have: one of %%, / and ?", name)
+	case external && strings.Contains(name, `\|`):
+		return fmt.Errorf(`%s has \|, which is how clients write a slash: write the slash itself here`, name)
 	}
 	return nil
 }

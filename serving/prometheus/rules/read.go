@@ -171,13 +171,19 @@ func readExternal(b *binding, namespace string, series labels.Selector) (query.R
 	if err != nil {
 		return query.Reading{}, err
 	}
-	return b.ask(q, namespace)
+	reading, err := b.ask(q, namespace)
+	if err == nil && !q.selects(reading.Question.Expression) {
+		reading.Select = selectKnown(series)
+	}
+	return reading, err
 }
 
 // request is what a template sees, while it is put together.
 type request struct {
 	data     querytemplate.Query
 	matchers []string
+	// selected is what the client's selector asks for.
+	selected []promql.Matcher
 }
 
 // template begins with what prometheus-adapter begins with: the metric's selector, then
@@ -195,6 +201,7 @@ func (b *binding) template(namespace string, series labels.Selector) (*request, 
 			}
 		}
 		q.matchers = append(q.matchers, s.Matcher.String())
+		q.selected = append(q.selected, s.Matcher)
 		q.data.LabelValuesByName[s.Label] = alternatives(s.Values)
 	}
 	if namespace != "" {
@@ -219,15 +226,21 @@ func (q *request) query() querytemplate.Query {
 // ask makes the question. The namespace is its owner where the question depends on it:
 // what is the same for all namespaces is asked once for all.
 func (b *binding) ask(q *request, namespace string) (query.Reading, error) {
-	expression, err := render(b.rule.query, q.query())
+	expression, err := b.rule.renderFor(b.family.name, b.plain, q.query())
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
 		return query.Reading{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
 	}
-	if err != nil {
-		if len(q.matchers) == 0 {
-			return query.Reading{}, badRequest("the metric %q needs a selector: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
-		}
+	switch {
+	case err == nil:
+	case len(q.selected) > 0:
+		return query.Reading{}, badRequest("the metric %q cannot be asked with this selector: %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
+	case len(q.matchers) == 0 || b.rule.needsLabels:
+		return query.Reading{}, badRequest("the metric %q needs a selector: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
+	default:
 		return query.Reading{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
+	}
+	if m, ok := q.inverted(expression); ok {
+		return query.Reading{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
 	}
 	owner := ""
 	if strings.Contains(expression, namespace) {

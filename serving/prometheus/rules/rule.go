@@ -4,7 +4,6 @@
 package rules
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -14,9 +13,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
-
-// defaultMetricsQuery is for rules without metricsQuery: one value for each object.
-const defaultMetricsQuery = `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`
 
 // rule is a rule as it is used. It is immutable.
 type rule struct {
@@ -41,7 +37,13 @@ type rule struct {
 	// usesSeries says that queries differ by series; otherwise it does not matter of
 	// which series a metric is made.
 	usesSeries bool
-	problems   []*problem
+	// sample is what the query was tried with.
+	sample querytemplate.Query
+	// unchecked says that the query is not parsed: its language is the server's alone.
+	unchecked bool
+	// needsLabels says that the query can be asked only with a selector.
+	needsLabels bool
+	problems    []*problem
 }
 
 func (r *rule) failed() bool {
@@ -96,59 +98,8 @@ func compile(spec v1alpha1.MetricRule, path string, place int, external bool, so
 	if !external && r.assoc.empty() && p == nil {
 		note(invalidf(ReasonInvalidResources, "resources says of no label what it names: set resources.template, or resources.overrides such as {pod: {resource: pod}, namespace: {resource: namespace}}"))
 	}
-	note(r.compileQuery())
+	r.problems = append(r.problems, r.compileQuery()...)
 	return r
-}
-
-// compileQuery parses the template of the query, and tries it.
-func (r *rule) compileQuery() *problem {
-	text := r.spec.MetricsQuery
-	if strings.TrimSpace(text) == "" {
-		text = defaultMetricsQuery
-	}
-	tmpl, err := querytemplate.Parse("metricsQuery", text)
-	if err != nil {
-		return invalidf(ReasonInvalidMetricsQuery, "metricsQuery is not a template: %v", err)
-	}
-	series := promql.MetricName(r.selector)
-	if series == "" {
-		series = "http_server_requests_seconds_total"
-	}
-	sample := querytemplate.Query{
-		Series:            series,
-		LabelMatchers:     `namespace="default",pod="web-5d4f8c7b9d-x2x7q"`,
-		LabelValuesByName: map[string]string{"namespace": "default", "pod": "web-5d4f8c7b9d-x2x7q"},
-	}
-	if !r.external {
-		sample.GroupBy, sample.GroupBySlice = "pod", []string{"pod"}
-	}
-	expression, err := render(tmpl, sample)
-	if err != nil {
-		return invalidf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", err)
-	}
-	sample.Series = "another_series_of_some_length_total"
-	other, err := render(tmpl, sample)
-	r.usesSeries = err != nil || other != expression
-	r.query = tmpl
-	return nil
-}
-
-// render makes an expression, and parses it.
-func render(t *querytemplate.Template, data querytemplate.Query) (string, error) {
-	expression, err := t.Execute(data)
-	if err != nil {
-		return "", err
-	}
-	expression = strings.TrimSpace(expression)
-	if _, err := promql.Parse(expression); err != nil {
-		const most = 200
-		shown := expression
-		if len(shown) > most {
-			shown = strings.ToValidUTF8(shown[:most], "") + "…"
-		}
-		return "", fmt.Errorf("%w, in %s", err, shown)
-	}
-	return expression, nil
 }
 
 // filter keeps series by their name.

@@ -1,0 +1,176 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
+)
+
+// defaultMetricsQuery is for rules without metricsQuery: one value for each object.
+const defaultMetricsQuery = `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`
+
+// sampleSeries stands for a series' name; it is no part of anything else in a query.
+const sampleSeries = "metricsbackend_sample_series_total"
+
+// compileQuery parses the template of the query, and tries it.
+func (r *rule) compileQuery() []*problem {
+	text := r.spec.MetricsQuery
+	if strings.TrimSpace(text) == "" {
+		text = defaultMetricsQuery
+	}
+	tmpl, err := querytemplate.Parse("metricsQuery", text)
+	if err != nil {
+		return []*problem{invalidf(ReasonInvalidMetricsQuery, "metricsQuery is not a template: %v", err)}
+	}
+	r.query = tmpl
+	series := promql.MetricName(r.selector)
+	if !promql.PlainName(series) {
+		series = "http_server_requests_seconds_total"
+	}
+	r.sample = querytemplate.Query{
+		Series:            series,
+		LabelMatchers:     `namespace="default",pod="web-5d4f8c7b9d-x2x7q"`,
+		LabelValuesByName: map[string]string{"namespace": "default", "pod": "web-5d4f8c7b9d-x2x7q"},
+	}
+	if !r.external {
+		r.sample.GroupBy, r.sample.GroupBySlice = "pod", []string{"pod"}
+	}
+	expression, problems := r.try()
+	other := r.sample
+	other.Series = sampleSeries
+	renamed, err := r.render(other)
+	r.usesSeries = err != nil || renamed != expression
+	if p := r.checkSelects(expression); p != nil {
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// try makes a query of the sample, to which it adds where the template needs more.
+func (r *rule) try() (string, []*problem) {
+	samples := []querytemplate.Query{r.sample}
+	more, labels := r.moreLabels()
+	if len(labels) > 0 {
+		samples = append(samples, more)
+	}
+	var failure error
+	for i, sample := range samples {
+		expression, err := r.render(sample)
+		if err != nil {
+			failure = err
+			continue
+		}
+		r.sample, r.needsLabels = sample, i > 0
+		if !r.needsLabels {
+			return expression, nil
+		}
+		return expression, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused", listed(labels))}
+	}
+	r.unchecked = true
+	for _, sample := range samples {
+		if expression, err := r.render(sample); err == nil {
+			r.sample = sample
+			return expression, []*problem{warnf(ReasonUncheckedMetricsQuery, "metricsQuery cannot be checked here, and is asked as it is, as this version of PromQL does not know it: correct it, unless the source speaks another one: %v", failure)}
+		}
+	}
+	r.unchecked = false
+	return "", []*problem{invalidf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", failure)}
+}
+
+// moreLabels returns the sample with a value for each label that the template may look
+// up, and those labels.
+func (r *rule) moreLabels() (querytemplate.Query, []string) {
+	more := r.sample
+	more.LabelValuesByName = maps.Clone(more.LabelValuesByName)
+	var labels []string
+	for _, word := range r.query.Words() {
+		_, known := more.LabelValuesByName[word]
+		if known || fields[word] || !model.LegacyValidation.IsValidLabelName(word) {
+			continue
+		}
+		labels = append(labels, word)
+		more.LabelValuesByName[word] = "1" // a number, a duration and a label's value
+		more.LabelMatchers += "," + promql.Equal(word, "1").String()
+	}
+	return more, labels
+}
+
+// fields of a template's data, which are no labels.
+var fields = map[string]bool{"Series": true, "LabelMatchers": true, "LabelValuesByName": true, "GroupBy": true, "GroupBySlice": true}
+
+// checkSelects says where an external rule does not select as clients do. Policies about
+// labels rely on it.
+func (r *rule) checkSelects(expression string) *problem {
+	if !r.external || expression == "" {
+		return nil
+	}
+	selected := r.sample
+	selected.LabelMatchers += `,metricsbackend_sample_label="1"`
+	selected.LabelValuesByName = maps.Clone(selected.LabelValuesByName)
+	selected.LabelValuesByName["metricsbackend_sample_label"] = "1"
+	if other, err := r.render(selected); err != nil || other != expression {
+		return nil
+	}
+	return warnf(ReasonIgnoresSelectors, "metricsQuery leaves <<.LabelMatchers>> out, so it asks for the same whatever a client selects: values are then selected by the labels that they still have, and those without are answered to everybody; add <<.LabelMatchers>>")
+}
+
+// render makes the rule's query of data, and parses it if the language is known.
+func (r *rule) render(data querytemplate.Query) (string, error) {
+	expression, err := render(r.query, data)
+	if unknown := (*promql.SyntaxError)(nil); r.unchecked && errors.As(err, &unknown) {
+		return expression, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return expression, nil
+}
+
+// renderFor makes the rule's query for a series. A name that is not plain must not
+// matter, or be nothing but a name in the query: otherwise whoever exposes a metric
+// would write queries of the administrator's rule.
+func (r *rule) renderFor(name string, plain bool, data querytemplate.Query) (string, error) {
+	data.Series = name
+	expression, err := r.render(data)
+	if plain {
+		return expression, err
+	}
+	if err == nil {
+		data.Series = sampleSeries
+		var sample string
+		if sample, err = r.render(data); err != nil {
+			return "", err
+		}
+		if promql.SameButName(sample, sampleSeries, expression, name) {
+			return expression, nil
+		}
+	}
+	return "", fmt.Errorf("its name cannot be put into a query as it is: names have letters, digits, _ and : only; write another rule for it with the quoted name in place of <<.Series>>, such as {\"http.requests\",<<.LabelMatchers>>}, and a name.as")
+}
+
+// render makes an expression, and parses it. It is returned beside an error of the parser.
+func render(t *querytemplate.Template, data querytemplate.Query) (string, error) {
+	expression, err := t.Execute(data)
+	if err != nil {
+		return "", err
+	}
+	expression = strings.TrimSpace(expression)
+	if _, err := promql.Parse(expression); err != nil {
+		const most = 200
+		shown := expression
+		if len(shown) > most {
+			shown = strings.ToValidUTF8(shown[:most], "") + "…"
+		}
+		return expression, fmt.Errorf("%w, in %s", err, shown)
+	}
+	return expression, nil
+}

@@ -1,0 +1,189 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+func external(t testing.TB, metricsQuery string) *Catalogue {
+	return newCatalogue(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: "lag", MetricsQuery: metricsQuery}}), seriesOf("lag", "namespace", "env"))
+}
+
+// The values of labels say nothing of how they are compared: what would be answered
+// with the opposite is refused, for objects too.
+func TestInvertedSelectors(t *testing.T) {
+	const (
+		matchers = `max(<<.Series>>{<<.LabelMatchers>>}) by (env)`
+		values   = `max(<<.Series>>{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>}) by (env)`
+		one      = `max(<<.Series>>{env=~"<<index .LabelValuesByName "env">>"}) by (env)`
+		fixed    = `max(<<.Series>>{env="prod"}) by (env)`
+		larger   = `max(<<.Series>>{env=~"<<index .LabelValuesByName "env">>"}) by (env) default 0`
+	)
+	for _, test := range []struct {
+		metricsQuery, selector string
+		refused                bool
+	}{
+		{matchers, "env!=prod", false}, {matchers, "env notin (a,b)", false}, {matchers, "env", false}, {matchers, "!env", false},
+		{values, "env!=prod", true}, {values, "env notin (a,b)", true}, {values, "env", true}, {values, "!env", true},
+		{values, "env=prod", false}, {values, "env in (a,b)", false}, {values, "", false},
+		{one, "env!=prod", true}, {one, "env=prod", false},
+		{fixed, "env!=prod", true}, {fixed, "env=prod", false},
+		{larger, "env!=prod", true}, {larger, "env=prod", false},
+	} {
+		_, err := external(t, test.metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+		if apierrors.IsBadRequest(err) != test.refused || !test.refused && err != nil {
+			t.Errorf("%s with %q: %v", test.metricsQuery, test.selector, err)
+		}
+	}
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: values}}, nil), seriesOf("lag", "namespace", "pod"))
+	r := pods("shop", "lag", "a")
+	r.Series = selector(t, "env!=prod")
+	if _, _, err := c.ReadObjects(r); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `env!="prod"`) {
+		t.Errorf("of objects: %v", err)
+	}
+}
+
+// Where the query does not ask by the whole selector, the values are selected by the
+// labels that they have: a policy's "403 or a subset" holds whatever the rule.
+func TestValuesAreSelected(t *testing.T) {
+	read := func(metricsQuery, text string) labels.Selector {
+		t.Helper()
+		reading, err := external(t, metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reading.Select
+	}
+	if s := read(`max(lag{<<.LabelMatchers>>}) by (env)`, "env=prod"); s != nil {
+		t.Errorf("the query selects already, and the values are selected by %s", s)
+	}
+	if s := read(`max(lag{<<.LabelMatchers>>}) by (env)`, ""); s != nil {
+		t.Errorf("without a selector: %s", s)
+	}
+	for _, metricsQuery := range []string{`max(lag) by (env)`, `max(lag{<<.LabelMatchers>>}) by (env) or other`, `max(lag{<<.LabelMatchers>>}) by (env) default 0`} {
+		s := read(metricsQuery, "env=prod,team!=bank")
+		if s == nil {
+			t.Fatalf("%s: nothing is selected", metricsQuery)
+		}
+		for _, test := range []struct {
+			labels labels.Set
+			want   bool
+		}{
+			{nil, true}, {labels.Set{"env": "prod"}, true}, {labels.Set{"env": "test"}, false}, {labels.Set{"team": "bank"}, false},
+			{labels.Set{"env": "prod", "team": "shop", "queue": "a"}, true},
+		} {
+			if s.Matches(test.labels) != test.want || s.DeepCopySelector().Matches(test.labels) != test.want {
+				t.Errorf("%s: %v is selected: %v", metricsQuery, test.labels, !test.want)
+			}
+		}
+	}
+}
+
+func TestRulesThatIgnoreSelectors(t *testing.T) {
+	for metricsQuery, want := range map[string]bool{
+		`max(lag)`: true, `max(lag{env="<<index .LabelValuesByName "env">>"})`: true,
+		``: false, `max(lag{<<.LabelMatchers>>})`: false, `max(lag{<<.LabelMatchers>>}) default 0`: false,
+		`max(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`: false,
+	} {
+		found := false
+		for _, h := range external(t, metricsQuery).Health().Rules {
+			found = found || h.Reason == ReasonIgnoresSelectors && h.State == v1alpha1.RuleWarning
+		}
+		if found != want {
+			t.Errorf("%s: the remark is there: %v", metricsQuery, found)
+		}
+	}
+	// What describes objects is asked for by object, and no policy is about it.
+	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: "max(lag) by (pod)"}}, nil), seriesOf("lag", "namespace", "pod"))
+	if h := c.Health(); len(h.Rules) != 0 {
+		t.Errorf("of objects: %+v", h.Rules)
+	}
+}
+
+// A template may need labels that only the client's selector has.
+func TestTemplatesThatNeedLabels(t *testing.T) {
+	for _, test := range []struct{ metricsQuery, good, want, bad string }{
+		{`histogram_quantile(<<index .LabelValuesByName "quantile">>, sum(rate(<<.Series>>{namespace="shop"}[5m])) by (le))`, "quantile=0.9", `histogram_quantile(0.9, `, ""},
+		{`histogram_quantile(<<.LabelValuesByName.quantile>>, sum(rate(<<.Series>>{namespace="shop"}[5m])) by (le))`, "quantile=0.9", `histogram_quantile(0.9, `, "quantile=high"},
+		{`max_over_time(lag[<<index $.LabelValuesByName "window">>])`, "window=5m", `lag[5m]`, "queue=a"},
+		{`<<range $k, $v := .LabelValuesByName>><<if eq $k "queue">>max(lag{queue="<<$v>>"})<<end>><<end>>`, "queue=a", `queue="a"`, "x=y"},
+	} {
+		t.Run(test.metricsQuery, func(t *testing.T) {
+			c := external(t, test.metricsQuery)
+			if h := c.Health(); h.Failing != 0 || len(h.Rules) == 0 || h.Rules[0].Reason != ReasonNeedsLabels {
+				t.Errorf("health %+v", h)
+			}
+			ask := func(text string) (string, error) {
+				reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, text)})
+				return reading.Question.Expression, err
+			}
+			if got, err := ask(test.good); err != nil || !strings.Contains(got, test.want) {
+				t.Errorf("with %s: %q, %v", test.good, got, err)
+			}
+			if got, err := ask(test.bad); !apierrors.IsBadRequest(err) {
+				t.Errorf("with %q: %q, %v", test.bad, got, err)
+			}
+		})
+	}
+	c := external(t, `max(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`)
+	if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, "app.kubernetes.io/name=web")}); !apierrors.IsBadRequest(err) {
+		t.Errorf("a key that is no label's name: %v", err)
+	}
+}
+
+// What this parser does not know another server may.
+func TestOtherLanguages(t *testing.T) {
+	for _, metricsQuery := range []string{
+		`sum(holt_winters(<<.Series>>{<<.LabelMatchers>>}[5m], 0.5, 0.5)) by (<<.GroupBy>>)`,
+		`sum(rate(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)`,
+		`sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) default 0`,
+	} {
+		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("requests", "namespace", "pod"))
+		h := c.Health()
+		if h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].Reason != ReasonUncheckedMetricsQuery || h.Rules[0].State != v1alpha1.RuleWarning {
+			t.Errorf("%s: health %+v", metricsQuery, h)
+		}
+		reading, _, err := c.ReadObjects(pods("shop", "requests", "a"))
+		want := strings.NewReplacer("<<.Series>>", "requests", "<<.LabelMatchers>>", `namespace="shop",pod="a"`, "<<.GroupBy>>", "pod").Replace(metricsQuery)
+		if err != nil || reading.Question.Expression != want {
+			t.Errorf("it asks %q, %v", reading.Question.Expression, err)
+		}
+		// The name cannot be looked at in such a query, so it must be a plain one.
+		c.SetSeries(c.Selections()[0], []series.Series{seriesOf("requests{} or x", "namespace", "pod"), seriesOf("by", "namespace", "pod")})
+		if len(objects(c)) != 0 {
+			t.Errorf("%s: metrics %v", metricsQuery, objects(c))
+		}
+	}
+	// What a team declares must be confined, so it must be known.
+	d := newCatalogue(t, backend(nil, nil))
+	o := &v1alpha1.ExternalMetric{}
+	o.Namespace, o.Name, o.Spec.Query = "shop", "lag", "sum(lag) default 0"
+	d.Declare(nil, []*v1alpha1.ExternalMetric{o})
+	if all := d.Declared(); len(all) != 1 || all[0].Reason != ReasonInvalidQuery {
+		t.Errorf("declared: %+v", all)
+	}
+}
+
+// Clients write \| for a slash, so nothing could read a metric with it in its name.
+func TestEscapedNames(t *testing.T) {
+	c := newCatalogue(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: "lag", Name: v1alpha1.RuleName{As: `cloud\|lag`}}}), seriesOf("lag", "namespace"))
+	if h := c.Health(); h.Failing != 1 || !strings.Contains(h.Rules[0].Message, "write the slash itself") || len(externals(c)) != 0 {
+		t.Errorf("health %+v, metrics %v", h, externals(c))
+	}
+	o := &v1alpha1.ExternalMetric{}
+	o.Namespace, o.Name, o.Spec.Query, o.Spec.MetricName = "shop", "lag", "sum(lag)", `cloud\|lag`
+	c.Declare(nil, []*v1alpha1.ExternalMetric{o})
+	if all := c.Declared(); len(all) != 1 || all[0].Reason != ReasonInvalidName {
+		t.Errorf("declared: %+v", all)
+	}
+}
