@@ -186,6 +186,8 @@ type DescribedObjects struct {
 }
 
 // ExternalMetricSpec is a query and what its values are labelled with.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.metricName) || !self.metricName.contains('\\\\|')",message="metricName has the escape of a slash, which only clients write: write the slash itself"
 type ExternalMetricSpec struct {
 	DeclaredMetricSpec `json:",inline"`
 

@@ -146,6 +146,7 @@ func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
 			"no query":             {spec: "{}", refused: "query"},
 			"name with a slash":    {spec: external("metricName: queue/messages")},
 			"name with an escape":  {spec: external("metricName: 'a%2Fb'"), refused: "metricName"},
+			"name as it is asked":  {spec: external(`metricName: 'queue\|messages'`), refused: "write the slash itself"},
 			"name with a question": {spec: external("metricName: 'a?b'"), refused: "metricName"},
 			"name of a parent":     {spec: external("metricName: '..'"), refused: "metricName must not be '.' or '..'"},
 			"interval":             {spec: external("interval: 30s")},
