@@ -39,8 +39,6 @@ const (
 	failureFor = 5 * time.Second
 	// keptFor is how long names are kept for who does not wait for better ones.
 	keptFor = 10 * time.Minute
-	// kept is how many selections are kept.
-	kept = 2000
 	// MaxNames is how many objects of other resources than pods a selector may select.
 	MaxNames = 10_000
 	// timeout of a list.
@@ -66,23 +64,20 @@ type Resolver struct {
 	client metadata.Interface
 	clock  clock.PassiveClock
 	asking singleflight.Group
-	// listed holds selections that were good once, and refused those that failed.
-	listed, refused *cache.LRUExpireCache
+	lists  *gate
+	// listed holds selections that were good once, and refused the errors of those that
+	// failed.
+	listed  *selections
+	refused *cache.LRUExpireCache
 }
 
 // NewResolver returns a Resolver. synced says whether all pods are known; client lists
-// the objects of other resources.
+// the objects of other resources, and need not be limited by a rate.
 func NewResolver(known Pods, synced func() bool, client metadata.Interface, c clock.PassiveClock) *Resolver {
 	return &Resolver{
 		pods: known, synced: synced, client: client, clock: c,
-		listed: cache.NewLRUExpireCacheWithClock(kept, c), refused: cache.NewLRUExpireCacheWithClock(kept, c),
+		lists: newGate(), listed: newSelections(), refused: cache.NewLRUExpireCacheWithClock(kept, c),
 	}
-}
-
-// selection is what a selector selects, as of a time.
-type selection struct {
-	names []string
-	at    time.Time
 }
 
 // Names returns the names of a resource's objects in a namespace (empty for those
@@ -136,25 +131,27 @@ func keyOf(resource schema.GroupVersionResource, namespace string, selector labe
 	return fmt.Sprintf("%s %q %q", resource, namespace, selector)
 }
 
-func (r *Resolver) known(key string) (selection, bool) {
-	if known, ok := r.listed.Get(key); ok {
-		return known.(selection), true
-	}
-	return selection{}, false
-}
+func (r *Resolver) known(key string) (selection, bool) { return r.listed.get(key, r.clock.Now()) }
 
 // ask lists once for all who ask meanwhile, so it does not end with the request of one.
 func (r *Resolver) ask(key string, resource schema.GroupVersionResource, namespace string, selector labels.Selector) <-chan singleflight.Result {
 	return r.asking.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
+		leave, err := r.lists.enter(ctx, namespace)
+		if err != nil {
+			err = apierrors.NewServiceUnavailable(fmt.Sprintf("list %s to select among them: there was no turn for it in %v, since others are listed", resource.GroupResource(), timeout))
+			r.refused.Add(key, err, failureFor)
+			return nil, err
+		}
+		defer leave()
 		began := r.clock.Now()
 		listed, err := r.list(ctx, resource, namespace, selector)
 		if err != nil {
 			r.refused.Add(key, err, failureFor)
 			return nil, err
 		}
-		r.listed.Add(key, selection{names: listed, at: began}, keptFor)
+		r.listed.put(selection{key: key, names: listed, at: began})
 		return listed, nil
 	})
 }

@@ -70,7 +70,11 @@ func (p *parts) addValues(client *rest.Config, namespace string, limits query.Li
 	if err != nil {
 		return fmt.Errorf("make a client of discovery: %w", err)
 	}
-	partial, err := metadata.NewForConfig(client)
+	// The resolver bounds what is under way; a rate for all (of 5 a second, by default)
+	// would have one namespace's selectors keep others' waiting.
+	unlimited := rest.CopyConfig(client)
+	unlimited.QPS = -1
+	partial, err := metadata.NewForConfig(unlimited)
 	if err != nil {
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
