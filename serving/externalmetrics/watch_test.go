@@ -161,7 +161,7 @@ func TestPoliciesUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.policies.Apply(nil)
 	for _, query := range []string{"", "?watch=true"} {
-		response := w.do(http.MethodGet, path("queue_length", query))
+		response := w.do(http.MethodGet, path("queue_length", query)) //nolint:bodyclose // do has it closed at the end.
 		if code, body := w.read(response); code != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 			t.Errorf("%d %v %s", code, response.Header, body)
 		}

@@ -234,7 +234,7 @@ func (w *world) do(method, path string, headers ...string) *http.Response {
 // get returns the code and the body of an answer.
 func (w *world) get(path string, headers ...string) (int, string) {
 	w.t.Helper()
-	return w.read(w.do(http.MethodGet, path, headers...))
+	return w.read(w.do(http.MethodGet, path, headers...)) //nolint:bodyclose // do has it closed at the end.
 }
 
 func (w *world) read(response *http.Response) (int, string) {
