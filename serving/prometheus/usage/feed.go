@@ -48,6 +48,8 @@ type Feed struct {
 
 	mu      sync.Mutex
 	queries *rules.ResourceQueries
+	// interrupt ends the round under way.
+	interrupt context.CancelFunc
 	// report is of the newest round with these queries.
 	report Report
 }
@@ -81,6 +83,10 @@ func (f *Feed) Apply(q *rules.ResourceQueries) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queries, f.report = q, Report{}
+	if f.interrupt != nil {
+		// It may wait for a source that hangs, which the new queries do not ask.
+		f.interrupt()
+	}
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -98,6 +104,8 @@ func (f *Feed) Report() Report {
 func (f *Feed) Run(ctx context.Context) {
 	timer := f.clock.NewTimer(0)
 	defer timer.Stop()
+	// slotted says that it is a slot which the timer was for.
+	slotted := false
 	for {
 		select {
 		case <-f.wake:
@@ -106,22 +114,29 @@ func (f *Feed) Run(ctx context.Context) {
 		}
 		f.mu.Lock()
 		q := f.queries
+		roundCtx, cancel := context.WithCancel(ctx)
+		f.interrupt = cancel
 		f.mu.Unlock()
 		wait := idle
 		if q != nil {
 			at := f.clock.Now()
-			f.round(ctx, q, at)
-			wait = nextSlot(q, at).Sub(f.clock.Now())
-			if r := f.Report(); !r.Complete() {
+			if slotted {
+				at = slotAt(q, at)
+			}
+			f.round(roundCtx, q, at)
+			wait, slotted = nextSlot(q, at).Sub(f.clock.Now()), true
+			if r := f.Report(); wait > warmUp && !r.Complete() {
 				// It may be what is known of the cluster that has yet to come.
-				wait = min(wait, warmUp)
+				wait, slotted = warmUp, false
 			}
 		}
+		cancel()
 		timer.Reset(max(wait, 0))
 		select {
 		case <-ctx.Done():
 			return
 		case <-f.wake:
+			slotted = false
 		case <-timer.C():
 		}
 	}
@@ -146,11 +161,24 @@ func nextSlot(q *rules.ResourceQueries, now time.Time) time.Time {
 	return next
 }
 
+// maxEarly is how much earlier than planned a timer may end, by the clock: those that are
+// set right slowly run fast or slow for a while.
+const maxEarly = 20 * time.Millisecond
+
+// slotAt is the newest slot at an instant: timers are late, each by something else, and
+// points are of the slot for all that.
+func slotAt(q *rules.ResourceQueries, now time.Time) time.Time {
+	return nextSlot(q, now.Add(maxEarly-q.Interval))
+}
+
 // round evaluates the queries for one instant and publishes what they say.
 func (f *Feed) round(ctx context.Context, q *rules.ResourceQueries, at time.Time) {
 	r := &round{queries: q, store: f.store, at: at.Truncate(time.Millisecond)}
 	if source, found := f.find(q.Source); found {
 		r.ask(ctx, source)
+		if ctx.Err() != nil {
+			return
+		}
 		r.publish()
 	} else {
 		r.problem("", v1alpha1.RuleFailing, string(query.ReasonUnknownSource), fmt.Sprintf("spec.sources has no source %q that can be asked", q.Source))

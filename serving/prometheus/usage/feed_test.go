@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,12 +60,19 @@ type server struct {
 	samples map[string][]query.Sample
 	fails   map[string]error
 	asked   []time.Time
+	// hangs has questions wait until they are given up.
+	hangs bool
 }
 
 var subjects = []string{"container_cpu", "container_memory", "node_cpu", "node_memory"}
 
-func (s *server) Evaluate(_ context.Context, expression string, at time.Time) (*query.Answer, error) {
+func (s *server) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
 	s.mu.Lock()
+	if s.hangs {
+		s.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	defer s.mu.Unlock()
 	for _, subject := range subjects {
 		if !strings.Contains(expression, subject) {
@@ -270,6 +278,75 @@ func TestInterval(t *testing.T) {
 		time.Sleep(time.Hour)
 		if len(s.asked) != 0 {
 			t.Errorf("asked %d times without rules", len(s.asked))
+		}
+	})
+}
+
+// lateClock has timers that are late, as all are.
+type lateClock struct {
+	clock.RealClock
+	late time.Duration
+}
+
+func (c lateClock) NewTimer(d time.Duration) clock.Timer {
+	return &lateTimer{Timer: c.RealClock.NewTimer(d), late: c.late}
+}
+
+type lateTimer struct {
+	clock.Timer
+	late time.Duration
+}
+
+func (l *lateTimer) Reset(d time.Duration) bool { return l.Timer.Reset(d + l.late) }
+
+// Replicas whose timers are late, each by something else, give points of the same instants.
+func TestLateTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		instants := func(late time.Duration) []time.Time {
+			s := &server{fails: map[string]error{}, samples: map[string][]query.Sample{
+				"container_cpu": {in(1, "one", "web")}, "container_memory": {in(1, "one", "web")},
+				"node_cpu": {of(1, "node", "n1")}, "node_memory": {of(1, "node", "n1")},
+			}}
+			store := point.NewStore(clock.RealClock{}, 90*time.Second)
+			store.Nodes.SetMeta(point.Key{Name: "n1"}, &point.Meta{UID: "n1"})
+			store.Pods.SetMeta(point.Key{Namespace: "a", Name: "one"}, &point.Meta{UID: "one"})
+			feed := New(Options{Store: store, Clock: lateClock{late: late}, Find: func(string) (query.Source, bool) { return s, true }})
+			feed.Apply(compile(t, ruleSet()))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go feed.Run(ctx)
+			// Not at a slot: what is evaluated at once is of now.
+			time.Sleep(time.Minute + time.Second - time.Duration(time.Now().UnixNano())%time.Minute)
+			cancel()
+			synctest.Wait()
+			var at []time.Time
+			for _, asked := range s.asked {
+				at = append(at, asked.Add(-asked.Truncate(15*time.Second).Sub(time.Unix(0, 0))))
+			}
+			return slices.Compact(at[4:])
+		}
+		three, eleven := instants(3*time.Millisecond), instants(11*time.Millisecond)
+		if len(three) == 0 || !three[0].Equal(eleven[0]) || len(three) != 1 || len(eleven) != 1 {
+			t.Errorf("places in the interval: %v and %v", three, eleven)
+		}
+	})
+}
+
+// A round that waits for a source ends when the queries are others.
+func TestApplyDuringARound(t *testing.T) {
+	run(t, func(t *testing.T, s *server, feed *Feed, _ *point.Store) {
+		s.hangs = true
+		feed.Apply(compile(t, ruleSet()))
+		synctest.Wait()
+		s.mu.Lock()
+		s.hangs, s.asked = false, nil
+		s.mu.Unlock()
+		changed := ruleSet()
+		changed.Window = "2m"
+		feed.Apply(compile(t, changed))
+		synctest.Wait()
+		if report := feed.Report(); len(s.asked) != 4 || !report.Done {
+			t.Errorf("asked %d times, report %+v", len(s.asked), report)
 		}
 	})
 }
