@@ -258,7 +258,7 @@ func TestRules(t *testing.T) {
 	want := []grant{
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
 		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
-		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "get,list,watch"},
+		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes", "", "", "list"},
 		{"reader", "metrics.k8s.io", "pods,nodes", "", "", "get,list,watch"},

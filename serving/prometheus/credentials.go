@@ -5,6 +5,7 @@ package prometheus
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/textproto"
 	"slices"
@@ -16,11 +17,21 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Secrets returns the newest content of a Secret in the backend's namespace, and
-// whether there is one. It is called for each request, so it must be a look into
-// memory; what it returns is not changed. That makes a rotation take effect with the
-// next request, and a Secret that comes late heal the source, without any event.
-type Secrets func(name string) (data map[string][]byte, found bool)
+// Secrets returns the newest content of a Secret in the backend's namespace. It is
+// called for each request, so it must be a look into memory; what it returns is not
+// changed. That makes a rotation take effect with the next request, and a Secret that
+// comes late heal the source, without any event.
+//
+// The error is ErrNoSecret where there is none. Any other means that it is not known yet
+// whether there is, and says why: right after a spec named another Secret this account
+// may not read it yet.
+type Secrets func(name string) (map[string][]byte, error)
+
+// ErrNoSecret says that a Secret does not exist.
+var ErrNoSecret = errors.New("there is no such Secret")
+
+// errUnread is in the error of resolve where a Secret has yet to be read.
+var errUnread = errors.New("it has yet to be read")
 
 // header is one that each request carries.
 type header struct{ name, value string }
@@ -95,12 +106,16 @@ func (r *resolver) key(ref *v1alpha1.SecretKeyReference, field string) []byte {
 
 func (r *resolver) value(name, key, field string) []byte {
 	var data map[string][]byte
-	found := false
+	err := ErrNoSecret
 	if r.secrets != nil {
-		data, found = r.secrets(name)
+		data, err = r.secrets(name)
 	}
-	if !found {
+	switch {
+	case errors.Is(err, ErrNoSecret):
 		r.fail("there is no Secret %q for %s: create it in the backend's namespace", name, field)
+		return nil
+	case err != nil:
+		r.fail("the Secret %q for %s is not known: %w: %w", name, field, errUnread, err)
 		return nil
 	}
 	value := data[key]

@@ -9,10 +9,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -87,6 +90,69 @@ func TestRotation(t *testing.T) {
 					t.Errorf("the server saw %q, want %q", got, tc.want(turn))
 				}
 			}
+		})
+	}
+}
+
+// The name of a Secret changes, or a source gets its first: until it can be read, what
+// is in force stays in force, for a while.
+func TestAnotherSecret(t *testing.T) {
+	for name, first := range map[string]*v1alpha1.SecretKeyReference{"the first": nil, "another": secretKey("old", "token")} {
+		t.Run(name, func(t *testing.T) {
+			var shown atomic.Value
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				shown.Store(r.Header.Get("Authorization"))
+				answers("application/json", oneSample)(rw, r)
+			}, func(s *v1alpha1.PrometheusSource) { s.Authentication.BearerToken = first })
+			before := ""
+			if first != nil {
+				before = "Bearer old-token"
+			}
+			w.secrets.set("old", map[string]string{"token": "old-token"})
+			w.secrets.set("new", map[string]string{"token": "new-token"})
+			ask := func(want string) {
+				t.Helper()
+				if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil || shown.Load() != want {
+					t.Errorf("the server saw %q, want %q; error %v", shown.Load(), want, err)
+				}
+			}
+			fails := func(says string) {
+				t.Helper()
+				_, err := w.source.Evaluate(t.Context(), "x", instant)
+				if f := failureIn(t, err); f.Reason != query.ReasonCredentials || !strings.Contains(f.Message, says) {
+					t.Errorf("%v, want it to say %q", f, says)
+				}
+			}
+			ask(before)
+			spec := w.spec
+			spec.Authentication.BearerToken = secretKey("new", "token")
+			w.secrets.yet("new", errors.New("Forbidden"))
+			w.secrets.remove("old")
+			if err := w.source.Apply(spec); err != nil {
+				t.Fatal(err)
+			}
+			ask(before)
+			w.clock.Step(maxUnread - time.Second)
+			ask(before)
+			w.clock.Step(2 * time.Second)
+			fails(`the Secret "new" for authentication.bearerToken is not known: it has yet to be read: Forbidden`)
+			w.secrets.yet("new", nil)
+			ask("Bearer new-token")
+
+			// It does not count again later, and a Secret that is not there is told at once.
+			w.secrets.yet("new", errors.New("no answer yet"))
+			ask("Bearer new-token")
+			w.secrets.yet("new", nil)
+			w.secrets.remove("new")
+			fails("create it")
+
+			// Another server's answers are none of this one.
+			w.secrets.yet("new", errors.New("no answer yet"))
+			spec.URL += "/prefix"
+			if err := w.source.Apply(spec); err != nil {
+				t.Fatal(err)
+			}
+			fails("no answer yet")
 		})
 	}
 }

@@ -46,6 +46,8 @@ type Source struct {
 	mu         sync.Mutex
 	settings   *settings
 	connection *connection
+	// unread is since when a Secret has yet to be read; zero where none has.
+	unread time.Time
 }
 
 var _ query.Source = (*Source)(nil)
@@ -100,15 +102,30 @@ func (s *Source) Run(ctx context.Context) {
 	s.Close()
 }
 
+// maxUnread is how long the connection in force is used on while a Secret that the spec
+// has begun to name has yet to be read: that takes the operator's change of a Role first.
+const maxUnread = 30 * time.Second
+
 // current returns the connection for the settings and the credentials of now.
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := resolve(s.settings.spec, s.secrets)
+	before := s.connection
+	if errors.Is(err, errUnread) {
+		if s.unread.IsZero() {
+			s.unread = s.clock.Now()
+		}
+		// What another server says is no answer, however.
+		if before != nil && before.settings.endpoint == s.settings.endpoint && s.clock.Since(s.unread) < maxUnread {
+			return before, nil
+		}
+		return nil, failf(query.ReasonCredentials, "%s", err)
+	}
+	s.unread = time.Time{}
 	if err != nil {
 		return nil, failf(query.ReasonCredentials, "%s", err)
 	}
-	before := s.connection
 	if before != nil && before.settings == s.settings && before.credentials.equal(c) {
 		return before, nil
 	}

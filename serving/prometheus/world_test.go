@@ -26,13 +26,30 @@ var instant = time.Unix(1700000000, 0)
 type secretData struct {
 	mu   sync.Mutex
 	data map[string]map[string][]byte
+	// unread are those that cannot be read yet.
+	unread map[string]error
 }
 
-func (s *secretData) get(name string) (map[string][]byte, bool) {
+func (s *secretData) get(name string) (map[string][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, ok := s.data[name]
-	return d, ok
+	if err := s.unread[name]; err != nil {
+		return nil, err
+	}
+	if d, ok := s.data[name]; ok {
+		return d, nil
+	}
+	return nil, ErrNoSecret
+}
+
+// yet sets why a Secret cannot be read yet; nil: it can.
+func (s *secretData) yet(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unread == nil {
+		s.unread = map[string]error{}
+	}
+	s.unread[name] = err
 }
 
 func (s *secretData) set(name string, data map[string]string) {

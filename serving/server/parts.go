@@ -79,7 +79,7 @@ func (p *parts) addValues(client *rest.Config, namespace string, limits query.Li
 		return fmt.Errorf("make a client of metadata: %w", err)
 	}
 	p.secrets = newSecrets(typed, namespace)
-	p.values = newValueMetrics(resources, p.secrets.get, p.secrets.follow, p.store, p.source, p.clock, limits)
+	p.values = newValueMetrics(resources, p.secrets, p.store, p.source, p.clock, limits)
 	synced := func() bool { return p.feeds.Check(context.Background()) == nil }
 	p.objects = objects.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil

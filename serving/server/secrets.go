@@ -5,7 +5,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 )
 
 // secrets are those that the sources name. Each is followed by itself, so that this
@@ -37,35 +41,49 @@ type followedSecret struct {
 
 	mu   sync.Mutex
 	data map[string][]byte
-	// found says that it exists.
-	found bool
+	// known says that it was read whether it exists, and found that it does.
+	known, found bool
 }
 
 func newSecrets(client kubernetes.Interface, namespace string) *secrets {
 	return &secrets{client: client, namespace: namespace, followed: map[string]*followedSecret{}}
 }
 
-// get returns the data of a Secret, which must not be changed, and whether it is
-// there and followed.
-func (s *secrets) get(name string) (map[string][]byte, bool) {
+// get returns the data of a Secret, which must not be changed. It implements
+// prometheus.Secrets.
+func (s *secrets) get(name string) (map[string][]byte, error) {
 	s.mu.Lock()
 	f := s.followed[name]
 	s.mu.Unlock()
 	if f == nil {
-		return nil, false
+		return nil, errors.New("it is not followed yet")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.data, f.found
+	switch {
+	case !f.known:
+		return nil, f.why()
+	case !f.found:
+		return nil, prometheus.ErrNoSecret
+	}
+	return f.data, nil
 }
 
-// follow follows these Secrets, and no others any longer.
+// why says why it is not known whether the Secret exists.
+func (f *followedSecret) why() error {
+	if kind := f.objects.told.Load(); kind != nil && *kind == forbidden {
+		return errors.New("this account may not read it; the operator adds it to the Role of serving pods when a source names it")
+	} else if kind != nil {
+		return fmt.Errorf("kube-apiserver was asked for it: %s", *kind)
+	}
+	return errors.New("no answer from kube-apiserver yet")
+}
+
+// follow follows these Secrets, too.
 func (s *secrets) follow(names []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := map[string]bool{}
 	for _, name := range names {
-		wanted[name] = true
 		if s.followed[name] != nil {
 			continue
 		}
@@ -76,8 +94,15 @@ func (s *secrets) follow(names []string) error {
 		s.followed[name] = f
 		s.begin(f) //nolint:contextcheck // It lasts as long as run.
 	}
+	return nil
+}
+
+// keep follows no others than these Secrets any longer.
+func (s *secrets) keep(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for name, f := range s.followed {
-		if wanted[name] {
+		if slices.Contains(names, name) {
 			continue
 		}
 		delete(s.followed, name)
@@ -85,7 +110,6 @@ func (s *secrets) follow(names []string) error {
 			f.stop()
 		}
 	}
-	return nil
 }
 
 func (s *secrets) newFollowed(name string) (*followedSecret, error) {
@@ -106,7 +130,7 @@ func (s *secrets) newFollowed(name string) (*followedSecret, error) {
 func (f *followedSecret) apply(ctx context.Context, all []*corev1.Secret) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.data, f.found = nil, false
+	f.data, f.known, f.found = nil, true, false
 	if len(all) == 1 {
 		f.data, f.found = all[0].Data, true
 	}
@@ -115,7 +139,7 @@ func (f *followedSecret) apply(ctx context.Context, all []*corev1.Secret) {
 
 // begin starts to follow a Secret if there is a context to do so in. The caller holds mu.
 func (s *secrets) begin(f *followedSecret) {
-	if s.begun == nil || s.begun.Err() != nil {
+	if s.begun == nil {
 		return
 	}
 	ctx, stop := context.WithCancel(s.begun)
@@ -132,8 +156,10 @@ func (s *secrets) run(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	<-ctx.Done()
-	// Nobody begins after the context has ended, and so Wait is not passed by.
+	// Nobody begins from here on, so Wait is not passed by. It is not waited for with mu:
+	// requests that are under way still look at what is known.
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.begun = nil
+	s.mu.Unlock()
 	s.running.Wait()
 }

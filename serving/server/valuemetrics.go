@@ -19,12 +19,20 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
+
+// credentialStore follows the Secrets that sources name.
+type credentialStore interface {
+	// get implements prometheus.Secrets.
+	get(name string) (map[string][]byte, error)
+	// follow follows these, too; keep follows no others any longer.
+	follow(names []string) error
+	keep(names []string)
+}
 
 // valueMetrics is all that custom and external metrics are answered from: sources, the
 // metrics that rules and teams make of them, the desk that asks, and policies.
@@ -37,8 +45,8 @@ type valueMetrics struct {
 	// figures and feed are for resource rules, which ask the same sources.
 	figures *resourceFigures
 	feed    *usage.Feed
-	// followSecrets follows the Secrets of these names, and no others.
-	followSecrets func(names []string) error
+	// secrets are those of the sources.
+	secrets credentialStore
 
 	// needed is closed once there is a source: without one nobody asks what the
 	// cluster's resources are called.
@@ -58,10 +66,10 @@ type valueMetrics struct {
 	policyError string
 }
 
-func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets, follow func([]string) error, store *point.Store, kubelets kubeletFigures, c clock.WithTicker, limits query.Limits) *valueMetrics {
+func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, store *point.Store, kubelets kubeletFigures, c clock.WithTicker, limits query.Limits) *valueMetrics {
 	v := &valueMetrics{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
-		followSecrets: follow, wanted: make(chan struct{}), stale: make(chan struct{}, 1), clock: c,
+		secrets: secrets, wanted: make(chan struct{}), stale: make(chan struct{}, 1), clock: c,
 	}
 	v.needed = sync.OnceFunc(func() { close(v.wanted) })
 	v.catalogue = rules.NewCatalogue(v.directory)
@@ -69,7 +77,7 @@ func newValueMetrics(resources restmapping.Discovery, secrets prometheus.Secrets
 		v.catalogue.SetResources(index)
 		v.refresh()
 	})
-	v.sources = &sourceSet{clock: c, secrets: secrets, observe: func(source, matcher string) {
+	v.sources = &sourceSet{clock: c, secrets: secrets.get, observe: func(source, matcher string) {
 		v.learn(source, matcher)
 		v.refresh()
 	}}
@@ -99,7 +107,8 @@ func (v *valueMetrics) run(ctx context.Context) {
 // apply puts a spec in force, whose defaults are set. errs are what is wrong with it;
 // what they are about answers with that error, and nothing else suffers.
 func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
-	if err := v.followSecrets(v1alpha1.SourceSecrets(spec.Sources)); err != nil {
+	credentials := v1alpha1.SourceSecrets(spec.Sources)
+	if err := v.secrets.follow(credentials); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot follow the Secrets of sources")
 	}
 	if len(spec.Sources) > 0 {
@@ -107,6 +116,8 @@ func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendS
 	}
 	// The sources first: rules are about them.
 	v.sources.apply(ctx, spec.Sources, errs)
+	// Not before nobody asks for them any longer.
+	v.secrets.keep(credentials)
 	v.desk.SourcesChanged()
 	v.figures.apply(ctx, spec)
 	v.catalogue.Apply(spec)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -37,7 +37,7 @@ func (n *noResources) ServerGroupsAndResourcesWithContext(context.Context) ([]*m
 func newTestValues(t *testing.T) (*valueMetrics, *noResources) {
 	t.Helper()
 	resources := &noResources{}
-	v := newValueMetrics(resources, func(string) (map[string][]byte, bool) { return nil, false }, func([]string) error { return nil },
+	v := newValueMetrics(resources, newSecrets(fake.NewClientset(), "backend"),
 		point.NewStore(clock.RealClock{}, time.Minute), stillKubelets{}, clock.RealClock{}, query.Limits{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -204,25 +204,6 @@ func TestHealthOf(t *testing.T) {
 	want.Reason, want.Message = d.Reason, d.Message
 	if diff := cmp.Diff(want, healthOf(&d, nil, nil)); diff != "" {
 		t.Errorf("not in force (-want +got):\n%s", diff)
-	}
-}
-
-// TestSecretThatChanges: its data is there at once, and gone with it.
-func TestSecretThatChanges(t *testing.T) {
-	f := &followedSecret{objects: &objectInformer[*corev1.Secret]{}}
-	s := &secrets{followed: map[string]*followedSecret{"a": f}}
-	if _, found := s.get("b"); found {
-		t.Error("a Secret that is not followed was found")
-	}
-	for _, token := range []string{"first", "second"} {
-		f.apply(t.Context(), []*corev1.Secret{{Data: map[string][]byte{"token": []byte(token)}}})
-		if data, found := s.get("a"); !found || string(data["token"]) != token {
-			t.Errorf("got %v %q, want %q", found, data, token)
-		}
-	}
-	f.apply(t.Context(), nil)
-	if data, found := s.get("a"); found || data != nil {
-		t.Errorf("a Secret that is gone is found: %q", data)
 	}
 }
 
