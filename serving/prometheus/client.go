@@ -76,9 +76,22 @@ func (n *connection) request(ctx context.Context, path, form string) (*http.Resp
 	if err != nil || !refusesPOST(resp.StatusCode) {
 		return resp, err
 	}
+	unclear := resp.StatusCode == http.StatusForbidden
+	if unclear && n.clock.Now().UnixNano() < n.refused.Load() {
+		return resp, nil
+	}
 	discard(resp)
-	return n.send(ctx, http.MethodGet, path, form)
+	resp, err = n.send(ctx, http.MethodGet, path, form)
+	if err == nil && unclear && resp.StatusCode == http.StatusForbidden {
+		// It is these credentials that are refused: no query need be in the logs of
+		// proxies as a URL.
+		n.refused.Store(n.clock.Now().Add(refusedTime).UnixNano())
+	}
+	return resp, err
 }
+
+// refusedTime is how long a source that answers 403 to both methods is asked by POST only.
+const refusedTime = time.Hour
 
 func (n *connection) send(ctx context.Context, method, path, form string) (*http.Response, error) {
 	target := n.settings.endpoint + path

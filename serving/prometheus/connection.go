@@ -42,6 +42,8 @@ type connection struct {
 	// heldOff is when the server, which limits its clients, wants to be asked
 	// again, in nanoseconds since 1970; 0 where it does not.
 	heldOff atomic.Int64
+	// refused is until when 403 is taken for an answer to any method, likewise.
+	refused atomic.Int64
 }
 
 // connect makes a connection. It takes over the open connections of the one before

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -110,6 +111,28 @@ func TestWindow(t *testing.T) {
 		if got := windowOf(expression); got != want {
 			t.Errorf("%s: window %s, want %s", expression, got, want)
 		}
+	}
+}
+
+// Credentials that are refused are not tried with each method each time: a query in a URL
+// is in the logs of proxies.
+func TestEvaluateRefused(t *testing.T) {
+	var mu sync.Mutex
+	var methods []string
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		methods = append(methods, r.Method)
+		http.Error(rw, "no", http.StatusForbidden)
+	}, nil)
+	for _, wait := range []time.Duration{0, time.Minute, refusedTime} {
+		w.clock.Step(wait)
+		if _, err := w.source.Evaluate(t.Context(), "up", instant); failureIn(t, err).Reason != query.ReasonUnauthorized {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"POST", "GET", "POST", "POST", "GET"}, methods); diff != "" {
+		t.Errorf("methods (-want +got):\n%s", diff)
 	}
 }
 
