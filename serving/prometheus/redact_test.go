@@ -69,7 +69,7 @@ func TestRedaction(t *testing.T) {
 				w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { tell(w, echo(r)) }, change)
 				w.secrets.set("login", data)
 				answer, err := w.source.Evaluate(t.Context(), "x", instant)
-				told := ""
+				var told string
 				if err != nil {
 					told = err.Error()
 				} else {

@@ -139,7 +139,7 @@ func (f *followedSecret) apply(ctx context.Context, all []*corev1.Secret) {
 
 // begin starts to follow a Secret if there is a context to do so in. The caller holds mu.
 func (s *secrets) begin(f *followedSecret) {
-	if s.begun == nil {
+	if s.begun == nil || s.begun.Err() != nil {
 		return
 	}
 	ctx, stop := context.WithCancel(s.begun)
