@@ -228,8 +228,8 @@ func TestCredentials(t *testing.T) {
 		TLS:            v1alpha1.SourceTLS{InsecureSkipVerify: true},
 		Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: "login"}},
 		Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team"}},
-	}, func(string) (map[string][]byte, bool) {
-		return map[string][]byte{"username": []byte("reader"), "password": []byte(password)}, true
+	}, func(string) (map[string][]byte, error) {
+		return map[string][]byte{"username": []byte("reader"), "password": []byte(password)}, nil
 	})
 	var f *query.Failure
 	if _, err := s.Evaluate(t.Context(), "queue_length", time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonUnauthorized {
