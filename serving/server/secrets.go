@@ -92,7 +92,7 @@ func (s *secrets) follow(names []string) error {
 			return err
 		}
 		s.followed[name] = f
-		s.begin(f) //nolint:contextcheck // It lasts as long as run.
+		s.begin(f)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (s *secrets) run(ctx context.Context) {
 	s.mu.Lock()
 	s.begun = ctx
 	for _, f := range s.followed {
-		s.begin(f)
+		s.begin(f) //nolint:contextcheck // It is begun's, which is this one.
 	}
 	s.mu.Unlock()
 	<-ctx.Done()

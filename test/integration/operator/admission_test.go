@@ -8,6 +8,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -422,8 +423,8 @@ func TestAdmissionStaysWithinBudget(t *testing.T) {
 		metrics[i] = external(fmt.Sprintf("queue_of_98_requests_waiting_for_delivery_%d", i), &selector)
 	}
 	wantRefusal(t, suite.admin.Create(t.Context(), autoscaler(policedNamespace, metrics...), client.DryRunAll), "")
-	denied := append(metrics[:29:29], external("last_denied", nil))
+	denied := slices.Concat(metrics[:29], []autoscalingv2.MetricSpec{external("last_denied", nil)})
 	wantRefusal(t, suite.admin.Create(t.Context(), autoscaler(policedNamespace, denied...), client.DryRunAll), `"last_denied"`)
-	wider := append(metrics[:29:29], external("queue_of_98_last", nil))
+	wider := slices.Concat(metrics[:29], []autoscalingv2.MetricSpec{external("queue_of_98_last", nil)})
 	wantRefusal(t, suite.admin.Create(t.Context(), autoscaler(policedNamespace, wider...), client.DryRunAll), `"queue_of_98_last"`)
 }
