@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -186,8 +187,11 @@ func readByStockClients(t *testing.T) {
 		"a rate of pods": {read: func() (string, error) {
 			values, err := custom.NamespacedMetrics(shop).GetForObjects(schema.GroupKind{Kind: "Pod"},
 				labels.SelectorFromSet(labels.Set{"app": "cart"}), "checkout_requests_per_second", labels.Everything())
-			if err != nil || len(values.Items) == 0 {
-				return "", fmt.Errorf("%d values: %w", len(values.Items), err)
+			if err != nil {
+				return "", err
+			}
+			if len(values.Items) == 0 {
+				return "", errors.New("no values")
 			}
 			return "", nil
 		}},
