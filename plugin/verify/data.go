@@ -151,11 +151,12 @@ func (l *look) agree(ctx context.Context, version, other string) Result {
 // difference tells what two versions see differently. Times may differ by what two
 // replicas are apart, figures of one time may not.
 func (l *look) difference(a, b samples.Samples) error {
-	if names, others := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b)); !slices.Equal(names, others) {
+	names, others := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
+	if !slices.Equal(names, others) {
 		return fmt.Errorf("they know different nodes: %d and %d", len(names), len(others))
 	}
-	for name, sample := range a {
-		other := b[name]
+	for _, name := range names {
+		sample, other := a[name], b[name]
 		apart := sample.Time.Sub(other.Time).Abs()
 		if apart == 0 && !sample.Equal(other) {
 			return fmt.Errorf("their samples of node %s at one time differ", name)
