@@ -101,7 +101,7 @@ func sample(value float64, of labels.Set) query.Sample {
 
 // world is external.metrics.k8s.io in a generic API server of its own.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	server   *httptest.Server
 	metrics  fakeMetrics
 	fallback atomic.Pointer[query.Fallback]
@@ -112,7 +112,7 @@ type world struct {
 	allowed func(authorizer.Attributes) bool
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
 		t: t, metrics: fakeMetrics{}, source: &fakeSource{answers: map[string][]query.Sample{}}, policies: NewPolicies(),
