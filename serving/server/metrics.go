@@ -64,6 +64,7 @@ var (
 // registerMetrics registers the metrics of this package and of those below it with
 // the process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
+	boundRequestLabels()
 	legacyregistry.MustRegister(invalidPolicies, reloads, reloadSuccessful, readiness, newestSample)
 	kubelet.RegisterMetrics(legacyregistry.MustRegister)
 	stream.RegisterMetrics(legacyregistry.MustRegister)

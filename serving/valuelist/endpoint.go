@@ -25,9 +25,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// resource stands for all resources of an API group where a metric or a message of the
+// Resource stands for all resources of an API group where a metric or a message of the
 // API server names one: those of requests are chosen by clients, and are not bounded.
-const resource = "values"
+const Resource = "values"
 
 // endpoint answers the requests for one route in one version.
 type endpoint struct {
@@ -47,7 +47,7 @@ func newEndpoint(g *Group, version schema.GroupVersion, route Route) *endpoint {
 		Typer:            g.api.Scheme,
 		UnsafeConvertor:  runtime.UnsafeObjectConvertor(g.api.Scheme),
 		TableConvertor:   table{&g.api},
-		Resource:         version.WithResource(resource),
+		Resource:         version.WithResource(Resource),
 		Kind:             version.WithKind(g.api.ListKind),
 		MetaGroupVersion: metav1.SchemeGroupVersion,
 		HubGroupVersion:  schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal},
@@ -112,7 +112,7 @@ func checkLengths(query url.Values) error {
 // metrics from.
 func bounded(req *http.Request, info *request.RequestInfo) *http.Request {
 	labels := *info
-	labels.Resource, labels.Subresource = resource, ""
+	labels.Resource, labels.Subresource = Resource, ""
 	return req.WithContext(request.WithRequestInfo(req.Context(), &labels))
 }
 

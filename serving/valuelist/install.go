@@ -55,7 +55,7 @@ func (g *Group) build(service *restful.WebService, version schema.GroupVersion, 
 		verb, action = "WATCH", "watchlist"
 	}
 	serve := newEndpoint(g, version, r).serve
-	serve = metrics.InstrumentRouteFunc(verb, version.Group, version.Version, resource, "", "namespace", metrics.APIServerComponent, false, "", serve)
+	serve = metrics.InstrumentRouteFunc(verb, version.Group, version.Version, Resource, "", "namespace", metrics.APIServerComponent, false, "", serve)
 	route := service.GET(r.Path).To(serve).
 		Doc(r.Doc).
 		Operation(r.Operation).
