@@ -38,28 +38,39 @@ func (g *Group) refresh(ctx context.Context) {
 		case <-ticker.C():
 		}
 		g.mu.Lock()
-		if g.look() {
-			g.mustAdvertise(klog.FromContext(ctx))
+		if next, changed := g.look(); changed {
+			g.mustAdvertise(klog.FromContext(ctx), next)
 		}
 		g.mu.Unlock()
 	}
 }
 
-// look returns whether what discovery is to tell of has changed. The caller holds mu.
-func (g *Group) look() (changed bool) {
-	listed, found := g.api.Resources(MaxDiscovered)
-	all := g.told
-	if !sameSlice(listed, g.listed) {
-		all = oneScopeEach(listed)
+// document is what discovery tells of at a time.
+type document struct {
+	// listed is what the API group said, and found how many there are.
+	listed []metav1.APIResource
+	found  int
+	// resources are those that are told of, without verbs.
+	resources []metav1.APIResource
+}
+
+// look returns what discovery is to tell of now, and whether that is something else than
+// it tells of. The caller holds mu.
+func (g *Group) look() (next document, changed bool) {
+	next.listed, next.found = g.api.Resources(MaxDiscovered)
+	next.resources = g.told.resources
+	if !sameSlice(next.listed, g.told.listed) {
+		next.resources = oneScopeEach(next.listed)
 	}
-	g.listed = listed
-	discovered.WithLabelValues(g.api.Group()).Set(float64(len(all)))
-	undiscovered.WithLabelValues(g.api.Group()).Set(float64(found - len(all)))
-	changed = found != g.found || !slices.EqualFunc(all, g.told, func(a, b metav1.APIResource) bool {
+	discovered.WithLabelValues(g.api.Group()).Set(float64(len(next.resources)))
+	undiscovered.WithLabelValues(g.api.Group()).Set(float64(next.found - len(next.resources)))
+	changed = next.found != g.told.found || !slices.EqualFunc(next.resources, g.told.resources, func(a, b metav1.APIResource) bool {
 		return a.Name == b.Name && a.Namespaced == b.Namespaced && a.Kind == b.Kind
 	})
-	g.told, g.found = all, found
-	return changed
+	if !changed {
+		g.told = next
+	}
+	return next, changed
 }
 
 // Told makes what discovery tells of metrics, anew only where there are others: most of
@@ -101,14 +112,15 @@ func oneScopeEach(all []metav1.APIResource) []metav1.APIResource {
 	})
 }
 
-// advertise tells of the metrics in both documents of discovery. The caller holds mu.
-func (g *Group) advertise() error {
+// advertise tells of metrics in both documents of discovery, which stay as they were if
+// it fails. The caller holds mu.
+func (g *Group) advertise(d document) error {
 	verbs := metav1.Verbs{"get"}
 	if g.streams.serve.Load() {
 		verbs = append(verbs, verbWatch)
 	}
-	resources := make([]metav1.APIResource, len(g.told))
-	for i, r := range g.told {
+	resources := make([]metav1.APIResource, len(d.resources))
+	for i, r := range d.resources {
 		r.Verbs = verbs
 		resources[i] = r
 	}
@@ -122,18 +134,24 @@ func (g *Group) advertise() error {
 			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: version.Version, Resources: converted,
 		})
 	}
+	g.told = d
 	return nil
 }
 
 // mustAdvertise is advertise where nobody takes an error: the metrics can be read
-// whatever discovery tells.
-func (g *Group) mustAdvertise(logger klog.Logger) {
-	if err := g.advertise(); err != nil {
-		logger.Error(err, "Discovery stays as it was", "group", g.api.Group())
+// whatever discovery tells, and it is tried again. An error is logged once for as long
+// as it is the same.
+func (g *Group) mustAdvertise(logger klog.Logger, d document) {
+	if err := g.advertise(d); err != nil {
+		if err.Error() != g.untold {
+			g.untold = err.Error()
+			logger.Error(err, "Discovery stays as it was", "group", g.api.Group())
+		}
 		return
 	}
-	if omitted := g.found - len(g.told); omitted > 0 {
+	g.untold = ""
+	if omitted := d.found - len(d.resources); omitted > 0 {
 		logger.Info("Discovery tells of the first metrics only; the others can be read all the same",
-			"group", g.api.Group(), "told", len(g.told), "omitted", omitted)
+			"group", g.api.Group(), "told", len(d.resources), "omitted", omitted)
 	}
 }

@@ -49,11 +49,10 @@ type Group struct {
 
 	// mu is held while discovery changes.
 	mu sync.Mutex
-	// listed is what the API group said last, found how many there are, and told what
-	// discovery tells of, without verbs.
-	listed []metav1.APIResource
-	found  int
-	told   []metav1.APIResource
+	// told is what discovery tells of, and untold why it does not tell of what there is
+	// since; empty if it does.
+	told   document
+	untold string
 	// resources are what discovery tells, the same in each version.
 	resources atomic.Pointer[[]metav1.APIResource]
 }
@@ -86,8 +85,8 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 	g.installGroup(server)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.look()
-	g.mustAdvertise(klog.Background())
+	first, _ := g.look()
+	g.mustAdvertise(klog.Background(), first)
 	return g, nil
 }
 
@@ -125,10 +124,10 @@ func (g *Group) ServeWatch(serve bool) {
 	}
 	if serve {
 		g.streams.serve.Store(true)
-		g.mustAdvertise(klog.Background())
+		g.mustAdvertise(klog.Background(), g.told)
 		return
 	}
 	g.streams.serve.Store(false)
-	g.mustAdvertise(klog.Background())
+	g.mustAdvertise(klog.Background(), g.told)
 	g.streams.hub.EndAll(endSpread)
 }
