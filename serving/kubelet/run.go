@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
 )
 
 const (
@@ -68,9 +69,9 @@ func (s *Source) advance(ctx context.Context) time.Duration {
 
 // take returns the target that has been due for the longest time, or nil.
 func (s *Source) take(now time.Time) *target {
-	t := s.ready.due(now)
+	t := firstDue(&s.ready, now)
 	if from, free := s.suspectsTurn(); free && !now.Before(from) {
-		if u := s.suspects.due(now); u != nil && (t == nil || u.due.Before(t.due)) {
+		if u := firstDue(&s.suspects, now); u != nil && (t == nil || u.Due().Before(t.Due())) {
 			t = u
 		}
 	}
@@ -78,6 +79,14 @@ func (s *Source) take(now time.Time) *target {
 		s.unqueue(t)
 	}
 	return t
+}
+
+// firstDue returns the queue's first target if it is due, and leaves it in; nil otherwise.
+func firstDue(queue *agenda.Agenda[*target], now time.Time) *target {
+	if first, ok := queue.First(); ok && !first.Due().After(now) {
+		return first
+	}
+	return nil
 }
 
 // suspectsTurn says whether a suspect may get a slot, and from when on. Suspects
@@ -97,10 +106,10 @@ func (s *Source) idle(now time.Time) time.Duration {
 	if s.inFlight >= s.settings.MaxConcurrent {
 		return wait
 	}
-	if next := s.ready.next(); !next.IsZero() {
+	if next := s.ready.Next(); !next.IsZero() {
 		wait = min(wait, next.Sub(now))
 	}
-	if next := s.suspects.next(); !next.IsZero() {
+	if next := s.suspects.Next(); !next.IsZero() {
 		if from, free := s.suspectsTurn(); free {
 			wait = min(wait, max(next.Sub(now), from.Sub(now)))
 		}
@@ -118,7 +127,7 @@ func (s *Source) start(ctx context.Context, t *target, now time.Time) {
 	if suspect {
 		s.suspectsInFlight++
 	}
-	scheduleDelay.Observe(now.Sub(t.due).Seconds())
+	scheduleDelay.Observe(now.Sub(t.Due()).Seconds())
 	scrapesInFlight.Inc()
 	s.scrapes.Go(func() {
 		o := s.scrape(ctx, t, node, cfg)
@@ -205,13 +214,13 @@ func (s *Source) schedule(t *target, now time.Time) {
 		from = now.Add(backoff(t.timeouts, interval) - interval)
 	}
 	t.slot = slotAfter(from, interval, t.phase)
-	t.due = t.rhythm.next(t.slot, interval)
-	if !t.due.After(now) {
+	due := t.rhythm.next(t.slot, interval)
+	if !due.After(now) {
 		t.slot = slotAfter(now, interval, t.phase)
-		t.due = t.rhythm.next(t.slot, interval)
+		due = t.rhythm.next(t.slot, interval)
 	}
-	s.queueOf(t).add(t)
-	if t.due.Before(s.next) {
+	s.queueOf(t).Put(t, due)
+	if due.Before(s.next) {
 		s.nudge()
 	}
 }
@@ -226,14 +235,14 @@ func backoff(timeouts int, interval time.Duration) time.Duration {
 	return min(wait, max(maxBackoff, interval))
 }
 
-func (s *Source) queueOf(t *target) *queue {
+func (s *Source) queueOf(t *target) *agenda.Agenda[*target] {
 	if t.timeouts > 0 {
 		return &s.suspects
 	}
 	return &s.ready
 }
 
-func (s *Source) unqueue(t *target) { s.queueOf(t).remove(t) }
+func (s *Source) unqueue(t *target) { s.queueOf(t).Remove(t) }
 
 // maintain does what is due now and then, apart from scrapes.
 func (s *Source) maintain() {

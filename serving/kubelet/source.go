@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
@@ -60,7 +61,7 @@ type Source struct {
 	targets map[string]*target
 	// ready holds the waiting targets, suspects those of them that took their
 	// whole timeout the last time.
-	ready, suspects queue
+	ready, suspects agenda.Agenda[*target]
 	// inFlight counts scrapes under way, suspectsInFlight those of suspects.
 	inFlight, suspectsInFlight int
 	// suspectsFrom is when suspects may have a single slot again.
@@ -85,11 +86,11 @@ type target struct {
 	// The fields below are guarded by Source.mu.
 
 	node *Node
-	// slot is where the next scrape, or the one under way, has its place in the
-	// schedule; due, the same or later, is when it begins.
-	slot, due time.Time
-	index     int
-	rhythm    rhythm
+	// Place is when the next scrape, or the one under way, begins; slot, the same or
+	// earlier, is where it has its place in the schedule.
+	agenda.Place
+	slot   time.Time
+	rhythm rhythm
 	// timeouts counts scrapes in a row that took their whole timeout.
 	timeouts int
 	// started and timeout are those of the scrape under way; cancel ends it.
@@ -162,7 +163,7 @@ func (s *Source) Apply(next Settings) error {
 		if old.security != cfg.security {
 			t.link.closeIdle()
 		}
-		if old.Interval != cfg.Interval && t.index != notQueued {
+		if old.Interval != cfg.Interval && t.Listed() {
 			s.unqueue(t)
 			s.schedule(t, now)
 		}
@@ -239,13 +240,13 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	switch {
 	case !selected:
 	case t == nil:
-		t = &target{name: n.Name, uid: n.UID, node: n, phase: s.place(), index: notQueued}
+		t = &target{name: n.Name, uid: n.UID, node: n, phase: s.place()}
 		s.targets[n.Name] = t
 		s.schedule(t, now)
 	case !t.node.sameEndpoint(n):
 		t.node = n
 		t.link.closeIdle()
-		if t.timeouts > 0 && t.index != notQueued {
+		if t.timeouts > 0 && t.Listed() {
 			// It may answer at its new address.
 			s.unqueue(t)
 			t.timeouts = 0

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
 )
 
 // Limits bound what a Desk takes of this process and of its sources. Zero stands
@@ -106,7 +108,7 @@ type Desk struct {
 	logger    klog.Logger
 	closed    bool
 	questions map[Question]*held
-	agenda    agenda
+	agenda    agenda.Agenda[*held]
 	lines     map[string]*line
 	// shares are what owners hold, and total is what all of them do.
 	shares map[string]*share

@@ -4,7 +4,6 @@
 package query
 
 import (
-	"container/heap"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +76,7 @@ func (d *Desk) unfollow(h *held, f *follower) {
 	if len(h.followers) == 0 {
 		h.followers = nil
 		questionsFollowed.Dec()
-		d.agenda.remove(h)
+		d.agenda.Remove(h)
 		if d.questions[h.question] == h {
 			h.asked = d.clock.Now()
 			h.share.add(h)
@@ -102,16 +101,12 @@ func (d *Desk) visitDue() time.Time {
 	for {
 		d.mu.Lock()
 		now := d.clock.Now()
-		if len(d.agenda) == 0 {
+		h, ok := d.agenda.First()
+		if next := d.agenda.Next(); !ok || next.After(now) {
 			d.mu.Unlock()
-			return time.Time{}
+			return next
 		}
-		h := d.agenda[0]
-		if due := h.due; due.After(now) {
-			d.mu.Unlock()
-			return due
-		}
-		d.agenda.remove(h)
+		d.agenda.Remove(h)
 		name := h.question.Source
 		d.mu.Unlock()
 		// Not under the lock: it is foreign code.
@@ -148,7 +143,7 @@ func (d *Desk) schedule(h *held, now time.Time) {
 	if len(h.followers) == 0 {
 		return
 	}
-	h.due = now.Add(h.slots.untilNext(now))
+	due := now.Add(h.slots.untilNext(now))
 	if h.flight == nil && h.outcome != nil && h.outcome.err != nil {
 		again := h.retry
 		if l := d.lines[h.question.Source]; l != nil {
@@ -159,11 +154,11 @@ func (d *Desk) schedule(h *held, now time.Time) {
 		if least := now.Add(retryPause); again.Before(least) {
 			again = least
 		}
-		if again.Before(h.due) {
-			h.due = again
+		if again.Before(due) {
+			due = again
 		}
 	}
-	d.agenda.put(h)
+	d.agenda.Put(h, due)
 	d.nudge()
 }
 
@@ -182,59 +177,10 @@ func (d *Desk) SourcesChanged() {
 	d.mu.Lock()
 	defer d.unlock()
 	now := d.clock.Now()
-	for _, h := range d.agenda {
+	for h := range d.agenda.All() {
 		if source, seen := names[h.question.Source]; seen && source != h.source {
-			h.due = now
+			d.agenda.Put(h, now)
 		}
 	}
-	d.agenda.init()
 	d.nudge()
-}
-
-// notDue is the index of a question that is not in the agenda.
-const notDue = -1
-
-// agenda holds followed questions, the one that is due first at the front.
-type agenda []*held
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
-
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (a *agenda) Push(x any) {
-	h := x.(*held)
-	h.index = len(*a)
-	*a = append(*a, h)
-}
-
-// Pop implements heap.Interface.
-func (a *agenda) Pop() any {
-	old := *a
-	h := old[len(old)-1]
-	old[len(old)-1] = nil
-	*a = old[:len(old)-1]
-	h.index = notDue
-	return h
-}
-
-func (a *agenda) init() { heap.Init(a) }
-
-// put enters a question, or moves it.
-func (a *agenda) put(h *held) {
-	if h.index == notDue {
-		heap.Push(a, h)
-		return
-	}
-	heap.Fix(a, h.index)
-}
-
-func (a *agenda) remove(h *held) {
-	if h.index != notDue {
-		heap.Remove(a, h.index)
-	}
 }

@@ -233,8 +233,8 @@ func TestAgendaIsInOrder(t *testing.T) {
 		}
 		w.Desk.mu.Lock()
 		defer w.Desk.mu.Unlock()
-		if len(w.agenda) != 0 || w.shares[""].recent.Len() != 50 {
-			t.Errorf("%d in the agenda and %d among the recent", len(w.agenda), w.shares[""].recent.Len())
+		if w.agenda.Len() != 0 || w.shares[""].recent.Len() != 50 {
+			t.Errorf("%d in the agenda and %d among the recent", w.agenda.Len(), w.shares[""].recent.Len())
 		}
 	})
 }

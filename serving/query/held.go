@@ -6,6 +6,8 @@ package query
 import (
 	"container/list"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
 )
 
 // sweepInterval is how often questions are looked through for those to forget.
@@ -34,10 +36,8 @@ type held struct {
 	asked  time.Time
 
 	followers map[*follower]struct{}
-	// due is when a followed question is to be looked at, and index its place in
-	// the agenda.
-	due   time.Time
-	index int
+	// Place is when a followed question is to be looked at.
+	agenda.Place
 
 	// flight is the evaluation that is under way or queued.
 	flight *flight

@@ -249,9 +249,8 @@ func (d *Desk) retryFailed(name string, of func(owner string) bool, now time.Tim
 			continue
 		}
 		h.retry = time.Time{}
-		if h.index != notDue && h.flight == nil {
-			h.due = now
-			d.agenda.put(h)
+		if h.Listed() && h.flight == nil {
+			d.agenda.Put(h, now)
 		}
 	}
 	d.nudge()

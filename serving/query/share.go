@@ -89,7 +89,7 @@ func (d *Desk) enter(q Question) *held {
 		s = &share{owner: q.Owner}
 		d.shares[q.Owner] = s
 	}
-	h := &held{question: q, slots: slotsOf(q), share: s, index: notDue}
+	h := &held{question: q, slots: slotsOf(q), share: s}
 	d.questions[q] = h
 	s.add(h)
 	d.count(s, holding{questions: 1, bytes: len(q.Expression)})
