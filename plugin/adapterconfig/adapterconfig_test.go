@@ -117,9 +117,12 @@ func TestImportRefuses(t *testing.T) {
 		"two configurations":      {in: rule + "---\n" + rule, want: "holds 2 configurations"},
 		"wrong values":            {in: "rules: {custom: [{wrong: 1}]}", want: "rules in the values of the Helm chart: "},
 		"no URL":                  {in: rule, want: "--prometheus-url="},
-		"a URL without a scheme":  {in: rule, args: []string{"--prometheus-url=prometheus:9090"}, want: "the URL of Prometheus is none"},
-		"a URL that is none":      {in: rule, args: []string{"--prometheus-url=http://a:secret@[x"}, want: "the URL of Prometheus is none"},
-		"a URL of another scheme": {in: rule, args: []string{"--prometheus-url=file:///x"}, want: "the URL of Prometheus is none"},
+		"a URL without a scheme":  {in: rule, args: []string{"--prometheus-url=prometheus:9090"}, want: "the URL of Prometheus cannot be used"},
+		"a URL that is none":      {in: rule, args: []string{"--prometheus-url=http://a:secret@[x"}, want: "the URL of Prometheus cannot be used"},
+		"a name that is none":     {in: rule, args: []string{"--prometheus-url=http://x", "--name=Bad_Name"}, want: `--name "Bad_Name": `},
+		"a source's that is none": {in: rule, args: []string{"--prometheus-url=http://x", "--source=a.b"}, want: `--source "a.b": `},
+		"two files":               {in: rule, args: []string{"other.yaml"}, want: "name one FILE, or - for the standard input; there are 2"},
+		"a URL of another scheme": {in: rule, args: []string{"--prometheus-url=file:///x"}, want: "the URL of Prometheus cannot be used"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, test.in, append([]string{"-"}, test.args...)...)

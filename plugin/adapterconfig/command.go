@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -61,8 +63,11 @@ func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
 		Short:   "Make a MetricsBackend of prometheus-adapter's configuration",
 		Long:    long,
 		Example: example,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
 			text, err := read(args[0], streams.In)
 			if err != nil {
 				return err
@@ -90,6 +95,24 @@ func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.Flags().StringVar(&o.sourceName, "source", o.sourceName, "Name of the source.")
 	cmd.Flags().BoolVar(&o.nanAsZero, "nan-as-zero", false, "Make 0 of what is no number in metrics of objects, as prometheus-adapter does.")
 	return cmd
+}
+
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("name one FILE, or - for the standard input; there are %d: several manifests are one file with --- between them", len(args))
+	}
+	return nil
+}
+
+// validate refuses names that the CRD would refuse.
+func (o *options) validate() error {
+	if wrong := validation.IsDNS1123Subdomain(o.name); len(wrong) > 0 {
+		return fmt.Errorf("--name %q: %s", o.name, strings.Join(wrong, "; "))
+	}
+	if wrong := validation.IsDNS1123Label(o.sourceName); len(wrong) > 0 {
+		return fmt.Errorf("--source %q: %s", o.sourceName, strings.Join(wrong, "; "))
+	}
+	return nil
 }
 
 func read(name string, in io.Reader) ([]byte, error) {

@@ -122,7 +122,7 @@ func (s *source) check() error {
 	parsed, err := url.Parse(s.URL)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
 		// The error of url.Parse repeats all of it, a password too.
-		return fmt.Errorf("the URL of Prometheus is none: want http:// or https://, a host, and perhaps a port and a path")
+		return fmt.Errorf("the URL of Prometheus cannot be used: it must have http:// or https:// and a host, and may have a port and a path, as http://NAME.NAMESPACE.svc:9090; --prometheus-url says another")
 	}
 	if parsed.User != nil {
 		parsed.User = nil
