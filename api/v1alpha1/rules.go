@@ -48,7 +48,7 @@ type CustomMetricsSpec struct {
 	// Rules in the language of prometheus-adapter (`rules` of its configuration),
 	// which `kubectl metrics import adapter-config` takes over. Of rules that make the
 	// same metric of the same resource the last one counts. A rule that cannot be used
-	// is told of in the condition SourcesHealthy, and stops no other. Default: none;
+	// is told of in status.rules and the condition RulesReady, and stops no other. Default: none;
 	// CustomMetrics alone make metrics.
 	// +optional
 	// +listType=atomic
@@ -76,7 +76,7 @@ type ExternalMetricsSpec struct {
 	// Rules in the language of prometheus-adapter (`externalRules` of its
 	// configuration), which `kubectl metrics import adapter-config` takes over. Of
 	// rules that make the same metric the last one counts. A rule that cannot be used
-	// is told of in the condition SourcesHealthy, and stops no other. Default: none;
+	// is told of in status.rules and the condition RulesReady, and stops no other. Default: none;
 	// ExternalMetrics alone make metrics.
 	// +optional
 	// +listType=atomic
@@ -110,7 +110,8 @@ type MetricRule struct {
 
 	// Template of the query that gives the values, delimited by `<<` and `>>`, with
 	// .Series, .LabelMatchers, .LabelValuesByName, .GroupBy and .GroupBySlice.
-	// Default, for custom metrics: `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`.
+	// Default: `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`. For external
+	// metrics .GroupBy is empty, so that the default is one sum.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	MetricsQuery string `json:"metricsQuery,omitempty"`
