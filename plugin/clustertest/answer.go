@@ -79,6 +79,8 @@ func (w *World) answer(r *http.Request) answer {
 		return w.groupDocument()
 	case path == "/metrics":
 		return answer{code: http.StatusOK, kind: "text/plain; version=0.0.4", body: []byte(w.Figures)}
+	case w.Others[strings.TrimPrefix(path, "/apis/")] != nil:
+		return w.other(strings.TrimPrefix(path, "/apis/"))
 	case w.Served[version] != nil:
 		return w.Served[version].answer(version, kind)
 	}
@@ -93,10 +95,27 @@ func (w *World) aggregated() answer {
 	for _, v := range w.Stale {
 		group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessStale})
 	}
+	groups := []apidiscoveryv2.APIGroupDiscovery{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}, group}
+	for _, other := range slices.Sorted(maps.Keys(w.Others)) {
+		name, version, _ := strings.Cut(other, "/")
+		if !slices.Contains(w.Unlisted, other) {
+			groups = append(groups, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name}, Versions: []apidiscoveryv2.APIVersionDiscovery{
+				{Version: version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent},
+			}})
+		}
+	}
 	return found(apidiscoveryv2.APIGroupDiscoveryList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
-		Items:    []apidiscoveryv2.APIGroupDiscovery{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}, group},
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}, Items: groups,
 	})
+}
+
+// other is the discovery of a version of another group.
+func (w *World) other(groupVersion string) answer {
+	resources := metav1.APIResourceList{GroupVersion: groupVersion}
+	for _, name := range w.Others[groupVersion] {
+		resources.APIResources = append(resources.APIResources, metav1.APIResource{Name: name})
+	}
+	return found(resources)
 }
 
 func (w *World) groupDocument() answer {

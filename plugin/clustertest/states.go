@@ -4,7 +4,9 @@
 package clustertest
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,4 +60,18 @@ func KeptMetricsServer() *World {
 	w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, v1alpha1.ReasonConsumersUnknown,
 		"the implementation of spec.existing does not tell who uses which version: a version is removed without waiting for its clients")
 	return w
+}
+
+// ServeOthers has the first backend serve custom.metrics.k8s.io and external.metrics.k8s.io, too.
+func (w *World) ServeOthers() {
+	b, ca := &w.Backends[0], w.APIServices[0].Spec.CABundle
+	b.Spec.CustomMetrics, b.Spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
+	w.Others = map[string][]string{
+		"custom.metrics.k8s.io/v1beta1": {"pods/hits", "pods/latency"}, "custom.metrics.k8s.io/v1beta2": {"pods/hits", "pods/latency"},
+		"external.metrics.k8s.io/v1beta1": {"queue_depth"},
+	}
+	for _, other := range slices.Sorted(maps.Keys(w.Others)) {
+		group, version, _ := strings.Cut(other, "/")
+		w.APIServices = append(w.APIServices, *APIServiceOf(group, version, b.Name, ca))
+	}
 }

@@ -36,6 +36,10 @@ type World struct {
 	Current, Stale, Group []string
 	// Served are the versions that the implementation answers.
 	Served map[string]*Data
+	// Others are the resources of versions of other groups, by GROUP/VERSION; the
+	// aggregated discovery does not list those of Unlisted.
+	Others   map[string][]string
+	Unlisted []string
 	// Figures are the lines of /metrics.
 	Figures string
 	// Codes are answers with an error, by path.
@@ -148,10 +152,15 @@ func Backend(name string) *v1alpha1.MetricsBackend {
 // APIService is one that kube-apiserver reports available; without a backend, it is
 // someone else's.
 func APIService(version, backend string, ca []byte) *apiregistrationv1.APIService {
+	return APIServiceOf("metrics.k8s.io", version, backend, ca)
+}
+
+// APIServiceOf is one of any group.
+func APIServiceOf(group, version, backend string, ca []byte) *apiregistrationv1.APIService {
 	service := &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: version + ".metrics.k8s.io", ResourceVersion: "7"},
+		ObjectMeta: metav1.ObjectMeta{Name: version + "." + group, ResourceVersion: "7"},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: "metrics.k8s.io", Version: version, CABundle: ca,
+			Group: group, Version: version, CABundle: ca,
 			Service: &apiregistrationv1.ServiceReference{
 				Namespace: "metrics-backend-system", Name: "metrics-serving-cluster", Port: ptr.To[int32](443),
 			},

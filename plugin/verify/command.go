@@ -55,7 +55,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	o := &options{streams: streams, clock: clock.RealClock{}, output: "text"}
 	cmd := &cobra.Command{
 		Use:     "verify",
-		Short:   "Check metrics.k8s.io after an upgrade, a rollback or a migration",
+		Short:   "Check the metrics APIs after an upgrade, a rollback or a migration",
 		Long:    long(),
 		Example: example,
 		Args:    cobra.NoArgs,
@@ -100,7 +100,8 @@ func ids() []string {
 func long() string {
 	var b strings.Builder
 	b.WriteString(`Checks metrics.k8s.io as KEP-5207 wants it verified after an upgrade, a rollback or a
-migration, whoever serves it. Each line tells what was looked at and, where it is not
+migration, whoever serves it, and that custom.metrics.k8s.io and external.metrics.k8s.io
+of MetricsBackends are there. Each line tells what was looked at and, where it is not
 as it should be, what to do. Discovery and metrics are those of the kube-apiserver
 that answers.
 

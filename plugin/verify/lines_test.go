@@ -281,6 +281,40 @@ func TestLines(t *testing.T) {
 			timeout: time.Second,
 			code:    exit.NotMet,
 		},
+		"other APIs fail": {
+			change: func(_ *testing.T, w *clustertest.World) {
+				w.ServeOthers()
+				clustertest.SetAvailable(&w.APIServices[2], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
+				w.Codes["/apis/custom.metrics.k8s.io/v1beta2"] = http.StatusServiceUnavailable
+				w.Unlisted = []string{"external.metrics.k8s.io/v1beta1"}
+			},
+			code: exit.NotMet,
+		},
+		"other APIs are not registered": {
+			change: func(_ *testing.T, w *clustertest.World) {
+				w.ServeOthers()
+				w.APIServices = w.APIServices[:4]
+				w.APIServices[3].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
+			},
+			code: exit.NotMet,
+		},
+		"other APIs of nobody's": {
+			// prometheus-adapter's, say: a backend neither wants nor keeps it.
+			change: func(_ *testing.T, w *clustertest.World) {
+				service := clustertest.APIServiceOf("custom.metrics.k8s.io", "v1beta1", "", nil)
+				clustertest.SetAvailable(service, false, "MissingEndpoints", "endpoints for service/prometheus-adapter have no addresses")
+				w.APIServices = append(w.APIServices, *service)
+			},
+		},
+		"other APIs of a spec that is gone": {
+			change: func(_ *testing.T, w *clustertest.World) {
+				w.ServeOthers()
+				w.Backends[0].Spec.CustomMetrics, w.Backends[0].Spec.ExternalMetrics = nil, nil
+				w.APIServices = w.APIServices[:3]
+				w.APIServices[2].Spec.Service = nil
+			},
+			code: exit.NotMet,
+		},
 		"series not there yet": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Figures = strings.ReplaceAll(w.Figures, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")

@@ -72,7 +72,7 @@ func (l *look) expectations() ([]string, string) {
 		spec := backend.Spec.DeepCopy()
 		v1alpha1.SetDefaults(spec)
 		for _, version := range spec.ResourceMetrics.Versions {
-			if !notServedByExisting(backend, string(version)) {
+			if !notServedByExisting(backend, nameOf(string(version))) {
 				versions = append(versions, string(version))
 			}
 		}
@@ -90,13 +90,13 @@ func (l *look) expectations() ([]string, string) {
 
 // notServedByExisting: of an implementation that someone else runs, the operator
 // registers those of the wanted versions that it serves, and that is all it can do.
-func notServedByExisting(backend *v1alpha1.MetricsBackend, version string) bool {
+func notServedByExisting(backend *v1alpha1.MetricsBackend, name string) bool {
 	registered := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionAPIServicesRegistered)
 	if backend.Spec.Existing == nil || registered == nil || registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != backend.Generation {
 		return false
 	}
 	return slices.ContainsFunc(backend.Status.APIServices, func(s v1alpha1.APIServiceStatus) bool {
-		return s.Name == nameOf(version) && s.State == v1alpha1.APIServicePending
+		return s.Name == name && s.State == v1alpha1.APIServicePending
 	})
 }
 

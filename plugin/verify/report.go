@@ -108,6 +108,7 @@ var checks = []check{
 	{"pods-fresh", "each version answers pods, with samples younger than maxAge", podsFresh},
 	{"versions-agree", "all versions tell the same of nodes", versionsAgree},
 	{"hpa-active", "HorizontalPodAutoscalers by CPU or memory have ScalingActive", hpaActive},
+	{"other-apis", "APIs of MetricsBackends for custom and external metrics are available and answer", otherAPIs},
 	{"aggregator-available", "aggregator_unavailable_apiservice of kube-apiserver is 0", aggregatorAvailable},
 }
 

@@ -40,8 +40,9 @@ func verifyText(t *testing.T, c *clustertest.Cluster, change func(*options)) (st
 func TestHealthy(t *testing.T) {
 	for _, output := range []string{"text", "json", "junit"} {
 		t.Run(output, func(t *testing.T) {
-			c := clustertest.Start(t, clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years))))
-			got, code := verifyText(t, c, func(o *options) { o.output = output })
+			world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
+			world.ServeOthers()
+			got, code := verifyText(t, clustertest.Start(t, world), func(o *options) { o.output = output })
 			clustertest.Golden(t, "healthy."+output, got)
 			if code != exit.OK {
 				t.Errorf("exit code %d", code)
