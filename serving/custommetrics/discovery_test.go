@@ -145,7 +145,8 @@ func TestVersionsTakenOut(t *testing.T) {
 	}
 }
 
-// TestOpenAPI has the paths of the proposal, however many metrics there are.
+// TestOpenAPI has the paths of the proposal, however many metrics there are, and what
+// they answer.
 func TestOpenAPI(t *testing.T) {
 	server := serve(t, newWorld())
 	want := func(prefix string) []string {
@@ -164,7 +165,8 @@ func TestOpenAPI(t *testing.T) {
 		var document struct {
 			Paths map[string]struct {
 				Get *struct {
-					OperationID string `json:"operationId"`
+					OperationID string          `json:"operationId"`
+					Responses   json.RawMessage `json:"responses"`
 				} `json:"get"`
 			} `json:"paths"`
 		}
@@ -181,6 +183,13 @@ func TestOpenAPI(t *testing.T) {
 					continue
 				}
 				operations[item.Get.OperationID] = true
+				answer, other := "MetricValueList", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"
+				if strings.HasPrefix(p, prefix+"/watch/") {
+					answer, other = other, answer
+				}
+				if got := string(item.Get.Responses); p != prefix+"/" && (!strings.Contains(got, answer) || strings.Contains(got, other)) {
+					t.Errorf("%s: %s answers %s, want %s", name, p, got, answer)
+				}
 			}
 		}
 		slices.Sort(paths)

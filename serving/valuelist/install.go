@@ -5,6 +5,7 @@ package valuelist
 
 import (
 	"fmt"
+	"net/http"
 	"path"
 
 	"github.com/emicklei/go-restful/v3"
@@ -50,17 +51,17 @@ func (g *Group) installPaths(server *genericapiserver.GenericAPIServer) error {
 
 // build makes the route of a version, in the way of the API server's installer.
 func (g *Group) build(service *restful.WebService, version schema.GroupVersion, r Route, list any) (*restful.RouteBuilder, error) {
-	verb, action := "LIST", "list"
+	verb, action, answer := "LIST", "list", list
 	if r.WatchOnly {
-		verb, action = "WATCH", "watchlist"
+		verb, action, answer = "WATCH", "watchlist", metav1.WatchEvent{}
 	}
 	serve := newEndpoint(g, version, r).serve
 	serve = metrics.InstrumentRouteFunc(verb, version.Group, version.Version, Resource, "", "namespace", metrics.APIServerComponent, false, "", serve)
 	route := service.GET(r.Path).To(serve).
 		Doc(r.Doc).
 		Operation(r.Operation).
-		Returns(200, "OK", list).
-		Writes(list).
+		Returns(http.StatusOK, "OK", answer).
+		Writes(answer).
 		Metadata(endpoints.RouteMetaGVK, metav1.GroupVersionKind{Group: version.Group, Version: version.Version, Kind: g.api.ValueKind}).
 		Metadata(endpoints.RouteMetaAction, action)
 	if err := endpoints.AddObjectParams(service, route, &metav1.ListOptions{}, "sendInitialEvents", "fieldSelector", "continue", "limit", "resourceVersion", "resourceVersionMatch", "shardSelector"); err != nil {
