@@ -6,6 +6,7 @@ package prometheus
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,39 @@ func BenchmarkEvaluate(b *testing.B) {
 				if a, err := w.source.Evaluate(b.Context(), "x", instant); err != nil || len(a.Samples) != n {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkAnswerMemory is what a sample takes of an answer of 20,000 that is held.
+func BenchmarkAnswerMemory(b *testing.B) {
+	const n = 20000
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for _, more := range []int{0, 5} {
+		b.Run(fmt.Sprintf("labels=%d", 2+more), func(b *testing.B) {
+			var labels strings.Builder
+			for i := range more {
+				fmt.Fprintf(&labels, `"label_%d":"one-of-the-values-%d",`, i, i)
+			}
+			body := []byte(strings.ReplaceAll(vectorBody(n), `{"namespace"`, "{"+labels.String()+`"namespace"`))
+			w := newWorld(b, func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				_, _ = rw.Write(body)
+			}, nil)
+			for b.Loop() {
+				before := heap()
+				a, err := w.source.Evaluate(b.Context(), "x", instant)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric((heap()-before)/n, "B/sample")
+				runtime.KeepAlive(a)
 			}
 		})
 	}
