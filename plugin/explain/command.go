@@ -61,7 +61,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 		Short:   "Show how the values of a custom or external metric come about",
 		Long:    long,
 		Example: example,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneMetric,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.metric = args[0]
 			if err := o.complete(flags); err != nil {
@@ -86,8 +86,18 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 }
 
 // complete finds what does not fit together.
+func oneMetric(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("name one metric; there are %d", len(args))
+	}
+	return nil
+}
+
 func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
+	resource, name, named := strings.Cut(o.of, "/")
 	switch {
+	case o.of != "" && (resource == "" || named && (name == "" || strings.Contains(name, "/"))):
+		return fmt.Errorf("--for %q: must be RESOURCE or RESOURCE/NAME, such as pods or ingresses.networking.k8s.io/main", o.of)
 	case o.external && o.of != "":
 		return errors.New("an external metric describes no object: leave out --for, or --external")
 	case strings.Contains(o.of, "/") && o.selector != "":
