@@ -59,7 +59,7 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// Time after which a query is given up, its wait for a connection included; the
+	// Time after which a query is given up, the wait for its turn included; the
 	// server is told (parameter `timeout`). A query that has begun runs on when clients
 	// leave earlier: its answer is for who asks next. A duration from 100ms to 1m.
 	// Default: 10s.
