@@ -284,3 +284,17 @@ func FuzzFind(f *testing.F) {
 		}
 	})
 }
+
+// A configuration without rules is none that a cluster takes, and it is said.
+func TestNoRules(t *testing.T) {
+	out, err := run(t, "rules: []\n", "-", "--prometheus-url=http://x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Contains(strings.ReplaceAll(out, "\n#   ", " "), "has nothing to serve, and the cluster refuses it"); !said {
+		t.Errorf("not said:\n%s", out)
+	}
+	if refused := strings.Join(refusals(t, out), "\n"); !strings.Contains(refused, "nothing to serve") {
+		t.Errorf("refused for %q", refused)
+	}
+}

@@ -81,7 +81,7 @@ func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
 				return err
 			}
 			if f.config.empty() {
-				f.remarks = append(f.remarks, "rules: there are none in "+name)
+				f.remarks = append(f.remarks, "rules: there are none in "+name+", so the MetricsBackend below has nothing to serve, and the cluster refuses it as it is")
 			}
 			f.source.URL = cmp.Or(url, f.source.URL)
 			if err := f.source.check(); err != nil {
