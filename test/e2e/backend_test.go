@@ -92,6 +92,13 @@ func editBackend(t *testing.T, change func(*v1alpha1.MetricsBackendSpec)) {
 // restoreBackend puts the spec of the sample back, as it is now, after the test.
 func restoreBackend(t *testing.T) {
 	t.Helper()
+	restorePart(t, func(spec, before *v1alpha1.MetricsBackendSpec) { *spec = *before })
+}
+
+// restorePart puts what restore takes from the spec as it is now back after the test;
+// tests beside it may change the rest.
+func restorePart(t *testing.T, restore func(spec, before *v1alpha1.MetricsBackendSpec)) {
+	t.Helper()
 	before := getBackend(t).Spec
 	t.Cleanup(func() {
 		// The test's own context has ended by now.
@@ -100,7 +107,7 @@ func restoreBackend(t *testing.T) {
 			if err := suite.client.Get(context.Background(), ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
 				return err
 			}
-			backend.Spec = before
+			restore(&backend.Spec, before.DeepCopy())
 			return suite.client.Update(context.Background(), &backend)
 		})
 		if ctrlclient.IgnoreNotFound(err) != nil {

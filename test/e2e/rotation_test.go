@@ -28,7 +28,13 @@ import (
 // the operator again: no consumer notices, and no pod is restarted. It is a companion of
 // TestWatch.
 func rotate(t *testing.T, baseline time.Duration) {
-	restoreBackend(t)
+	restorePart(t, func(spec, before *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.Certificates = before.Serving.Certificates
+	})
+	registered, err := apiServices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := startCanary(t, baseline)
 	pods := startsOfPods(t)
 	n := cycles(t, "E2E_ROTATIONS", 10)
@@ -39,7 +45,7 @@ func rotate(t *testing.T, baseline time.Duration) {
 			spec.Serving.Certificates.Rotate = fmt.Sprintf("%d of test %d", i, began.Unix())
 		})
 		disturb(t, i, n)
-		waitReplaced(t, former)
+		waitReplaced(t, former, len(registered))
 	}
 	t.Logf("%d rotations took %s", n, time.Since(began).Round(time.Second))
 
@@ -50,10 +56,10 @@ func rotate(t *testing.T, baseline time.Duration) {
 			Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "provided-by-test"},
 		}
 	})
-	waitReplaced(t, former)
+	waitReplaced(t, former, len(registered))
 	former = trustedNow(t)
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
-	waitReplaced(t, former)
+	waitReplaced(t, former, len(registered))
 
 	if got := startsOfPods(t); got != pods {
 		t.Errorf("pods were replaced or restarted:\n%s\nnow:\n%s", pods, got)
@@ -73,9 +79,16 @@ func trustedNow(t *testing.T) servingcert.Bundle {
 	return servingcert.ParseBundle(service.Spec.CABundle)
 }
 
-// waitReplaced waits until every authority of former is out of all APIServices and
-// of what pods mount, and the backend is ready.
-func waitReplaced(t *testing.T, former servingcert.Bundle) {
+// apiServices are those of the backend.
+func apiServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {
+	var services apiregistrationv1.APIServiceList
+	err := suite.client.List(ctx, &services, ctrlclient.MatchingLabels{v1alpha1.LabelBackend: backendName})
+	return services.Items, err
+}
+
+// waitReplaced waits until every authority of former is out of all APIServices, of which
+// there are so many, and of what pods mount, and the backend is ready.
+func waitReplaced(t *testing.T, former servingcert.Bundle, registered int) {
 	t.Helper()
 	eventually(t, 2*time.Minute, "the authority is replaced", func(ctx context.Context) error {
 		var secret corev1.Secret
@@ -83,15 +96,15 @@ func waitReplaced(t *testing.T, former servingcert.Bundle) {
 			return err
 		}
 		bundles := map[string][]byte{"Secret": secret.Data[v1alpha1.SecretKeyCA]}
-		var services apiregistrationv1.APIServiceList
-		if err := suite.client.List(ctx, &services, ctrlclient.MatchingLabels{v1alpha1.LabelBackend: backendName}); err != nil {
+		services, err := apiServices(ctx)
+		if err != nil {
 			return err
 		}
-		if len(services.Items) != 2 {
-			return fmt.Errorf("%d APIServices", len(services.Items))
+		if len(services) != registered {
+			return fmt.Errorf("%d APIServices, want %d", len(services), registered)
 		}
-		for i := range services.Items {
-			bundles[services.Items[i].Name] = services.Items[i].Spec.CABundle
+		for i := range services {
+			bundles[services[i].Name] = services[i].Spec.CABundle
 		}
 		for name, pem := range bundles {
 			bundle := servingcert.ParseBundle(pem)

@@ -37,6 +37,15 @@ func TestLedger(t *testing.T) {
 			reads:  [][]Object{{at(0, "1", "x"), at(0, "2", "x")}, {at(0, "2", "x")}},
 			points: 1,
 		},
+		"two data points of the same content and second, on two replicas": {
+			reads:  [][]Object{{at(0, "1788091200345", "x")}, {at(0, "1788091200349", "x")}},
+			points: 1,
+		},
+		"two times for one data point": {
+			reads:  [][]Object{{at(0, "1788091200345", "x")}, {at(0, "1788091201345", "x")}},
+			points: 1,
+			error:  `one data point of pods a/web came with the resourceVersions ["1788091200345" "1788091201345"]`,
+		},
 		"one name for two data points": {
 			reads:  [][]Object{{at(0, "1", "x")}, {at(10, "1", "y")}},
 			points: 2,
