@@ -57,7 +57,7 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	assets := os.Getenv(AssetsVariable)
 	if assets == "" {
 		return nil, fmt.Errorf("%s is not set: it names the folder with kube-apiserver and etcd. "+
-			"`make bench-watch` builds them and sets it", AssetsVariable)
+			"`make bench-watch` and `make bench-queries` build them and set it", AssetsVariable)
 	}
 	// A CA of its own for the front proxy, or any client certificate could claim to
 	// be anyone.
@@ -72,6 +72,15 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	env := &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: time.Minute,
+		CRDDirectoryPaths: []string{filepath.FromSlash("../config/crd/bases")}, ErrorIfCRDPathMissing: true,
+	}
+	_, certificate, key, err := proxy.issue(proxyName)
+	if err != nil {
+		return nil, err
+	}
+	proxyCert, proxyKey := filepath.Join(folder, "front-proxy.crt"), filepath.Join(folder, "front-proxy.key")
+	if err := errors.Join(os.WriteFile(proxyCert, certificate, 0o600), os.WriteFile(proxyKey, key, 0o600)); err != nil {
+		return nil, fmt.Errorf("write the front proxy's certificate: %w", err)
 	}
 	log, err := os.Create(filepath.Join(folder, "kube-apiserver.log"))
 	if err != nil {
@@ -82,6 +91,7 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	server.Configure().
 		Set("requestheader-client-ca-file", ca).
 		Set("requestheader-allowed-names", proxyName).
+		Set("proxy-client-cert-file", proxyCert).Set("proxy-client-key-file", proxyKey).
 		Set("requestheader-username-headers", "X-Remote-User").
 		Set("requestheader-group-headers", "X-Remote-Group").
 		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
@@ -119,9 +129,11 @@ func (c *ControlPlane) prepare(ctx context.Context) error {
 		servingAccount: {
 			{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
 			{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"metricsbackend.io"}, Resources: []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, Verbs: read},
 		},
 		readers: {
 			{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes", "pods"}, Verbs: read},
+			{APIGroups: []string{"custom.metrics.k8s.io"}, Resources: []string{"*"}, Verbs: read},
 		},
 	} {
 		if _, err := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {

@@ -36,6 +36,9 @@ type Serving struct {
 	// TLS is a front proxy's configuration: who has it names the user in headers,
 	// as kube-apiserver does.
 	TLS *tls.Config
+	// CA signed its certificate, PEM; Port is where it serves.
+	CA   []byte
+	Port int32
 
 	command *exec.Cmd
 	client  *http.Client
@@ -45,7 +48,7 @@ type Serving struct {
 }
 
 // StartServing runs a binary against a control plane, with the settings of a
-// manifest, and trusts kubelets of a CA.
+// manifest, and trusts kubelets of a CA; nil where none is scraped.
 func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, flags ...string) (*Serving, error) {
 	ca, err := newAuthority("serving-ca")
 	if err != nil {
@@ -60,9 +63,12 @@ func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, fl
 		return nil, err
 	}
 	paths := map[string]string{}
-	for name, content := range map[string][]byte{
-		"serving.crt": certificate, "serving.key": key, "kubelet-ca.crt": kubeletCA, "backend.yaml": manifest,
-	} {
+	files := map[string][]byte{"serving.crt": certificate, "serving.key": key, "backend.yaml": manifest}
+	if kubeletCA != nil {
+		files["kubelet-ca.crt"] = kubeletCA
+		flags = append(flags, "--kubelet-ca-file="+filepath.Join(c.folder, "kubelet-ca.crt"))
+	}
+	for name, content := range files {
 		paths[name] = filepath.Join(c.folder, name)
 		if err := os.WriteFile(paths[name], content, 0o600); err != nil {
 			return nil, fmt.Errorf("write %s: %w", name, err)
@@ -77,6 +83,8 @@ func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, fl
 	s := &Serving{
 		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		TLS:     &tls.Config{RootCAs: roots, ServerName: servingName, Certificates: []tls.Certificate{proxy}, MinVersion: tls.VersionTLS12},
+		CA:      ca.pem,
+		Port:    int32(port),
 		log:     filepath.Join(c.folder, "serving.log"),
 		ended:   make(chan struct{}),
 	}
@@ -87,7 +95,7 @@ func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, fl
 	}
 	s.command = exec.Command(binary, append([]string{
 		"--kubeconfig=" + c.kubeconfig, "--authentication-kubeconfig=" + c.kubeconfig, "--authorization-kubeconfig=" + c.kubeconfig,
-		"--backend-file=" + paths["backend.yaml"], "--kubelet-ca-file=" + paths["kubelet-ca.crt"],
+		"--backend-file=" + paths["backend.yaml"],
 		"--tls-cert-file=" + paths["serving.crt"], "--tls-private-key-file=" + paths["serving.key"],
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--shutdown-delay-duration=0s",
 	}, flags...)...)

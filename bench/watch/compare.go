@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
 // way is how clients come by their data, and what that cost.
@@ -21,7 +23,7 @@ type way struct {
 const streamsDefault = 250
 
 // runComparison lets the same clients watch, and then poll, the same sources.
-func runComparison(ctx context.Context, w *world, f *flags, say func(string, ...any)) ([]way, error) {
+func runComparison(ctx context.Context, w *world, f *flags, say progress.Say) ([]way, error) {
 	ways := []way{{name: "watch"}}
 	for _, interval := range f.pollIntervals {
 		ways = append(ways, way{name: fmt.Sprintf("poll, %v", interval), interval: interval})
@@ -50,7 +52,7 @@ func (one *way) run(ctx context.Context, w *world, f *flags) error {
 			return err
 		}
 		// The first events are not what goes on.
-		if err := wait(ctx, time.Second); err != nil {
+		if err := progress.Wait(ctx, time.Second); err != nil {
 			return err
 		}
 		one.measured, err = s.measure(ctx, f.compare)
@@ -61,7 +63,7 @@ func (one *way) run(ctx context.Context, w *world, f *flags) error {
 	done := make(chan error, 1)
 	go func() { done <- s.poll(polling, f.clients, one.interval) }()
 	// Each client has polled once before the measurement, and it lasts whole intervals.
-	if err := wait(ctx, one.interval+time.Second); err != nil {
+	if err := progress.Wait(ctx, one.interval+time.Second); err != nil {
 		return err
 	}
 	rounds := max(1, int(f.compare/one.interval))

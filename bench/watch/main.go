@@ -11,14 +11,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
 type flags struct {
@@ -95,9 +95,9 @@ func main() {
 		return
 	}
 	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, f, os.Stdout)
-		stop()
+		err = progress.Run(os.Stdout, f.timeout, func(ctx context.Context, folder string, say progress.Say) error {
+			return run(ctx, f, folder, os.Stdout, say)
+		})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "watch:", err)
@@ -105,29 +105,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, f *flags, out io.Writer) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not done within --timeout %v", f.timeout))
-	defer cancel()
-	began := time.Now()
-	say := func(format string, arguments ...any) {
-		elapsed := time.Since(began).Round(time.Second)
-		_, _ = fmt.Fprintf(out, "%02d:%02d  %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, arguments...))
-	}
+func run(ctx context.Context, f *flags, folder string, out io.Writer, say progress.Say) (err error) {
 	if err := checkBinary(f.binary); err != nil {
 		return err
 	}
-	folder, err := os.MkdirTemp("", "bench-watch-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the run: %w", err)
-	}
-	// What went wrong may be in the logs.
-	defer func() {
-		if err == nil {
-			_ = os.RemoveAll(folder)
-		} else {
-			err = fmt.Errorf("%w (logs in %s)", err, folder)
-		}
-	}()
 	w, err := startWorld(ctx, f, folder, say)
 	if err != nil {
 		return err

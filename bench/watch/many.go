@@ -12,6 +12,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
 // many is what a great number of watches found.
@@ -37,7 +38,7 @@ type connected struct {
 
 // runMany opens the watches twice, all at once and spread over a time, and
 // measures the second ones while they are open.
-func runMany(ctx context.Context, w *world, f *flags, connections int, say func(string, ...any)) (*many, error) {
+func runMany(ctx context.Context, w *world, f *flags, connections int, say progress.Say) (*many, error) {
 	m := &many{watches: f.watches, connections: connections}
 	if err := w.startServing(ctx, f, f.watches/connections, say); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say func(
 	if m.rssBefore, err = machine.RSS(w.serving.PID()); err != nil {
 		return nil, err
 	}
-	say("serving without clients: %s, %.0f mCPU", mebibytes(m.rssBefore), m.idle.millicores(m.idle.cpu))
+	say("serving without clients: %s, %.0f mCPU", figures.Mebibytes(m.rssBefore), m.idle.millicores(m.idle.cpu))
 
 	s, err := dial(ctx, w, f, "spread", connections)
 	if err != nil {
@@ -60,7 +61,7 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say func(
 	if m.spread, err = connect(ctx, s, f.watches, f.connectOver); err != nil {
 		return nil, err
 	}
-	say("%d watches opened within %v: first event p95 %v", f.watches, m.spread.took.Round(time.Millisecond), milliseconds(m.spread.first.Quantile(0.95)))
+	say("%d watches opened within %v: first event p95 %v", f.watches, m.spread.took.Round(time.Millisecond), figures.Milliseconds(m.spread.first.Quantile(0.95)))
 	if m.rssIdle, err = machine.RSS(w.serving.PID()); err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say func(
 		return nil, err
 	}
 	stop() // collects garbage for the profile of the heap
-	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), milliseconds(m.delivering.delivery.Quantile(0.99)))
+	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), figures.Milliseconds(m.delivering.delivery.Quantile(0.99)))
 	s.close()
 	// The end of so many takes serving a moment that is not the next one's.
 	if err := w.serving.WaitWatches(ctx, 0); err != nil {
@@ -93,7 +94,7 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say func(
 	if m.burst, err = connect(ctx, again, f.watches, 0); err != nil {
 		return nil, err
 	}
-	say("%d watches opened at once, within %v: first event p95 %v", f.watches, m.burst.took.Round(time.Millisecond), milliseconds(m.burst.first.Quantile(0.95)))
+	say("%d watches opened at once, within %v: first event p95 %v", f.watches, m.burst.took.Round(time.Millisecond), figures.Milliseconds(m.burst.first.Quantile(0.95)))
 	return m, nil
 }
 

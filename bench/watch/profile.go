@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
 // profile takes profiles of serving during the measurement that begins now. The
 // function that it returns waits for them.
-func profile(ctx context.Context, w *world, f *flags, name string, say func(string, ...any)) (wait func()) {
+func profile(ctx context.Context, w *world, f *flags, name string, say progress.Say) (wait func()) {
 	if f.profiles == "" {
 		return func() {}
 	}

@@ -10,32 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 )
-
-func mebibytes(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }
-
-func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
-}
-
-// table writes rows of a Markdown table, the first being the head.
-func table(out io.Writer, rows [][]string) {
-	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.Debug)
-	for i, row := range rows {
-		_, _ = fmt.Fprintln(w, "\t "+strings.Join(row, "\t ")+"\t")
-		if i == 0 {
-			_, _ = fmt.Fprintln(w, strings.Repeat("\t---", len(row))+"\t")
-		}
-	}
-	_ = w.Flush()
-	_, _ = fmt.Fprintln(out)
-}
 
 func reportSetting(out io.Writer, f *flags, w *world) {
 	_, _ = fmt.Fprintf(out, "\n%d processors, %s; %d nodes and %d pods, scraped each %v: %.0f points a second. Clients on the same machine.\n\n",
@@ -54,17 +34,17 @@ func reportMany(out io.Writer, all []*many) {
 	perWatch := func(m *many, rss int64) string {
 		return fmt.Sprintf("%.1f KiB", float64(rss-m.rssBefore)/float64(m.watches)/1024)
 	}
-	table(out, [][]string{
+	figures.Table(out, [][]string{
 		row("", func(m *many) string { return fmt.Sprintf("%d connections", m.connections) }),
-		row("RSS of serving without clients", func(m *many) string { return mebibytes(m.rssBefore) }),
+		row("RSS of serving without clients", func(m *many) string { return figures.Mebibytes(m.rssBefore) }),
 		row("RSS a watch, all open", func(m *many) string { return perWatch(m, m.rssIdle) }),
 		row("RSS a watch, after events", func(m *many) string { return perWatch(m, m.rssAfter) }),
 		row("first event, opened evenly: p50, p95", func(m *many) string {
-			return fmt.Sprintf("%s (over %.0f s)", quantiles(&m.spread.first, 0.5, 0.95), m.spread.took.Seconds())
+			return fmt.Sprintf("%s (over %.0f s)", figures.Quantiles(&m.spread.first, 0.5, 0.95), m.spread.took.Seconds())
 		}),
-		row("all that is stored, the same: p50, p95", func(m *many) string { return quantiles(&m.spread.synced, 0.5, 0.95) }),
-		row("first event, opened at once: p50, p95, last", func(m *many) string { return quantiles(&m.burst.first, 0.5, 0.95, 1) }),
-		row("kubelet's answer to client: p50, p99", func(m *many) string { return quantiles(&m.delivering.delivery, 0.5, 0.99) }),
+		row("all that is stored, the same: p50, p95", func(m *many) string { return figures.Quantiles(&m.spread.synced, 0.5, 0.95) }),
+		row("first event, opened at once: p50, p95, last", func(m *many) string { return figures.Quantiles(&m.burst.first, 0.5, 0.95, 1) }),
+		row("kubelet's answer to client: p50, p99", func(m *many) string { return figures.Quantiles(&m.delivering.delivery, 0.5, 0.99) }),
 		row("stored to written, as serving counts: p50, p99", func(m *many) string {
 			return histogram(m.before, m.after, "metrics_api_watch_delivery_latency_seconds", 0.5, 0.99)
 		}),
@@ -119,14 +99,6 @@ func histogram(before, after map[string]*dto.MetricFamily, name string, qs ...fl
 	return strings.Join(found, ", ")
 }
 
-func quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) string {
-	var all []string
-	for _, q := range qs {
-		all = append(all, milliseconds(d.Quantile(q)))
-	}
-	return strings.Join(all, ", ")
-}
-
 func reportComparison(out io.Writer, f *flags, ways []way) {
 	_, _ = fmt.Fprintf(out, "%d clients of %d pods each, on %d connections, the same sources in the same run\n\n", f.clients, f.perWatch, f.connections[0])
 	rows := [][]string{{"", "bytes a second", "CPU of serving", "objects sent a second", "kubelet to client p50, p99", "age p50, p99", "refused with 429", "the machine was busy"}}
@@ -143,5 +115,5 @@ func reportComparison(out io.Writer, f *flags, ways []way) {
 			fmt.Sprintf("%.0f %%", 100*one.load),
 		})
 	}
-	table(out, rows)
+	figures.Table(out, rows)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 	"github.com/metricsbackend/metrics-backend-operator/bench/streams"
 )
 
@@ -63,7 +64,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, ho
 			for j := range each {
 				// In turn, so that connections fill at the same pace.
 				n := j*len(s.connections) + i
-				if err := wait(ctx, time.Until(began.Add(over*time.Duration(n)/time.Duration(watches)))); err != nil {
+				if err := progress.Wait(ctx, time.Until(began.Add(over*time.Duration(n)/time.Duration(watches)))); err != nil {
 					errs[i] = err
 					return
 				}
@@ -108,7 +109,7 @@ func (s *session) waitSynced(ctx context.Context, watches int) error {
 		if err := s.err(); err != nil || synced >= watches {
 			return err
 		}
-		if err := wait(ctx, 50*time.Millisecond); err != nil {
+		if err := progress.Wait(ctx, 50*time.Millisecond); err != nil {
 			return errors.Join(fmt.Errorf("%d of %d watches have all that is stored: %w", synced, watches, err), s.err())
 		}
 	}
@@ -132,7 +133,7 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 			for n := 0; ; n++ {
 				// A little offset for each connection: requests are spread evenly over all.
 				turn := float64(n) + float64(i)/float64(len(s.connections))
-				if wait(ctx, time.Until(began.Add(time.Duration(turn/float64(each)*float64(interval))))) != nil {
+				if progress.Wait(ctx, time.Until(began.Add(time.Duration(turn/float64(each)*float64(interval))))) != nil {
 					return
 				}
 				p := pollers[n%each]
@@ -192,7 +193,7 @@ func (s *session) measure(ctx context.Context, span time.Duration) (*measured, e
 	}
 	bytes := s.bytes()
 	s.record(true)
-	if err := wait(ctx, span); err != nil {
+	if err := progress.Wait(ctx, span); err != nil {
 		return nil, err
 	}
 	s.record(false)
@@ -237,19 +238,4 @@ func readCosts(w *world) (c costs, err error) {
 	c.at = time.Now()
 	c.machine, err = machine.ReadLoad()
 	return c, err
-}
-
-// wait for a time, or return why not.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

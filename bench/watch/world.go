@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
@@ -52,7 +53,7 @@ type pod struct {
 }
 
 // startWorld takes minutes: tens of thousands of pods are written.
-func startWorld(ctx context.Context, f *flags, folder string, say func(string, ...any)) (w *world, err error) {
+func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) (w *world, err error) {
 	w = &world{answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
 	defer func() {
 		if err != nil {
@@ -79,7 +80,7 @@ func startWorld(ctx context.Context, f *flags, folder string, say func(string, .
 
 // startServing starts serving anew, with room for that many streams on a
 // connection, and waits until it has run for a while.
-func (w *world) startServing(ctx context.Context, f *flags, streams int, say func(string, ...any)) error {
+func (w *world) startServing(ctx context.Context, f *flags, streams int, say progress.Say) error {
 	if err := w.stopServing(); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (w *world) startServing(ctx context.Context, f *flags, streams int, say fun
 		return err
 	}
 	say("serving is ready, process %d", w.serving.PID())
-	return wait(ctx, f.warmup)
+	return progress.Wait(ctx, f.warmup)
 }
 
 func (w *world) stopServing() error {

@@ -1,0 +1,92 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command queries asks the serving component for what many autoscalers ask of custom
+// metrics, on loopback, over a real Prometheus. See bench/README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
+)
+
+type flags struct {
+	binary                           string
+	autoscalers, metrics, apps, pods int
+	interval                         time.Duration
+	intervals                        int
+	timeout                          time.Duration
+}
+
+func parse(arguments []string) (*flags, error) {
+	f := &flags{}
+	fs := pflag.NewFlagSet("queries", pflag.ContinueOnError)
+	fs.StringVar(&f.binary, "serving", "../bin/serving", "Binary of the serving component.")
+	fs.IntVar(&f.autoscalers, "autoscalers", 1000, "Autoscalers, each of which asks for one metric of one application's pods.")
+	fs.IntVar(&f.metrics, "metrics", 100, "Metrics that they share.")
+	fs.IntVar(&f.apps, "apps", 10, "Applications, selected by a label.")
+	fs.IntVar(&f.pods, "pods", 10, "Pods of each application. Each has all metrics.")
+	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler asks, and how long an evaluation is shared.")
+	fs.IntVar(&f.intervals, "intervals", 4, "How long each measurement lasts.")
+	fs.DurationVar(&f.timeout, "timeout", 15*time.Minute, "When to give up.")
+	if err := fs.Parse(arguments); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case f.autoscalers < 1 || f.metrics < 1 || f.apps < 1 || f.pods < 1 || f.intervals < 1:
+		return nil, errors.New("counts must be positive")
+	case f.interval < time.Second:
+		return nil, errors.New("--interval must be at least 1s")
+	}
+	return f, nil
+}
+
+func main() {
+	log.SetLogger(logr.Discard())
+	f, err := parse(os.Args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = progress.Run(os.Stdout, f.timeout, func(ctx context.Context, folder string, say progress.Say) error {
+			return run(ctx, f, folder, os.Stdout, say)
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "queries:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f *flags, folder string, out io.Writer, say progress.Say) (err error) {
+	w, err := startWorld(ctx, f, folder, say)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	ways, err := w.ways()
+	if err != nil {
+		return err
+	}
+	for i := range ways {
+		one := &ways[i]
+		if err := one.measure(ctx, w, f); err != nil {
+			return fmt.Errorf("%s: %w", one.name, err)
+		}
+		say("%s: %d requests, p99 %s", one.name, one.took.Len(), one.took.Quantile(0.99).Round(10*time.Microsecond))
+	}
+	report(out, f, ways)
+	return nil
+}
