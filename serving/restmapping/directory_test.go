@@ -89,7 +89,8 @@ func TestDirectoryLearns(t *testing.T) {
 		}
 		asked = s.looks()
 		time.Sleep(10 * period)
-		if n := s.looks() - asked; n < 9 || n > 11 {
+		// A look that was wanted, and one that is due, may be left over from before.
+		if n := s.looks() - asked; n < 9 || n > 12 {
 			t.Errorf("%d looks in ten minutes", n)
 		}
 		cancel()

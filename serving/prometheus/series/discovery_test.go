@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,9 +342,9 @@ func TestCutBySize(t *testing.T) {
 // What came of an answer that is too long is kept, and looks that take long are rare.
 func TestCutByTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
+		var looks atomic.Int32
 		lookup := func(_ context.Context, _ string, _, _ time.Time, visit func(map[string]string)) error {
-			looks++
+			looks.Add(1)
 			visit(map[string]string{"__name__": "up"})
 			time.Sleep(time.Minute)
 			return fmt.Errorf("read series: %w", ErrCut)
@@ -361,8 +362,8 @@ func TestCutByTheSource(t *testing.T) {
 			t.Errorf("found %+v", got)
 		}
 		time.Sleep(time.Hour)
-		if looks < 11 || looks > 13 {
-			t.Errorf("%d looks of a minute in an hour", looks)
+		if n := looks.Load(); n < 11 || n > 13 {
+			t.Errorf("%d looks of a minute in an hour", n)
 		}
 		if got := d.Found("all"); !slices.Equal(names(got), []string{"up"}) {
 			t.Errorf("found %+v", got)
