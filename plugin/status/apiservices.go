@@ -1,0 +1,147 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+)
+
+// addAPIServices shows those of each group, since all compete for its versions, and
+// the versions of the backend that are not registered yet, or no longer. Groups that
+// nobody serves or wants are left out, but for the one that kubectl top needs.
+func addAPIServices(root *tree.Node, report *Report, backend string, now time.Time) {
+	for _, of := range aggregation.Groups() {
+		if of == group || inUse(report, backend, of) {
+			addGroup(root, report, backend, of, now)
+		}
+	}
+}
+
+// inUse tells whether the group has an APIService, or the backend a version of it.
+func inUse(report *Report, backend, group string) bool {
+	return slices.ContainsFunc(report.APIServices, func(s APIService) bool { return s.Group == group }) ||
+		slices.ContainsFunc(report.Backends, func(b Backend) bool {
+			return b.Name == backend && slices.ContainsFunc(b.Status.APIServices, func(v v1alpha1.APIServiceStatus) bool { return groupOf(v.Name) == group })
+		})
+}
+
+// groupOf is the group in VERSION.GROUP.
+func groupOf(name string) string {
+	_, group, _ := strings.Cut(name, ".")
+	return group
+}
+
+func addGroup(root *tree.Node, report *Report, backend, of string, now time.Time) {
+	node := root.Add(tree.Text("APIServices of " + of))
+	rows := map[string]*tree.Node{}
+	for i := range report.APIServices {
+		s := &report.APIServices[i]
+		if s.Group != of {
+			continue
+		}
+		available := tree.Cell{Text: "Available", Tone: tree.Good}
+		switch {
+		case s.Deleting:
+			available = tree.Cell{Text: "being deleted", Tone: tree.Warning}
+		case !s.Available:
+			available = tree.Cell{Text: "not Available", Tone: tree.Bad}
+		}
+		row := node.Add(tree.Text(s.Name), available, tree.Text(s.Service), tree.Text(ownerOf(s, backend)))
+		rows[s.Name] = row
+		if !s.Available {
+			row.Add(tree.Cell{Text: s.Reason + ": " + s.Message, Tone: tree.Bad})
+		}
+		row.Add(trust(s, now))
+		if s.Samples != nil || s.SamplesError != "" {
+			row.Add(data(s, now))
+		}
+		if s.AdoptedFrom != "" {
+			row.Add(tree.Text("taken over from " + s.AdoptedFrom))
+		}
+	}
+	for i := range report.Backends {
+		if b := &report.Backends[i]; b.Name == backend {
+			addUnregistered(node, rows, b, of)
+		}
+	}
+	if len(node.Children) == 0 && of == group {
+		node.Add(tree.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: tree.Bad})
+	}
+}
+
+// addUnregistered shows what the operator says of versions without an APIService,
+// and why one is on its way out.
+func addUnregistered(node *tree.Node, rows map[string]*tree.Node, b *Backend, of string) {
+	for _, v := range b.Status.APIServices {
+		switch row := rows[v.Name]; {
+		case groupOf(v.Name) != of:
+		case row == nil:
+			node.Add(tree.Text(v.Name), tree.Cell{Text: string(v.State), Tone: tree.Warning}, tree.Text(v.Message))
+		case v.Message != "":
+			row.Add(tree.Cell{Text: string(v.State) + ": " + v.Message, Tone: tree.Warning})
+		}
+	}
+}
+
+func ownerOf(s *APIService, backend string) string {
+	switch s.Backend {
+	case backend:
+		return ""
+	case "":
+		return "kept by someone else"
+	}
+	return "kept by MetricsBackend " + s.Backend
+}
+
+func trust(s *APIService, now time.Time) tree.Cell {
+	switch {
+	case s.Service == "":
+		return tree.Text("answered by kube-apiserver itself")
+	case s.InsecureSkipTLSVerify:
+		return tree.Cell{Text: "not verified: insecureSkipTLSVerify", Tone: tree.Warning}
+	case s.CABundleError != "":
+		return tree.Cell{Text: s.CABundleError, Tone: tree.Bad}
+	case s.CABundleNotAfter == nil:
+		return tree.Text("no caBundle: verified with the authorities of kube-apiserver's system")
+	}
+	words := "caBundle"
+	if s.Authorities > 1 {
+		words = fmt.Sprintf("caBundle of %d authorities", s.Authorities)
+	}
+	return until(words, s.CABundleNotAfter.Time, now)
+}
+
+func data(s *APIService, now time.Time) tree.Cell {
+	switch {
+	case s.SamplesError != "":
+		return tree.Cell{Text: s.SamplesError, Tone: tree.Bad}
+	case s.Samples.Nodes == 0:
+		return tree.Cell{Text: "no node samples", Tone: tree.Bad}
+	}
+	noun := "nodes"
+	if s.Samples.Nodes == 1 {
+		noun = "node"
+	}
+	return tree.Text(fmt.Sprintf("samples of %d %s, the newest from %s", s.Samples.Nodes, noun, ago(now, s.Samples.Newest.Time)))
+}
+
+// until tells when something ends.
+func until(what string, end, now time.Time) tree.Cell {
+	date := end.UTC().Format(time.DateOnly)
+	switch left := end.Sub(now); {
+	case left <= 0:
+		return tree.Cell{Text: fmt.Sprintf("%s ended on %s", what, date), Tone: tree.Bad}
+	case left < aggregation.ExpiresSoon:
+		return tree.Cell{Text: fmt.Sprintf("%s until %s, in %s", what, date, span(left)), Tone: tree.Warning}
+	default:
+		return tree.Text(fmt.Sprintf("%s until %s, in %s", what, date, span(left)))
+	}
+}

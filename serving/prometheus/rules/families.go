@@ -1,0 +1,132 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
+)
+
+// family is all series of one name that a selection found.
+type family struct {
+	name string
+	// labels that some of the series have, in order.
+	labels []string
+	// count of the series, renewed without a change of the family.
+	count *atomic.Int64
+}
+
+// found is what is known of a selection.
+type found struct {
+	families map[string]*family
+	last     []series.Series
+	// known says that the source has answered once.
+	known bool
+	// cut says that there are more, which are not known.
+	cut bool
+	err error
+}
+
+// families puts series of one name together.
+func families(found []series.Series) map[string]*family {
+	all := make(map[string]*family, len(found))
+	for i := range found {
+		s := &found[i]
+		if s.Name == "" {
+			continue
+		}
+		f := all[s.Name]
+		if f == nil {
+			f = &family{name: s.Name, labels: s.Labels, count: &atomic.Int64{}}
+			all[s.Name] = f
+		} else if !slices.Equal(f.labels, s.Labels) {
+			f.labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.labels, s.Labels))))
+		}
+		f.count.Add(int64(s.Count))
+	}
+	return all
+}
+
+// SetFound tells what discovery knows of a selection's series.
+func (c *Catalogue) SetFound(s Selection, f series.Found) {
+	if !f.Time.IsZero() {
+		c.setSeries(s, f.Series, f.Cut)
+	}
+	if f.Err != nil {
+		c.SetSeriesFailure(s, f.Err)
+	}
+}
+
+// SetSeries tells of all series that a selection has now, of which it keeps the slice.
+// It costs what changed.
+func (c *Catalogue) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false) }
+
+func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	f := c.found[s]
+	if f == nil {
+		if !slices.Contains(c.selections(), s) {
+			return // no rule asks for it any more
+		}
+		f = &found{families: map[string]*family{}}
+		c.found[s] = f
+	}
+	news := !f.known || f.err != nil || f.cut != cut
+	// Discovery keeps the slice while nothing is new.
+	same := f.known && len(all) == len(f.last) && (len(all) == 0 || &all[0] == &f.last[0])
+	if same && !news {
+		return
+	}
+	f.last = all
+	next := families(all)
+	f.known, f.err, f.cut = true, nil, cut
+	var changed, gone []*family
+	for name, fresh := range next {
+		old := f.families[name]
+		if old != nil && slices.Equal(old.labels, fresh.labels) {
+			old.count.Store(fresh.count.Load())
+			next[name] = old
+			continue
+		}
+		changed = append(changed, fresh)
+	}
+	for name, old := range f.families {
+		if next[name] == nil {
+			gone = append(gone, old)
+		}
+	}
+	f.families = next
+	if len(changed) == 0 && len(gone) == 0 {
+		if news {
+			c.judge()
+		}
+		return
+	}
+	for _, r := range c.rules {
+		if !r.failed() && r.selection() == s {
+			c.update(r, changed, gone)
+		}
+	}
+	c.judge()
+}
+
+// SetSeriesFailure tells why a selection's series could not be learnt. Those that are
+// known stay.
+func (c *Catalogue) SetSeriesFailure(s Selection, err error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	f := c.found[s]
+	if f == nil {
+		if !slices.Contains(c.selections(), s) {
+			return
+		}
+		f = &found{families: map[string]*family{}}
+		c.found[s] = f
+	}
+	f.err = err
+	c.judge()
+}
