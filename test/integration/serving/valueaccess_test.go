@@ -1,0 +1,158 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// asUser is the configuration of a user.
+func asUser(user string, groups ...string) *rest.Config {
+	config := rest.CopyConfig(cluster.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return config
+}
+
+func getAs(t *testing.T, config *rest.Config, path string) error {
+	t.Helper()
+	c, err := rest.UnversionedRESTClientFor(unversioned(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = told(c.Get().RequestURI(path).Do(t.Context()))
+	return err
+}
+
+// told returns an answer, or an error in the server's own words, which DoRaw drops.
+func told(r rest.Result) ([]byte, error) {
+	if err := r.Error(); err != nil {
+		return nil, err
+	}
+	return r.Raw()
+}
+
+// grant lets a user do something in the namespace default.
+func grant(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Rules: rules}
+	role, err := cluster.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = cluster.client.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testValueAccess: the resource of a role is the metric, for get and for both watches.
+func testValueAccess(t *testing.T) {
+	get, watch := []string{"get", "list"}, []string{"watch"}
+	custom, external := []string{"custom.metrics.k8s.io"}, []string{"external.metrics.k8s.io"}
+	grant(t, "polls", rbacv1.PolicyRule{APIGroups: custom, Resources: []string{"pods/http_requests"}, Verbs: get},
+		rbacv1.PolicyRule{APIGroups: external, Resources: []string{"queue_length"}, Verbs: get})
+	grant(t, "watches", rbacv1.PolicyRule{APIGroups: custom, Resources: []string{"pods/http_requests"}, Verbs: watch},
+		rbacv1.PolicyRule{APIGroups: external, Resources: []string{"queue_length"}, Verbs: watch})
+	grant(t, "others", rbacv1.PolicyRule{APIGroups: custom, Resources: []string{"pods/other"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: external, Resources: []string{"other"}, Verbs: []string{"*"}})
+	customWatch := "/apis/custom.metrics.k8s.io/v1beta2/watch/namespaces/default/pods/*/http_requests"
+	eventually(t, 30*time.Second, "the roles are in force", func() error {
+		return getAs(t, asUser("polls"), queuePath)
+	})
+	tests := map[string]map[string]bool{
+		requestsPath:              {"polls": true, "watches": false, "others": false},
+		queuePath:                 {"polls": true, "watches": false, "others": false},
+		customWatch:               {"polls": false, "watches": true, "others": false},
+		queuePath + "?watch=true": {"polls": false, "watches": true, "others": false},
+	}
+	for path, users := range tests {
+		for user, allowed := range users {
+			var err error
+			if strings.Contains(path, "watch") {
+				_, err = stream(t, asUser(user), path)
+			} else {
+				err = getAs(t, asUser(user), path)
+			}
+			if allowed && err != nil || !allowed && !apierrors.IsForbidden(err) {
+				t.Errorf("%s of %s: %v, want allowed: %t", path, user, err, allowed)
+			}
+		}
+	}
+}
+
+// testPolicies: a policy that comes ends the watch that it denies.
+func testPolicies(t *testing.T, backends client.Client) {
+	watching, err := stream(t, cluster.config, queuePath+"?watch=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := event(t, watching); !strings.HasPrefix(got, "ADDED ") {
+		t.Fatalf("the watch begins with %q", got)
+	}
+	p := &v1alpha1.ExternalMetricsPolicy{ObjectMeta: metav1.ObjectMeta{Name: "only-a"}}
+	p.Spec.Namespaces = []string{"default"}
+	p.Spec.Rules = []v1alpha1.ExternalMetricsPolicyRule{{Metric: "queue_.*", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"queue": "a"}}}}
+	create(t, backends, p)
+	for {
+		got := event(t, watching)
+		if strings.HasPrefix(got, "ADDED ") {
+			continue
+		}
+		if !strings.Contains(got, `"code":403`) || !strings.Contains(got, "only-a") {
+			t.Errorf("the watch ends with %q", got)
+		}
+		break
+	}
+	if got := event(t, watching); got != "closed" {
+		t.Errorf("after its end: %q", got)
+	}
+	if err := getAs(t, cluster.config, queuePath); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `ExternalMetricsPolicy "only-a"`) {
+		t.Errorf("list: %v", err)
+	}
+	eventually(t, 10*time.Second, "a subset may be read", func() error {
+		return wantValues(t.Context(), queuePath+"?labelSelector=queue%3Da", "queue=a 10")
+	})
+	if err := backends.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "without the policy all may be read", func() error { return getAs(t, cluster.config, queuePath) })
+}
+
+// testAutoscalerNames: what the name of an external metric may be in an autoscaler.
+func testAutoscalerNames(t *testing.T) {
+	for name, allowed := range map[string]bool{`cloud\|queue`: true, "cloud/queue": false} {
+		target := resource.MustParse("30")
+		_, err := cluster.client.AutoscalingV2().HorizontalPodAutoscalers("default").Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Name: "values"},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", APIVersion: "apps/v1", Name: "values"}, MaxReplicas: 3,
+				Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+					Metric: autoscalingv2.MetricIdentifier{Name: name},
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &target},
+				}}},
+			},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if allowed && err != nil || !allowed && !apierrors.IsInvalid(err) {
+			t.Errorf("an autoscaler on %s: %v, want allowed: %t", name, err, allowed)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+func edit(t *testing.T, backends client.Client, change func(*v1alpha1.MetricsBackend)) {
+	t.Helper()
+	backend := &v1alpha1.MetricsBackend{}
+	if err := backends.Get(t.Context(), client.ObjectKey{Name: valuesBackend}, backend); err != nil {
+		t.Fatal(err)
+	}
+	change(backend)
+	if err := backends.Update(t.Context(), backend); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testEditedRule: an edit is in force within seconds, in no other process.
+func testEditedRule(t *testing.T, backends client.Client) {
+	edit(t, backends, func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics.Rules[1].Name.As = "renamed" })
+	eventually(t, 5*time.Second, "the metric has its new name", func() error {
+		return wantValues(t.Context(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/renamed", "queue=a 10", "queue=b 20")
+	})
+	if err := getAs(t, cluster.config, "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/cloud%5C%7Cqueue"); !apierrors.IsNotFound(err) {
+		t.Errorf("under its old name: %v", err)
+	}
+}
+
+func testDeclaredMetrics(t *testing.T, p *process, backends client.Client, prometheus *fakePrometheus) {
+	prometheus.set("5", "__name__", "orders_open", "namespace", "default", "shop", "x")
+	prometheus.set("50", "__name__", "orders_open", "namespace", "bank", "shop", "x")
+	m := &v1alpha1.ExternalMetric{ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "default"}}
+	m.Spec.Query, m.Spec.Labels = "orders_open", map[string]string{"team": "a"}
+	create(t, backends, m)
+	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/orders"
+	eventually(t, 10*time.Second, "the metric is served, of its own namespace alone", func() error {
+		return wantValues(t.Context(), path, "namespace=default,shop=x,team=a 5")
+	})
+	if got := valuesAt(t, path+"?labelSelector=team%3Db"); len(got) != 0 {
+		t.Errorf("another selector: %q", got)
+	}
+	if err := getAs(t, cluster.config, "/apis/external.metrics.k8s.io/v1beta1/namespaces/bank/orders"); !apierrors.IsNotFound(err) {
+		t.Errorf("in another namespace: %v", err)
+	}
+	status, body, err := p.get(t.Context(), v1alpha1.DeclaredPath, cluster.token(t, "reader"))
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("%s: %d %v %s", v1alpha1.DeclaredPath, status, err, body)
+	}
+	var report v1alpha1.DeclaredReport
+	if err := json.Unmarshal([]byte(body), &report); err != nil {
+		t.Fatal(err)
+	}
+	want := []v1alpha1.DeclaredHealth{{
+		Kind: "ExternalMetric", Namespace: "default", Name: "orders", UID: m.UID, Generation: 1, Ready: true, Value: "5", Values: 1,
+	}}
+	for i := range report.Metrics {
+		report.Metrics[i].Time = metav1.Time{}
+	}
+	if diff := cmp.Diff(want, report.Metrics); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+// testBadParts: a bad rule and a source that is away cost themselves alone.
+func testBadParts(t *testing.T, p *process, backends client.Client) {
+	edit(t, backends, func(b *v1alpha1.MetricsBackend) {
+		b.Spec.Sources = append(b.Spec.Sources, v1alpha1.SourceSpec{Name: "away", Prometheus: &v1alpha1.PrometheusSource{URL: "http://127.0.0.1:1"}})
+		b.Spec.ExternalMetrics.Rules = append(b.Spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "queue_length{"})
+	})
+	reader := cluster.token(t, "reader")
+	eventually(t, 30*time.Second, "the report tells of both", func() error {
+		report, err := p.report(t.Context(), reader)
+		if err != nil {
+			return err
+		}
+		if len(report.Sources) != 2 || !report.Sources[0].Healthy || report.Sources[1].Healthy || report.Sources[1].Reason != "ConnectionFailed" ||
+			report.RuleCount != 5 || report.FailingRules != 1 || len(report.Rules) == 0 || report.Rules[len(report.Rules)-1].Path != "spec.externalMetrics.rules[3]" {
+			return fmt.Errorf("%+v", report)
+		}
+		return nil
+	})
+	if got := valuesAt(t, queuePath); !slices.Equal(got, []string{"queue=a 10", "queue=b 20"}) {
+		t.Errorf("other rules: %q", got)
+	}
+	if err := p.ready(t.Context()); err != nil {
+		t.Errorf("a source took readiness away: %v", err)
+	}
+}
+
+// testRotatedCredential: the source refuses the old token, and takes the new one as soon
+// as it is in the Secret.
+func testRotatedCredential(t *testing.T, prometheus *fakePrometheus) {
+	prometheus.require("second")
+	eventually(t, 30*time.Second, "the caller hears that the source refuses", func() error {
+		err := getAs(t, cluster.config, queuePath)
+		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "Unauthorized") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	secrets := cluster.client.CoreV1().Secrets(servingNamespace)
+	secret, err := secrets.Get(t.Context(), "prometheus", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data["token"] = []byte("second")
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 45*time.Second, "the new token is in use", func() error {
+		return wantValues(t.Context(), queuePath, "queue=a 10", "queue=b 20")
+	})
+}
