@@ -202,7 +202,13 @@ func (b *binding) template(namespace string, series labels.Selector) (*request, 
 		}
 		q.matchers = append(q.matchers, s.Matcher.String())
 		q.selected = append(q.selected, s.Matcher)
-		q.data.LabelValuesByName[s.Label] = alternatives(s.Values)
+	}
+	values, err := valuesByLabel(selections)
+	if err != nil {
+		return nil, err
+	}
+	for label, of := range values {
+		q.data.LabelValuesByName[label] = alternatives(of)
 	}
 	if namespace != "" {
 		q.matchers = append(q.matchers, promql.Equal(b.namespaceLabel, namespace).String())

@@ -4,6 +4,8 @@
 package rules
 
 import (
+	"slices"
+
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -72,4 +74,46 @@ func (s *knownSelector) Matches(l labels.Labels) bool {
 
 func (s *knownSelector) DeepCopySelector() labels.Selector {
 	return selectKnown(s.Selector.DeepCopySelector())
+}
+
+// valuesByLabel returns the values by which a template may ask for each label. Of a label
+// that is selected by more than once they are those that meet all of it: a template that
+// took the values of one requirement would answer with what another one, and a policy that
+// counts on it, excludes. A selector that contradicts itself is refused, since a template
+// need not ask by the label where it does.
+func valuesByLabel(selections []promql.Selection) (map[string][]string, error) {
+	values := map[string][]string{}
+	among, set, unset := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	var excluded []promql.Selection
+	for _, s := range selections {
+		label, without := s.Label, len(s.Values) == 0
+		switch differs := s.Type == promlabels.MatchNotEqual || s.Type == promlabels.MatchNotRegexp; {
+		case differs && without:
+			set[label] = true
+		case differs:
+			excluded = append(excluded, s)
+		case without:
+			unset[label] = true
+		case among[label]:
+			values[label] = slices.DeleteFunc(slices.Clone(values[label]), func(v string) bool { return !slices.Contains(s.Values, v) })
+		default:
+			values[label], among[label] = s.Values, true
+		}
+		if _, known := values[label]; !known {
+			values[label] = nil
+		}
+	}
+	for _, s := range excluded {
+		if among[s.Label] {
+			values[s.Label] = slices.DeleteFunc(slices.Clone(values[s.Label]), func(v string) bool { return slices.Contains(s.Values, v) })
+		} else {
+			values[s.Label] = s.Values
+		}
+	}
+	for label, of := range values {
+		if among[label] && len(of) == 0 || unset[label] && (set[label] || among[label] && !slices.Contains(of, "")) {
+			return nil, badRequest("the selector contradicts itself: no value of the label %q meets all that it asks for", label)
+		}
+	}
+	return values, nil
 }

@@ -187,3 +187,33 @@ func TestEscapedNames(t *testing.T) {
 		t.Errorf("declared: %+v", all)
 	}
 }
+
+// A label may be selected by more than once. Policies let such a query pass for what all of it
+// allows together, so a template must not be given more than that.
+func TestLabelsSelectedByMoreThanOnce(t *testing.T) {
+	const (
+		values   = `sum(lag{env=~"<<index .LabelValuesByName "env">>"})`
+		each     = `sum(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`
+		matchers = `sum(lag{<<.LabelMatchers>>})`
+		both     = `sum(lag{<<.LabelMatchers>>}) / sum(all{env=~"<<index .LabelValuesByName "env">>"})`
+	)
+	for _, test := range []struct {
+		metricsQuery, selector, want string // empty where it is refused
+	}{
+		{values, "env=a,env in (a,b)", `sum(lag{env=~"a"})`},
+		{values, "env in (a,b),env=a", `sum(lag{env=~"a"})`},
+		{values, "env in (a,b,c),env in (b,c,d)", `sum(lag{env=~"b|c"})`},
+		{each, "env=a,env in (a,b),queue=q", `sum(lag{env=~"a",namespace=~"shop",queue=~"q",})`},
+		{both, "env in (a,b),env!=b", `sum(lag{env=~"a|b",env!="b",namespace="shop"}) / sum(all{env=~"a"})`},
+		{matchers, "env=a,env in (a,b)", `sum(lag{env="a",env=~"a|b",namespace="shop"})`},
+		{matchers, "env!=a,env!=b", `sum(lag{env!="a",env!="b",namespace="shop"})`},
+		// What contradicts itself passes each policy, as it selects nothing.
+		{values, "env=a,env=b", ""}, {values, "env=b,env=a", ""}, {matchers, "env=a,env=b", ""},
+		{values, "env=b,queue=x,queue=y", ""}, {values, "env=b,queue=x,!queue", ""}, {values, "env=b,queue,!queue", ""}, {values, "env=b,queue=x,queue!=x", ""},
+	} {
+		reading, err := external(t, test.metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+		if got := reading.Question.Expression; got != test.want || apierrors.IsBadRequest(err) != (test.want == "") {
+			t.Errorf("%s with %q: %q, %v", test.metricsQuery, test.selector, got, err)
+		}
+	}
+}
