@@ -141,7 +141,8 @@ func (c *Catalogue) declare(anew bool) {
 		o := &c.objects[i]
 		id := declaredID{o.kind, types.NamespacedName{Namespace: o.meta.Namespace, Name: o.meta.Name}}
 		d := c.compiled[id]
-		if anew || d == nil || d.UID != o.meta.UID || d.Generation != o.meta.Generation {
+		// What was read from a file has no generation, which would tell of a change.
+		if anew || d == nil || d.UID != o.meta.UID || d.Generation != o.meta.Generation || o.meta.Generation == 0 {
 			d = c.compileDeclared(o)
 		}
 		compiled[id] = d
