@@ -49,12 +49,13 @@ func (s *Source) Health() v1alpha1.SourceHealth {
 	return s.health.state
 }
 
-// note takes in how a request ended.
-func (h *health) note(f *query.Failure, probe bool, now time.Time) {
+// note takes in how a request ended, and returns whether the source has begun to answer.
+func (h *health) note(f *query.Failure, probe bool, now time.Time) (recovered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case f == nil:
+		recovered = !h.state.Healthy
 		h.answered = now
 		h.set(true, "", "", now)
 	case probe:
@@ -65,6 +66,7 @@ func (h *health) note(f *query.Failure, probe bool, now time.Time) {
 	case f.Reason != query.ReasonRejected:
 		h.question()
 	}
+	return recovered
 }
 
 // aboutSource says whether no question at all can have an answer.

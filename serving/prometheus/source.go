@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"sync"
 	"time"
 
@@ -82,7 +83,9 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	moved := s.settings.endpoint != cfg.endpoint
+	// Another tenant, or whom the server takes for one, has other series.
+	moved := s.settings.endpoint != cfg.endpoint || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
+		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
 	s.series.Apply(cfg.discovery())
 	s.health.doubtful()
@@ -194,7 +197,9 @@ func (s *Source) ask(ctx context.Context, why purpose, request func(context.Cont
 	f := s.try(ctx, why, request)
 	if f == nil || ctx.Err() == nil {
 		// What a caller gave up says nothing of the source.
-		s.health.note(f, why == forProbe, s.clock.Now())
+		if s.health.note(f, why == forProbe, s.clock.Now()) {
+			s.series.Recovered()
+		}
 	}
 	if f != nil {
 		return f

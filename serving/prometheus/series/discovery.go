@@ -75,6 +75,25 @@ func (d *Discovery) Again() {
 	d.nudge()
 }
 
+// Recovered says that the source answers again: what could not be learnt meanwhile is
+// looked for now. A look that fails for all that waits as long as it did, until it
+// succeeds or maxRetry has passed: it may be what the source died of.
+func (d *Discovery) Recovered() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	for _, m := range d.matchers {
+		switch {
+		case m.failures == 0 || now.Sub(m.recovered) < maxRetry:
+			continue
+		case m.cancel != nil: // it may hang yet
+			m.failures = 0
+		}
+		m.recovered, m.due = now, now
+	}
+	d.nudge()
+}
+
 // Follow sets the matchers that are looked up, all of them: series selectors, such as
 // those of rules. New ones are looked up at once, and those that are missing are
 // forgotten. The same matcher may be given more than once.
@@ -211,7 +230,7 @@ func (d *Discovery) settle(r result) {
 	}
 	next.Err = r.err
 	if r.err == nil {
-		m.failures = 0
+		m.failures, m.recovered = 0, time.Time{}
 		next.Cut = m.merge(r, d.settings) || r.look.cut || incomplete
 		next.Time, next.Series = r.at, m.series()
 	} else {

@@ -1,0 +1,97 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+const someSeries = `{"status":"success","data":[{"__name__":"up","pod":"a"}]}`
+
+// TestSeriesOfARecoveredSource: what could not be learnt as the whole source was away is
+// learnt as soon as it is back, though looks have been backing off for long.
+func TestSeriesOfARecoveredSource(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		away := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+		back := func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, pathSeries) {
+				answers("application/json", someSeries)(w, r)
+				return
+			}
+			good(w, r)
+		}
+		b.answers(away)
+		time.Sleep(time.Second)
+		b.source.Series().Follow([]string{"up"})
+		for range 2 {
+			time.Sleep(11 * time.Minute)
+			b.answers(back)
+			time.Sleep(failingTime + time.Second)
+			if found := b.source.Series().Found("up"); found.Err != nil || len(found.Series) != 1 {
+				t.Errorf("after the source is back: %+v", found)
+			}
+			time.Sleep(10 * time.Minute)
+			b.answers(away)
+		}
+	})
+}
+
+// TestLookThatKillsItsServer is not made again at once whenever the server is back.
+func TestLookThatKillsItsServer(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		var looks atomic.Int64
+		var dead atomic.Int64
+		b.answers(func(w http.ResponseWriter, r *http.Request) {
+			now := time.Now().Unix()
+			switch {
+			case now < dead.Load():
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case strings.HasSuffix(r.URL.Path, pathSeries):
+				looks.Add(1)
+				dead.Store(now + 60)
+				panic(http.ErrAbortHandler)
+			default:
+				good(w, r)
+			}
+		})
+		time.Sleep(time.Minute)
+		b.source.Series().Follow([]string{"up"})
+		time.Sleep(time.Hour)
+		if n := looks.Load(); n > 16 { // two in maxRetry, and a few at first
+			t.Errorf("the server was killed %d times in an hour", n)
+		}
+	})
+}
+
+// TestSeriesOfAnotherTenant: they are looked for at once, as those of another server are.
+func TestSeriesOfAnotherTenant(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		b.answers(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, pathSeries) {
+				answers("application/json", strings.ReplaceAll(someSeries, "up", "up_"+r.Header.Get("X-Scope-OrgID")))(w, r)
+				return
+			}
+			good(w, r)
+		})
+		b.source.Series().Follow([]string{`{__name__=~"up_.*"}`})
+		time.Sleep(2 * time.Minute)
+		err := b.source.Apply(v1alpha1.PrometheusSource{
+			URL: "http://prometheus.example", Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		found := b.source.Series().Found(`{__name__=~"up_.*"}`)
+		if len(found.Series) != 1 || found.Series[0].Name != "up_b" {
+			t.Errorf("the series are %+v", found.Series)
+		}
+	})
+}
