@@ -303,3 +303,30 @@ func TestOldTLS(t *testing.T) {
 		t.Errorf("%s: %s", f.Reason, f.Message)
 	}
 }
+
+// TestAnotherTenantWithAnotherSecret: what one tenant has is no answer for another, while
+// the other's Secret has yet to be read either.
+func TestAnotherTenantWithAnotherSecret(t *testing.T) {
+	w := newWorld(t, answers("application/json", oneSample), func(s *v1alpha1.PrometheusSource) {
+		s.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "a"}}
+		s.Authentication.BearerToken = secretKey("old", "token")
+	})
+	w.secrets.set("old", map[string]string{"token": "old-token"})
+	w.secrets.yet("new", errors.New("Forbidden"))
+	if _, err := w.source.Evaluate(t.Context(), "x", instant); err != nil {
+		t.Fatal(err)
+	}
+	spec := w.spec
+	spec.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}}
+	spec.Authentication.BearerToken = secretKey("new", "token")
+	if err := w.source.Apply(spec); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := w.source.Evaluate(t.Context(), "x", instant)
+	if err == nil {
+		t.Fatalf("tenant b is answered %v of tenant a", answer.Samples)
+	}
+	if f := failureIn(t, err); f.Reason != query.ReasonCredentials {
+		t.Errorf("%v", f)
+	}
+}

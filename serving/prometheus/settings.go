@@ -96,6 +96,14 @@ func settle(given *v1alpha1.PrometheusSource) (*settings, error) {
 	return s, nil
 }
 
+// sameData says that others ask the same server for the same tenant, as far as the spec
+// says it: what is in Secrets may be what rotates.
+func (s *settings) sameData(o *settings) bool {
+	return s.endpoint == o.endpoint && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {
+		return a.Name == b.Name && a.Value == b.Value
+	})
+}
+
 func (s *settings) discovery() series.Settings {
 	return series.Settings{Interval: s.seriesInterval, MaxAge: s.seriesMaxAge}
 }

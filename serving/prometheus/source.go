@@ -119,8 +119,8 @@ func (s *Source) current() (*connection, *query.Failure) {
 		if s.unread.IsZero() {
 			s.unread = s.clock.Now()
 		}
-		// What another server says is no answer, however.
-		if before != nil && before.settings.endpoint == s.settings.endpoint && s.clock.Since(s.unread) < maxUnread {
+		// What another server says, or one to another tenant, is no answer, however.
+		if before != nil && before.settings.sameData(s.settings) && s.clock.Since(s.unread) < maxUnread {
 			return before, nil
 		}
 		return nil, failf(query.ReasonCredentials, "%s", err)
