@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // failuresToReport is the number of failed attempts in a row after which the
@@ -69,6 +71,13 @@ func (m *memory) allOver(backend, what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.moments[backend], func(known string, _ time.Time) bool { return strings.HasPrefix(known, what) })
+}
+
+// overBut forgets since of all that begins with what, but for some of it.
+func (m *memory) overBut(backend, what string, but sets.Set[string]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.moments[backend], func(known string, _ time.Time) bool { return strings.HasPrefix(known, what) && !but.Has(known) })
 }
 
 // knows tells whether since was asked of what, and it is not over.

@@ -42,7 +42,9 @@ func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment 
 		}
 	}
 	var told, held []v1alpha1.RuleStatus
+	still := sets.Set[string]{}
 	for _, now := range rulesSeen(reports) {
+		still.Insert(ruleFails(now))
 		if r.awaitRule(s, now) {
 			held = append(held, now)
 			continue
@@ -50,6 +52,8 @@ func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment 
 		now.Message = r.settled(s, "rule "+now.Path+" "+now.Reason, s.ruleBefore(now).Message, now.Message)
 		told = append(told, now)
 	}
+	// What is over, or of another spec, does not count when it comes again.
+	r.memory.overBut(s.backend.Name, ruleFails(v1alpha1.RuleStatus{}), still)
 	// Reports name no more than 50; the numbers count the others too.
 	bad := failingPaths(told)
 	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
@@ -99,7 +103,7 @@ func count32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec
 // nothing is said yet. What cannot be compiled, and what the user has just
 // written, is told at once.
 func (r *Reconciler) awaitRule(s *scope, now v1alpha1.RuleStatus) bool {
-	moment := "rule fails " + now.Path + " " + now.Reason
+	moment := ruleFails(now)
 	known := s.condition(v1alpha1.ConditionRulesReady)
 	if now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
 		known.Status == metav1.ConditionUnknown || s.ruleBefore(now).Path != "" {
@@ -107,6 +111,12 @@ func (r *Reconciler) awaitRule(s *scope, now v1alpha1.RuleStatus) bool {
 		return false
 	}
 	return s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < sourcesPatience
+}
+
+// ruleFails names the moment since when a rule fails for a reason; of no rule it is what
+// all such names begin with.
+func ruleFails(rule v1alpha1.RuleStatus) string {
+	return "rule fails " + strings.TrimRight(rule.Path+" "+rule.Reason, " ")
 }
 
 // ruleBefore is what the status that was read says of the same; empty if nothing.

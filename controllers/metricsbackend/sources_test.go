@@ -359,6 +359,26 @@ func TestSourceStatusIsStable(t *testing.T) {
 	}
 }
 
+// TestRuleThatFailsNowAndThen: each failure has the patience to itself, however long ago
+// the one before was.
+func TestRuleThatFailsNowAndThen(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	w.change(withSources)
+	well := saw(healthy("main"), healthy("spare"))
+	w.sources = well
+	mustReconcile(t, r)
+	for range 2 {
+		w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "SourceFailing", "slow"))
+		mustReconcile(t, r)
+		if c := w.condition(v1alpha1.ConditionRulesReady); c.Status != metav1.ConditionTrue {
+			t.Errorf("told at once: %+v", c)
+		}
+		w.sources = well
+		mustReconcile(t, r)
+		w.clock.Step(time.Hour)
+	}
+}
+
 // TestWorstRules: remarks do not take the place of what fails, and the order stays.
 func TestWorstRules(t *testing.T) {
 	told := func(index int, state v1alpha1.RuleState) v1alpha1.RuleStatus {
