@@ -54,6 +54,7 @@ func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
 		d.dropLast(h)
 		h.attempts, h.failures = 0, 0
 	}
+	d.detach(h)
 	slot, _ := h.slots.at(now)
 	f := &flight{held: h, source: source, line: l, lane: l.lane(h.question.Owner), done: make(chan struct{})}
 	if failure := l.admit(f, now); failure != nil {
@@ -67,23 +68,24 @@ func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
 				"%d questions wait for this source already, %d of them of %s: it answers too slowly for all that it is asked", l.queued, own, called(f.lane.owner))}, now)
 			return nil
 		}
-		d.take(h, f)
+		h.flight = f
 		l.push(f)
 		return f
 	}
-	d.take(h, f)
+	h.flight = f
 	d.start(f, now)
 	return f
 }
 
-// take makes a flight the one of its question. Another is one of a source that was
-// replaced, and goes on for those who wait for it.
-func (d *Desk) take(h *held, f *flight) {
+// detach has a flight of a source that was replaced, or taken away, go on for those who wait
+// for it, and for nobody else.
+func (d *Desk) detach(h *held) {
 	old := h.flight
-	h.flight = f
-	if old != nil {
-		d.abandonUnwanted(old)
+	if old == nil {
+		return
 	}
+	h.flight = nil
+	d.abandonUnwanted(old)
 }
 
 // maxEvaluation ends evaluations of sources that have no timeout of their own, or a longer
@@ -204,6 +206,7 @@ func (d *Desk) refuse(h *held, source Source, slot int64, failure *Failure, now 
 // settleUnknown fails a question whose source there is no longer.
 func (d *Desk) settleUnknown(h *held, now time.Time) {
 	d.dropLast(h)
+	d.detach(h)
 	slot, _ := h.slots.at(now)
 	d.refuse(h, nil, slot, &Failure{Source: h.question.Source, Reason: ReasonUnknownSource,
 		Message: "spec.sources of the MetricsBackend has no source of this name"}, now)

@@ -178,7 +178,8 @@ func (d *Desk) SourcesChanged() {
 	defer d.unlock()
 	now := d.clock.Now()
 	for h := range d.agenda.All() {
-		if source, seen := names[h.question.Source]; seen && source != h.source {
+		source, seen := names[h.question.Source]
+		if seen && (source != h.source || h.flight != nil && h.flight.source != source) {
 			d.agenda.Put(h, now)
 		}
 	}

@@ -175,6 +175,32 @@ func TestFollowedSourceIsReplaced(t *testing.T) {
 	})
 }
 
+// Who follows a question hears nothing of a source that was taken away, even if it answers then.
+func TestFollowedSourceIsTakenAwayWhileAsked(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+		s.takes = 5 * time.Second
+		q := Question{Source: "p", Expression: "a", Interval: time.Hour}
+		var h heard
+		defer w.Follow(q, h.receive)()
+		time.Sleep(time.Second)
+		w.put("p", nil)
+		w.SourcesChanged()
+		time.Sleep(30 * time.Second)
+		if h.count() != 1 || reasonOf(h.errs[0]) != ReasonUnknownSource {
+			t.Errorf("heard %v and %v", h.answers, h.errs)
+		}
+		if total := w.total; total.samples != 0 {
+			t.Errorf("%+v is held", total)
+		}
+		w.put("p", s)
+		w.SourcesChanged()
+		time.Sleep(10 * time.Second)
+		if h.count() != 2 || h.errs[1] != nil {
+			t.Errorf("when it is back: heard %v and %v", h.answers, h.errs)
+		}
+	})
+}
+
 // With a clock that jumps, a followed question is evaluated within an interval, and
 // one that is asked at once.
 func TestClockJumps(t *testing.T) {
