@@ -460,6 +460,31 @@ func TestFallbackIsWatched(t *testing.T) {
 	})
 }
 
+// A stand-in is as of when the source was found to fail, which is later than the slot as of
+// which the source is asked again.
+func TestSourceAnswersAgainAmidAnInterval(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		value := 9.0
+		w.reading.Question.Interval = 5 * time.Minute
+		w.reading.Fallback = &query.Fallback{AfterFailures: 1, Static: &value}
+		w.follow = func() []string { return []string{"a"} }
+		watcher := w.watch("")
+		defer watcher.Stop()
+		w.read(watcher)
+		w.source.set(nil, down)
+		for len(w.read(watcher)) == 0 {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		w.read(watcher)
+		w.source.set(map[string]float64{"a": 1}, nil)
+		time.Sleep(30 * time.Second)
+		w.check(watcher, "when the source answers again", "a=1")
+		time.Sleep(30 * time.Second)
+		w.check(watcher, "later in the same interval")
+	})
+}
+
 func TestResourceVersion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if got := w.store.ResourceVersion("hits"); got != "1" {
