@@ -212,8 +212,14 @@ type MetricFallback struct {
 	// +kubebuilder:validation:Maximum=100
 	AfterFailures *int32 `json:"afterFailures,omitempty"`
 
+	// The pattern of quantities lets through what no client can decode (1e1.5), so that one
+	// object would keep all of them from being listed, and what takes hours to decode
+	// (1.00000000000000000001e2000000000). This one does not.
+
 	// A fixed value, such as `10` or `500m`.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[+-]?([0-9]{1,19}(\.[0-9]{0,18})?|\.[0-9]{1,18})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$`
 	Value *resource.Quantity `json:"value,omitempty"`
 
 	// The last values that the source gave; `lastValue: {}` is enough.
