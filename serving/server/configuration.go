@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 
@@ -34,6 +35,8 @@ type watchTarget interface {
 // valueTarget takes what custom and external metrics are made of.
 type valueTarget interface {
 	apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, invalid field.ErrorList)
+	// ruled says that resource rules are in force.
+	ruled() bool
 }
 
 // configuration is what is in force of the MetricsBackend. What cannot be used
@@ -77,6 +80,10 @@ func (c *configuration) put(ctx context.Context, spec *v1alpha1.MetricsBackendSp
 	s, err := settingsFrom(spec)
 	if err != nil {
 		return err
+	}
+	if spec.ResourceMetrics != nil && spec.ResourceMetrics.Rules != nil && c.values.ruled() {
+		// Rules that cannot be used leave those before in force.
+		s.kubelet.NodeSelector = labels.Nothing()
 	}
 	if err := c.source.Apply(s.kubelet); err != nil {
 		return fmt.Errorf("change how kubelets are asked: %w", err)

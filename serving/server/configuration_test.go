@@ -24,6 +24,18 @@ type recordedSettings struct {
 	Ages      []time.Duration
 }
 
+// selectors are those of the nodes whose kubelets are asked.
+type selectors struct {
+	fakeTargets
+	// everything says, of each, that it selects all nodes.
+	everything []bool
+}
+
+func (f *selectors) Apply(s kubelet.Settings) error {
+	f.everything = append(f.everything, s.NodeSelector.Empty())
+	return f.fakeTargets.Apply(s)
+}
+
 type fakeTargets struct {
 	recordedSettings
 	err error
@@ -48,7 +60,10 @@ func (f *fakeWatches) Apply(s watchSettings) { f.settings = append(f.settings, s
 type fakeValueTarget struct {
 	applied int
 	invalid field.ErrorList
+	byRules bool
 }
+
+func (f *fakeValueTarget) ruled() bool { return f.byRules }
 
 func (f *fakeValueTarget) apply(_ context.Context, _ *v1alpha1.MetricsBackendSpec, invalid field.ErrorList) {
 	f.applied++
@@ -140,6 +155,33 @@ func TestBadPartsStopNothingElse(t *testing.T) {
 	want := []string{"spec.customMetrics.versions", "spec.sources[1].prometheus.url", "spec.sources[2].prometheus"}
 	if diff := cmp.Diff(want, fields); diff != "" {
 		t.Errorf("invalid (-want +got):\n%s", diff)
+	}
+}
+
+// TestRulesThatCannotBeUsed leave the figures as they are: those of kubelets, or of the
+// rules before.
+func TestRulesThatCannotBeUsed(t *testing.T) {
+	bad := ruledSpec()
+	bad.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
+	for name, test := range map[string]struct {
+		spec  *v1alpha1.MetricsBackendSpec
+		ruled bool
+		// kubelets are those of all nodes, or none.
+		kubelets bool
+	}{
+		"bad ones after kubelets":  {bad, false, true},
+		"bad ones after good ones": {bad, true, false},
+		"good ones":                {ruledSpec(), false, false},
+		"none any more":            {&v1alpha1.MetricsBackendSpec{}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			targets := &selectors{}
+			c := &configuration{source: targets, store: targets, watches: &fakeWatches{}, values: &fakeValueTarget{byRules: test.ruled}}
+			c.apply(t.Context(), "test", &v1alpha1.MetricsBackend{Spec: *test.spec})
+			if len(targets.everything) != 1 || targets.everything[0] != test.kubelets {
+				t.Errorf("all kubelets are asked: %t, want %t", targets.everything, test.kubelets)
+			}
+		})
 	}
 }
 

@@ -30,7 +30,7 @@ type kubeletFigures interface {
 }
 
 // resourceFigures tells how resource metrics do, wherever their figures come from. While
-// there are resource rules no kubelet is asked: settingsFrom selects none.
+// there are resource rules no kubelet is asked, see settingsFrom and configuration.
 type resourceFigures struct {
 	kubelets kubeletFigures
 	feed     usageFeed
@@ -40,6 +40,8 @@ type resourceFigures struct {
 	// read last. Unless they are inForce all the same, the ones before stay, if there were
 	// any.
 	ruled, inForce bool
+	// feeding says that rules are in force, those that were read last or older ones.
+	feeding bool
 	invalid        []v1alpha1.RuleHealth
 	// rules and sources are those that were read last.
 	rules   *v1alpha1.ResourceRules
@@ -59,19 +61,20 @@ func (f *resourceFigures) apply(ctx context.Context, spec *v1alpha1.MetricsBacke
 	}
 	f.rules, f.sources = given.DeepCopy(), spec.DeepCopy().Sources
 	if given == nil {
-		if f.ruled {
+		if f.feeding {
 			f.feed.Apply(nil)
 		}
-		f.ruled, f.invalid = false, nil
+		f.ruled, f.feeding, f.invalid = false, false, nil
 		return
 	}
 	queries, invalid := rules.CompileResourceRules(given, spec.Sources)
 	f.ruled, f.inForce, f.invalid = true, queries != nil, invalid
 	if queries == nil {
-		klog.FromContext(ctx).Info("Cannot use the resource rules; those before stay in force", "reason", invalid[0].Reason, "path", invalid[0].Path, "message", invalid[0].Message)
+		klog.FromContext(ctx).Info("Cannot use the resource rules; those before stay in force or, without any, the figures of kubelets", "reason", invalid[0].Reason, "path", invalid[0].Path, "message", invalid[0].Message)
 		return
 	}
 	f.feed.Apply(queries)
+	f.feeding = true
 }
 
 // Report implements reporter: without kubelets, only when the newest figures are of.
@@ -92,10 +95,12 @@ func (f *resourceFigures) Primed() (bool, string) {
 	return r.Complete(), fmt.Sprintf("resource rules have figures of %d nodes and %d pods", r.Nodes, r.Pods)
 }
 
+// byRules says that the figures come from rules. Where there are none yet that can be
+// used, kubelets tell them still.
 func (f *resourceFigures) byRules() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.ruled
+	return f.feeding
 }
 
 // health returns what is wrong with the rules, how many there are, and how many fail.

@@ -57,6 +57,16 @@ func TestResourceFigures(t *testing.T) {
 		t.Errorf("without rules: %v, %s, applied %d times", primed, why, len(feed.applied))
 	}
 
+	first := ruledSpec()
+	first.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
+	f.apply(ctx, first)
+	if primed, why := f.Primed(); !primed || why != "kubelets" || len(feed.applied) != 0 {
+		t.Errorf("with bad rules after none: %v, %s, applied %d times", primed, why, len(feed.applied))
+	}
+	if problems, count, failing := f.health(); len(problems) != 1 || count != 4 || failing != 1 {
+		t.Errorf("with bad rules after none: %d of %d fail, %+v", failing, count, problems)
+	}
+
 	f.apply(ctx, ruledSpec())
 	f.apply(ctx, ruledSpec())
 	if len(feed.applied) != 1 || feed.applied[0] == nil || feed.applied[0].Source != "main" {

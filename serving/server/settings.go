@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 )
 
 // settings are what a running pod takes from its MetricsBackend.
@@ -59,8 +60,11 @@ func settingsFrom(given *v1alpha1.MetricsBackendSpec) (settings, error) {
 		}
 	}
 	if rm.Rules != nil {
-		// Their figures come from a source, see resourceFigures.
-		selector = labels.Nothing()
+		// Their figures come from a source, see resourceFigures. A slip in them must not
+		// leave every autoscaler without CPU and memory.
+		if usable, _ := rules.CompileResourceRules(rm.Rules, spec.Sources); usable != nil {
+			selector = labels.Nothing()
+		}
 	}
 	return settings{
 		spec: spec, invalid: invalid,

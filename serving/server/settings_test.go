@@ -102,9 +102,9 @@ func TestSettingsFrom(t *testing.T) {
 			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{}}},
 			want: defaultedSettings(nil),
 		},
-		"resource rules: no kubelet is asked": {
+		"resource rules that cannot be used: kubelets are asked": {
 			spec: &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}},
-			want: defaultedSettings(func(s *settings) { s.kubelet.NodeSelector = labels.Nothing() }),
+			want: defaultedSettings(nil),
 		},
 		"a body size that is no quantity": {
 			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "16 megabytes"}},

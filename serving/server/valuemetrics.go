@@ -134,6 +134,9 @@ func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendS
 	v.refresh()
 }
 
+// ruled says that resource rules are in force.
+func (v *valueMetrics) ruled() bool { return v.figures.byRules() }
+
 // learn tells the catalogue what a source knows of series.
 func (v *valueMetrics) learn(source, matcher string) {
 	// What is read first is told first: the catalogue would keep the older of the two, as
