@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,10 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-const (
-	release = "metrics-backend"
-	crdName = "metricsbackends.metricsbackend.io"
-)
+const release = "metrics-backend"
 
 // helm runs the helm of test/chart.
 func helm(args ...string) (string, error) {
@@ -78,8 +76,8 @@ func TestChart(t *testing.T) {
 	waitReady(t)
 
 	mustHelm(t, "uninstall", release, "--wait", "--timeout=120s")
-	if left := partOf(t); left != "customresourcedefinition.apiextensions.k8s.io/"+crdName {
-		t.Errorf("want the CRD alone, left by crds.keep: %s", left)
+	if diff := cmp.Diff(crds(t), strings.Fields(partOf(t))); diff != "" {
+		t.Errorf("want the CRDs alone, left by crds.keep (-want +got):\n%s", diff)
 	}
 	getBackend(t)
 	kubectl(t, "top", "nodes")
@@ -110,6 +108,22 @@ func partOf(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(kubectl(t, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=metrics-backend,app.kubernetes.io/name!=metrics-backend-serving",
 		"deployments,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,customresourcedefinitions"))
+}
+
+// crds names the CRDs of the product, in order.
+func crds(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(suite.root, "config/crd/bases/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the CRDs: %d files, %v", len(files), err)
+	}
+	var names []string
+	for _, file := range files {
+		// GROUP_PLURAL.yaml, as controller-gen names them.
+		group, plural, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".yaml"), "_")
+		names = append(names, "customresourcedefinition.apiextensions.k8s.io/"+plural+"."+group)
+	}
+	return names
 }
 
 // servingPods are the UIDs of serving's pods, but for those that are about to end.
