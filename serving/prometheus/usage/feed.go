@@ -106,10 +106,12 @@ func (f *Feed) Run(ctx context.Context) {
 	defer timer.Stop()
 	// slotted says that it is a slot which the timer was for.
 	slotted := false
+	warm := warmUp
 	for {
 		select {
 		case <-f.wake:
 			// What it tells of is read now.
+			warm = warmUp
 		default:
 		}
 		f.mu.Lock()
@@ -125,9 +127,12 @@ func (f *Feed) Run(ctx context.Context) {
 			}
 			f.round(roundCtx, q, at)
 			wait, slotted = nextSlot(q, at).Sub(f.clock.Now()), true
-			if r := f.Report(); wait > warmUp && !r.Complete() {
+			if r := f.Report(); r.Complete() {
+				warm = warmUp
+			} else if wait > warm {
 				// It may be what is known of the cluster that has yet to come.
-				wait, slotted = warmUp, false
+				wait, slotted = warm, false
+				warm *= 2
 			}
 		}
 		cancel()
@@ -136,13 +141,14 @@ func (f *Feed) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-f.wake:
-			slotted = false
+			slotted, warm = false, warmUp
 		case <-timer.C():
 		}
 	}
 }
 
-// warmUp is the time between two rounds until one has figures of nodes and of pods.
+// warmUp is the time to the next round while none has figures of nodes and of pods. It
+// doubles each time, up to the interval: there may never be any.
 const warmUp = 5 * time.Second
 
 // idle is how long Run sleeps without queries.

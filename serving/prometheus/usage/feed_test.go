@@ -436,3 +436,32 @@ func TestPodsAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestIncompleteForEver: rules that never give figures of nodes, as their label is not
+// theirs, cost no more than those that do, and points are of the slots.
+func TestIncompleteForEver(t *testing.T) {
+	run(t, func(t *testing.T, s *server, f *Feed, _ *point.Store) {
+		s.samples["container_cpu"] = []query.Sample{in(0.25, "one", "web")}
+		s.samples["container_memory"] = []query.Sample{in(1024, "one", "web")}
+		s.samples["node_cpu"] = []query.Sample{of(1, "node", "unknown")}
+		s.samples["node_memory"] = []query.Sample{of(1, "node", "unknown")}
+		q := compile(t, ruleSet())
+		q.Interval = time.Minute
+		f.Apply(q)
+		time.Sleep(5 * time.Minute)
+		s.mu.Lock()
+		s.asked = nil
+		s.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if rounds := len(s.asked) / 4; rounds != 10 {
+			t.Errorf("%d rounds in ten intervals", rounds)
+		}
+		for _, at := range s.asked {
+			if slot := slotAt(q, at); !slot.Equal(at) {
+				t.Errorf("asked for %s, and the slot is of %s", at, slot)
+			}
+		}
+	})
+}
