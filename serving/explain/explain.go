@@ -9,11 +9,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -27,12 +27,16 @@ type Request struct {
 	Objects []string
 	// Series selects among the values of an external metric; nil for all.
 	Series labels.Selector
+
+	// wanted are Objects: there may be thousands, to be looked for in each of many series.
+	wanted sets.Set[string]
 }
 
 // Explain asks the question as any other client would, and tells of its answer. What
 // goes wrong with the source is part of the explanation.
 func Explain(ctx context.Context, asker query.Asker, r Request) *v1alpha1.MetricExplanation {
 	reading := &r.Reading
+	r.wanted = sets.New(r.Objects...)
 	e := &v1alpha1.MetricExplanation{
 		TypeMeta:    metav1.TypeMeta{Kind: v1alpha1.KindMetricExplanation, APIVersion: v1alpha1.GroupVersion.String()},
 		Origin:      reading.Origin,
@@ -99,7 +103,7 @@ func (r *Request) concerns(of map[string]string) bool {
 }
 
 func (r *Request) wants(object string) bool {
-	return r.Objects == nil || slices.Contains(r.Objects, object)
+	return r.Objects == nil || r.wanted.Has(object)
 }
 
 // selects goes by the labels that a value would have.

@@ -171,3 +171,18 @@ func TestExplanationsAreBounded(t *testing.T) {
 		t.Errorf("%d of %d series, %d of %d values", len(got.Series), got.SeriesCount, len(got.Values), got.ValueCount)
 	}
 }
+
+// A selector may select thousands of objects, of which few of many series are.
+func BenchmarkManyObjects(b *testing.B) {
+	a := &query.Answer{Time: at}
+	for i := range 50_000 {
+		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"pod": fmt.Sprintf("other-%06d", i)}, Value: 1})
+	}
+	objects := make([]string, 5_000)
+	for i := range objects {
+		objects[i] = fmt.Sprintf("named-%06d", i)
+	}
+	for b.Loop() {
+		Explain(b.Context(), asker{answer: a}, Request{Reading: query.Reading{ObjectLabel: "pod"}, Objects: objects})
+	}
+}
