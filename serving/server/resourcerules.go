@@ -42,7 +42,7 @@ type resourceFigures struct {
 	ruled, inForce bool
 	// feeding says that rules are in force, those that were read last or older ones.
 	feeding bool
-	invalid        []v1alpha1.RuleHealth
+	invalid []v1alpha1.RuleHealth
 	// rules and sources are those that were read last.
 	rules   *v1alpha1.ResourceRules
 	sources []v1alpha1.SourceSpec

@@ -204,6 +204,10 @@ func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 	if p != nil {
 		return p
 	}
+	if i := o.spec.Interval; i != nil && (i.Duration < v1alpha1.MinInterval || i.Duration > v1alpha1.MaxInterval) {
+		// A file of manifests has not been through the schema.
+		return invalidf(ReasonInvalidInterval, "spec.interval is %s: it must be between %s and %s", i.Duration, v1alpha1.MinInterval, v1alpha1.MaxInterval)
+	}
 	expression, err := declaredQuery(o, src)
 	if err != nil {
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)

@@ -33,7 +33,8 @@ func (s *source) confines(namespace string) bool {
 }
 
 func (s *source) intervalOr(d *metav1.Duration) time.Duration {
-	if d != nil && d.Duration > 0 {
+	// A source whose interval is not within bounds is told of by itself, and answers nothing.
+	if d != nil && d.Duration >= v1alpha1.MinInterval {
 		return d.Duration
 	}
 	return s.interval

@@ -22,8 +22,8 @@ type matcher struct {
 	failures int
 	// recovered is when a failed look was last brought forward as the source was back.
 	recovered time.Time
-	kinds    map[string]*kind
-	found    *Found
+	kinds     map[string]*kind
+	found     *Found
 }
 
 // kind is a Series and when it was seen last.
