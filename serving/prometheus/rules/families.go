@@ -52,19 +52,20 @@ func families(found []series.Series) map[string]*family {
 
 // SetFound tells what discovery knows of a selection's series.
 func (c *Catalogue) SetFound(s Selection, f series.Found) {
-	if !f.Time.IsZero() {
-		c.setSeries(s, f.Series, f.Cut)
-	}
-	if f.Err != nil {
+	switch {
+	case !f.Time.IsZero():
+		c.setSeries(s, f.Series, f.Cut, f.Err)
+	case f.Err != nil:
 		c.SetSeriesFailure(s, f.Err)
 	}
 }
 
 // SetSeries tells of all series that a selection has now, of which it keeps the slice.
 // It costs what changed.
-func (c *Catalogue) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false) }
+func (c *Catalogue) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false, nil) }
 
-func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
+// setSeries takes series, and why they could not be learnt again since.
+func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	f := c.found[s]
@@ -75,7 +76,7 @@ func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
 		f = &found{families: map[string]*family{}}
 		c.found[s] = f
 	}
-	news := !f.known || f.err != nil || f.cut != cut
+	news := !f.known || !sameError(f.err, err) || f.cut != cut
 	// Discovery keeps the slice while nothing is new.
 	same := f.known && len(all) == len(f.last) && (len(all) == 0 || &all[0] == &f.last[0])
 	if same && !news {
@@ -83,7 +84,7 @@ func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool) {
 	}
 	f.last = all
 	next := families(all)
-	f.known, f.err, f.cut = true, nil, cut
+	f.known, f.err, f.cut = true, err, cut
 	var changed, gone []*family
 	for name, fresh := range next {
 		old := f.families[name]
@@ -127,6 +128,16 @@ func (c *Catalogue) SetSeriesFailure(s Selection, err error) {
 		f = &found{families: map[string]*family{}}
 		c.found[s] = f
 	}
+	if sameError(f.err, err) {
+		return // all rules are judged for what is news, and they are told anew with each spec
+	}
 	f.err = err
 	c.judge()
+}
+
+func sameError(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Error() == b.Error()
 }
