@@ -179,6 +179,8 @@ func (f *feed) end(anyway bool) bool {
 		return false
 	}
 	f.ended = true
+	// An answer that comes at this moment is not taken in any more.
+	f.question = nil
 	if s.feeds[f.ID] == f {
 		delete(s.feeds, f.ID)
 		s.meter.feeds.Set(float64(len(s.feeds)))
