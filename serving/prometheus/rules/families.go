@@ -137,7 +137,7 @@ func (c *Catalogue) SetSeriesFailure(s Selection, err error) {
 
 func sameError(a, b error) bool {
 	if a == nil || b == nil {
-		return a == b
+		return a == nil && b == nil
 	}
 	return a.Error() == b.Error()
 }
