@@ -6,6 +6,7 @@
 package operator
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -269,7 +270,12 @@ func TestKubectlExplainsSourcesAndMetrics(t *testing.T) {
 	if err := suite.admin.Create(t.Context(), metric); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = suite.admin.Delete(t.Context(), metric) })
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		if err := suite.admin.Delete(context.Background(), metric); err != nil {
+			t.Errorf("delete the metric, whose status the operator goes on writing: %v", err)
+		}
+	})
 	out, err := kubectl("get", "emet", "-n", otherNamespace, "-o", "wide")
 	if err != nil {
 		t.Fatalf("kubectl get emet: %v: %s", err, out)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -83,7 +84,7 @@ func TestEvaluate(t *testing.T) {
 		{Labels: map[string]string{"namespace": "a", "pod": "one"}, Value: 17, Time: at},
 		{Labels: map[string]string{"namespace": "a", "pod": "two"}, Value: 4.5, Time: at},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(query.Answer{})); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 

@@ -90,7 +90,8 @@ func TestRuntimeConfig(t *testing.T) {
 			versions = append(versions, g.Name+"/"+v.Version)
 		}
 	}
-	if diff := cmp.Diff([]string{"metrics.k8s.io/v1beta1"}, versions); diff != "" {
+	want := []string{"metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1"}
+	if diff := cmp.Diff(want, versions); diff != "" {
 		t.Errorf("aggregated discovery (-want +got):\n%s", diff)
 	}
 }
