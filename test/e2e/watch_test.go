@@ -21,6 +21,13 @@ import (
 func TestWatch(t *testing.T) {
 	baseline := measureNamespaces(t)
 	requireBackend(t)
+	t.Cleanup(func() {
+		// A backend that outlived this would keep custom and external metrics for their
+		// clients here, a day long, and not be Ready.
+		if out, err := run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s"); err != nil {
+			t.Errorf("delete the MetricsBackend: %v: %s", err, out)
+		}
+	})
 	startCustomMetrics(t)
 	waitServing(t, 2)
 	pods := startsOfPods(t)
