@@ -9,14 +9,13 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
 )
 
 const (
@@ -99,7 +98,7 @@ func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
 	switch {
 	case t.failing > 0:
 		reason := reasonOf(t.failure.Reason)
-		message := withPods(printable(t.failure.Message, maxMessage), t.failing, len(all))
+		message := withPods(foreigntext.Printable(t.failure.Message, maxMessage), t.failing, len(all))
 		w.ready(metav1.ConditionFalse, reason, message)
 		stalled = needsPeople(reason)
 	case t.late > 0:
@@ -126,7 +125,7 @@ func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
 		return
 	}
 	w.present(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
-		withPods(printable(t.clash.Message, maxMessage), t.collision, len(all)))
+		withPods(foreigntext.Printable(t.clash.Message, maxMessage), t.collision, len(all)))
 }
 
 // reasonPending is that of a metric which a pod has not evaluated yet.
@@ -150,7 +149,7 @@ func (w writer) values(h *v1alpha1.DeclaredHealth) {
 	if h == nil {
 		return
 	}
-	value := printable(h.Value, maxValue)
+	value := foreigntext.Printable(h.Value, maxValue)
 	if value == "" {
 		value = fmt.Sprintf("%d values", h.Values)
 	}
@@ -209,25 +208,6 @@ func reasonOf(reason string) string {
 		return v1alpha1.ReasonFailing
 	}
 	return reason
-}
-
-// printable is at most limit bytes of foreign text, for a terminal.
-func printable(text string, limit int) string {
-	const ellipsis = "…"
-	text = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
 }
 
 // urgency is how much of a status changed.

@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
@@ -76,14 +75,10 @@ func keyOfReported(c v1alpha1.ConsumerStatus) consumerKey {
 
 func printable(name string) string { return printableText(name, maxConsumerName) }
 
-// printableText is at most limit bytes of foreign text, for a terminal.
+// printableText is at most limit bytes of what a pod says, which may be long: it is cut
+// before each character is looked at.
 func printableText(text string, limit int) string {
-	return shorten(strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, shorten(text, limit)), limit)
+	return foreigntext.Printable(foreigntext.Shorten(text, limit), limit)
 }
 
 // boundConsumers keeps the most recent clients of each version. Among those of one

@@ -22,6 +22,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
@@ -195,7 +196,7 @@ func (s *scope) stall(e *stalledError) {
 // mark sets a condition that speaks of the current generation.
 func (s *scope) mark(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: shorten(message, maxMessage),
+		Type: kind, Status: status, Reason: reason, Message: foreigntext.Shorten(message, maxMessage),
 		ObservedGeneration: s.backend.Generation,
 		LastTransitionTime: metav1.NewTime(s.now),
 	})
@@ -209,7 +210,7 @@ func (s *scope) condition(kind string) metav1.Condition {
 // setState records how far a version is.
 func (s *scope) setState(gv schema.GroupVersion, state v1alpha1.APIServiceState, message string) {
 	name := manifests.APIServiceName(gv)
-	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: shorten(message, maxMessage)}
+	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: foreigntext.Shorten(message, maxMessage)}
 }
 
 // persisted is the state of a version in the status that was read.

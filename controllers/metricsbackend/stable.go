@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -37,16 +36,3 @@ const (
 	// maxNote bounds notes of events, in bytes; kube-apiserver refuses more than 1024.
 	maxNote = 1000
 )
-
-// shorten cuts text to at most limit bytes, and never within a character.
-func shorten(text string, limit int) string {
-	const ellipsis = "…"
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
-}

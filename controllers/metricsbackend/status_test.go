@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -227,24 +226,6 @@ func TestStableMessage(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzShorten(f *testing.F) {
-	f.Add("short", 10)
-	f.Add(strings.Repeat("ü", 3000), 4096)
-	f.Add("\xff\xfe\x80", 4)
-	f.Fuzz(func(t *testing.T, text string, limit int) {
-		if limit < 4 || limit > 10_000 {
-			return
-		}
-		got := shorten(text, limit)
-		if len(got) > limit {
-			t.Errorf("%d bytes, limit %d", len(got), limit)
-		}
-		if utf8.ValidString(text) && !utf8.ValidString(got) {
-			t.Errorf("%q was cut within a character", got)
-		}
-	})
 }
 
 func TestTransitions(t *testing.T) {
