@@ -49,6 +49,15 @@ type Cluster struct {
 	dates *dates
 }
 
+// Namespace is that of the kubeconfig's context, or of --namespace.
+func Namespace(getter genericclioptions.RESTClientGetter) (string, error) {
+	namespace, _, err := getter.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("read the namespace from the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
 // Open connects with the kubeconfig and flags of getter. It makes no request.
 func Open(getter genericclioptions.RESTClientGetter, warnings io.Writer) (*Cluster, error) {
 	config, err := getter.ToRESTConfig()

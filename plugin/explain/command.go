@@ -116,12 +116,9 @@ func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
 	if o.namespace != "" {
 		return nil
 	}
-	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return fmt.Errorf("read the namespace from the kubeconfig: %w", err)
-	}
-	o.namespace = namespace
-	return nil
+	var err error
+	o.namespace, err = connection.Namespace(flags)
+	return err
 }
 
 // Explained is an explanation and what it is of.

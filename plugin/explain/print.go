@@ -4,7 +4,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -14,9 +13,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/structured"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
 )
 
@@ -34,19 +33,11 @@ func printerFor(output string) (printer, error) {
 		}, nil
 	case "json":
 		return func(w io.Writer, all []Explained, _ time.Time) error {
-			encoder := json.NewEncoder(w)
-			encoder.SetEscapeHTML(false)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(all)
+			return structured.JSON(w, all)
 		}, nil
 	case "yaml":
 		return func(w io.Writer, all []Explained, _ time.Time) error {
-			text, err := yaml.Marshal(all)
-			if err != nil {
-				return fmt.Errorf("write YAML: %w", err)
-			}
-			_, err = w.Write(text)
-			return err
+			return structured.YAML(w, all)
 		}, nil
 	}
 	return nil, fmt.Errorf("--output %q: must be text, json or yaml", output)

@@ -4,16 +4,15 @@
 package status
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/structured"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
 )
 
@@ -72,19 +71,11 @@ func printerFor(output string) (printer, error) {
 		}, nil
 	case "json":
 		return func(w io.Writer, report *Report, _ *connection.Cluster) error {
-			encoder := json.NewEncoder(w)
-			encoder.SetEscapeHTML(false)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(report)
+			return structured.JSON(w, report)
 		}, nil
 	case "yaml":
 		return func(w io.Writer, report *Report, _ *connection.Cluster) error {
-			text, err := yaml.Marshal(report)
-			if err != nil {
-				return fmt.Errorf("write YAML: %w", err)
-			}
-			_, err = w.Write(text)
-			return err
+			return structured.YAML(w, report)
 		}, nil
 	}
 	return nil, fmt.Errorf("--output %q: must be text, json or yaml", output)

@@ -131,12 +131,9 @@ func (o *options) complete(args []string, flags genericclioptions.RESTClientGett
 	if o.nodes || o.allNamespaces || o.namespace != "" {
 		return nil
 	}
-	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return fmt.Errorf("read the namespace from the kubeconfig: %w", err)
-	}
-	o.namespace = namespace
-	return nil
+	var err error
+	o.namespace, err = connection.Namespace(flags)
+	return err
 }
 
 func (o *options) source(cluster *connection.Cluster) (*source, error) {

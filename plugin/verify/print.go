@@ -4,11 +4,11 @@
 package verify
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/metricsbackend/metrics-backend-operator/plugin/structured"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
 )
 
@@ -51,8 +51,5 @@ func summary(report *Report) string {
 }
 
 func printJSON(w io.Writer, report *Report) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(report)
+	return structured.JSON(w, report)
 }
