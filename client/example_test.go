@@ -18,7 +18,7 @@ import (
 )
 
 // Follow the nodes of a cluster. In place of a cluster's address (rest.InClusterConfig, or clientcmd with a kubeconfig)
-// there is a small server here, which sends one list and one event.
+// there is a small server here, which sends one list and one event of another node.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(serveNodes))
 	defer server.Close()
@@ -38,10 +38,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
+	// Of each object the newest change waits, so a slow reader misses the points between, and no object.
 	for change := range nodes.Changes() {
-		cpu := change.Object.Usage.Cpu()
-		fmt.Println(change.Type, change.Object.Name, cpu)
-		if cpu.MilliValue() == 450 {
+		fmt.Println(change.Type, change.Object.Name, change.Object.Usage.Cpu())
+		if change.Object.Name == "node-2" {
 			break // enough for an example
 		}
 	}
@@ -54,14 +54,15 @@ func Example() {
 
 	// Output:
 	// Updated node-1 300m
-	// Updated node-1 450m
-	// now node-1 450m 2Gi
+	// Updated node-2 450m
+	// now node-1 300m 2Gi
+	// now node-2 450m 2Gi
 	// Watching v1
 }
 
 func serveNodes(w http.ResponseWriter, r *http.Request) {
-	node := func(at, cpu string) string {
-		return `{"kind":"NodeMetrics","apiVersion":"metrics.k8s.io/v1","metadata":{"name":"node-1"},
+	node := func(name, at, cpu string) string {
+		return `{"kind":"NodeMetrics","apiVersion":"metrics.k8s.io/v1","metadata":{"name":"` + name + `"},
 			"timestamp":"` + at + `","window":"15s","usage":{"cpu":"` + cpu + `","memory":"2Gi"}}`
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -71,9 +72,9 @@ func serveNodes(w http.ResponseWriter, r *http.Request) {
 			"resources":[{"name":"nodes","kind":"NodeMetrics","verbs":["get","list","watch"]}]}`)
 	case r.URL.Query().Get("watch") == "":
 		_, _ = io.WriteString(w, `{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1",
-			"items":[`+node("2026-01-01T00:00:00Z", "300m")+`]}`)
+			"items":[`+node("node-1", "2026-01-01T00:00:00Z", "300m")+`]}`)
 	default:
-		_, _ = io.WriteString(w, `{"type":"ADDED","object":`+node("2026-01-01T00:00:15Z", "450m")+`}`)
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":`+node("node-2", "2026-01-01T00:00:15Z", "450m")+`}`)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
