@@ -1,26 +1,55 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress is how a load runs: it says how far it is, in a folder of its own,
-// until it is done, interrupted or out of time.
+// Package progress is how a load runs, as a program: it says how far it is, in a folder of
+// its own, until it is done, interrupted or out of time.
 package progress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
+
+// Settings are what the command line sets.
+type Settings interface {
+	// Deadline is how long the load may take.
+	Deadline() time.Duration
+}
+
+// Main is the program of a load: it parses the command line and runs the load.
+func Main[S Settings](name string, parse func([]string) (S, error), load func(context.Context, S, string, io.Writer, Say) error) {
+	log.SetLogger(logr.Discard())
+	settings, err := parse(os.Args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(os.Stdout, settings.Deadline(), func(ctx context.Context, folder string, say Say) error {
+			return load(ctx, settings, folder, os.Stdout, say)
+		})
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
 
 // Say prints a line, with the time since the load began.
 type Say func(format string, arguments ...any)
 
-// Run calls load with a folder, which is kept when it fails: what went wrong may be in
+// run calls load with a folder, which is kept when it fails: what went wrong may be in
 // the logs there.
-func Run(out io.Writer, timeout time.Duration, load func(ctx context.Context, folder string, say Say) error) error {
+func run(out io.Writer, timeout time.Duration, load func(ctx context.Context, folder string, say Say) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within --timeout %v", timeout))

@@ -10,12 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
@@ -53,22 +50,10 @@ func parse(arguments []string) (*flags, error) {
 	return f, nil
 }
 
-func main() {
-	log.SetLogger(logr.Discard())
-	f, err := parse(os.Args[1:])
-	if errors.Is(err, pflag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		err = progress.Run(os.Stdout, f.timeout, func(ctx context.Context, folder string, say progress.Say) error {
-			return run(ctx, f, folder, os.Stdout, say)
-		})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "queries:", err)
-		os.Exit(1)
-	}
-}
+// Deadline is when to give up.
+func (f *flags) Deadline() time.Duration { return f.timeout }
+
+func main() { progress.Main("queries", parse, run) }
 
 func run(ctx context.Context, f *flags, folder string, out io.Writer, say progress.Say) (err error) {
 	w, err := startWorld(ctx, f, folder, say)

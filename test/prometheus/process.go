@@ -1,0 +1,222 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// patience is the time that Prometheus has for what it is asked to do, on a machine that also compiles.
+const patience = time.Minute
+
+// Process is a Prometheus on loopback.
+type Process struct {
+	// URL is that of its HTTP API, without a path.
+	URL string
+
+	folder string
+	cmd    *exec.Cmd
+	// ended is closed when the process is gone, and err is why.
+	ended chan struct{}
+	err   error
+}
+
+// Scrape is a configuration that scrapes the targets, URLs or HOST:PORT, each second.
+func Scrape(targets ...string) string {
+	var b strings.Builder
+	b.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: test\n" +
+		// A test's series have the labels that it gave them, no others.
+		"  honor_labels: true\n  static_configs:\n")
+	for _, target := range targets {
+		fmt.Fprintf(&b, "  - targets: [%q]\n", strings.TrimPrefix(target, "http://"))
+	}
+	return b.String()
+}
+
+// Launch runs Prometheus with a configuration, Scrape's or any other, and further
+// arguments, and waits until it is ready. Its data and its log are in the folder; a
+// later process goes on with them. It ends with Stop, or with this process.
+func Launch(ctx context.Context, folder, address, config string, args ...string) (*Process, error) {
+	binary, err := Binary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{URL: "http://" + address, folder: folder, ended: make(chan struct{})}
+	if err := p.configure(config); err != nil {
+		return nil, err
+	}
+	p.cmd = exec.Command(binary, append([]string{
+		"--config.file=" + p.configFile(), "--storage.tsdb.path=" + filepath.Join(folder, "data"),
+		"--web.listen-address=" + address, "--web.enable-lifecycle", "--log.level=warn",
+	}, args...)...)
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open Prometheus' log: %w", err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = dieWithParent()
+	err = p.cmd.Start()
+	_ = log.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start Prometheus: %w", err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	err = p.eventually(ctx, "is ready", func(ctx context.Context) error {
+		_, err := p.Get(ctx, "/-/ready")
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return p, nil
+}
+
+// Stop ends the process in order, as a source that goes down, and if need be by force.
+func (p *Process) Stop() error {
+	// It may have ended by itself.
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return nil
+	case <-timer.C:
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("end Prometheus: not within %s, so it was killed", patience)
+	}
+}
+
+// WaitFor waits until an expression has a result.
+func (p *Process) WaitFor(ctx context.Context, expression string) error {
+	return p.eventually(ctx, "has a result for "+expression, func(ctx context.Context) error {
+		body, err := p.Get(ctx, "/api/v1/query?query="+url.QueryEscape(expression))
+		if err != nil {
+			return err
+		}
+		var answer struct {
+			Data struct {
+				Result []json.RawMessage `json:"result"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(body, &answer); err != nil {
+			return fmt.Errorf("decode %.200s: %w", body, err)
+		}
+		if len(answer.Data.Result) == 0 {
+			return errors.New("the result is empty")
+		}
+		return nil
+	})
+}
+
+// Get returns what it answers; any status but 200 is an error.
+func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
+	return p.do(ctx, http.MethodGet, path)
+}
+
+// reload puts another configuration in force.
+func (p *Process) reload(ctx context.Context, config string) error {
+	if err := p.configure(config); err != nil {
+		return err
+	}
+	if _, err := p.do(ctx, http.MethodPost, "/-/reload"); err != nil {
+		return fmt.Errorf("reload Prometheus: %w\n%s", err, p.log())
+	}
+	return nil
+}
+
+func (p *Process) do(ctx context.Context, method, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %.300s", path, answer.Status, body)
+	}
+	return body, err
+}
+
+func (p *Process) configure(config string) error {
+	if err := os.WriteFile(p.configFile(), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("write Prometheus' configuration: %w", err)
+	}
+	return nil
+}
+
+func (p *Process) configFile() string { return filepath.Join(p.folder, "prometheus.yml") }
+
+func (p *Process) logFile() string { return filepath.Join(p.folder, "prometheus.log") }
+
+// log is the end of what it said.
+func (p *Process) log() string {
+	content, err := os.ReadFile(p.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-4000):])
+}
+
+// eventually tries until check returns nil, and fails when the process ends before.
+func (p *Process) eventually(ctx context.Context, what string, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			return fmt.Errorf("wait until Prometheus %s: it has ended: %w\n%s", what, p.err, p.log())
+		case <-ctx.Done():
+			return fmt.Errorf("wait until Prometheus %s: %w, within %s\n%s", what, err, patience, p.log())
+		}
+	}
+}
+
+// given are the ports that this process gave away: the kernel may name one again.
+var given sync.Map
+
+// FreeAddress is one of loopback that nobody listens at.
+func FreeAddress() (string, error) {
+	for {
+		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", fmt.Errorf("find a port: %w", err)
+		}
+		address := listener.Addr().String()
+		if err := listener.Close(); err != nil {
+			return "", fmt.Errorf("find a port: %w", err)
+		}
+		if _, taken := given.LoadOrStore(address, true); !taken {
+			return address, nil
+		}
+	}
+}
