@@ -17,12 +17,9 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/custom_metrics/install"
@@ -38,21 +35,10 @@ import (
 
 var (
 	// Scheme knows the types of custom.metrics.k8s.io and what every API server needs.
-	Scheme = newScheme()
+	Scheme = valuelist.NewScheme(install.Install)
 
-	// codecs serve the group, CBOR included.
-	codecs = serializer.NewCodecFactory(Scheme,
-		serializer.WithStreamingCollectionEncodingToJSON(),
-		serializer.WithStreamingCollectionEncodingToProtobuf(),
-		serializer.WithSerializer(cbor.NewSerializerInfo))
+	codecs = valuelist.NewCodecs(Scheme)
 )
-
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return scheme
-}
 
 // GroupVersions returns every version that is compiled in, the preferred one first.
 // It is not the order of the upstream scheme, which prefers v1beta1: v1beta2 is the

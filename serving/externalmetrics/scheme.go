@@ -4,11 +4,7 @@
 package externalmetrics
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics/install"
 
@@ -21,27 +17,10 @@ const GroupName = external_metrics.GroupName
 
 var (
 	// Scheme knows the types of external.metrics.k8s.io and what every API server needs.
-	Scheme = newScheme()
+	Scheme = valuelist.NewScheme(install.Install)
 
-	// codecs serve the group, CBOR included.
-	codecs = serializer.NewCodecFactory(Scheme,
-		serializer.WithStreamingCollectionEncodingToJSON(),
-		serializer.WithStreamingCollectionEncodingToProtobuf(),
-		serializer.WithSerializer(cbor.NewSerializerInfo))
+	codecs = valuelist.NewCodecs(Scheme)
 )
-
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	Install(scheme)
-	return scheme
-}
-
-// Install adds external.metrics.k8s.io and the meta types of requests and errors to
-// a scheme.
-func Install(scheme *runtime.Scheme) {
-	install.Install(scheme)
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-}
 
 // GroupVersions returns every version that is compiled in, the preferred one first.
 func GroupVersions() []schema.GroupVersion {

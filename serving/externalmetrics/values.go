@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -62,43 +61,27 @@ func unfit(metric string, values *query.Values) error {
 }
 
 // columns are those of kubectl get.
-var columns = []metav1.TableColumnDefinition{
-	{Name: "Metric", Type: "string", Description: "Name of the metric."},
-	{Name: "Labels", Type: "string", Description: "Labels of the value, which tell it from all others of the metric."},
-	{Name: "Value", Type: "string", Format: "quantity", Description: "The value."},
-	{Name: "Window", Type: "string", Format: "duration", Description: "Time that the value looks back over; 0s for one of an instant."},
-	{Name: "Age", Type: "string", Description: "Time since the sample was taken."},
-}
+var columns = valuelist.Columns(
+	metav1.TableColumnDefinition{Name: "Metric", Type: "string", Description: "Name of the metric."},
+	metav1.TableColumnDefinition{Name: "Labels", Type: "string", Description: "Labels of the value, which tell it from all others of the metric."},
+)
 
 // table converts lists, and the values of watch events.
 func (r *reader) table(_ context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
-	table := &metav1.Table{}
-	if !options.NoHeaders {
-		table.ColumnDefinitions = columns
-	}
 	switch object := object.(type) {
 	case *external_metrics.ExternalMetricValueList:
-		table.ListMeta = object.ListMeta
-		for i := range object.Items {
-			table.Rows = append(table.Rows, r.row(&object.Items[i]))
-		}
+		return valuelist.Table(columns, options, object.ListMeta, object.Items, r.row), nil
 	case *external_metrics.ExternalMetricValue:
-		table.Rows = []metav1.TableRow{r.row(object)}
+		return valuelist.Table(columns, options, metav1.ListMeta{}, []external_metrics.ExternalMetricValue{*object}, r.row), nil
 	default:
 		return nil, fmt.Errorf("converting to a Table: %T is neither an ExternalMetricValue nor a list of them", object)
 	}
-	return table, nil
 }
 
 func (r *reader) row(v *external_metrics.ExternalMetricValue) metav1.TableRow {
-	var window time.Duration
-	if v.WindowSeconds != nil {
-		window = time.Duration(*v.WindowSeconds) * time.Second
-	}
 	return metav1.TableRow{
-		Cells: []any{
-			v.MetricName, labels.Set(v.MetricLabels).String(), v.Value.String(), window.String(), duration.HumanDuration(r.clock.Since(v.Timestamp.Time)),
-		},
+		Cells: append([]any{v.MetricName, labels.Set(v.MetricLabels).String()},
+			valuelist.Cells(v.Value, v.WindowSeconds, r.clock.Since(v.Timestamp.Time))...),
 		// A value has no metadata that a client could ask for; there must be some.
 		Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v.MetricName}}},
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	custominstall "k8s.io/metrics/pkg/apis/custom_metrics/install"
+	externalinstall "k8s.io/metrics/pkg/apis/external_metrics/install"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
@@ -41,7 +42,7 @@ func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	resourcemetrics.Install(s)
 	custominstall.Install(s)
-	externalmetrics.Install(s)
+	externalinstall.Install(s)
 	return s
 }
 
