@@ -103,11 +103,10 @@ func (p *points[T]) remove(object *T) {
 	}
 }
 
-// expire drops what was not renewed within maxAge, and reports whether that took the last object.
-func (p *points[T]) expire(now time.Time) (emptied bool) {
+// expire drops what was not renewed within maxAge, and in the end forgets it.
+func (p *points[T]) expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.live
 	for key, e := range p.entries {
 		if now.Sub(e.renewed) >= p.maxAge {
 			p.dropLocked(key, e)
@@ -116,7 +115,6 @@ func (p *points[T]) expire(now time.Time) (emptied bool) {
 			delete(p.entries, key)
 		}
 	}
-	return before > 0 && p.live == 0
 }
 
 func (p *points[T]) dropLocked(key string, e *entry[T]) {

@@ -57,10 +57,11 @@ func (w *Watcher[T]) watch(ctx context.Context) {
 	requests.Go(func() { w.read(streamCtx, s.path, frames) })
 	defer func() { cancel(); requests.Wait() }()
 
-	inFlight := false
+	// agesAt is a moment, and no pause after each frame: what is gone has to leave a busy stream, too.
+	inFlight, agesAt := false, w.now().Add(w.tick())
 	for {
 		var err error
-		timer := w.options.Clock.NewTimer(w.nextLook(s, inFlight))
+		timer := w.options.Clock.NewTimer(w.nextLook(s, agesAt, inFlight))
 		select {
 		case <-ctx.Done():
 		case f := <-frames:
@@ -70,6 +71,7 @@ func (w *Watcher[T]) watch(ctx context.Context) {
 			err = w.takeBeside(ctx, s, answer)
 		case <-timer.C():
 			w.points.expire(w.now())
+			agesAt = w.now().Add(w.tick())
 			if w.now().Sub(s.heard) >= w.patience() {
 				err = errSilent
 			} else if !inFlight && !w.bringing(s) && !w.now().Before(w.listAt) {
@@ -92,9 +94,9 @@ func (w *Watcher[T]) watch(ctx context.Context) {
 	}
 }
 
-// nextLook is when there may be something to do though nothing comes.
-func (w *Watcher[T]) nextLook(s *stream, inFlight bool) time.Duration {
-	next := min(w.tick(), s.heard.Add(w.patience()).Sub(w.now()))
+// nextLook is in how long there may be something to do though nothing comes, ages at agesAt for one.
+func (w *Watcher[T]) nextLook(s *stream, agesAt time.Time, inFlight bool) time.Duration {
+	next := min(agesAt.Sub(w.now()), s.heard.Add(w.patience()).Sub(w.now()))
 	switch {
 	case w.bringing(s):
 		next = min(next, s.fresh.Add(w.options.MaxAge*2/3).Sub(w.now()))
