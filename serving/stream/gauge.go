@@ -55,26 +55,13 @@ func (h *Hub) measure(byMeter map[*Meter]*extent) {
 		if m == nil {
 			continue
 		}
-		e := byMeter[m]
-		if e == nil {
-			e = &extent{}
-			byMeter[m] = e
+		if byMeter[m] == nil {
+			byMeter[m] = &extent{}
 		}
-		e.pending += w.pending()
 	}
 	for _, g := range h.groups {
 		g.measure(byMeter)
 	}
-}
-
-// pending returns how many points are logged for the watcher that it has not come
-// to; a log that has outrun it has no more to tell.
-func (w *Watcher) pending() uint64 {
-	head, position := w.group.head.Load(), w.position.Load()
-	if head < position { // read at different moments
-		return 0
-	}
-	return min(head-position, maxLog)
 }
 
 // What a watch takes, in bytes.
@@ -99,14 +86,26 @@ const perStream = 60 << 10
 
 func sizeOf[T any]() uintptr { return reflect.TypeFor[T]().Size() }
 
-// measure adds the memory of the group's watches. The hub keeps them from ending.
+// measure adds what the group's watches have before them, and their memory. The hub keeps
+// them from ending.
 func (g *group) measure(byMeter map[*Meter]*extent) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	shared := perGroup + float64(len(g.log))*float64(sizeOf[entry]()) + perSelectorByte*float64(len(g.id))
 	for w := range g.watchers {
 		if e := byMeter[w.request.Meter]; e != nil {
+			e.pending += g.pending(w)
 			e.memory += perStream + perWatch + shared/float64(len(g.watchers))
 		}
 	}
+}
+
+// pending returns how many points are logged for a watcher that it has not come to; a
+// log that has outrun it has no more to tell. mu must be held.
+func (g *group) pending(w *Watcher) uint64 {
+	head, position := g.head.Load(), w.position.Load()
+	if head < position { // read at different moments
+		return 0
+	}
+	return min(head-position, uint64(len(g.log)))
 }

@@ -66,8 +66,12 @@ type user struct {
 const pruneInterval = time.Minute
 
 // NewAdmission returns an admission under which nothing is open. random returns
-// numbers in [0, 1) and is called by one goroutine at a time.
+// numbers in [0, 1) and is called by one goroutine at a time. What is refused is counted
+// only where the metrics were registered before, from zero, so that a rate sees the first.
 func NewAdmission(c clock.PassiveClock, random func() float64, limits Limits) *Admission {
+	for _, limit := range []string{limitOpenRate, limitConnections, limitPerUser} {
+		limitedTotal.WithLabelValues(limit)
+	}
 	return &Admission{clock: c, random: random, limits: limits, users: map[string]*user{}, pruned: c.Now()}
 }
 

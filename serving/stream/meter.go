@@ -44,6 +44,9 @@ func NewMeter(api API) *Meter {
 	counter := func(v *metrics.CounterVec, more ...string) metrics.CounterMetric {
 		return v.WithLabelValues(append(labels[:3:3], more...)...)
 	}
+	for _, reason := range refusals {
+		counter(errorsTotal, string(reason))
+	}
 	return &Meter{
 		api:       api,
 		began:     counter(connectionsTotal),

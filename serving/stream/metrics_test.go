@@ -157,6 +157,32 @@ func TestMeterOutrun(t *testing.T) {
 	}
 }
 
+// TestPendingPoints is about clients that read nothing: what waits for one is bounded by its
+// selection's log, which holds one entry where one object is watched.
+func TestPendingPoints(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields string
+		want   float64
+	}{
+		"of one object": {"metadata.name=one", 1},
+		"of all":        {"", minLog},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, meter := newWorld(t), newMeter(t)
+			w.pod("a", "one", "")
+			request := Request{Selection: selecting(t, "a", "", c.fields), Meter: meter}
+			read(t, w.watch(request, 0))
+			for value := range 2 * minLog {
+				w.store("a", "one", value)
+			}
+			w.hub.gauge(w.clock.Now())
+			if got := series(t, meter.api)["watch_pending_points"]; got != c.want {
+				t.Errorf("%v points pending, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // TestLimited counts refused watches by the limit that they met.
 func TestLimited(t *testing.T) {
 	limited := func() map[string]float64 {
@@ -174,7 +200,8 @@ func TestLimited(t *testing.T) {
 		}
 		return got
 	}
-	before := limited()
+	NewAdmission(clock.RealClock{}, rand.Float64, Limits{})
+	before := limited() // all of them, from zero: of a series that appears at 1 a rate is 0
 	limits := map[string]Limits{
 		limitConnections: {PerUser: 1, OpensPerSecond: 1, OpensBurst: 1},
 		limitPerUser:     {Connections: 1, OpensPerSecond: 1, OpensBurst: 1},
@@ -184,6 +211,9 @@ func TestLimited(t *testing.T) {
 		if _, err := NewAdmission(clock.RealClock{}, rand.Float64, l).Admit("jane"); err == nil {
 			t.Errorf("%s does not hold", name)
 		}
+	}
+	if len(before) != len(limits) {
+		t.Errorf("before any was met there are %v", before)
 	}
 	for name, after := range limited() {
 		if after-before[name] != 1 {

@@ -100,28 +100,24 @@ func (a *answer) begin(code int) {
 	}
 }
 
-// refusal is the type of error that a code stands for: the reason that the API
-// machinery gives with it.
+// refusals are the types of errors that codes stand for: the reason that the API machinery
+// gives with each.
+var refusals = map[int]metav1.StatusReason{
+	http.StatusBadRequest:          metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized:        metav1.StatusReasonUnauthorized,
+	http.StatusForbidden:           metav1.StatusReasonForbidden,
+	http.StatusMethodNotAllowed:    metav1.StatusReasonMethodNotAllowed,
+	http.StatusNotAcceptable:       metav1.StatusReasonNotAcceptable,
+	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+	http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+	http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
+}
+
 func refusal(code int) string {
-	switch code {
-	case http.StatusBadRequest:
-		return string(metav1.StatusReasonBadRequest)
-	case http.StatusUnauthorized:
-		return string(metav1.StatusReasonUnauthorized)
-	case http.StatusForbidden:
-		return string(metav1.StatusReasonForbidden)
-	case http.StatusMethodNotAllowed:
-		return string(metav1.StatusReasonMethodNotAllowed)
-	case http.StatusNotAcceptable:
-		return string(metav1.StatusReasonNotAcceptable)
-	case http.StatusUnprocessableEntity:
-		return string(metav1.StatusReasonInvalid)
-	case http.StatusTooManyRequests:
-		return string(metav1.StatusReasonTooManyRequests)
-	case http.StatusServiceUnavailable:
-		return string(metav1.StatusReasonServiceUnavailable)
-	case http.StatusGatewayTimeout:
-		return string(metav1.StatusReasonTimeout)
+	if reason, ok := refusals[code]; ok {
+		return string(reason)
 	}
 	if code >= http.StatusInternalServerError {
 		return string(metav1.StatusReasonInternalError)
