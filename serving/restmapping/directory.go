@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/utils/clock"
 )
 
@@ -124,6 +128,7 @@ func (d *Directory) Refresh(ctx context.Context) error {
 		}
 		return fmt.Errorf("discovering the cluster's resources: %w", err)
 	}
+	groups, lists = withoutMetrics(groups, lists)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := make(map[string]*metav1.APIResourceList, len(lists))
@@ -154,4 +159,16 @@ func (d *Directory) Refresh(ctx context.Context) error {
 		f(index)
 	}
 	return err
+}
+
+// withoutMetrics leaves out the groups whose "resources" are names of metrics: teams choose
+// them, so "code" or "instance" may be one, and they come and go with what is measured.
+func withoutMetrics(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) ([]*metav1.APIGroup, []*metav1.APIResourceList) {
+	isMetrics := func(group string) bool { return group == custom_metrics.GroupName || group == external_metrics.GroupName }
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g *metav1.APIGroup) bool { return isMetrics(g.Name) })
+	lists = slices.DeleteFunc(slices.Clone(lists), func(l *metav1.APIResourceList) bool {
+		group, _, _ := strings.Cut(l.GroupVersion, "/")
+		return isMetrics(group)
+	})
+	return groups, lists
 }

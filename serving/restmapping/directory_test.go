@@ -46,6 +46,40 @@ func (s *server) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1
 	return s.groups, s.lists, s.err
 }
 
+// Names of metrics are no resources: a team's metric called "code" must not make an object of each series with
+// that label, and one that comes is no change.
+func TestNamesOfMetricsAreNoResources(t *testing.T) {
+	s := &server{}
+	s.groups, s.lists = world()
+	d := NewDirectory(s, clock.RealClock{})
+	changes := 0
+	d.OnChange(func(*Index) { changes++ })
+	refresh := func() {
+		t.Helper()
+		if err := d.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh()
+	s.install(group("external.metrics.k8s.io", "v1beta1"), list("external.metrics.k8s.io/v1beta1", resource("code", "", "ExternalMetricValueList")))
+	refresh()
+	s.install(group("custom.metrics.k8s.io", "v1beta2"), list("custom.metrics.k8s.io/v1beta2", resource("pods/hits", "", "MetricValueList")))
+	refresh()
+	for _, name := range []string{"code", "externalmetricvaluelist"} {
+		if r, ok := d.Find(schema.GroupResource{Resource: name}); ok {
+			t.Errorf("%s is %v", name, r)
+		}
+	}
+	if changes != 1 {
+		t.Errorf("%d changes, want the first", changes)
+	}
+	s.install(group("batch", "v1"), list("batch/v1", resource("jobs", "job", "Job")))
+	refresh()
+	if _, ok := d.Find(schema.GroupResource{Resource: "jobs"}); !ok || changes != 2 {
+		t.Errorf("jobs are not known after %d changes", changes)
+	}
+}
+
 func TestDirectoryLearns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
