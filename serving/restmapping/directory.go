@@ -164,7 +164,9 @@ func (d *Directory) Refresh(ctx context.Context) error {
 // withoutMetrics leaves out the groups whose "resources" are names of metrics: teams choose
 // them, so "code" or "instance" may be one, and they come and go with what is measured.
 func withoutMetrics(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) ([]*metav1.APIGroup, []*metav1.APIResourceList) {
-	isMetrics := func(group string) bool { return group == custom_metrics.GroupName || group == external_metrics.GroupName }
+	isMetrics := func(group string) bool {
+		return group == custom_metrics.GroupName || group == external_metrics.GroupName
+	}
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g *metav1.APIGroup) bool { return isMetrics(g.Name) })
 	lists = slices.DeleteFunc(slices.Clone(lists), func(l *metav1.APIResourceList) bool {
 		group, _, _ := strings.Cut(l.GroupVersion, "/")

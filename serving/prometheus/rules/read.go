@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
@@ -55,7 +52,7 @@ func (c *Catalogue) ReadObjects(r query.ObjectRequest) (query.Reading, query.Obj
 
 // ReadExternal implements query.ExternalMetrics.
 func (c *Catalogue) ReadExternal(r query.ExternalRequest) (query.Reading, error) {
-	if err := checkValue("namespace", r.Namespace); err != nil {
+	if err := checkNamespace(r.Namespace); err != nil {
 		return query.Reading{}, err
 	}
 	c.mu.RLock()
@@ -87,47 +84,6 @@ func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error
 	return restmapping.Resource{}, notFound("the cluster has no resource %q", r.Resource)
 }
 
-func checkRequest(r query.ObjectRequest, resource restmapping.Resource) error {
-	switch {
-	case resource.Namespaced && r.Namespace == "":
-		return badRequest("%s are in namespaces: ask for the metric under one", resource.GroupResource())
-	case !resource.Namespaced && r.Namespace != "" && resource.GroupResource() != namespaces:
-		return badRequest("%s are in no namespace: ask for the metric without one", resource.GroupResource())
-	case r.Names != nil && len(r.Names) == 0:
-		return badRequest("the request names no object")
-	}
-	if err := checkValue("namespace", r.Namespace); err != nil {
-		return err
-	}
-	for _, name := range r.Names {
-		if name == "" {
-			return badRequest("the name of an object is empty")
-		}
-		if err := checkValue("name of an object", name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkValue refuses what no object is called, and what would leave the quotes in
-// which a template may put it.
-func checkValue(what, value string) error {
-	const most = 253
-	if len(value) > most {
-		return badRequest("the %s is longer than %d characters", what, most)
-	}
-	if !utf8.ValidString(value) {
-		return badRequest("the %s is not UTF-8", what)
-	}
-	for _, r := range value {
-		if strings.ContainsRune("\"'`\\{}^", r) || !unicode.IsPrint(r) {
-			return badRequest("the %s has the character %q", what, r)
-		}
-	}
-	return nil
-}
-
 // readBinding asks for all objects where that answers the request as well.
 func (c *Catalogue) readBinding(b *binding, namespace string, names []string, series labels.Selector) (query.Reading, error) {
 	if names == nil {
@@ -155,9 +111,9 @@ func (b *binding) reading(namespace string, names []string, series labels.Select
 		return query.Reading{}, err
 	}
 	if names == nil {
-		q.object(b.objectLabel, promql.Set(b.objectLabel), promql.Anything)
+		q.all(b.objectLabel)
 	} else {
-		q.object(b.objectLabel, promql.Equal(b.objectLabel, names...), alternatives(names))
+		q.named(b.objectLabel, names)
 	}
 	return b.ask(q, namespace)
 }
@@ -178,66 +134,17 @@ func readExternal(b *binding, namespace string, series labels.Selector) (query.R
 	return reading, err
 }
 
-// request is what a template sees, while it is put together.
-type request struct {
-	data     querytemplate.Query
-	matchers []string
-	// selected is what the client's selector asks for.
-	selected []promql.Matcher
-}
-
-// template begins with what prometheus-adapter begins with: the metric's selector, then
-// the namespace.
-func (b *binding) template(namespace string, series labels.Selector) (*request, error) {
-	selections, err := promql.FromSelector(series)
-	if err != nil {
-		return nil, badRequest("%v", err)
-	}
-	q := &request{data: querytemplate.Query{Series: b.family.name, LabelValuesByName: make(map[string]string, len(selections)+2)}}
-	for _, s := range selections {
-		for _, value := range s.Values {
-			if err := checkValue("value in the selector", value); err != nil {
-				return nil, err
-			}
-		}
-		q.matchers = append(q.matchers, s.Matcher.String())
-		q.selected = append(q.selected, s.Matcher)
-	}
-	values, err := valuesByLabel(selections)
-	if err != nil {
-		return nil, err
-	}
-	for label, of := range values {
-		q.data.LabelValuesByName[label] = alternatives(of)
-	}
-	if namespace != "" {
-		q.matchers = append(q.matchers, promql.Equal(b.namespaceLabel, namespace).String())
-		q.data.LabelValuesByName[b.namespaceLabel] = namespace
-	}
-	return q, nil
-}
-
-// object adds the matcher of objects, and the label by which values are told apart.
-func (q *request) object(label string, m promql.Matcher, value string) {
-	q.matchers = append(q.matchers, m.String())
-	q.data.LabelValuesByName[label] = value
-	q.group(label)
-}
-
-func (q *request) query() querytemplate.Query {
-	q.data.LabelMatchers = strings.Join(q.matchers, ",")
-	return q.data
-}
-
 // ask makes the question. The namespace is its owner where the question depends on it:
 // what is the same for all namespaces is asked once for all.
 func (b *binding) ask(q *request, namespace string) (query.Reading, error) {
-	expression, err := b.rule.renderFor(b.family.name, b.plain, q.query())
+	expression, err := b.render(q)
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
 		return query.Reading{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
 	}
 	switch {
 	case err == nil:
+	case apierrors.IsBadRequest(err):
+		return query.Reading{}, err
 	case len(q.selected) > 0:
 		return query.Reading{}, badRequest("the metric %q cannot be asked with this selector: %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
 	case len(q.matchers) == 0 || b.rule.needsLabels:
@@ -259,29 +166,6 @@ func (b *binding) ask(q *request, namespace string) (query.Reading, error) {
 		Duplicates:  b.rule.duplicates,
 		NaNAsZero:   b.rule.spec.NaNAsZero,
 	}, nil
-}
-
-// alternatives joins values for a regular expression in a template's own quotes, as
-// LabelValuesByName has them; one value stands for itself. What means something in a
-// regular expression is escaped without a backslash, which would need another in quotes.
-func alternatives(values []string) string {
-	if len(values) == 1 {
-		return values[0]
-	}
-	var s strings.Builder
-	for i, value := range values {
-		if i > 0 {
-			s.WriteByte('|')
-		}
-		for _, r := range value {
-			if strings.ContainsRune(".+*?()|[]$", r) {
-				s.WriteString("[" + string(r) + "]")
-				continue
-			}
-			s.WriteRune(r)
-		}
-	}
-	return s.String()
 }
 
 func notFound(format string, args ...any) error {

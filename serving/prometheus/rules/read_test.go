@@ -46,7 +46,7 @@ func TestRequestsThatCannotBeMeant(t *testing.T) {
 		"a namespace too much":      {in("nodes", "shop", "requests", "", "a"), apierrors.IsBadRequest, "nodes are in no namespace"},
 		"a comparison":              {in("pods", "shop", "requests", "a>1", "a"), apierrors.IsBadRequest, "cannot be asked of PromQL"},
 		"a name that leaves quotes": {in("pods", "shop", "requests", "", `a"} or up{x="`), apierrors.IsBadRequest, "has the character"},
-		"a namespace that does":     {in("pods", `a"`, "requests", "", "a"), apierrors.IsBadRequest, "has the character"},
+		"a namespace that does":     {in("pods", `a"`, "requests", "", "a"), apierrors.IsBadRequest, "cannot be one"},
 		"an empty name":             {in("pods", "shop", "requests", "", ""), apierrors.IsBadRequest, "is empty"},
 		"a long name":               {in("pods", "shop", "requests", "", strings.Repeat("a", 254)), apierrors.IsBadRequest, "longer than"},
 		"no names":                  {query.ObjectRequest{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "shop", Names: []string{}, Metric: "requests"}, apierrors.IsBadRequest, "names no object"},

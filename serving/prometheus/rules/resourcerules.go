@@ -52,7 +52,7 @@ type ResourceQuery struct {
 // ContainersIn returns the expression for the containers of all pods of a namespace.
 // The series of its answer need not have NamespaceLabel.
 func (q *ResourceQuery) ContainersIn(namespace string) (string, error) {
-	if err := checkValue("namespace", namespace); err != nil {
+	if err := checkNamespace(namespace); err != nil {
 		return "", err
 	}
 	return q.render(promql.Equal(q.NamespaceLabel, namespace), namespace, []string{q.PodLabel, q.ContainerLabel})
@@ -68,7 +68,7 @@ func (q *ResourceQuery) render(namespace promql.Matcher, value string, groupBy [
 		matchers: []string{namespace.String()},
 		data:     querytemplate.Query{LabelValuesByName: map[string]string{namespace.Label: value}},
 	}
-	r.object(q.PodLabel, promql.Set(q.PodLabel), promql.Anything)
+	r.all(q.PodLabel)
 	r.group(groupBy...)
 	return render(q.containers, r.query())
 }
@@ -153,7 +153,7 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 	tmpl, err := querytemplate.Parse("nodeQuery", text)
 	if err == nil {
 		r := &request{data: querytemplate.Query{LabelValuesByName: map[string]string{}}}
-		r.object(q.NodeLabel, promql.Set(q.NodeLabel), promql.Anything)
+		r.all(q.NodeLabel)
 		q.Nodes, err = render(tmpl, r.query())
 	}
 	if err != nil {
@@ -220,13 +220,4 @@ func (r *resolved) labelOf(resource string) string {
 		return ""
 	}
 	return label
-}
-
-// group says by which labels values are told apart.
-func (q *request) group(labels ...string) {
-	q.data.GroupBySlice = make([]string, len(labels))
-	for i, label := range labels {
-		q.data.GroupBySlice[i] = promql.LabelName(label)
-	}
-	q.data.GroupBy = strings.Join(q.data.GroupBySlice, ",")
 }

@@ -1,0 +1,98 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// A dot that a client selects by is a dot, whichever matcher a template puts it into: any other
+// character in its place would be read past a policy, or added up with it.
+func TestDotsInSelectors(t *testing.T) {
+	const (
+		each     = `sum(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`
+		pattern  = `sum(lag{env=~"<<index .LabelValuesByName "env">>"})`
+		part     = `sum(lag{env=~"<<index .LabelValuesByName "env">>-[0-9]+",x=~"p.d"})`
+		negated  = `sum(lag{<<.LabelMatchers>>}) - sum(lag{env!~"<<index .LabelValuesByName "env">>"})`
+		equal    = `sum(lag{env="<<index .LabelValuesByName "env">>",x=~"p.d"})`
+		matchers = `sum(lag{<<.LabelMatchers>>})`
+		both     = `sum(lag{env=~"<<index .LabelValuesByName "env">>"}) / sum(all{env="<<index .LabelValuesByName "env">>"})`
+		number   = `quantile(<<index .LabelValuesByName "quantile">>, lag{namespace="shop"})`
+		numbers  = `quantile(<<index .LabelValuesByName "quantile">>, lag{q=~"<<index .LabelValuesByName "quantile">>"})`
+		unknown  = `sum(lag{env=~"<<index .LabelValuesByName "env">>"}) default 0`
+	)
+	for name, test := range map[string]struct {
+		metricsQuery, selector, want string // empty where it is refused
+	}{
+		"a regular expression":       {pattern, "env=p.d", `sum(lag{env=~"p[.]d"})`},
+		"several dots":               {pattern, "env=p..d", `sum(lag{env=~"p[.][.]d"})`},
+		"one of many labels":         {each, "env=p.d,x=a", `sum(lag{env=~"p[.]d",namespace=~"shop",x=~"a",})`},
+		"two labels":                 {each, "env=p.d,x=a.b", `sum(lag{env=~"p[.]d",namespace=~"shop",x=~"a[.]b",})`},
+		"part of one, with others":   {part, "env=p.d", `sum(lag{env=~"p[.]d-[0-9]+",x=~"p.d"})`},
+		"one that must not match":    {negated, "env=p.d", `sum(lag{env="p.d",namespace="shop"}) - sum(lag{env!~"p[.]d"})`},
+		"several values":             {pattern, "env in (a.b,c)", `sum(lag{env=~"a[.]b|c"})`},
+		"no regular expression":      {equal, "env=p.d", `sum(lag{env="p.d",x=~"p.d"})`},
+		"matchers":                   {matchers, "env=p.d", `sum(lag{env="p.d",namespace="shop"})`},
+		"both":                       {both, "env=p.d", ""},
+		"both, without a dot":        {both, "env=pd", `sum(lag{env=~"pd"}) / sum(all{env="pd"})`},
+		"a number":                   {number, "quantile=0.9", `quantile(0.9, lag{namespace="shop"})`},
+		"a number and a regexp":      {numbers, "quantile=0.9", ""},
+		"another language":           {unknown, "env=p.d", ""},
+		"another language, no dot":   {unknown, "env=pd", `sum(lag{env=~"pd"}) default 0`},
+		"another language, matchers": {matchers + " default 0", "env=p.d", matchersOf("p.d") + " default 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reading, err := external(t, test.metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+			if got := reading.Question.Expression; got != test.want || apierrors.IsBadRequest(err) != (test.want == "") {
+				t.Errorf("%q, %v", got, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "has a dot, and spec.externalMetrics.rules[0]") {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}
+
+func matchersOf(env string) string { return `sum(lag{env="` + env + `",namespace="shop"})` }
+
+// Nodes and services have dots in their names.
+func TestDotsInNames(t *testing.T) {
+	for metricsQuery, want := range map[string]string{
+		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`:           `topk(1, lag{pod=~"web[.]1"})`,
+		`topk(1, lag{pod="<<.LabelValuesByName.pod>>"})`:            `topk(1, lag{pod="web.1"})`,
+		`topk(1, lag{<<.LabelMatchers>>})`:                          `topk(1, lag{namespace="shop",pod="web.1"})`,
+		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"}) default 0`: `topk(1, lag{pod=~"web.1"}) default 0`,
+	} {
+		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("lag", "namespace", "pod"))
+		reading, _, err := c.ReadObjects(pods("shop", "lag", "web.1"))
+		if got := reading.Question.Expression; got != want || err != nil {
+			t.Errorf("%s asks %q, %v", metricsQuery, got, err)
+		}
+	}
+}
+
+// What is in a path may be anything, and must not become more than one namespace or object.
+func TestNamesThatAreRegularExpressions(t *testing.T) {
+	c := external(t, `sum(lag{namespace=~"<<index .LabelValuesByName "namespace">>"})`)
+	for _, namespace := range []string{"shop|bank", ".*", "sh.p", "shop.", "Shop", "[a-z]+", ""} {
+		if reading, err := c.ReadExternal(query.ExternalRequest{Namespace: namespace, Metric: "lag"}); !apierrors.IsBadRequest(err) {
+			t.Errorf("in %q: %q, %v", namespace, reading.Question.Expression, err)
+		}
+	}
+	c = newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: `topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`}}, nil), seriesOf("lag", "namespace", "pod"))
+	for _, name := range []string{"a|b", "a*", "a+", "(a)", "[ab]", "a$", "a?"} {
+		if reading, _, err := c.ReadObjects(pods("shop", "lag", name)); !apierrors.IsBadRequest(err) {
+			t.Errorf("of %q: %q, %v", name, reading.Question.Expression, err)
+		}
+	}
+	if reading, _, err := c.ReadObjects(pods("a|b", "lag", "a")); !apierrors.IsBadRequest(err) {
+		t.Errorf("in a|b: %q, %v", reading.Question.Expression, err)
+	}
+}
