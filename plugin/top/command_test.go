@@ -236,8 +236,8 @@ func TestRequestTimeout(t *testing.T) {
 	if err := o.complete(nil, flags()); err != nil {
 		t.Fatal(err)
 	}
-	// Less than the client's own time for one version.
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	// Less than the client's own time for the two versions, ten seconds each.
+	ctx, cancel := context.WithTimeout(t.Context(), 18*time.Second)
 	defer cancel()
 	err = o.run(ctx, cluster, genericiooptions.NewTestIOStreamsDiscard(), noEnvironment)
 	if err == nil || ctx.Err() != nil {

@@ -84,9 +84,10 @@ func TestTerminal(t *testing.T) {
 					shown <- string(piece[:n])
 				}
 			}()
+			seen := "" // and not looked at: pieces do not end where what is drawn does
 			until := func(want string) {
 				t.Helper()
-				for seen := ""; !strings.Contains(seen, want); {
+				for !strings.Contains(seen, want) {
 					select {
 					case piece := <-shown:
 						seen += piece
@@ -94,9 +95,11 @@ func TestTerminal(t *testing.T) {
 						t.Fatalf("no %q in %q", want, seen)
 					}
 				}
+				_, seen, _ = strings.Cut(seen, want)
 			}
 			until("\x1b[?1049h\x1b[?25l")
 			until("watching metrics.k8s.io/v1")
+			until("251m") // of the list, or the event might take its place before it was drawn
 			<-w.opened
 			w.events <- `{"type":"ADDED","object":` + podAt("cart-0", "2026-05-04T12:00:15Z", 100, 66) + `}`
 			until("▄")

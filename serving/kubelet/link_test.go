@@ -27,7 +27,7 @@ import (
 func TestTLS(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
-	future := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }
+	future := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }
 	clientOnly := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
 
 	tests := map[string]struct {

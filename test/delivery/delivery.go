@@ -15,7 +15,7 @@ import (
 
 // Slack is how much later than a watch a poll may see a data point, and the other
 // way round. Each point must be the newest of its object for longer than that.
-const Slack = 2 * time.Second
+const Slack = 5 * time.Second
 
 // Point is a data point that polls saw.
 type Point struct {

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -89,16 +90,20 @@ func holdKubectl(t *testing.T, args []string, line func(string)) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if strings.TrimSpace(lines.Text()) != "" {
-			line(lines.Text())
+	printed := bufio.NewReader(out)
+	for {
+		// The last line may be the half of one: kubectl is killed when its time is over.
+		text, err := printed.ReadString('\n')
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, io.EOF) {
+				t.Errorf("read what kubectl prints: %v", err)
+			}
+			break
+		}
+		if strings.TrimSpace(text) != "" {
+			line(strings.TrimSuffix(text, "\n"))
 		}
 	}
-	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		t.Errorf("read what kubectl prints: %v", err)
-	}
-	_, _ = io.Copy(io.Discard, out)
 	ended := cmd.Wait()
 	if ctx.Err() == nil {
 		t.Errorf("kubectl %s ended before its time: %v", strings.Join(args, " "), ended)

@@ -115,15 +115,23 @@ func manyWatches(ctx context.Context, t *target) (string, error) {
 	opened, limited := 0, 0
 	var worst time.Duration
 	var wrong error
+	// Those that have what they want stay open, or they might come one after the other.
+	var open []*openWatch
+	defer func() {
+		for _, s := range open {
+			s.close()
+		}
+	}()
 	for range t.options.Watches {
 		opening.Go(func() {
 			began := time.Now()
-			err := t.first(ctx, url.Values{})
+			s, err := t.first(ctx, url.Values{})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
 				opened++
+				open = append(open, s)
 				worst = max(worst, time.Since(began))
 			case isLimit(err):
 				limited++
@@ -144,21 +152,24 @@ func manyWatches(ctx context.Context, t *target) (string, error) {
 	return fmt.Sprintf("%d, the last data point after %s", opened, worst.Round(time.Millisecond)), nil
 }
 
-// first waits for the first event of a watch of its own.
-func (t *target) first(ctx context.Context, query url.Values) error {
+// first opens a watch and waits for its first data point.
+func (t *target) first(ctx context.Context, query url.Values) (*openWatch, error) {
 	s, err := t.watch(ctx, query)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer s.close()
 	err = s.each(ctx, func(e event) bool { return e.Type == "ADDED" })
+	if err == nil {
+		return s, nil
+	}
+	s.close()
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no data point within %s", t.options.Patience)
+		return nil, fmt.Errorf("no data point within %s", t.options.Patience)
 	}
 	if errors.Is(err, io.EOF) {
-		return ended(s, err)
+		return nil, ended(s, err)
 	}
-	return err
+	return nil, err
 }
 
 // isLimit says that a request was refused as one too many, and when to come back.
@@ -175,9 +186,11 @@ func openAndClose(ctx context.Context, t *target) (string, error) {
 	for i := range rounds {
 		ctx, cancel := t.within(ctx)
 		defer cancel()
-		if err := t.first(ctx, url.Values{}); err != nil {
+		s, err := t.first(ctx, url.Values{})
+		if err != nil {
 			return "", fmt.Errorf("opened for the %d. time in a row: %w", i+1, err)
 		}
+		s.close()
 	}
 	return fmt.Sprintf("%d times in a row in %s", rounds, time.Since(began).Round(time.Millisecond)), nil
 }
@@ -226,15 +239,19 @@ func limit429(ctx context.Context, t *target) (string, error) {
 func (t *target) untilAdmitted(ctx context.Context) error {
 	ticker := time.NewTicker(t.options.moment() / 20)
 	defer ticker.Stop()
+	var refused error
 	for {
 		s, err := t.watch(ctx, nil)
-		if err == nil {
+		switch {
+		case err == nil:
 			s.close()
 			return nil
-		}
-		if !isLimit(err) {
+		case refused != nil && ctx.Err() != nil:
+			return refused // the time was over while it was asked once more
+		case !isLimit(err):
 			return err
 		}
+		refused = err
 		select {
 		case <-ctx.Done():
 			return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -107,6 +108,14 @@ const (
 	matching      = labelOfChecks + "=matching"
 )
 
+// before says that an event is of an older data point of the same object, which another
+// stream may have been late to send. It knows only of resourceVersions that are numbers.
+func before(a, b event) bool {
+	older, err := strconv.ParseInt(a.Object.ResourceVersion, 10, 64)
+	newer, otherErr := strconv.ParseInt(b.Object.ResourceVersion, 10, 64)
+	return err == nil && otherErr == nil && older < newer
+}
+
 // labelsThatStopMatching: such a pod's updates just end. Nothing says so, as there
 // is no DELETED.
 func labelsThatStopMatching(ctx context.Context, t *target) (_ string, err error) {
@@ -140,7 +149,7 @@ func labelsThatStopMatching(ctx context.Context, t *target) (_ string, err error
 		return "", err
 	}
 	// Both streams tell of what the server knew at the moment: read them together.
-	var changed time.Time
+	var changed event // the first data point with the new labels
 	points := 0
 	for {
 		select {
@@ -151,8 +160,8 @@ func labelsThatStopMatching(ctx context.Context, t *target) (_ string, err error
 			if e.Type != "ADDED" || e.Object.Labels[labelOfChecks] != "other" {
 				continue
 			}
-			if points++; changed.IsZero() {
-				changed = e.At
+			if points++; points == 1 {
+				changed = e
 			}
 			if points == 3 {
 				return "its updates ended, and nothing else came", nil
@@ -165,8 +174,8 @@ func labelsThatStopMatching(ctx context.Context, t *target) (_ string, err error
 				return "", fmt.Errorf("an event of type %s for the pod that stopped to match: %.300s", e.Type, e.Raw)
 			case e.Object.Labels[labelOfChecks] != "matching":
 				return "", fmt.Errorf("labelSelector %s: sends %s, whose labels are %s", selector, e.Object.key(), labels.Set(e.Object.Labels))
-			case !changed.IsZero() && points > 1:
-				return "", fmt.Errorf("labelSelector %s: still sends %s, %s after its labels were known to have changed", selector, e.Object.key(), e.At.Sub(changed).Round(time.Millisecond))
+			case points > 1 && !before(e, changed):
+				return "", fmt.Errorf("labelSelector %s: still sends %s, %s after its labels were known to have changed", selector, e.Object.key(), e.At.Sub(changed.At).Round(time.Millisecond))
 			}
 		case <-ctx.Done():
 			return "", unseen("the pod %s/%s had %d data points with its new labels in time", namespace, name, points)

@@ -126,13 +126,17 @@ func TestBinary(t *testing.T) {
 		if who != "" {
 			bearer = token(who)
 		}
-		code, body, err := fetch(t.Context(), "https://"+metrics+"/metrics", bearer)
-		if err != nil || code != want {
-			t.Errorf("/metrics as %q: %d, %v, want %d", who, code, err, want)
-		}
-		if code == http.StatusOK && !strings.Contains(body, "controller_runtime_active_workers") {
-			t.Errorf("/metrics lacks controller-runtime's: %.300s", body)
-		}
+		// kube-apiserver's authorizer hears of a new binding a moment later.
+		eventually(t, patience, "/metrics answers "+who, func(ctx context.Context) error {
+			code, body, err := fetch(ctx, "https://"+metrics+"/metrics", bearer)
+			if err != nil || code != want {
+				return fmt.Errorf("%d, %w, want %d", code, err, want)
+			}
+			if code == http.StatusOK && !strings.Contains(body, "controller_runtime_active_workers") {
+				return fmt.Errorf("it lacks controller-runtime's: %.300s", body)
+			}
+			return nil
+		})
 	}
 	if code, _, err := fetch(t.Context(), "http://"+metrics+"/metrics", ""); err == nil && code == http.StatusOK {
 		t.Error("/metrics without TLS")

@@ -7,6 +7,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -52,6 +53,19 @@ func (b *balancer) add(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends[p] = false
+}
+
+// waitTakes waits until a process that was added gets connections.
+func (b *balancer) waitTakes(t *testing.T, p *process) {
+	t.Helper()
+	eventually(t, 20*time.Second, "the balancer gives the process connections", func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.backends[p] {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
 // probe asks for readiness a few times a second.

@@ -71,7 +71,7 @@ func (l *load) fail(what string) {
 // rollout does, while clients ask through kube-apiserver.
 func TestShutdownFailsNoRequest(t *testing.T) {
 	// As in the operator's Deployment, but for the length.
-	flags := []string{"--shutdown-delay-duration=4s", "--shutdown-send-retry-after=true"}
+	flags := []string{"--shutdown-delay-duration=10s", "--shutdown-send-retry-after=true"}
 	first, _ := startAlone(t, "balanced", flags...)
 	second := startOn(t, "balanced", flags...)
 	b := startBalancer(t)
@@ -105,7 +105,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 			return nil
 		})
 		// Well before it stops to listen: whoever is still there then fails.
-		eventually(t, 2*time.Second, "kube-apiserver's connections leave", func() error {
+		eventually(t, 7*time.Second, "kube-apiserver's connections leave", func() error {
 			if n := b.connections(p); n > 0 {
 				return fmt.Errorf("%d are open", n)
 			}

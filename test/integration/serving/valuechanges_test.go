@@ -38,9 +38,11 @@ func edit(t *testing.T, backends client.Client, change func(*v1alpha1.MetricsBac
 // testEditedRule: an edit is in force within seconds, in no other process.
 func testEditedRule(t *testing.T, backends client.Client) {
 	edit(t, backends, func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics.Rules[1].Name.As = "renamed" })
-	eventually(t, 5*time.Second, "the metric has its new name", func() error {
+	edited := time.Now()
+	eventually(t, 30*time.Second, "the metric has its new name", func() error {
 		return wantValues(t.Context(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/renamed", "queue=a 10", "queue=b 20")
 	})
+	t.Logf("the edited rule was in force after %s", time.Since(edited).Round(10*time.Millisecond))
 	if err := getAs(t, cluster.config, "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/cloud%5C%7Cqueue"); !apierrors.IsNotFound(err) {
 		t.Errorf("under its old name: %v", err)
 	}

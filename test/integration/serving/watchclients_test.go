@@ -117,6 +117,8 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	b.add(second)
 	first.waitReady(t)
 	second.waitReady(t)
+	b.waitTakes(t, first)
+	b.waitTakes(t, second)
 	token, profiler := cluster.token(t, "reader"), cluster.token(t, "profiler")
 
 	direct, err := second.open(t.Context(), second.watchClient(t, "HTTP/2", nil), crowdPath, token)

@@ -133,14 +133,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 	watches := float64(3 * each)
 	first.wantWatches(t, token, watches, 20*time.Second)
 	b.add(second)
-	eventually(t, 10*time.Second, "the second process takes connections", func() error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.backends[second] {
-			return fmt.Errorf("not yet")
-		}
-		return nil
-	})
+	b.waitTakes(t, second)
 
 	began := time.Now()
 	first.signal(t, syscall.SIGTERM)
