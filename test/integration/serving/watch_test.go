@@ -53,7 +53,7 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 	// Room for a moment in which the machine stands still: no scrape is given up, and
 	// no client so late that two data points become one.
 	p := cluster.startServing(t, "watched", "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml",
-		[]byte(strings.Replace(fastScrapes, "interval: 1s, timeout: 1s", "interval: 2s, timeout: 2s", 1))))
+		[]byte(strings.Replace(fastScrapes, "interval: 1s, timeout: 1s", "interval: 3s, timeout: 3s", 1))))
 	p.waitReady(t)
 	cluster.register(t, "watched", p.port, "v1", "v1beta1")
 	for _, version := range []string{"v1", "v1beta1"} {
