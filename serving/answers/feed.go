@@ -117,6 +117,11 @@ func (f *feed) follow(q query.Question) {
 		return
 	}
 	before, current := f.stop, &q
+	follow := s.asker.Follow
+	if f.question != nil {
+		// Its slots begin at other times: its values must not seem older than those at hand.
+		follow = s.asker.FollowInstead
+	}
 	f.question, f.stop, f.switched = current, nil, s.clock.Now()
 	if f.answered.IsZero() {
 		// What failed before says nothing of this one.
@@ -128,7 +133,7 @@ func (f *feed) follow(q query.Question) {
 		before()
 	}
 	// Not under the lock: what is known already is told at once.
-	stop := s.asker.Follow(q, func(answer *query.Answer, err error) { f.receive(current, answer, err) })
+	stop := follow(q, func(answer *query.Answer, err error) { f.receive(current, answer, err) })
 	s.mu.Lock()
 	superseded := f.question != current
 	if !superseded {

@@ -114,6 +114,10 @@ func (f fixed) Follow(_ query.Question, receive func(*query.Answer, error)) (sto
 	return func() {}
 }
 
+func (f fixed) FollowInstead(q query.Question, receive func(*query.Answer, error)) (stop func()) {
+	return f.Follow(q, receive)
+}
+
 // BenchmarkReceive is what an answer of a followed question costs, all of whose values
 // are new.
 func BenchmarkReceive(b *testing.B) {

@@ -31,6 +31,8 @@ func (a asker) Ask(context.Context, query.Question) (*query.Answer, error) { ret
 
 func (asker) Follow(query.Question, func(*query.Answer, error)) func() { return func() {} }
 
+func (asker) FollowInstead(query.Question, func(*query.Answer, error)) func() { return func() {} }
+
 func sample(value float64, pairs ...string) query.Sample {
 	set := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {

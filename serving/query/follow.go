@@ -40,6 +40,15 @@ func (f *follower) deliver(o *outcome) {
 // interval. receive may be called before Follow returns, and a call that is under way
 // may outlast stop.
 func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
+	return d.follow(q, receive, false)
+}
+
+// FollowInstead implements Asker.
+func (d *Desk) FollowInstead(q Question, receive func(*Answer, error)) (stop func()) {
+	return d.follow(q, receive, true)
+}
+
+func (d *Desk) follow(q Question, receive func(*Answer, error), instead bool) (stop func()) {
 	source, known := d.sources(q.Source)
 	f := &follower{receive: receive}
 	d.mu.Lock()
@@ -60,6 +69,7 @@ func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
 		questionsFollowed.Inc()
 	}
 	h.followers[f] = struct{}{}
+	h.succeeds = h.succeeds || instead && h.outcome == nil
 	d.visit(h, source, known, now)
 	// What was known before, or has become known just now.
 	if o := h.outcome; o != nil && h.flight == nil {

@@ -45,6 +45,28 @@ func (h *heard) times() []time.Time {
 	return times
 }
 
+// A question that takes the place of another is as of now at first, and of its slots from then on; what
+// is known of it counts.
+func TestFollowedInstead(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+		q := asked("a")
+		toSlot(q)
+		_, began := slotsOf(q).at(time.Now())
+		time.Sleep(4 * time.Second)
+		now := time.UnixMilli(time.Now().UnixMilli())
+		var one, two heard
+		defer w.FollowInstead(q, one.receive)()
+		time.Sleep(4 * time.Second)
+		defer w.FollowInstead(q, two.receive)()
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		want := []time.Time{now, began.Add(15 * time.Second)}
+		if diff := cmp.Diff([][]time.Time{want, want}, [][]time.Time{one.times(), two.times()}); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // Two replicas evaluate a followed question as of the same instants, at whatever
 // moment it is followed on each.
 func TestFollowedAtSlots(t *testing.T) {

@@ -36,6 +36,8 @@ type held struct {
 	asked  time.Time
 
 	followers map[*follower]struct{}
+	// succeeds says that its first answer is to be no older than that of another question.
+	succeeds bool
 	// Place is when a followed question is to be looked at.
 	agenda.Place
 
@@ -82,7 +84,7 @@ func (d *Desk) current(h *held, source Source, now time.Time) *outcome {
 // settle takes in what came of an evaluation.
 func (h *held) settle(source Source, slot int64, answer *Answer, err error) {
 	h.version++
-	h.source = source
+	h.source, h.succeeds = source, h.succeeds && err != nil
 	h.outcome = &outcome{answer: answer, err: err, slot: slot, version: h.version}
 }
 
