@@ -199,6 +199,46 @@ func TestNoBackend(t *testing.T) {
 	}
 }
 
+// While nobody serves a metric, or no pod tells of it, that is written once: neither the
+// object nor the time of its last transition changes again.
+func TestSteadyProblems(t *testing.T) {
+	cases := map[string]struct {
+		objects []client.Object
+		pods    []string
+		want    metav1.ConditionStatus
+	}{
+		"no MetricsBackend at all": {want: metav1.ConditionFalse},
+		"one that leaves it to others": {
+			objects: []client.Object{serving(func(b *v1alpha1.MetricsBackend) { b.Spec.Existing = &v1alpha1.ExistingSpec{} })},
+			want:    metav1.ConditionFalse,
+		},
+		"no pod is ready": {objects: []client.Object{serving()}, want: metav1.ConditionUnknown},
+		"pods too old":    {objects: []client.Object{serving()}, pods: []string{"a"}, want: metav1.ConditionUnknown},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(tc.objects, queue("q"))...)
+			w.pods(tc.pods...)
+			c := w.controller()
+			pass := func(d time.Duration) {
+				for range int(d / pollInterval) {
+					w.poll(c)
+					w.clock.Step(pollInterval)
+				}
+			}
+			pass(time.Minute)
+			before := w.ready("q")
+			pass(time.Hour)
+			if diff := cmp.Diff(before, w.ready("q")); diff != "" || before.Status != tc.want {
+				t.Errorf("Ready is %q, want %q; after an hour (-before +after):\n%s", before.Status, tc.want, diff)
+			}
+			if w.writes != 1 {
+				t.Errorf("%d writes, want one", w.writes)
+			}
+		})
+	}
+}
+
 // Of several backends the one counts whose version is registered.
 func TestWhichBackend(t *testing.T) {
 	older := serving(func(b *v1alpha1.MetricsBackend) {

@@ -42,6 +42,15 @@ type problem struct {
 	reason, message string
 }
 
+// ready is the status of Ready under a problem: nobody knows, unless it is known that
+// nobody serves the metric.
+func (p *problem) ready() metav1.ConditionStatus {
+	if p.stalled {
+		return metav1.ConditionFalse
+	}
+	return metav1.ConditionUnknown
+}
+
 // podView is what one pod said.
 type podView struct {
 	name    string

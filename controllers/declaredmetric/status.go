@@ -31,11 +31,9 @@ func statusOf(m *metric, v *view, now time.Time) *v1alpha1.DeclaredMetricStatus 
 	status.ObservedGeneration = m.object.GetGeneration()
 	w := writer{status, now}
 	if v.problem != nil {
-		// Values and fallback stay as they were last seen.
-		w.ready(metav1.ConditionUnknown, v.problem.reason, v.problem.message)
-		if v.problem.stalled {
-			w.ready(metav1.ConditionFalse, v.problem.reason, v.problem.message)
-		}
+		// Values and fallback stay as they were last seen. Ready is set once: on the way
+		// through another status it would turn anew each time.
+		w.ready(v.problem.ready(), v.problem.reason, v.problem.message)
 		w.present(v1alpha1.ConditionStalled, v.problem.stalled, v.problem.reason, v.problem.message)
 		w.present(v1alpha1.ConditionReconciling, false, "", "")
 		return status
