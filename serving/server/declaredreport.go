@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +19,8 @@ const (
 	// declaredTimeout bounds how long a report waits for answers: it tells of what it
 	// has by then.
 	declaredTimeout = 5 * time.Second
-	// declaredAsking is how many metrics a report asks for at a time; the desk lets
-	// fewer through to each source.
+	// declaredAsking is how many metrics a report asks for at a time, see teamQueue; the
+	// desk lets fewer through to each source.
 	declaredAsking = 32
 	// reasonNoValues is that of a metric whose query answers nothing.
 	reasonNoValues = "NoValues"
@@ -30,26 +29,41 @@ const (
 )
 
 // declaredReport asks for each declared metric, as any client would: who has asked in the
-// interval has paid for it, and so has the report for whoever asks next.
+// interval has paid for it, and so has the report for whoever asks next. Namespaces share
+// the places, and no metric is always the one for which no time was left.
 func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredReport {
 	declared := v.catalogue.Declared()
 	report := v1alpha1.DeclaredReport{Metrics: make([]v1alpha1.DeclaredHealth, len(declared))}
 	ctx, cancel := context.WithTimeout(ctx, declaredTimeout)
 	defer cancel()
-	var asking sync.WaitGroup
-	places := make(chan struct{}, declaredAsking)
+	number := v.asked.begin(declared)
+	var turns []turn
 	for i := range declared {
 		if declared[i].Reason != "" {
 			report.Metrics[i] = healthOf(&declared[i], nil, nil)
 			continue
 		}
-		places <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-places }()
-			report.Metrics[i] = v.ask(ctx, &declared[i])
-		})
+		q := declared[i].Reading.Question
+		turns = append(turns, turn{metric: i, known: knownSince(v.desk, q), asked: v.asked.last(q)})
 	}
-	asking.Wait()
+	queue := newTeamQueue(declared, turns)
+	ended := make(chan *team)
+	for asking := 0; asking > 0 || queue.Len() > 0; {
+		if asking == declaredAsking || queue.Len() == 0 {
+			queue.leave(<-ended)
+			asking--
+			continue
+		}
+		metric, of := queue.take()
+		asking++
+		if ctx.Err() == nil {
+			v.asked.note(declared[metric].Reading.Question, number)
+		}
+		go func() {
+			report.Metrics[metric] = v.ask(ctx, &declared[metric])
+			ended <- of
+		}()
+	}
 	return report
 }
 

@@ -40,6 +40,8 @@ type valueMetrics struct {
 	sources   *sourceSet
 	catalogue *rules.Catalogue
 	desk      *query.Desk
+	// asked is which of the declared metrics reports have asked for.
+	asked     askedLog
 	policies  *externalmetrics.Policies
 	directory *restmapping.Directory
 	// figures and feed are for resource rules, which ask the same sources.
