@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,7 +31,9 @@ It asks at the metric's own path, as an autoscaler does: you see what you may re
 Without --for it looks in discovery for what has a metric of that name: objects in the
 namespace, and external metrics.
 
-Exit codes: 0 there are values, 1 there are none, 2 it could not be asked.`
+What cannot be asked is an error on the error stream, after the others.
+
+Exit codes: 0 there are values, 1 what could be asked has none, 2 nothing could be asked.`
 
 const example = `  # All pods of the namespace, and external metrics of that name
   kubectl metrics explain-metric hits_per_second -n shop
@@ -130,24 +133,26 @@ type Explained struct {
 	title string
 }
 
+// run prints what can be explained, and then what cannot. Of several targets one that fails
+// hides nothing of the others.
 func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams genericiooptions.IOStreams) error {
-	targets, err := o.targets(ctx, cluster)
-	if err != nil {
-		return err
-	}
+	targets, errs := o.targets(ctx, cluster)
 	var all []Explained
 	for _, t := range targets {
 		explained, err := ask(ctx, cluster, t)
-		if err != nil {
-			return err
+		switch {
+		case err == nil:
+			all = append(all, *explained)
+		case ctx.Err() != nil:
+			return err // all others would say the same
+		default:
+			errs = append(errs, err)
 		}
-		all = append(all, *explained)
 	}
-	printer, err := printerFor(o.output)
-	if err != nil {
-		return err
+	if len(all) == 0 {
+		return errors.Join(errs...)
 	}
-	if err := printer(streams.Out, all, cluster.Now()); err != nil {
+	if err := o.print(streams, all, errs, cluster.Now()); err != nil {
 		return err
 	}
 	for i := range all {
@@ -156,6 +161,23 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 		}
 	}
 	return exit.ErrNotMet
+}
+
+// print keeps errors out of the output, which programs read.
+func (o *options) print(streams genericiooptions.IOStreams, all []Explained, errs []error, now time.Time) error {
+	printer, err := printerFor(o.output)
+	if err != nil {
+		return err
+	}
+	if err := printer(streams.Out, all, now); err != nil {
+		return err
+	}
+	for _, err := range errs {
+		if _, err := fmt.Fprintln(streams.ErrOut, "error:", err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask reads one explanation.
@@ -168,7 +190,7 @@ func ask(ctx context.Context, cluster *connection.Cluster, t target) (*Explained
 	}
 	body, err := cluster.Get(ctx, t.path()+"?"+query.Encode(), "application/json")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("explain %s: %w", t.title, err)
 	}
 	explained := &Explained{Path: t.path(), title: t.title}
 	if err := json.Unmarshal(body, &explained.MetricExplanation); err != nil {

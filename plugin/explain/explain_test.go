@@ -108,6 +108,7 @@ const (
 	ext    = "external.metrics.k8s.io/v1beta1"
 )
 
+// run returns as errs what is on the error stream, and the command's error.
 func run(t *testing.T, w *world, args ...string) (code int, out, errs string) {
 	t.Helper()
 	server := httptest.NewServer(w)
@@ -115,15 +116,15 @@ func run(t *testing.T, w *world, args ...string) (code int, out, errs string) {
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.APIServer, flags.Namespace = ptr.To(server.URL), nil
 	t.Setenv("KUBECONFIG", "/dev/null")
-	var stdout bytes.Buffer
-	cmd := NewCommand(flags, genericiooptions.IOStreams{Out: &stdout, ErrOut: t.Output()})
+	var stdout, stderr bytes.Buffer
+	cmd := NewCommand(flags, genericiooptions.IOStreams{Out: &stdout, ErrOut: &stderr})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
 	if err != nil {
-		errs = strings.ReplaceAll(err.Error(), server.URL, "")
+		stderr.WriteString(err.Error())
 	}
-	return exit.Code(err), stdout.String(), errs
+	return exit.Code(err), stdout.String(), strings.ReplaceAll(stderr.String(), server.URL, "")
 }
 
 func TestExplainMetric(t *testing.T) {
@@ -188,6 +189,92 @@ func TestExplainMetric(t *testing.T) {
 				t.Error(diff)
 			}
 			clustertest.Golden(t, name+".txt", out)
+		})
+	}
+}
+
+// What cannot be asked hides nothing of what can, and is told after it.
+func TestExplainMetricPartly(t *testing.T) {
+	const (
+		pods     = custom + "/namespaces/default/pods/*/hits"
+		services = custom + "/namespaces/default/services/*/hits"
+		others   = ext + "/namespaces/default/hits"
+	)
+	objects := []metav1.APIResource{{Name: "pods/hits", Namespaced: true}, {Name: "services/hits", Namespaced: true}}
+	queues := []metav1.APIResource{{Name: "hits", Namespaced: true}}
+	for name, test := range map[string]struct {
+		world world
+		code  int
+		// paths are of what is explained, and errs what is said of the rest.
+		paths, errs []string
+	}{
+		"one is forbidden": {
+			world: world{
+				resources: map[string][]metav1.APIResource{custom: objects, ext: queues},
+				answers:   map[string]any{services: explanation(healthy), others: explanation(external)},
+				codes:     map[string]int{pods: 403},
+			},
+			paths: []string{"/apis/" + services, "/apis/" + others},
+			errs:  []string{"error: explain metric hits of pods in namespace default: GET /apis/" + pods + "?explain=true: refused"},
+		},
+		"the others have no values": {
+			world: world{
+				resources: map[string][]metav1.APIResource{custom: objects, ext: nil},
+				answers:   map[string]any{pods: explanation(down)},
+				codes:     map[string]int{services: 403},
+			},
+			code:  exit.NotMet,
+			paths: []string{"/apis/" + pods},
+			errs:  []string{"error: explain metric hits of services in namespace default: GET /apis/" + services + "?explain=true: refused", exit.ErrNotMet.Error()},
+		},
+		"no discovery of external metrics": {
+			world: world{
+				resources: map[string][]metav1.APIResource{custom: objects[:1]},
+				answers:   map[string]any{pods: explanation(healthy)},
+				codes:     map[string]int{ext: 503},
+			},
+			paths: []string{"/apis/" + pods},
+			errs:  []string{"error: GET /apis/" + ext + ": refused"},
+		},
+		"no discovery of metrics of objects": {
+			world: world{
+				resources: map[string][]metav1.APIResource{ext: queues},
+				answers:   map[string]any{others: explanation(external)},
+				codes:     map[string]int{custom: 403},
+			},
+			paths: []string{"/apis/" + others},
+			errs:  []string{"error: GET /apis/" + custom + ": refused"},
+		},
+		"all are forbidden": {
+			world: world{
+				resources: map[string][]metav1.APIResource{custom: objects},
+				codes:     map[string]int{pods: 403, services: 403},
+			},
+			code: exit.NotRun,
+			errs: []string{
+				"explain metric hits of pods in namespace default: GET /apis/" + pods + "?explain=true: refused",
+				"explain metric hits of services in namespace default: GET /apis/" + services + "?explain=true: refused",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := run(t, &test.world, "hits", "-o", "json")
+			var explained []Explained
+			if out != "" {
+				if err := json.Unmarshal([]byte(out), &explained); err != nil {
+					t.Errorf("the output is no JSON: %v", err)
+				}
+			}
+			var paths []string
+			for i := range explained {
+				paths = append(paths, explained[i].Path)
+			}
+			if diff := cmp.Diff(test.paths, paths); diff != "" || code != test.code {
+				t.Errorf("exit code %d, want %d; explained (-want +got):\n%s", code, test.code, diff)
+			}
+			if diff := cmp.Diff(test.errs, strings.Split(strings.TrimSpace(errs), "\n")); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
 		})
 	}
 }

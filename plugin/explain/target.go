@@ -42,32 +42,50 @@ func (t *target) path() string {
 	return path.String()
 }
 
-// targets are those of the command line, or all that discovery has of the name.
-func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]target, error) {
-	custom, err := discover(ctx, cluster, customGroup)
-	if err != nil && !o.external {
-		return nil, err
+// targets are those of the command line, or all that discovery has of the name. The errors
+// are of what could not be looked up; there may be targets all the same.
+func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]target, []error) {
+	if o.of == "" && !o.external {
+		return o.discovered(ctx, cluster)
 	}
-	if o.of != "" {
-		resource, name, _ := strings.Cut(o.of, "/")
-		if custom.version == "" {
-			return nil, fmt.Errorf("%s is not served: kubectl metrics status tells what is", customGroup)
-		}
-		return []target{o.object(custom, resource, name)}, nil
+	t, err := o.chosen(ctx, cluster)
+	if err != nil {
+		return nil, []error{err}
 	}
-	external, externalErr := discover(ctx, cluster, externalGroup)
+	return []target{t}, nil
+}
+
+// chosen is what --for or --external name.
+func (o *options) chosen(ctx context.Context, cluster *connection.Cluster) (target, error) {
+	name := customGroup
 	if o.external {
-		if externalErr != nil {
-			return nil, externalErr
-		}
-		if external.version == "" {
-			return nil, fmt.Errorf("%s is not served: kubectl metrics status tells what is", externalGroup)
-		}
-		return []target{o.value(external)}, nil
+		name = externalGroup
 	}
-	if externalErr != nil {
-		return nil, externalErr
+	api, err := discover(ctx, cluster, name)
+	switch {
+	case err != nil:
+		return target{}, err
+	case api.version == "":
+		return target{}, fmt.Errorf("%s is not served: kubectl metrics status tells what is", name)
+	case o.external:
+		return o.value(api), nil
 	}
+	resource, object, _ := strings.Cut(o.of, "/")
+	return o.object(api, resource, object), nil
+}
+
+// discovered is what discovery has of the name. One API that fails does not hide what the
+// other has.
+func (o *options) discovered(ctx context.Context, cluster *connection.Cluster) ([]target, []error) {
+	var errs []error
+	look := func(name string) group {
+		api, err := discover(ctx, cluster, name)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return api
+	}
+	custom, external := look(customGroup), look(externalGroup)
 	var all []target
 	for _, r := range custom.resources {
 		if resource, metric, _ := strings.Cut(r.Name, "/"); metric == o.metric {
@@ -77,12 +95,12 @@ func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]t
 	if slices.ContainsFunc(external.resources, func(r metav1.APIResource) bool { return r.Name == escaped(o.metric) }) {
 		all = append(all, o.value(external))
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
+	if len(all) == 0 && len(errs) == 0 {
+		return nil, []error{fmt.Errorf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
 			"kubectl get metricsbackends -o yaml shows under status what is wrong with rules and sources. "+
-			"Discovery names a bounded number of metrics: --for and --external ask all the same", o.metric, customGroup, externalGroup)
+			"Discovery names a bounded number of metrics: --for and --external ask all the same", o.metric, customGroup, externalGroup)}
 	}
-	return all, nil
+	return all, errs
 }
 
 // rootScoped are the usual objects without a namespace, where discovery does not tell.
