@@ -4,8 +4,12 @@
 package server
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,6 +54,80 @@ func TestWatchMetricsDocumented(t *testing.T) {
 	} {
 		if !strings.Contains(page, "| `"+string(ending)+"` |") {
 			t.Errorf("%s is not in the table of reasons", ending)
+		}
+	}
+}
+
+// reasonsIn are the texts of a file's constants whose names begin with Reason or Unfit.
+func reasonsIn(t *testing.T, file string) []string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Reason") && !strings.HasPrefix(spec.Names[0].Name, "Unfit") {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			text, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text)
+		}
+		return true
+	})
+	if len(all) == 0 {
+		t.Fatalf("%s has no reasons", file)
+	}
+	return all
+}
+
+// TestReasonsDocumented checks that the pages explain each reason of a declared metric
+// and of a rule, and none of a declared metric that is not there.
+func TestReasonsDocumented(t *testing.T) {
+	read := func(name string) string {
+		content, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	conditions, ruleReasons := read("conditions.md"), read("rules.md")
+	known := map[string]bool{}
+	explained := func(page, content string, reasons ...string) {
+		for _, reason := range reasons {
+			known[reason] = true
+			if !regexp.MustCompile("(?m)^\\|[^|]*`" + reason + "`").MatchString(content) {
+				t.Errorf("docs/%s does not explain %s", page, reason)
+			}
+		}
+	}
+	explained("conditions.md", conditions, reasonNoValues)
+	explained("conditions.md", conditions, reasonsIn(t, "../query/failure.go")...)
+	explained("conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
+	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
+	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/usage/round.go")...)
+	for _, file := range []string{"conditions.go", "conditions_declared.go"} {
+		for _, reason := range reasonsIn(t, "../../api/v1alpha1/"+file) {
+			known[reason] = true
+		}
+	}
+	_, declared, _ := strings.Cut(conditions, "## Conditions of CustomMetrics and ExternalMetrics")
+	_, table, found := strings.Cut(declared, "| reason | means | to do |")
+	if !found {
+		t.Fatal("there is no table of a declared metric's reasons")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, row := range strings.Split(table, "\n") {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		for _, reason := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(cell, -1) {
+			if !known[reason[1]] {
+				t.Errorf("docs/conditions.md explains %s, which is no reason", reason[1])
+			}
 		}
 	}
 }
