@@ -199,8 +199,9 @@ type ExternalMetricSpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// MetricFallback is one of value and lastValue. Values that it gives are told by the
-// condition Fallback, and keep the time of the last real value where there was one.
+// MetricFallback is one of value and lastValue. While it stands in, the condition Fallback
+// and a Warning header of the answers say so. Last values keep their time; a fixed one is no
+// measurement, and has the time at which the failure was found.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.lastValue)",message="fallback needs value (a fixed one) or lastValue (the last that the source gave), and not both"
 type MetricFallback struct {
@@ -216,13 +217,13 @@ type MetricFallback struct {
 	// object would keep all of them from being listed, and what takes hours to decode
 	// (1.00000000000000000001e2000000000). This one does not.
 
-	// A fixed value, such as `10` or `500m`.
+	// A fixed value, such as `10` or `500m`. Its time is that of the failure.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[+-]?([0-9]{1,19}(\.[0-9]{0,18})?|\.[0-9]{1,18})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$`
 	Value *resource.Quantity `json:"value,omitempty"`
 
-	// The last values that the source gave; `lastValue: {}` is enough.
+	// The last values that the source gave, with their times; `lastValue: {}` is enough.
 	// +optional
 	LastValue *LastValueFallback `json:"lastValue,omitempty"`
 }
