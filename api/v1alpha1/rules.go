@@ -127,8 +127,9 @@ type MetricRule struct {
 	// +kubebuilder:validation:MaxLength=32
 	Interval RuleInterval `json:"interval,omitempty"`
 
-	// What becomes of several series of one object: Reject (it has no value, and the
-	// rule says so), Sum, Average, Minimum or Maximum. Default: Reject.
+	// What becomes of several series of one object: Reject (it has no value, of which
+	// status.rules warns while clients ask for it), Sum, Average, Minimum or Maximum.
+	// Default: Reject.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`

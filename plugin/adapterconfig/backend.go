@@ -140,7 +140,7 @@ func preamble(f *found, o options) string {
 		remarks = append(remarks, "NaN: prometheus-adapter answers 0, upon which autoscalers scale down; here it is no value; --nan-as-zero makes it as it was")
 	}
 	if len(f.config.Rules) > 0 {
-		remarks = append(remarks, "several series of one object: prometheus-adapter answers any of them; here the object has no value, and the rule says so, unless its field duplicates is Sum, Average, Minimum or Maximum")
+		remarks = append(remarks, "several series of one object: prometheus-adapter answers any of them; here the object has no value, and status.rules warns of it while clients ask for it, unless the field duplicates of the rule is Sum, Average, Minimum or Maximum")
 	}
 	var b strings.Builder
 	b.WriteString(comment("Made of "+f.where+" by kubectl metrics import adapter-config.", "") + "\n#\n")

@@ -5,7 +5,6 @@ package answers
 
 import (
 	"context"
-	"reflect"
 	"sync"
 	"time"
 
@@ -102,7 +101,7 @@ func (f *feed) read() {
 func (f *feed) reread(reading *query.Reading) {
 	f.taking.Lock()
 	defer f.taking.Unlock()
-	if q, _ := f.asks(); q != nil && q == f.newest.question && *q == reading.Question && !reflect.DeepEqual(f.newest.reading, *reading) {
+	if q, _ := f.asks(); q != nil && q == f.newest.question && *q == reading.Question && !f.newest.reading.Equal(reading) {
 		f.newest.reading = *reading
 		f.takeIn()
 	}

@@ -65,6 +65,9 @@ type Failure struct {
 	// Message is in the source's own words where it said any; it holds no
 	// credentials and at most a few hundred characters.
 	Message string
+
+	// suspended says that the question was not asked, as others failed like this.
+	suspended bool
 }
 
 // Error implements error.

@@ -19,10 +19,7 @@ func (r *Reading) fallback(err error, objects []string) (*Values, error) {
 	if last == nil || outage.Time.Sub(last.Time) > r.Fallback.MaxAge {
 		return nil, err
 	}
-	v, err := r.Values(last, nil, objects...)
-	if err != nil {
-		return nil, err
-	}
+	v := r.values(last, objects)
 	v.Outage = outage
 	return v, nil
 }

@@ -4,6 +4,7 @@
 package query
 
 import (
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,6 +45,15 @@ type Reading struct {
 	NaNAsZero bool
 	// Fallback is what stands in for the values of a source that fails; may be nil.
 	Fallback *Fallback
+	// Shortfalls hear what Values finds missing; nil where nobody wants to know.
+	Shortfalls *Shortfalls
+}
+
+// Equal says that two readings ask and read the same, whoever hears what is missing.
+func (r *Reading) Equal(o *Reading) bool {
+	a, b := *r, *o
+	a.Shortfalls, b.Shortfalls = nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 // Fallback stands in for an answer after a number of failures in a row.

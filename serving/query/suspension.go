@@ -76,7 +76,7 @@ func (s *suspension) refusal() *Failure {
 	if s.failure.Reason.certain() {
 		return s.failure
 	}
-	return &Failure{Source: s.failure.Source, Reason: s.failure.Reason, Message: fmt.Sprintf(
+	return &Failure{Source: s.failure.Source, Reason: s.failure.Reason, suspended: true, Message: fmt.Sprintf(
 		"suspended: different queries in a row failed with %s; they are tried one at a time until one is answered", s.failure.Reason)}
 }
 

@@ -120,15 +120,22 @@ func (v *Values) omit(object string, labels map[string]string, reason Unfit, mes
 // of a static fallback. Nil stands for all that the answer has.
 func (r *Reading) Values(answer *Answer, err error, objects ...string) (*Values, error) {
 	if err != nil {
+		r.Shortfalls.note(r, nil, err, nil, objects)
 		return r.fallback(err, objects)
 	}
+	v := r.values(answer, objects)
+	r.Shortfalls.note(r, answer, nil, v, objects)
+	return v, nil
+}
+
+func (r *Reading) values(answer *Answer, objects []string) *Values {
 	v := &Values{Time: answer.Time, Window: answer.Window, Warnings: answer.Warnings}
 	samples := answer.Samples
 	if objects != nil && r.Object == "" && r.ObjectLabel != "" {
 		samples = answer.of(r.ObjectLabel, objects)
 	}
 	r.read(v, samples)
-	return v, nil
+	return v
 }
 
 // read reads samples into v.

@@ -247,10 +247,20 @@ func (v *valueMetrics) report(to *v1alpha1.SourceReport) {
 	to.Sources = v.sources.health()
 	// Those of resource metrics first: without them no autoscaler on CPU works. And what
 	// fails before what works, so that many remarks never hide the one rule that is wrong.
+	// Of remarks, what somebody asks for and does not get comes before what nobody may miss.
 	problems, count, failing := v.figures.health()
-	all := slices.Concat(problems, h.Rules)
+	all := slices.Concat(problems, v.catalogue.Shortfalls(v.clock.Now(), answeredSince(to.Sources)), h.Rules)
 	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	to.Rules = all[:min(len(all), maxRuleHealth)]
 	to.RuleCount, to.FailingRules = h.Count+count, h.Failing+failing
 	to.CustomMetrics, to.ExternalMetrics = h.CustomMetrics, h.ExternalMetrics
+}
+
+// answeredSince returns what says whether a source has been healthy since an instant.
+func answeredSince(sources []v1alpha1.SourceHealth) func(string, time.Time) bool {
+	return func(source string, at time.Time) bool {
+		return slices.ContainsFunc(sources, func(s v1alpha1.SourceHealth) bool {
+			return s.Name == source && s.Healthy && !s.Since.Time.After(at)
+		})
+	}
 }

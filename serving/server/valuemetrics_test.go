@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -240,6 +243,71 @@ func TestRefreshesAreCoalesced(t *testing.T) {
 			t.Errorf("without changes the group heard %d times in all", n)
 		}
 	})
+}
+
+// TestReportTellsOfQueries: what comes of a rule's query when it is asked is a remark on the
+// rule, and nothing else suffers.
+func TestReportTellsOfQueries(t *testing.T) {
+	v, _ := newTestValues(t)
+	answer := answeringServer(t).Config.Handler
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.FormValue("query"), "queue_length") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"many-to-many matching not allowed"}`))
+			return
+		}
+		answer.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	namespaced := false
+	v.applied(t, v1alpha1.MetricsBackendSpec{
+		Sources: []v1alpha1.SourceSpec{prometheusAt("main", server.URL)},
+		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: []v1alpha1.MetricRule{
+			{SeriesQuery: "queue_length", Resources: v1alpha1.RuleResources{Namespaced: &namespaced}},
+		}},
+	})
+	eventuallyTrue(t, "the rule makes its metric", func() bool { return len(v.externals()) == 1 })
+	eventuallyTrue(t, "the source is healthy", func() bool { return v.sources.health()[0].Healthy })
+	reading, err := v.catalogue.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered, err := v.desk.Ask(t.Context(), reading.Question)
+	if _, err := reading.Values(answered, err); err == nil {
+		t.Fatal("it has values")
+	}
+	var report v1alpha1.SourceReport
+	v.report(&report)
+	want := []v1alpha1.RuleHealth{{Path: "spec.externalMetrics.rules[0]", State: v1alpha1.RuleWarning, Reason: "Rejected",
+		Message: `the source "main" rejects a query of the rule (correct metricsQuery): many-to-many matching not allowed`}}
+	if diff := cmp.Diff(want, report.Rules); diff != "" || report.FailingRules != 0 || !report.Sources[0].Healthy || report.ExternalMetrics != 1 {
+		t.Errorf("(-want +got):\n%s\n%+v", diff, report)
+	}
+}
+
+// TestAnsweredSince: a query that failed before the source was well failed with the source.
+func TestAnsweredSince(t *testing.T) {
+	began := time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
+	since := answeredSince([]v1alpha1.SourceHealth{
+		{Name: "good", Healthy: true, Since: metav1.NewTime(began)}, {Name: "bad", Since: metav1.NewTime(began)},
+	})
+	for name, test := range map[string]struct {
+		source string
+		at     time.Time
+		want   bool
+	}{
+		"well":              {"good", began.Add(time.Second), true},
+		"just now":          {"good", began, true},
+		"not yet":           {"good", began.Add(-time.Second), false},
+		"not any more":      {"bad", began.Add(time.Second), false},
+		"there is none now": {"gone", began.Add(time.Second), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := since(test.source, test.at); got != test.want {
+				t.Errorf("it is %t", got)
+			}
+		})
+	}
 }
 
 // TestReportTellsTheWorst: remarks do not take the place of what fails.

@@ -62,6 +62,8 @@ type Catalogue struct {
 	declaredExternal map[types.NamespacedName]*declared
 	declaredAll      []*declared
 	health           Health
+	// judged are the rules whose health it is.
+	judged []*live
 	// unknownCustom and unknownExternal say why metrics of rules may be missing; nil
 	// when all series are known.
 	unknownCustom, unknownExternal error

@@ -33,16 +33,24 @@ func TestChangesWhileItIsRead(t *testing.T) {
 		func(round int) {
 			c.Declare([]*v1alpha1.CustomMetric{customMetric("team", "m", "up")}, []*v1alpha1.ExternalMetric{externalMetric("team", "m", "up")}[:round%2])
 		},
-		func(int) {
+		func(round int) {
 			// It is there all the time, whatever else changes.
-			if _, _, err := c.ReadObjects(pods("shop", "requests", "a", "b")); err != nil {
+			reading, _, err := c.ReadObjects(pods("shop", "requests", "a", "b"))
+			if err != nil {
 				t.Error(err)
 			}
+			_, _ = reading.Values(podSeries(make([]float64, 1+round%2)...), nil)
 			if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag"}); err != nil {
 				t.Error(err)
 			}
 		},
-		func(round int) { c.ObjectMetrics(round); c.ExternalMetrics(round); c.Health(); c.Declared() },
+		func(round int) {
+			c.ObjectMetrics(round)
+			c.ExternalMetrics(round)
+			c.Health()
+			c.Declared()
+			c.Shortfalls(now, answers)
+		},
 	} {
 		wait.Go(func() {
 			for round := range rounds {

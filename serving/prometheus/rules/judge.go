@@ -53,7 +53,7 @@ func (c *Catalogue) judge() {
 	h.CustomMetrics, h.ExternalMetrics = c.count()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.health = h
+	c.health, c.judged = h, slices.Clone(c.rules)
 	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
 	c.listed = nil
 }

@@ -165,6 +165,7 @@ func (b *binding) ask(q *request, namespace string) (query.Reading, error) {
 		ObjectLabel: b.objectLabel,
 		Duplicates:  b.rule.duplicates,
 		NaNAsZero:   b.rule.spec.NaNAsZero,
+		Shortfalls:  &b.rule.shortfalls,
 	}, nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// rule is a rule as it is used. It is immutable.
+// rule is a rule as it is used. It is immutable, but for shortfalls.
 type rule struct {
 	// path in the MetricsBackend, and place in order: of rules that make the same
 	// metric the one with the highest place counts.
@@ -44,6 +44,8 @@ type rule struct {
 	// needsLabels says that the query can be asked only with a selector.
 	needsLabels bool
 	problems    []*problem
+	// shortfalls are what its queries did not give those who asked.
+	shortfalls query.Shortfalls
 }
 
 func (r *rule) failed() bool {

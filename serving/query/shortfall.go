@@ -1,0 +1,137 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Shortfall is what a question did not give, because of the question: its source refuses
+// it, or something that it answers is no value. A source that fails whatever it is asked
+// makes none. It is immutable.
+type Shortfall struct {
+	Question Question
+	// Time of the newest evaluation that fell short like this.
+	Time time.Time
+	// Failure is why there is no answer; nil where there is one.
+	Failure *Failure
+	// Unfit is otherwise why something has no value, for example the Object of that name,
+	// or else the series with these Labels, in order.
+	Unfit          Unfit
+	Object, Labels string
+	// ObjectLabel is that of the Reading.
+	ObjectLabel string
+
+	// selector is what the Reading selected by.
+	selector string
+}
+
+// leastShortfall and shortfallIntervals are for how long a shortfall is told that is not
+// repeated: whichever is longer, as autoscalers may ask less often than each interval.
+const (
+	leastShortfall     = time.Minute
+	shortfallIntervals = 4
+)
+
+func (s *Shortfall) lasts() time.Duration {
+	return max(leastShortfall, shortfallIntervals*s.Question.Interval)
+}
+
+// apart says that an instant is further from the shortfall than a time, in either
+// direction: clocks are set back, too.
+func (s *Shortfall) apart(at time.Time, most time.Duration) bool { return at.Sub(s.Time).Abs() > most }
+
+// shortfall is what a reading gave less than it should; nil for nothing.
+func (r *Reading) shortfall(answer *Answer, v *Values, err error) *Shortfall {
+	if err != nil {
+		var outage *Outage
+		if !errors.As(err, &outage) || !outage.ofQuestion() {
+			return nil
+		}
+		return &Shortfall{Question: r.Question, Time: outage.Time, Failure: outage.Failure}
+	}
+	first := v.Omission("")
+	if first == nil {
+		if len(v.Items) > 0 || !r.nameless(answer) {
+			return nil
+		}
+		first = &Omission{Reason: UnfitNoObject, Labels: answer.Samples[0].Labels}
+	}
+	return &Shortfall{
+		Question: r.Question, Time: answer.Time, Unfit: first.Reason, Object: excerpt(first.Object), Labels: first.series(),
+		ObjectLabel: r.ObjectLabel, selector: r.selection(),
+	}
+}
+
+// series is which one it was, where it describes no object.
+func (o *Omission) series() string {
+	if o.Object != "" {
+		return ""
+	}
+	return excerpt(labelKey(o.Labels))
+}
+
+// ofQuestion says that it is the question that has no answer, as far as one can tell:
+// others do not fail with it.
+func (o *Outage) ofQuestion() bool {
+	return o.Reason.answered() || o.Reason == ReasonTimeout && !o.suspended && o.cause == nil
+}
+
+// nameless says that no series of an answer has the label that names objects. Where
+// objects are looked for by their names, none of it is read.
+func (r *Reading) nameless(answer *Answer) bool {
+	return r.Object == "" && r.ObjectLabel != "" && len(answer.Samples) > 0 && len(answer.labelled(r.ObjectLabel)) == 0
+}
+
+// selection tells apart the selectors of readings of one question.
+func (r *Reading) selection() string {
+	if r.Select == nil {
+		return ""
+	}
+	return r.Select.String()
+}
+
+// excerpt is a copy of a text, which may be any length and part of something larger.
+func excerpt(text string) string {
+	const most = 253 // the longest name of an object
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return strings.Clone(text)
+}
+
+// repeated says that a reading fell short like s, whatever else it lacks.
+func (s *Shortfall) repeated(found *Shortfall, v *Values) bool {
+	switch {
+	case found == nil || found.Question != s.Question:
+		return false
+	case s.Failure != nil:
+		return found.Failure != nil && found.Failure.Reason == s.Failure.Reason
+	case found.Failure != nil || found.ObjectLabel != s.ObjectLabel || found.selector != s.selector:
+		return false
+	case found.Unfit == s.Unfit && found.Object == s.Object && found.Labels == s.Labels, v.Omissions > len(v.Omitted):
+		return true
+	}
+	return slices.ContainsFunc(v.Omitted, func(o Omission) bool {
+		return o.Reason == s.Unfit && excerpt(o.Object) == s.Object && o.series() == s.Labels
+	})
+}
+
+// mended says that a newer answer has what was missing, where it was not repeated. What is
+// said of other objects proves nothing of this one.
+func (s *Shortfall) mended(r *Reading, v *Values, objects []string) bool {
+	if r.Question != s.Question {
+		return false
+	}
+	if s.Failure != nil {
+		// An answer may be as of the beginning of the slot in which the question failed.
+		return v.Time.After(s.Time.Add(-r.Question.Interval))
+	}
+	return v.Time.After(s.Time) && r.ObjectLabel == s.ObjectLabel &&
+		(r.Select == nil || r.selection() == s.selector) &&
+		(s.Object == "" || objects == nil || slices.Contains(objects, s.Object))
+}

@@ -1,0 +1,209 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// read is one reading of what came of a question, some seconds after the first.
+type read struct {
+	after    int
+	question string
+	label    string
+	selector string
+	objects  []string
+	samples  []Sample
+	err      error
+}
+
+// shown is what a shortfall tells.
+func shown(s *Shortfall) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Failure != nil:
+		return fmt.Sprintf("%s: %s", s.Question.Expression, s.Failure.Error())
+	}
+	return fmt.Sprintf("%s: %s %s%s", s.Question.Expression, s.Unfit, s.Object, s.Labels)
+}
+
+func TestShortfalls(t *testing.T) {
+	var (
+		whole      = []Sample{series(1, "pod", "a"), series(1, "pod", "b")}
+		noA        = []Sample{series(math.NaN(), "pod", "a"), series(1, "pod", "b")}
+		noB        = []Sample{series(1, "pod", "a"), series(math.NaN(), "pod", "b")}
+		neither    = []Sample{series(math.NaN(), "pod", "a"), series(math.NaN(), "pod", "b")}
+		twice      = []Sample{series(1, "pod", "a", "code", "200"), series(2, "pod", "a", "code", "500")}
+		elsewhere  = []Sample{series(1, "instance", "a")}
+		unlabelled = []Sample{series(math.NaN(), "queue", "x"), series(2, "queue", "y")}
+		onlyA      = []string{"a"}
+		onlyB      = []string{"b"}
+		long       = strings.Repeat("é", 1000)
+	)
+	failed := func(reason Reason, message string) error {
+		return fmt.Errorf("metric: %w", &Outage{Failure: &Failure{Source: "p", Reason: reason, Message: message}, Failures: 1})
+	}
+	tests := map[string]struct {
+		reads []read
+		// at is when one looks, in seconds after the first reading.
+		at   int
+		want string
+	}{
+		"whole":                     {[]read{{samples: whole}}, 0, ""},
+		"no series":                 {[]read{{}}, 0, ""},
+		"NaN":                       {[]read{{samples: noA}}, 0, "q: NaN a"},
+		"several series":            {[]read{{samples: twice}}, 0, "q: Duplicate a"},
+		"only of others":            {[]read{{samples: noA, objects: onlyB}}, 0, ""},
+		"the label is missing":      {[]read{{samples: elsewhere, objects: onlyA}}, 0, `q: NoObject {instance="a"}`},
+		"the label is back":         {[]read{{samples: elsewhere, objects: onlyA}, {after: 15, samples: whole, objects: onlyA}}, 15, ""},
+		"of no object":              {[]read{{label: "-", samples: unlabelled}}, 0, `q: NaN {queue="x"}`},
+		"rejected":                  {[]read{{err: failed(ReasonRejected, "many-to-many")}}, 0, `q: source "p": Rejected: many-to-many`},
+		"too large":                 {[]read{{err: failed(ReasonTooLarge, "many")}}, 0, `q: source "p": TooLarge: many`},
+		"late":                      {[]read{{err: failed(ReasonTimeout, "late")}}, 0, `q: source "p": Timeout: late`},
+		"the source's own fault":    {[]read{{err: failed(ReasonConnectionFailed, "refused")}}, 0, ""},
+		"nor may it ask":            {[]read{{err: failed(ReasonUnauthorized, "401")}}, 0, ""},
+		"the client left":           {[]read{{err: context.Canceled}}, 0, ""},
+		"mended":                    {[]read{{samples: noA}, {after: 15, samples: whole}}, 15, ""},
+		"the same answer":           {[]read{{samples: noA}, {samples: whole}}, 15, "q: NaN a"},
+		"mended after a failure":    {[]read{{after: 5, err: failed(ReasonRejected, "x")}, {samples: whole}}, 15, ""},
+		"an older answer":           {[]read{{after: 20, err: failed(ReasonRejected, "x")}, {samples: whole}}, 20, `q: source "p": Rejected: x`},
+		"another failure":           {[]read{{samples: noA}, {after: 15, err: failed(ReasonConnectionFailed, "x")}}, 15, "q: NaN a"},
+		"others are well":           {[]read{{samples: noA}, {after: 15, samples: noA, objects: onlyB}}, 15, "q: NaN a"},
+		"it is well by its name":    {[]read{{samples: noA}, {after: 15, samples: whole, objects: onlyA}}, 15, ""},
+		"another question is well":  {[]read{{samples: noA}, {after: 15, question: "other", samples: whole}}, 15, "q: NaN a"},
+		"of other objects' label":   {[]read{{samples: noA}, {after: 15, label: "node", samples: []Sample{series(1, "node", "n")}}}, 15, "q: NaN a"},
+		"other series are well":     {[]read{{label: "-", samples: unlabelled}, {after: 15, label: "-", selector: "queue=y", samples: unlabelled}}, 15, `q: NaN {queue="x"}`},
+		"now another lacks it":      {[]read{{samples: noA}, {after: 15, samples: noB}}, 15, "q: NaN b"},
+		"it stays the example":      {[]read{{samples: noB}, {after: 15, samples: neither}}, 15, "q: NaN b"},
+		"the first question stays":  {[]read{{samples: noA}, {after: 15, question: "other", samples: noB}}, 15, "q: NaN a"},
+		"until it is not repeated":  {[]read{{samples: noA}, {after: 31, question: "other", samples: noB}}, 31, "other: NaN b"},
+		"a failure counts for more": {[]read{{samples: noA}, {after: 15, question: "other", err: failed(ReasonRejected, "x")}}, 15, `other: source "p": Rejected: x`},
+		"and stays":                 {[]read{{question: "other", err: failed(ReasonRejected, "x")}, {after: 15, samples: noA}}, 15, `other: source "p": Rejected: x`},
+		"in the same words":         {[]read{{err: failed(ReasonRejected, "x")}, {after: 15, err: failed(ReasonRejected, "y")}}, 15, `q: source "p": Rejected: x`},
+		"another reason":            {[]read{{samples: noA}, {after: 15, samples: twice}}, 15, "q: Duplicate a"},
+		"not repeated for a while":  {[]read{{samples: noA}}, 60, "q: NaN a"},
+		"not repeated for long":     {[]read{{samples: noA}}, 61, ""},
+		"repeated":                  {[]read{{samples: noA}, {after: 50, samples: noA}}, 110, "q: NaN a"},
+		"the clock was set back":    {[]read{{samples: noA}}, -61, ""},
+		"a long name":               {[]read{{samples: []Sample{series(math.NaN(), "pod", long)}}}, 0, "q: NaN " + long[:252] + "…"},
+		"long labels":               {[]read{{label: "-", samples: []Sample{series(math.NaN(), "queue", long)}}}, 0, `q: NaN {queue="` + long[:244] + "…"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var kept Shortfalls
+			for _, r := range test.reads {
+				at := t0.Add(time.Duration(r.after) * time.Second)
+				reading := Reading{Question: asked("q"), ObjectLabel: "pod", Shortfalls: &kept}
+				if r.question != "" {
+					reading.Question = asked(r.question)
+				}
+				if r.label != "" {
+					reading.ObjectLabel = strings.Trim(r.label, "-")
+				}
+				if r.selector != "" {
+					s, err := labels.Parse(r.selector)
+					if err != nil {
+						t.Fatal(err)
+					}
+					reading.Select = s
+				}
+				var answer *Answer
+				if o := (&Outage{}); r.err == nil {
+					answer = &Answer{Time: at, Samples: r.samples}
+				} else if errors.As(r.err, &o) {
+					o.Time = at
+				}
+				if _, err := reading.Values(answer, r.err, r.objects...); err != r.err { //nolint:errorlint // The very same.
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(test.want, shown(kept.Now(t0.Add(time.Duration(test.at)*time.Second)))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A rule asks an interval long, and so long it is told.
+func TestShortfallsOfLongIntervals(t *testing.T) {
+	var kept Shortfalls
+	r := Reading{Question: Question{Interval: time.Minute}, ObjectLabel: "pod", Shortfalls: &kept}
+	if _, err := r.Values(&Answer{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for after, want := range map[time.Duration]bool{4 * time.Minute: true, 4*time.Minute + 1: false} {
+		if got := kept.Now(t0.Add(after)) != nil; got != want {
+			t.Errorf("it is told %s after: %t", after, got)
+		}
+	}
+}
+
+// Nothing that is missing costs nothing, also while another question lacks something.
+func TestShortfallsAreCheap(t *testing.T) {
+	var kept Shortfalls
+	r := Reading{Question: asked("q"), ObjectLabel: "pod", Shortfalls: &kept}
+	none, one := &Answer{Time: t0}, &Answer{Time: t0, Samples: []Sample{series(1, "pod", "a")}}
+	names := []string{"a"}
+	nothing, value := r.values(none, names), r.values(one, names)
+	note := func() {
+		kept.note(&r, none, nil, nothing, names)
+		kept.note(&r, one, nil, value, names)
+	}
+	if n := testing.AllocsPerRun(10, note); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+	other := Reading{Question: asked("other"), ObjectLabel: "pod", Shortfalls: &kept}
+	if _, err := other.Values(&Answer{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil || kept.Now(t0) == nil {
+		t.Fatal(err, kept.Now(t0))
+	}
+	if n := testing.AllocsPerRun(10, note); n != 0 {
+		t.Errorf("%g allocations beside another question", n)
+	}
+}
+
+// A question that was not put to its source, or whose client did not wait, has nothing
+// wrong with it.
+func TestNoShortfallOfWhatWasNotAsked(t *testing.T) {
+	suspended := suspension{failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "query timed out"}}
+	refused := &Outage{Failure: failureOf("p", suspended.refusal()), Time: t0}
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+		s.takes = time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, left := w.Ask(ctx, asked("q"))
+		for name, err := range map[string]error{"suspended": refused, "left": left} {
+			var kept Shortfalls
+			r := Reading{Question: asked("q"), Shortfalls: &kept}
+			if _, err := r.Values(nil, err); reasonOf(err) != ReasonTimeout {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if s := kept.kept.Load(); s != nil {
+				t.Errorf("%s: %s", name, shown(s))
+			}
+		}
+	})
+}
+
+// Watches read a metric anew when it is read in another way, which this is not.
+func TestReadingsAreEqual(t *testing.T) {
+	a := &Reading{Question: asked("q"), Labels: map[string]string{"a": "b"}, Shortfalls: &Shortfalls{}}
+	b := &Reading{Question: asked("q"), Labels: map[string]string{"a": "b"}, Shortfalls: &Shortfalls{}}
+	b.Shortfalls.kept.Store(&Shortfall{})
+	if !a.Equal(b) {
+		t.Error("who hears of it matters")
+	}
+	if b.NaNAsZero = true; a.Equal(b) {
+		t.Error("how it is read does not matter")
+	}
+}
