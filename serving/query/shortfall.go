@@ -4,7 +4,9 @@
 package query
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +16,8 @@ import (
 // it, or something that it answers is no value. A source that fails whatever it is asked
 // makes none. It is immutable.
 type Shortfall struct {
+	// Question is what was asked, but for a long Expression, of which it has a digest: there
+	// may be a thousand rules, and clients choose how long their selectors are.
 	Question Question
 	// Time of the newest evaluation that fell short like this.
 	Time time.Time
@@ -26,7 +30,7 @@ type Shortfall struct {
 	// ObjectLabel is that of the Reading.
 	ObjectLabel string
 
-	// selector is what the Reading selected by.
+	// selector is what the Reading selected by, in brief, too.
 	selector string
 }
 
@@ -52,7 +56,7 @@ func (r *Reading) shortfall(answer *Answer, v *Values, err error) *Shortfall {
 		if !errors.As(err, &outage) || !outage.ofQuestion() {
 			return nil
 		}
-		return &Shortfall{Question: r.Question, Time: outage.Time, Failure: outage.Failure}
+		return &Shortfall{Question: r.brief(), Time: outage.Time, Failure: outage.Failure}
 	}
 	first := v.Omission("")
 	if first == nil {
@@ -62,7 +66,7 @@ func (r *Reading) shortfall(answer *Answer, v *Values, err error) *Shortfall {
 		first = &Omission{Reason: UnfitNoObject, Labels: answer.Samples[0].Labels}
 	}
 	return &Shortfall{
-		Question: r.Question, Time: answer.Time, Unfit: first.Reason, Object: excerpt(first.Object), Labels: first.series(),
+		Question: r.brief(), Time: answer.Time, Unfit: first.Reason, Object: excerpt(first.Object), Labels: first.series(),
 		ObjectLabel: r.ObjectLabel, selector: r.selection(),
 	}
 }
@@ -92,7 +96,23 @@ func (r *Reading) selection() string {
 	if r.Select == nil {
 		return ""
 	}
-	return r.Select.String()
+	return brief(r.Select.String())
+}
+
+// brief is the reading's question, as a Shortfall keeps it.
+func (r *Reading) brief() Question {
+	q := r.Question
+	q.Expression = brief(q.Expression)
+	return q
+}
+
+// brief tells texts apart without keeping those that are long.
+func brief(text string) string {
+	const most = 1 << 10
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
 }
 
 // excerpt is a copy of a text, which may be any length and part of something larger.
@@ -124,7 +144,7 @@ func (s *Shortfall) repeated(found *Shortfall, v *Values) bool {
 // mended says that a newer answer has what was missing, where it was not repeated. What is
 // said of other objects proves nothing of this one.
 func (s *Shortfall) mended(r *Reading, v *Values, objects []string) bool {
-	if r.Question != s.Question {
+	if r.brief() != s.Question {
 		return false
 	}
 	if s.Failure != nil {

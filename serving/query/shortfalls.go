@@ -18,7 +18,8 @@ type Shortfalls struct{ kept atomic.Pointer[Shortfall] }
 // Now returns what is kept and holds now; nil for nothing.
 func (s *Shortfalls) Now(now time.Time) *Shortfall {
 	kept := s.kept.Load()
-	if kept == nil || kept.apart(now, kept.lasts()) {
+	if kept != nil && kept.apart(now, kept.lasts()) {
+		s.kept.CompareAndSwap(kept, nil)
 		return nil
 	}
 	return kept

@@ -5,7 +5,6 @@ package promql
 
 import (
 	"slices"
-	"strings"
 
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -13,7 +12,7 @@ import (
 
 // Difference is where two expressions differ.
 type Difference struct {
-	// Regexps says that regular expressions of matchers differ.
+	// Regexps says that regular expressions differ, of matchers or of label_replace.
 	Regexps bool
 	// Others says that anything else does.
 	Others bool
@@ -38,27 +37,36 @@ func Compare(one, two string) (Difference, error) {
 	}, nil
 }
 
-// InRegexps says whether a text is part of a regular expression of a matcher. An error is
-// the parser's.
-func InRegexps(expression, text string) (bool, error) {
-	e, err := Parse(expression)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(cutRegexps(e), func(r string) bool { return strings.Contains(r, text) }), nil
-}
-
-// cutRegexps takes the regular expressions out of an expression's matchers, and returns
-// them in their order.
+// cutRegexps takes the regular expressions out of an expression, and returns them in their
+// order.
 func cutRegexps(e parser.Expr) []string {
 	var cut []string
-	for _, s := range selectors(e) {
-		for i, m := range s.LabelMatchers {
-			if m.Type == promlabels.MatchRegexp || m.Type == promlabels.MatchNotRegexp {
-				cut = append(cut, m.Value)
-				s.LabelMatchers[i] = &promlabels.Matcher{Type: m.Type, Name: m.Name}
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.VectorSelector:
+			for i, m := range n.LabelMatchers {
+				if m.Type == promlabels.MatchRegexp || m.Type == promlabels.MatchNotRegexp {
+					cut = append(cut, m.Value)
+					n.LabelMatchers[i] = &promlabels.Matcher{Type: m.Type, Name: m.Name}
+				}
+			}
+		case *parser.Call:
+			if text := replaced(n); text != nil {
+				cut = append(cut, text.Val)
+				text.Val = ""
 			}
 		}
-	}
+		return nil
+	})
 	return cut
+}
+
+// replaced is the regular expression of a label_replace, its last argument; nil of other
+// functions, none of which has any.
+func replaced(c *parser.Call) *parser.StringLiteral {
+	if c.Func.Name != "label_replace" || len(c.Args) != 5 {
+		return nil
+	}
+	text, _ := c.Args[4].(*parser.StringLiteral)
+	return text
 }

@@ -22,7 +22,10 @@ func TestCompare(t *testing.T) {
 		"a value":                    {`sum(a{x="b"})`, `sum(a{x="c"})`, Difference{Others: true}},
 		"both":                       {`a{x=~"b",y="b"}`, `a{x=~"c",y="c"}`, Difference{Regexps: true, Others: true}},
 		"a number":                   {`quantile(0.5, a)`, `quantile(0.9, a)`, Difference{Others: true}},
-		"a text":                     {`label_replace(a, "x", "1", "y", "b")`, `label_replace(a, "x", "1", "y", "c")`, Difference{Others: true}},
+		"a text":                     {`label_replace(a, "x", "b", "y", "d")`, `label_replace(a, "x", "c", "y", "d")`, Difference{Others: true}},
+		"what replaces labels":       {`label_replace(a, "x", "1", "y", "b")`, `label_replace(a, "x", "1", "y", "c")`, Difference{Regexps: true}},
+		"within another call":        {`sum(rate(label_replace(a, "x", "b", "y", "(b)")[5m:1m]))`, `sum(rate(label_replace(a, "x", "c", "y", "(c)")[5m:1m]))`, Difference{Regexps: true, Others: true}},
+		"what joins labels":          {`label_join(a, "x", "b", "y")`, `label_join(a, "x", "c", "y")`, Difference{Others: true}},
 		"another kind of matcher":    {`a{x=~"b"}`, `a{x="b"}`, Difference{Regexps: true, Others: true}},
 		"one in a range and another": {`rate(a{x=~"b"}[5m])`, `rate(a{x=~"c"}[6m])`, Difference{Regexps: true, Others: true}},
 	} {
@@ -37,19 +40,5 @@ func TestCompare(t *testing.T) {
 		if _, err := Compare(c[0], c[1]); err == nil {
 			t.Errorf("%v: no error", c)
 		}
-	}
-}
-
-func TestInRegexps(t *testing.T) {
-	for expression, want := range map[string]bool{
-		`a{x=~"^b.c$"}`: true, `a{x!~"b.c"}`: true, `a + rate(b{x=~"b.c"}[1m])`: true,
-		`a{x="b.c"}`: false, `a{x=~"b[.]c"}`: false, `label_replace(a, "x", "1", "y", "b.c")`: false,
-	} {
-		if got, err := InRegexps(expression, "b.c"); got != want || err != nil {
-			t.Errorf("%s: %v, %v", expression, got, err)
-		}
-	}
-	if _, err := InRegexps("a{", "b.c"); err == nil {
-		t.Error("no error")
 	}
 }

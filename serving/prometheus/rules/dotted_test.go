@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestDotsInSelectors(t *testing.T) {
 		both     = `sum(lag{env=~"<<index .LabelValuesByName "env">>"}) / sum(all{env="<<index .LabelValuesByName "env">>"})`
 		number   = `quantile(<<index .LabelValuesByName "quantile">>, lag{namespace="shop"})`
 		numbers  = `quantile(<<index .LabelValuesByName "quantile">>, lag{q=~"<<index .LabelValuesByName "quantile">>"})`
+		replaced = `label_replace(sum(lag) by (queue), "env", "1", "queue", "<<index .LabelValuesByName "env">>-.*")`
+		named    = `label_replace(sum(lag) by (queue), "env", "<<index .LabelValuesByName "env">>", "queue", "<<index .LabelValuesByName "env">>-.*")`
+		cut      = `sum(lag{env=~"<<printf "%.3s" (index .LabelValuesByName "env")>>.*"})`
 		unknown  = `sum(lag{env=~"<<index .LabelValuesByName "env">>"}) default 0`
 	)
 	for name, test := range map[string]struct {
@@ -44,6 +48,10 @@ func TestDotsInSelectors(t *testing.T) {
 		"both, without a dot":        {both, "env=pd", `sum(lag{env=~"pd"}) / sum(all{env="pd"})`},
 		"a number":                   {number, "quantile=0.9", `quantile(0.9, lag{namespace="shop"})`},
 		"a number and a regexp":      {numbers, "quantile=0.9", ""},
+		"of label_replace":           {replaced, "env=p.d", `label_replace(sum(lag) by (queue), "env", "1", "queue", "p[.]d-.*")`},
+		"of label_replace, and text": {named, "env=p.d", ""},
+		"cut in the middle":          {cut, "env=p..d", ""},
+		"cut, without a dot":         {cut, "env=prod", `sum(lag{env=~"pro.*"})`},
 		"another language":           {unknown, "env=p.d", ""},
 		"another language, no dot":   {unknown, "env=pd", `sum(lag{env=~"pd"}) default 0`},
 		"another language, matchers": {matchers + " default 0", "env=p.d", matchersOf("p.d") + " default 0"},
@@ -62,13 +70,36 @@ func TestDotsInSelectors(t *testing.T) {
 
 func matchersOf(env string) string { return `sum(lag{env="` + env + `",namespace="shop"})` }
 
+// Each label that a template may take for a regular expression is tried out, so there are not many.
+func TestManyDots(t *testing.T) {
+	selected := func(n int) query.ExternalRequest {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf("label_%04d=a.b", i))
+		}
+		return query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, strings.Join(all, ","))}
+	}
+	each := external(t, `sum(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`)
+	if reading, err := each.ReadExternal(selected(maxDotted)); err != nil || strings.Count(reading.Question.Expression, `=~"a[.]b"`) != maxDotted {
+		t.Errorf("%q, %v", reading.Question.Expression, err)
+	}
+	if _, err := each.ReadExternal(selected(maxDotted + 1)); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "by 9 labels whose value has a dot") {
+		t.Errorf("of one too many: %v", err)
+	}
+	matchers := external(t, `sum(lag{<<.LabelMatchers>>})`)
+	if reading, err := matchers.ReadExternal(selected(1000)); err != nil || strings.Count(reading.Question.Expression, `="a.b"`) != 1000 {
+		t.Errorf("of matchers: %d bytes, %v", len(reading.Question.Expression), err)
+	}
+}
+
 // Nodes and services have dots in their names.
 func TestDotsInNames(t *testing.T) {
 	for metricsQuery, want := range map[string]string{
-		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`:           `topk(1, lag{pod=~"web[.]1"})`,
-		`topk(1, lag{pod="<<.LabelValuesByName.pod>>"})`:            `topk(1, lag{pod="web.1"})`,
-		`topk(1, lag{<<.LabelMatchers>>})`:                          `topk(1, lag{namespace="shop",pod="web.1"})`,
-		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"}) default 0`: `topk(1, lag{pod=~"web.1"}) default 0`,
+		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`:                                     `topk(1, lag{pod=~"web[.]1"})`,
+		`topk(1, lag{pod="<<.LabelValuesByName.pod>>"})`:                                      `topk(1, lag{pod="web.1"})`,
+		`topk(1, lag{<<.LabelMatchers>>})`:                                                    `topk(1, lag{namespace="shop",pod="web.1"})`,
+		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"}) default 0`:                           `topk(1, lag{pod=~"web.1"}) default 0`,
+		`topk(1, a{pod=~"<<.LabelValuesByName.pod>>"} / b{pod="<<.LabelValuesByName.pod>>"})`: `topk(1, a{pod=~"web.1"} / b{pod="web.1"})`,
 	} {
 		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("lag", "namespace", "pod"))
 		reading, _, err := c.ReadObjects(pods("shop", "lag", "web.1"))
