@@ -116,11 +116,7 @@ func (f *feed) follow(q query.Question) {
 		return
 	}
 	before, current := f.stop, &q
-	follow := s.asker.Follow
-	if f.question != nil {
-		// Its slots begin at other times: its values must not seem older than those at hand.
-		follow = s.asker.FollowInstead
-	}
+	since := f.evaluated
 	f.question, f.stop, f.switched = current, nil, s.clock.Now()
 	if f.answered.IsZero() {
 		// What failed before says nothing of this one.
@@ -131,8 +127,9 @@ func (f *feed) follow(q query.Question) {
 	if before != nil {
 		before()
 	}
-	// Not under the lock: what is known already is told at once.
-	stop := follow(q, func(answer *query.Answer, err error) { f.receive(current, answer, err) })
+	// Not under the lock: what is known already is told at once. Its slots begin at other
+	// times: its values must not seem older than those at hand.
+	stop := s.asker.FollowSince(q, since, func(answer *query.Answer, err error) { f.receive(current, answer, err) })
 	s.mu.Lock()
 	superseded := f.question != current
 	if !superseded {

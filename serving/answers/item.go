@@ -50,7 +50,7 @@ func (i *item) compareName(name string) int { return strings.Compare(i.name, nam
 
 // holds says that another data point of the same key is not news: it has the same
 // time and value, or is a little older. The latter happens where a feed asks
-// something else than before that others asked some time ago; where the clock was
+// something else than before whose evaluation was under way; where the clock was
 // set back, all that comes is older by more. What the source gives is always news after
 // what stood in for it: that is as of when the source was found to fail.
 func (k *kept) holds(o *kept, interval time.Duration) bool {

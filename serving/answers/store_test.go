@@ -114,7 +114,7 @@ func (f fixed) Follow(_ query.Question, receive func(*query.Answer, error)) (sto
 	return func() {}
 }
 
-func (f fixed) FollowInstead(q query.Question, receive func(*query.Answer, error)) (stop func()) {
+func (f fixed) FollowSince(q query.Question, _ time.Time, receive func(*query.Answer, error)) (stop func()) {
 	return f.Follow(q, receive)
 }
 

@@ -287,8 +287,13 @@ func TestEditedRuleAtOnce(t *testing.T) {
 			if after := w.store.Get(point.Key{Namespace: "hits", Name: "a"}).(*item).point.Time; !after.After(before) {
 				t.Errorf("edit %d: the time goes from %s to %s", n, before, after)
 			}
+			time.Sleep(2 * time.Second)
+			w.change(func() { w.reading.Question.Expression = "hits" })
+			w.source.set(map[string]float64{"a": 1, "b": 2}, nil)
+			w.store.Refresh()
+			w.check(watcher, "when the edit is taken back", "a=1", "b=2")
 			time.Sleep(5 * time.Minute)
-			w.check(watcher, "in the next slot", "a=2", "b=4")
+			w.check(watcher, "in the next slot", "a=1", "b=2")
 		})
 	}
 }

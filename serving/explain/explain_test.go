@@ -31,7 +31,9 @@ func (a asker) Ask(context.Context, query.Question) (*query.Answer, error) { ret
 
 func (asker) Follow(query.Question, func(*query.Answer, error)) func() { return func() {} }
 
-func (asker) FollowInstead(query.Question, func(*query.Answer, error)) func() { return func() {} }
+func (asker) FollowSince(query.Question, time.Time, func(*query.Answer, error)) func() {
+	return func() {}
+}
 
 func sample(value float64, pairs ...string) query.Sample {
 	set := map[string]string{}

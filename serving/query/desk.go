@@ -83,7 +83,7 @@ func (l Limits) withDefaults() Limits {
 // question evaluated as of that moment, and all others until the slot's end share
 // the answer. A question that is followed is evaluated at the beginning of each
 // slot, as of that instant, on each replica; only one that takes the place of another is
-// evaluated as of now at first (FollowInstead).
+// evaluated as of now at first (FollowSince).
 //
 // A failure is shared for a shorter time: for one second, doubled with each
 // failure in a row, at most for 30s or the interval, whichever is shorter. What the source

@@ -97,7 +97,7 @@ func (d *Desk) start(f *flight, now time.Time) {
 	var began time.Time
 	f.slot, began = f.held.slots.at(now)
 	f.at = time.UnixMilli(now.UnixMilli())
-	if len(f.held.followers) > 0 && !f.held.succeeds {
+	if len(f.held.followers) > 0 && !f.held.behind {
 		f.at = began
 	}
 	f.line.begin(f, now)

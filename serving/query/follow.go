@@ -40,15 +40,12 @@ func (f *follower) deliver(o *outcome) {
 // interval. receive may be called before Follow returns, and a call that is under way
 // may outlast stop.
 func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
-	return d.follow(q, receive, false)
+	return d.FollowSince(q, time.Time{}, receive)
 }
 
-// FollowInstead implements Asker.
-func (d *Desk) FollowInstead(q Question, receive func(*Answer, error)) (stop func()) {
-	return d.follow(q, receive, true)
-}
-
-func (d *Desk) follow(q Question, receive func(*Answer, error), instead bool) (stop func()) {
+// FollowSince implements Asker. What is known already is evaluated anew, as of now, if it is
+// from before since. An evaluation that is under way is not waited out for that.
+func (d *Desk) FollowSince(q Question, since time.Time, receive func(*Answer, error)) (stop func()) {
 	source, known := d.sources(q.Source)
 	f := &follower{receive: receive}
 	d.mu.Lock()
@@ -69,7 +66,7 @@ func (d *Desk) follow(q Question, receive func(*Answer, error), instead bool) (s
 		questionsFollowed.Inc()
 	}
 	h.followers[f] = struct{}{}
-	h.succeeds = h.succeeds || instead && h.outcome == nil
+	h.behind = h.behind || h.isBehind(since)
 	d.visit(h, source, known, now)
 	// What was known before, or has become known just now.
 	if o := h.outcome; o != nil && h.flight == nil {
@@ -137,7 +134,7 @@ func (d *Desk) visit(h *held, source Source, known bool, now time.Time) {
 	case !known:
 		d.settleUnknown(h, now)
 	case h.flight != nil && h.flight.source == source:
-	case d.current(h, source, now) != nil:
+	case d.current(h, source, now) != nil && (!h.behind || h.outcome.err != nil):
 	default:
 		d.launch(h, source, now)
 	}

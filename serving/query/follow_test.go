@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 )
 
 // heard keeps what a follower is told.
@@ -45,24 +46,70 @@ func (h *heard) times() []time.Time {
 	return times
 }
 
-// A question that takes the place of another is as of now at first, and of its slots from then on; what
-// is known of it counts.
-func TestFollowedInstead(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+// A question that takes the place of another is as of now at first, unless what is known of it is as
+// new as the other's answer, and of its slots from then on.
+func TestFollowedSince(t *testing.T) {
+	const ms = time.Millisecond
+	tests := map[string]struct {
+		// at is the instant of the other question's answer, from the beginning of the slot in whose
+		// fifth second this one is followed; nil for none.
+		at *time.Duration
+		// known says that it is followed already, since the beginning of the slot.
+		known bool
+		want  []time.Duration // the instants of the answers
+	}{
+		"nothing is at hand":            {nil, false, []time.Duration{0, 15000 * ms}},
+		"nothing is known of it":        {ptr.To(1000 * ms), false, []time.Duration{4100 * ms, 15000 * ms}},
+		"nothing is at hand, known":     {nil, true, []time.Duration{0, 15000 * ms}},
+		"what is known of it is older":  {ptr.To(ms), true, []time.Duration{4100 * ms, 15000 * ms}},
+		"what is known of it is as new": {ptr.To(0 * ms), true, []time.Duration{0, 15000 * ms}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+				q := asked("a")
+				toSlot(q)
+				_, began := slotsOf(q).at(time.Now())
+				if test.known {
+					defer w.Follow(q, func(*Answer, error) {})()
+				}
+				time.Sleep(4 * time.Second)
+				var since time.Time
+				if test.at != nil {
+					since = began.Add(*test.at)
+				}
+				var h heard
+				defer w.FollowSince(q, since, h.receive)()
+				time.Sleep(15 * time.Second)
+				synctest.Wait()
+				var got []time.Duration
+				for _, at := range h.times() {
+					got = append(got, at.Sub(began))
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// A failure is shared as ever, and what comes after it is as of its moment.
+func TestFollowedSinceWhileTheSourceFails(t *testing.T) {
+	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		q := asked("a")
 		toSlot(q)
-		_, began := slotsOf(q).at(time.Now())
+		s.set(func(context.Context, string, time.Time) (*Answer, error) {
+			return nil, &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}
+		})
+		defer w.Follow(q, func(*Answer, error) {})()
 		time.Sleep(4 * time.Second)
-		now := time.UnixMilli(time.Now().UnixMilli())
-		var one, two heard
-		defer w.FollowInstead(q, one.receive)()
-		time.Sleep(4 * time.Second)
-		defer w.FollowInstead(q, two.receive)()
-		time.Sleep(15 * time.Second)
+		before := s.count()
+		var h heard
+		defer w.FollowSince(q, time.Now(), h.receive)()
 		synctest.Wait()
-		want := []time.Time{now, began.Add(15 * time.Second)}
-		if diff := cmp.Diff([][]time.Time{want, want}, [][]time.Time{one.times(), two.times()}); diff != "" {
-			t.Error(diff)
+		if n := s.count() - before; n != 0 || h.count() != 1 || h.errs[0] == nil {
+			t.Errorf("%d evaluations, it heard %v", n, h.errs)
 		}
 	})
 }

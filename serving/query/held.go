@@ -36,8 +36,9 @@ type held struct {
 	asked  time.Time
 
 	followers map[*follower]struct{}
-	// succeeds says that its first answer is to be no older than that of another question.
-	succeeds bool
+	// behind says that its next answer is to be as of now, since it follows one of another
+	// question which may be newer than the slot.
+	behind bool
 	// Place is when a followed question is to be looked at.
 	agenda.Place
 
@@ -84,8 +85,16 @@ func (d *Desk) current(h *held, source Source, now time.Time) *outcome {
 // settle takes in what came of an evaluation.
 func (h *held) settle(source Source, slot int64, answer *Answer, err error) {
 	h.version++
-	h.source, h.succeeds = source, h.succeeds && err != nil
+	h.source, h.behind = source, h.behind && err != nil
 	h.outcome = &outcome{answer: answer, err: err, slot: slot, version: h.version}
+}
+
+// isBehind says that there is no answer of an instant or later.
+func (h *held) isBehind(since time.Time) bool {
+	if since.IsZero() {
+		return false
+	}
+	return h.outcome == nil || h.outcome.err != nil || h.outcome.answer.Time.Before(since)
 }
 
 // fail takes in a failure.

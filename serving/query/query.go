@@ -68,7 +68,7 @@ type Asker interface {
 	// call at a time and first with what is known already; it must not wait for
 	// clients.
 	Follow(q Question, receive func(*Answer, error)) (stop func())
-	// FollowInstead is Follow for a question that takes the place of another one: the first
-	// answer is as of now, where there is none yet, so that it is no older than the other's.
-	FollowInstead(q Question, receive func(*Answer, error)) (stop func())
+	// FollowSince is Follow for a question that takes the place of another one, whose newest
+	// answer was evaluated for an instant: the first answer is for no earlier one.
+	FollowSince(q Question, since time.Time, receive func(*Answer, error)) (stop func())
 }
