@@ -143,10 +143,11 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 		switch {
 		case err == nil:
 			all = append(all, *explained)
-		case ctx.Err() != nil:
-			return err // all others would say the same
 		default:
 			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break // all others would say the same
 		}
 	}
 	if len(all) == 0 {
@@ -173,8 +174,10 @@ func (o *options) print(streams genericiooptions.IOStreams, all []Explained, err
 		return err
 	}
 	for _, err := range errs {
-		if _, err := fmt.Fprintln(streams.ErrOut, "error:", err); err != nil {
-			return err
+		for line := range strings.Lines(err.Error()) {
+			if _, err := fmt.Fprintln(streams.ErrOut, "error:", strings.TrimSpace(line)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

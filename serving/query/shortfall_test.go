@@ -207,3 +207,30 @@ func TestReadingsAreEqual(t *testing.T) {
 		t.Error("how it is read does not matter")
 	}
 }
+
+// Clients choose how long an expression is, and there are as many rules as there are.
+func TestShortfallsKeepNoLongTexts(t *testing.T) {
+	var kept Shortfalls
+	long := strings.Repeat("x", 1<<20)
+	read := func(after time.Duration, expression string, err error) {
+		r := Reading{Question: asked(expression), ObjectLabel: "pod", Shortfalls: &kept}
+		_, _ = r.Values(&Answer{Time: t0.Add(after)}, err)
+	}
+	read(0, long+"a", &Outage{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
+	if s := kept.Now(t0); s == nil || len(s.Question.Expression) > 100 {
+		t.Fatalf("kept: %+v", s)
+	}
+	read(time.Second, long+"b", nil)
+	if kept.Now(t0) == nil {
+		t.Error("another long question that is well has cleared it")
+	}
+	read(time.Second, long+"a", nil)
+	if s := kept.Now(t0); s != nil {
+		t.Errorf("kept, though it is well: %+v", s)
+	}
+	read(0, long+"a", &Outage{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
+	kept.Now(t0.Add(time.Hour))
+	if s := kept.kept.Load(); s != nil {
+		t.Errorf("kept for ever: %+v", s)
+	}
+}

@@ -69,7 +69,7 @@ func setFleet(t *testing.T) {
 	}
 }
 
-// editRule: an edited rule is in force within seconds, and no pod restarts for it.
+// editRule: an edited rule is in force on each pod, and no pod restarts for it.
 func editRule(t *testing.T) {
 	const before, after = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/items_before", "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/items_after"
 	waitForMetric(t, before)

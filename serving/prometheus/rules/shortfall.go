@@ -25,7 +25,7 @@ func (c *Catalogue) Shortfalls(now time.Time, healthy func(source string, since 
 		if s == nil || s.Failure != nil && !healthy(s.Question.Source, s.Time) {
 			continue
 		}
-		all = append(all, shortfallProblem(s).health(r.path))
+		all = append(all, shortfallProblem(s, r.external).health(r.path))
 	}
 	return all
 }
@@ -40,7 +40,9 @@ var unfit = map[query.Unfit]string{
 	query.UnfitNoObject:  "the answer lacks the label that names the object: group by it in metricsQuery (<<.GroupBy>>)",
 }
 
-func shortfallProblem(s *query.Shortfall) *problem {
+// shortfallProblem says what is missing, with an example of it. Of external metrics it has none:
+// policies say who may read which series, and a status is read by more.
+func shortfallProblem(s *query.Shortfall, external bool) *problem {
 	in := ""
 	if s.Question.Owner != "" {
 		in = " in namespace " + printed(s.Question.Owner)
@@ -48,11 +50,13 @@ func shortfallProblem(s *query.Shortfall) *problem {
 	if s.Failure != nil {
 		return failureProblem(s.Failure, in)
 	}
-	what, example := "objects", printed(s.Object)
-	if s.Object == "" {
-		what, example = "series", printedLabels(s.Labels)
+	switch {
+	case external:
+		return warnf(string(s.Unfit), "series have no value%s, and kubectl metrics explain-metric shows which: %s", in, unfit[s.Unfit])
+	case s.Object == "":
+		return warnf(string(s.Unfit), "series have no value, such as %s%s: %s", printedLabels(s.Labels), in, unfit[s.Unfit])
 	}
-	return warnf(string(s.Unfit), "%s have no value, such as %s%s: %s", what, example, in, unfit[s.Unfit])
+	return warnf(string(s.Unfit), "objects have no value, such as %s%s: %s", printed(s.Object), in, unfit[s.Unfit])
 }
 
 func failureProblem(f *query.Failure, in string) *problem {

@@ -58,7 +58,7 @@ func TestShortfallsAreWarnings(t *testing.T) {
 		"grouped by another label": {answer: queue, want: &v1alpha1.RuleHealth{Path: custom, Reason: "NoObject",
 			Message: `series have no value, such as {queue="a\u202e"} in namespace shop: the answer lacks the label that names the object: group by it in metricsQuery (<<.GroupBy>>)`}},
 		"infinite": {external: true, answer: queue, want: &v1alpha1.RuleHealth{Path: external, Reason: "Infinite",
-			Message: `series have no value, such as {queue="a\u202e"} in namespace shop: the query gives an infinity (such as 1/0): correct metricsQuery`}},
+			Message: `series have no value in namespace shop, and kubectl metrics explain-metric shows which: the query gives an infinity (such as 1/0): correct metricsQuery`}},
 		"rejected": {err: outage(query.ReasonRejected, "many-to-many matching not allowed"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Rejected",
 			Message: `the source "prometheus" rejects a query of the rule in namespace shop (correct metricsQuery): many-to-many matching not allowed`}},
 		"too large an answer": {err: outage(query.ReasonTooLarge, "more than 50000 samples"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "TooLarge",

@@ -129,8 +129,11 @@ func TestBinary(t *testing.T) {
 		// kube-apiserver's authorizer hears of a new binding a moment later.
 		eventually(t, patience, "/metrics answers "+who, func(ctx context.Context) error {
 			code, body, err := fetch(ctx, "https://"+metrics+"/metrics", bearer)
-			if err != nil || code != want {
-				return fmt.Errorf("%d, %w, want %d", code, err, want)
+			if err != nil {
+				return err
+			}
+			if code != want {
+				return fmt.Errorf("%d, want %d", code, want)
 			}
 			if code == http.StatusOK && !strings.Contains(body, "controller_runtime_active_workers") {
 				return fmt.Errorf("it lacks controller-runtime's: %.300s", body)

@@ -35,7 +35,7 @@ func edit(t *testing.T, backends client.Client, change func(*v1alpha1.MetricsBac
 	}
 }
 
-// testEditedRule: an edit is in force within seconds, in no other process.
+// testEditedRule: an edit is in force while the process runs; how soon is printed.
 func testEditedRule(t *testing.T, backends client.Client) {
 	edit(t, backends, func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics.Rules[1].Name.As = "renamed" })
 	edited := time.Now()
