@@ -133,18 +133,10 @@ func (r *resolved) overriddenFirst(labels []string) []string {
 		return labels
 	}
 	ordered := slices.Clone(labels)
-	slices.SortStableFunc(ordered, func(a, b string) int {
-		_, first := r.overrides[a]
-		_, second := r.overrides[b]
-		switch {
-		case first == second:
-			return 0
-		case first:
-			return -1
-		default:
-			return 1
-		}
-	})
+	slices.SortStableFunc(ordered, before(func(label string) bool {
+		_, overridden := r.overrides[label]
+		return overridden
+	}))
 	return ordered
 }
 
@@ -186,10 +178,11 @@ func (r *resolved) make(resource restmapping.Resource) (string, error) {
 }
 
 // namespaceLabel returns the label that tells the namespace of series: one that they
-// have, or else one that the rule names; empty where it names none.
-func (r *resolved) namespaceLabel(labels []string) string {
-	for _, label := range r.namespaceLabels {
-		if _, has := slices.BinarySearch(labels, label); has {
+// have, all of them if there is such a one, or else one that the rule names; empty where
+// it names none.
+func (r *resolved) namespaceLabel(f *family) string {
+	for _, label := range f.sharedFirst(r.namespaceLabels) {
+		if _, has := slices.BinarySearch(f.labels, label); has {
 			return label
 		}
 	}

@@ -68,7 +68,7 @@ func (r *live) make(f *family) []*binding {
 			return nil
 		}
 	}
-	namespaceLabel := r.resolved.namespaceLabel(f.labels)
+	namespaceLabel := r.resolved.namespaceLabel(f)
 	if namespaceLabel == "" {
 		namespaceLabel = r.source.namespaceLabel
 	}
@@ -78,7 +78,7 @@ func (r *live) make(f *family) []*binding {
 		return r.made[f.name]
 	}
 	var bindings []*binding
-	for _, label := range r.resolved.overriddenFirst(f.labels) {
+	for _, label := range r.resolved.overriddenFirst(f.sharedFirst(f.labels)) {
 		resource, ok := r.resolved.of(label)
 		if !ok || slices.ContainsFunc(bindings, func(b *binding) bool { return b.metric.Resource == resource.GroupResource() }) {
 			continue // the first of several labels for one resource

@@ -13,8 +13,8 @@ import (
 // family is all series of one name that a selection found.
 type family struct {
 	name string
-	// labels that some of the series have, in order.
-	labels []string
+	// labels that some of the series have, and shared, which all of them have, in order.
+	labels, shared []string
 	// count of the series, renewed without a change of the family.
 	count *atomic.Int64
 }
@@ -30,6 +30,32 @@ type found struct {
 	err error
 }
 
+// sharedFirst orders labels: those that all series have come before the others. Whoever is
+// scraped chooses the labels of its series, and shall not choose which one tells the
+// namespace, or the object, of everybody else's.
+func (f *family) sharedFirst(labels []string) []string {
+	ordered := slices.Clone(labels)
+	slices.SortStableFunc(ordered, before(func(label string) bool {
+		_, shared := slices.BinarySearch(f.shared, label)
+		return shared
+	}))
+	return ordered
+}
+
+// before compares those for which something holds as less than the others.
+func before(holds func(string) bool) func(a, b string) int {
+	return func(a, b string) int {
+		switch first := holds(a); {
+		case first == holds(b):
+			return 0
+		case first:
+			return -1
+		default:
+			return 1
+		}
+	}
+}
+
 // families puts series of one name together.
 func families(found []series.Series) map[string]*family {
 	all := make(map[string]*family, len(found))
@@ -40,10 +66,11 @@ func families(found []series.Series) map[string]*family {
 		}
 		f := all[s.Name]
 		if f == nil {
-			f = &family{name: s.Name, labels: s.Labels, count: &atomic.Int64{}}
+			f = &family{name: s.Name, labels: s.Labels, shared: s.Labels, count: &atomic.Int64{}}
 			all[s.Name] = f
 		} else if !slices.Equal(f.labels, s.Labels) {
 			f.labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(f.labels, s.Labels))))
+			f.shared = slices.DeleteFunc(slices.Clone(f.shared), func(label string) bool { return !s.Has(label) })
 		}
 		f.count.Add(int64(s.Count))
 	}
@@ -88,7 +115,7 @@ func (c *Catalogue) setSeries(s Selection, all []series.Series, cut bool, err er
 	var changed, gone []*family
 	for name, fresh := range next {
 		old := f.families[name]
-		if old != nil && slices.Equal(old.labels, fresh.labels) {
+		if old != nil && slices.Equal(old.labels, fresh.labels) && slices.Equal(old.shared, fresh.shared) {
 			old.count.Store(fresh.count.Load())
 			next[name] = old
 			continue

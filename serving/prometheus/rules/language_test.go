@@ -123,6 +123,26 @@ metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`,
 			ask:     ask{resource: "deployments", group: "apps", namespace: "shop", metric: "queue_length", names: []string{"web"}},
 			want:    `avg(queue_length{exported_namespace="shop",owner!=""}) by (owner)`,
 		},
+		"two labels of each resource, one of which not all series have": {
+			rule: `
+seriesQuery: hits
+resources: {overrides: {exported_namespace: {resource: namespace}, exported_pod: {resource: pod}, namespace: {resource: namespace}, pod: {resource: pod}}}`,
+			series: []series.Series{
+				seriesOf("hits", "namespace", "pod"), seriesOf("hits", "exported_namespace", "exported_pod", "namespace", "pod"),
+			},
+			metrics: []string{"namespaces/hits", "pods/hits"},
+			ask:     ask{resource: "pods", namespace: "shop", metric: "hits", names: []string{"a"}},
+			want:    `sum(hits{namespace="shop",pod!=""}) by (pod)`,
+		},
+		"two labels of each resource, which all series have": {
+			rule: `
+seriesQuery: hits
+resources: {overrides: {exported_namespace: {resource: namespace}, exported_pod: {resource: pod}, namespace: {resource: namespace}, pod: {resource: pod}}}`,
+			series:  []series.Series{seriesOf("hits", "exported_namespace", "exported_pod", "namespace", "pod")},
+			metrics: []string{"namespaces/hits", "pods/hits"},
+			ask:     ask{resource: "pods", namespace: "shop", metric: "hits", names: []string{"a"}},
+			want:    `sum(hits{exported_namespace="shop",exported_pod!=""}) by (exported_pod)`,
+		},
 		"one metric with another name, and a query of its own": {
 			rule: `
 seriesQuery: 'cheddar{sharp="true"}'

@@ -14,10 +14,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// maxLooks bounds the looks under way at a time: they are dear, and questions of
-// autoscalers come first.
-const maxLooks = 2
-
 // Settings are those that may change.
 type Settings struct {
 	// Interval between two looks for the series of a matcher.
@@ -153,9 +149,9 @@ func (d *Discovery) Run(ctx context.Context) {
 	results := make(chan result)
 	timer := d.clock.NewTimer(idle)
 	defer timer.Stop()
-	running := 0
+	places := &places{}
 	for {
-		due := d.start(ctx, &looks, &running, results)
+		due := d.start(ctx, &looks, places, results)
 		timer.Reset(due)
 		select {
 		case <-ctx.Done():
@@ -163,7 +159,7 @@ func (d *Discovery) Run(ctx context.Context) {
 		case <-timer.C():
 		case <-d.wake:
 		case r := <-results:
-			running--
+			places.free(r.matcher)
 			if ctx.Err() == nil {
 				d.settle(r)
 			}
@@ -175,7 +171,7 @@ func (d *Discovery) Run(ctx context.Context) {
 const idle = time.Hour
 
 // start begins the looks that are due, and returns the time until the next one.
-func (d *Discovery) start(ctx context.Context, looks *sync.WaitGroup, running *int, results chan<- result) time.Duration {
+func (d *Discovery) start(ctx context.Context, looks *sync.WaitGroup, places *places, results chan<- result) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock.Now()
@@ -188,12 +184,11 @@ func (d *Discovery) start(ctx context.Context, looks *sync.WaitGroup, running *i
 	slices.SortFunc(waiting, func(a, b *matcher) int { return a.due.Compare(b.due) })
 	for _, m := range waiting {
 		if wait := m.due.Sub(now); wait > 0 {
-			return wait
+			return min(wait, places.slower(now))
 		}
-		if *running == maxLooks {
-			break
+		if !places.take(now, m) {
+			continue
 		}
-		*running++
 		from := now.Add(-d.settings.MaxAge)
 		if m.kinds != nil {
 			// Only what is new; an interval more, for samples that arrive late.
@@ -211,7 +206,7 @@ func (d *Discovery) start(ctx context.Context, looks *sync.WaitGroup, running *i
 			}
 		})
 	}
-	return idle
+	return min(idle, places.slower(now))
 }
 
 // settle takes in the result of a look, and tells of it where it is news.
@@ -219,6 +214,7 @@ func (d *Discovery) settle(r result) {
 	d.mu.Lock()
 	m := r.matcher
 	m.cancel = nil
+	m.took = d.clock.Since(r.at)
 	if d.matchers[m.text] != m {
 		d.mu.Unlock()
 		return
@@ -236,7 +232,7 @@ func (d *Discovery) settle(r result) {
 	} else {
 		m.failures++
 	}
-	m.due = later(d.after(m), d.clock.Now().Add(restFactor*d.clock.Since(r.at)))
+	m.due = later(d.after(m), d.clock.Now().Add(restFactor*m.took))
 	news := m.found.Time.IsZero() != next.Time.IsZero() || m.found.Cut != next.Cut || text(m.found.Err) != text(next.Err) ||
 		!slices.EqualFunc(m.found.Series, next.Series, func(a, b Series) bool { return a.compare(b) == 0 && a.Count == b.Count })
 	if !news {

@@ -35,12 +35,13 @@ type server struct {
 	asked  []asked
 	fails  map[string]error
 	hangs  map[string]bool
+	takes  map[string]time.Duration
 	series map[string]map[string]time.Duration // by matcher, by name
 	labels []string
 }
 
 func newServer() *server {
-	return &server{begin: time.Now(), fails: map[string]error{}, hangs: map[string]bool{}, series: map[string]map[string]time.Duration{}, labels: []string{"pod", "namespace"}}
+	return &server{begin: time.Now(), fails: map[string]error{}, hangs: map[string]bool{}, takes: map[string]time.Duration{}, series: map[string]map[string]time.Duration{}, labels: []string{"pod", "namespace"}}
 }
 
 func (s *server) lookup(ctx context.Context, matcher string, from, to time.Time, visit func(map[string]string)) error {
@@ -52,6 +53,11 @@ func (s *server) lookup(ctx context.Context, matcher string, from, to time.Time,
 		<-ctx.Done()
 		s.mu.Lock()
 		return ctx.Err()
+	}
+	if takes := s.takes[matcher]; takes > 0 {
+		s.mu.Unlock()
+		time.Sleep(takes)
+		s.mu.Lock()
 	}
 	if err := s.fails[matcher]; err != nil {
 		return err
@@ -157,7 +163,7 @@ func TestDiscovery(t *testing.T) {
 		if !found.Series[0].Has("pod") || found.Series[0].Has("node") {
 			t.Error("Has does not know the labels")
 		}
-		if got := d.Found("b"); got.Series == nil == got.Time.IsZero() && len(got.Series) > 0 {
+		if got := d.Found("b"); got.Time.IsZero() || got.Err != nil || len(got.Series) > 0 {
 			t.Errorf("found %+v", got)
 		}
 

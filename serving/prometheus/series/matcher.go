@@ -20,6 +20,8 @@ type matcher struct {
 	// cancel ends the look under way; nil where there is none.
 	cancel   context.CancelFunc
 	failures int
+	// took is how long the last look took.
+	took time.Duration
 	// recovered is when a failed look was last brought forward as the source was back.
 	recovered time.Time
 	kinds     map[string]*kind
