@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"maps"
 
@@ -45,6 +46,15 @@ type feed struct {
 	// handled is true once the handler has seen the whole first list, which is
 	// later than the informer's own HasSynced.
 	handled cache.InformerSynced
+	// after holds the informer back until another feed was handled; nil where nothing does.
+	after cache.InformerSynced
+}
+
+// run runs the informer until the context ends.
+func (f *feed) run(ctx context.Context) {
+	if f.after == nil || cache.WaitForCacheSync(ctx.Done(), f.after) {
+		f.informer.RunWithContext(ctx)
+	}
 }
 
 func newFeed(resource string, informer cache.SharedIndexInformer, transform cache.TransformFunc, handler cache.ResourceEventHandler) (*feed, error) {

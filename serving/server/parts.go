@@ -123,7 +123,7 @@ func (p *parts) background() []func(context.Context) {
 		all = append(all, g.Run)
 	}
 	for _, f := range p.feeds {
-		all = append(all, f.informer.RunWithContext)
+		all = append(all, f.run)
 	}
 	return all
 }

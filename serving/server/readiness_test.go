@@ -189,14 +189,14 @@ func TestSyncGate(t *testing.T) {
 		nodes, pods bool
 		wantErr     string
 	}{
-		"neither": {wantErr: "waiting for the list of nodes from kube-apiserver: it must be reachable, and this account needs list and watch on nodes"},
-		"nodes":   {nodes: true, wantErr: "waiting for the list of pods from kube-apiserver: it must be reachable, and this account needs list and watch on pods"},
+		"neither": {wantErr: "waiting for the list of pods from kube-apiserver: it must be reachable, and this account needs list and watch on pods"},
+		"pods":    {pods: true, wantErr: "waiting for the list of nodes from kube-apiserver: it must be reachable, and this account needs list and watch on nodes"},
 		"both":    {nodes: true, pods: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if err := (syncGate{{resource: "nodes", handled: synced(tc.nodes)}, {resource: "pods", handled: synced(tc.pods)}}).Check(t.Context()); err != nil {
+			if err := (syncGate{{resource: "pods", handled: synced(tc.pods)}, {resource: "nodes", handled: synced(tc.nodes)}}).Check(t.Context()); err != nil {
 				got = err.Error()
 			}
 			if diff := cmp.Diff(tc.wantErr, got); diff != "" {

@@ -143,7 +143,10 @@ func newFeeds(client *rest.Config, store *point.Store, source *kubelet.Source) (
 	if err != nil {
 		return nil, err
 	}
-	return syncGate{nodes, pods}, nil
+	// The store keeps no points of pods that it does not know: scraped before, nodes would
+	// have their rates, and lists of pods none until the next samples.
+	nodes.after = pods.handled
+	return syncGate{pods, nodes}, nil
 }
 
 // newVersionsGate returns nil where no Service is in front of this process.

@@ -1,0 +1,91 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+)
+
+// TestNodesAfterPods: no node is scraped before it is known which pods there are, whose
+// points would be dropped, while the nodes had their rates.
+func TestNodesAfterPods(t *testing.T) {
+	client := &rest.Config{Host: "https://127.0.0.1:1"}
+	defaults, err := settingsFrom(&v1alpha1.MetricsBackendSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := point.NewStore(clock.RealClock{}, defaults.maxAge)
+	source, err := newSource(client, store, clock.RealClock{}, nil, defaults.kubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feeds, err := newFeeds(client, store, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range feeds {
+		if held := f.after != nil && !f.after(); held != (f.resource == "nodes") {
+			t.Errorf("%s are held back: %t", f.resource, held)
+		}
+	}
+}
+
+// TestFeedWaits: what is held back asks nothing until then.
+func TestFeedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lists atomic.Int64
+		informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+			ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+				lists.Add(1)
+				return &corev1.NodeList{}, nil
+			},
+			WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+				if o.SendInitialEvents != nil { // as servers without WatchList
+					return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+				}
+				return watch.NewFake(), nil
+			},
+		}, &corev1.Node{}, 0, cache.Indexers{})
+		f, err := newFeed("nodes", informer, trimNode(informer.GetIndexer()), cache.ResourceEventHandlerFuncs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ready atomic.Bool
+		f.after = ready.Load
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { f.run(ctx) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := lists.Load(); n != 0 || f.handled() {
+			t.Errorf("%d lists before", n)
+		}
+		ready.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := lists.Load(); n != 1 || !f.handled() {
+			t.Errorf("%d lists, handled: %t", n, f.handled())
+		}
+	})
+}
