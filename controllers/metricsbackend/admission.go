@@ -19,10 +19,10 @@ import (
 )
 
 // admission has ExternalMetricsPolicies bind autoscalers when they are written, while
-// our pods serve external metrics and there is such a kind. It returns what is to
+// nobody but our pods serves external metrics and there is such a kind. It returns what is to
 // stay; the sweep takes away the rest.
 func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Object, error) {
-	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.yielded, isExternal) {
+	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.yielded, isExternal) || s.othersServeExternal() {
 		return nil, nil
 	}
 	exists, err := r.policiesExist(ctx)
@@ -37,6 +37,12 @@ func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Objec
 		}
 	}
 	return objects, nil
+}
+
+// othersServeExternal tells whether the API in use decides by no policy: until it is
+// adopted, it is another's.
+func (s *scope) othersServeExternal() bool {
+	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return isExternal(gv) && s.elsewhere(gv) })
 }
 
 func isExternal(gv schema.GroupVersion) bool { return gv.Group == manifests.ExternalMetricsGroup }

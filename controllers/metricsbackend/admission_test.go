@@ -10,7 +10,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -54,6 +56,34 @@ func TestAdmission(t *testing.T) {
 	w.settle(r, func() bool { policy, binding := w.admission(); return !policy && !binding })
 	if w.isRegistered(schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}) {
 		t.Error("autoscalers are not bound any more although the API is served")
+	}
+}
+
+// Another implementation decides by no policy, so nobody is refused for one while it is
+// what answers.
+func TestAdmissionOfAnothersAPI(t *testing.T) {
+	w, r := ready(t, interceptor.Funcs{})
+	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
+	theirs := w.apiService(v1beta1).DeepCopy()
+	theirs.ObjectMeta = metav1.ObjectMeta{Name: apiServiceName(external)}
+	theirs.Spec.Group, theirs.Spec.Version = external.Group, external.Version
+	theirs.Spec.Service.Name = "adapter"
+	w.must(w.raw.Create(t.Context(), theirs))
+	theirs.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: "True"}}
+	w.must(w.raw.Status().Update(t.Context(), theirs))
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		withExternal(spec)
+		spec.Adoption = v1alpha1.AdoptionIfUnavailable
+	})
+	for range 5 {
+		mustReconcile(t, r)
+		w.step()
+	}
+	w.wantAdmission("while another implementation answers", false)
+	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
+	w.settle(r, func() bool { policy, binding := w.admission(); return policy && binding })
+	if w.leadsNow(external) != ourService {
+		t.Error("autoscalers are bound before the API is ours")
 	}
 }
 
