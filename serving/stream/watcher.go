@@ -112,8 +112,12 @@ func (w *Watcher) bind(ctx context.Context) {
 
 // wake announces that there may be something to encode. It never blocks.
 func (w *Watcher) wake() {
+	if w.armed.Load() {
+		return
+	}
+	// Before it is armed: one that had nothing for long has not stalled.
+	w.progress.Store(w.hub.agenda.current.Load())
 	if w.armed.CompareAndSwap(false, true) {
-		w.progress.Store(w.hub.agenda.current.Load())
 		w.send(watch.Event{Type: watch.Added, Object: w})
 	}
 }
