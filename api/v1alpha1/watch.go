@@ -56,8 +56,8 @@ type WatchSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 10000",message="watch.maxOpensPerSecondPerUser must be between 1 and 10000 watches a second"
 	MaxOpensPerSecondPerUser *int32 `json:"maxOpensPerSecondPerUser,omitempty"`
 
-	// Time between two BOOKMARK events of a watch whose client allows them and
-	// has nothing else to read. They are a heartbeat: shorter than the idle
+	// Time between two BOOKMARK events of a watch whose client allows them,
+	// whatever else it is sent. They are a heartbeat: shorter than the idle
 	// timeout of every proxy on the way is short enough. Open watches take up a
 	// change with their next bookmark. A duration from 5s to 10m. Default: 1m.
 	// +optional

@@ -39,8 +39,8 @@ const (
 )
 
 // The real controller on a real cluster, once by watch and once by polling, each with workloads of its own: how long
-// after the load begins does it decide? Times are told, and not judged. What is judged is that each watched HPA decided
-// on the first data point that called for it, and that it came by watch.
+// after the load begins does it decide? Times are told. What is judged is that each watched HPA decided on the first
+// data point that called for it, that it came by watch, and that it was what made HPAs due.
 func TestWatchAgainstPolling(t *testing.T) {
 	stage := newStage(t)
 	arrived, decided := &arrivals{}, &decisions{}
