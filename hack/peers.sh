@@ -14,7 +14,7 @@ folder=${XDG_CACHE_HOME:-$HOME/.cache}/metrics-backend-operator/peers-$key
 build() {
 	mkdir -p "$folder"
 	# A killed build leaves no half binary under the name.
-	CGO_ENABLED=0 go -C test/peers build -trimpath -o "$folder/.metrics-server.partial" \
+	CGO_ENABLED=0 go -C test/peers build -o "$folder/.metrics-server.partial" \
 		-ldflags "-s -w -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=$version" \
 		sigs.k8s.io/metrics-server/cmd/metrics-server || return
 	mv "$folder/.metrics-server.partial" "$folder/metrics-server"

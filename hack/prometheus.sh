@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$(go run ./test/prometheus/cmd/binary)
 mkdir -p bin/images
-CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./test/prometheus/cmd/meter ./test/prometheus/cmd/targets
+CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/ ./test/prometheus/cmd/meter ./test/prometheus/cmd/targets
 
 # It is linked with the C library, which comes along, with its loader.
 libraries=()
