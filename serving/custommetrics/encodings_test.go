@@ -81,7 +81,7 @@ func TestEncodings(t *testing.T) {
 					}
 					return
 				}
-				if diff := cmp.Diff(webPodsIn(version), readEvents(t, server, root(version)+"/watch"+webPods+"&timeoutSeconds=1", accept)); diff != "" {
+				if diff := cmp.Diff(webPodsIn(version), readEvents(t, server, root(version)+"/watch"+webPods+"&timeoutSeconds=3", accept)); diff != "" {
 					t.Errorf("watch (-want +got):\n%s", diff)
 				}
 			})
@@ -173,7 +173,7 @@ func TestTable(t *testing.T) {
 		if diff := cmp.Diff([]string{"shop/web-1", "shop/web-2"}, metadata); diff != "" {
 			t.Errorf("metadata (-want +got):\n%s", diff)
 		}
-		watched := server.do(t, http.MethodGet, root(version)+"/watch"+webPods+"&timeoutSeconds=1&allowWatchBookmarks=true", accept)
+		watched := server.do(t, http.MethodGet, root(version)+"/watch"+webPods+"&timeoutSeconds=3&allowWatchBookmarks=true", accept)
 		lines := strings.Split(strings.TrimSpace(string(watched.body)), "\n")
 		var columns []int
 		for _, line := range lines {

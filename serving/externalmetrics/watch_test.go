@@ -73,7 +73,7 @@ func (w *world) watch(path string, headers ...string) *bufio.Reader {
 
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
-	got := events(t, w.watch(path("queue_length", "?watch=true&labelSelector=region%3Deu&allowWatchBookmarks=true&timeoutSeconds=1")), 4)
+	got := events(t, w.watch(path("queue_length", "?watch=true&labelSelector=region%3Deu&allowWatchBookmarks=true&timeoutSeconds=5")), 4)
 	want := []string{"ADDED ExternalMetricValue a 3500m", "ADDED ExternalMetricValue b 7", "BOOKMARK ExternalMetricValueList", "closed"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -137,7 +137,7 @@ func TestPoliciesEndWatches(t *testing.T) {
 	w := newWorld(t)
 	w.add("orders", sample(1, nil))
 	jane := w.watch(path("orders", "?watch=true"), "X-Test-User", "jane")
-	joe := w.watch(path("orders", "?watch=true&timeoutSeconds=2&allowWatchBookmarks=true"), "X-Test-User", "joe")
+	joe := w.watch(path("orders", "?watch=true&timeoutSeconds=5&allowWatchBookmarks=true"), "X-Test-User", "joe")
 	for _, lines := range []*bufio.Reader{jane, joe} {
 		events(t, lines, 1)
 	}

@@ -82,7 +82,7 @@ func bookmarksOnlyWhenAsked(ctx context.Context, t *target) (string, error) {
 func bookmarkBeforeClose(ctx context.Context, t *target) (string, error) {
 	query := t.none()
 	query.Set("allowWatchBookmarks", "true")
-	events, _, err := t.untilClose(ctx, query)
+	events, s, err := t.untilClose(ctx, query)
 	if err != nil {
 		return "", err
 	}
@@ -95,8 +95,10 @@ func bookmarkBeforeClose(ctx context.Context, t *target) (string, error) {
 	if len(events) == 0 || !events[len(events)-1].isHeartbeat() {
 		return "", fmt.Errorf("%d events, and no bookmark before the close after %s", len(events), t.options.shortTimeout())
 	}
-	before := closed.Sub(events[len(events)-1].At)
-	if before > t.options.shortTimeout()*3/4 {
+	last := events[len(events)-1].At
+	before := closed.Sub(last)
+	// A close that is late, on a busy machine, makes no bookmark early.
+	if asked := t.options.shortTimeout(); before > asked*3/4 && last.Sub(s.opened) < asked/4 {
 		return "", fmt.Errorf("the last bookmark came %s before the close", before.Round(10*time.Millisecond))
 	}
 	return fmt.Sprintf("%s before the close", before.Round(10*time.Millisecond)), nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,10 +56,10 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	}
 	resource := client.Resource(schema.GroupVersionResource{Group: t.api.Group, Version: t.version, Resource: t.resource.Name})
 	seen := &sightings{keys: map[string]bool{}}
-	lists := 0
+	var lists atomic.Int64
 	informer := cache.NewSharedIndexInformer(listWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			lists++
+			lists.Add(1)
 			list, err := resource.List(ctx, o)
 			return list, seen.failed("list", err)
 		},
@@ -79,7 +80,7 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 		return "", fmt.Errorf("it has not synced within %s%s", t.options.Patience, seen.lastError())
 	}
 	synced := time.Since(began)
-	if byWatch && lists > 0 {
+	if byWatch && lists.Load() > 0 {
 		return "", fmt.Errorf("it fell back to lists%s", seen.lastError())
 	}
 	// The first watch after a list repeats what the list had; what it tells after

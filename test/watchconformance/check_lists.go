@@ -6,7 +6,9 @@ package watchconformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 )
 
@@ -36,7 +38,7 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 		return "", fmt.Errorf("while a watch is open the list is empty, before it had %d objects", len(before.objects))
 	}
 	seen := during.objects
-	got, asked, err := t.one(ctx, during.objects[0])
+	got, asked, err := t.oneOf(ctx, during.objects)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("while a watch is open: %w", err)
@@ -54,6 +56,19 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d objects before, %d during a watch", len(before.objects), len(during.objects)), nil
+}
+
+// oneOf asks for the first of some objects that is still there: they may go any time,
+// and another replica may not have a new one yet.
+func (t *target) oneOf(ctx context.Context, objects []Object) (got Object, asked bool, err error) {
+	for _, o := range objects[:min(len(objects), 5)] {
+		got, asked, err = t.one(ctx, o)
+		var refused *refusal
+		if !errors.As(err, &refused) || refused.code != http.StatusNotFound {
+			return got, asked, err
+		}
+	}
+	return got, asked, err
 }
 
 // one asks for one object, where that can be asked for.

@@ -108,13 +108,13 @@ func initialEventsWithoutBookmarks(ctx context.Context, t *target) (string, erro
 	}
 	query := params("sendInitialEvents", "true", "resourceVersionMatch", "NotOlderThan")
 	maps.Copy(query, t.none())
-	ctx, cancel := context.WithTimeout(ctx, t.options.shortTimeout())
-	defer cancel()
 	s, err := t.watch(ctx, query)
 	if err != nil {
 		return "", err
 	}
 	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, t.options.shortTimeout())
+	defer cancel()
 	var bookmark *event
 	err = s.each(ctx, func(e event) bool { bookmark = &e; return true })
 	switch {

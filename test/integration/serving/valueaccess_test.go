@@ -76,7 +76,17 @@ func testValueAccess(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: external, Resources: []string{"other"}, Verbs: []string{"*"}})
 	customWatch := "/apis/custom.metrics.k8s.io/v1beta2/watch/namespaces/default/pods/*/http_requests"
 	eventually(t, 30*time.Second, "the roles are in force", func() error {
-		return getAs(t, asUser("polls"), queuePath)
+		for _, path := range []string{requestsPath, queuePath} {
+			if err := getAs(t, asUser("polls"), path); err != nil {
+				return err
+			}
+		}
+		for _, path := range []string{customWatch, queuePath + "?watch=true"} {
+			if _, err := stream(t, asUser("watches"), path); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	tests := map[string]map[string]bool{
 		requestsPath:              {"polls": true, "watches": false, "others": false},

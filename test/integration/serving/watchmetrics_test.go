@@ -25,6 +25,14 @@ func TestWatchMetrics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	httpClient := p.watchClient(t, "HTTP/2", nil)
+	// Ready is before the first rates where the first two samples come at once; and each list counts.
+	eventually(t, 30*time.Second, "both pods of the pair have a data point", func() error {
+		_, body, err := p.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces/"+workloads+"/pods?labelSelector=pair%3D"+pairOf("told", 1), reader)
+		if n := strings.Count(body, `"containers"`); err == nil && n != 2 {
+			err = fmt.Errorf("%d pods in %s", n, body)
+		}
+		return err
+	})
 	var watches []*watched
 	for _, version := range []string{"v1", "v1", "v1beta1"} {
 		answer, err := p.open(ctx, httpClient, "/apis/metrics.k8s.io/"+version+"/namespaces/"+workloads+"/pods?watch=true&labelSelector=pair%3D"+pairOf("told", 1), reader)
