@@ -19,7 +19,7 @@ import (
 )
 
 // admission has ExternalMetricsPolicies bind autoscalers when they are written, while
-// nobody but our pods serves external metrics and there is such a kind. It returns what is to
+// no other implementation serves external metrics and there is such a kind. It returns what is to
 // stay; the sweep takes away the rest.
 func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Object, error) {
 	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.yielded, isExternal) || s.othersServeExternal() {
@@ -40,9 +40,9 @@ func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Objec
 }
 
 // othersServeExternal tells whether the API in use decides by no policy: until it is
-// adopted, it is another's.
+// adopted, it is another implementation's. Other MetricsBackends decide by the same ones.
 func (s *scope) othersServeExternal() bool {
-	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return isExternal(gv) && s.elsewhere(gv) })
+	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return isExternal(gv) && s.stock[apiServiceName(gv)] })
 }
 
 func isExternal(gv schema.GroupVersion) bool { return gv.Group == manifests.ExternalMetricsGroup }

@@ -12,7 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -84,6 +86,25 @@ func TestAdmissionOfAnothersAPI(t *testing.T) {
 	w.settle(r, func() bool { policy, binding := w.admission(); return policy && binding })
 	if w.leadsNow(external) != ourService {
 		t.Error("autoscalers are bound before the API is ours")
+	}
+}
+
+// An heir binds autoscalers as soon as the elder does not any more, by the same policies,
+// and not only once it has taken the API over.
+func TestAdmissionOfAnHeir(t *testing.T) {
+	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
+	w := newWorld(t, newBackend(withExternal), elder(withExternal))
+	r := w.live(interceptor.Funcs{})
+	bound := func() bool { policy, binding := w.admission(); return policy && binding }
+	w.settleBoth(r, func() bool { return w.leadsNow(external) == elderService && w.isWaiting() && bound() })
+	w.must(w.raw.Delete(t.Context(), elder()))
+	for _, name := range []string{elderName, backendName} {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+		w.must(err)
+	}
+	w.wantAdmission("while the elder answers", true)
+	if got := w.leadsNow(external); got != elderService {
+		t.Errorf("the API leads to %s already", got)
 	}
 }
 

@@ -31,6 +31,7 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 			return err
 		}
 		s.foreign[apiServiceName(gv)] = live != nil
+		s.stock[apiServiceName(gv)] = live != nil && live.Labels[v1alpha1.LabelBackend] == ""
 	}
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
 	if s.deploys() {

@@ -31,8 +31,9 @@ type found struct {
 }
 
 // sharedFirst orders labels: those that all series have come before the others. Whoever is
-// scraped chooses the labels of its series, and shall not choose which one tells the
-// namespace, or the object, of everybody else's.
+// scraped chooses labels of its series, and shall not, by one more, choose which one tells
+// the namespace, or the object, of everybody else's. (By one less it may still take a label
+// out of these: then others' values are missing, and not of somebody else.)
 func (f *family) sharedFirst(labels []string) []string {
 	ordered := slices.Clone(labels)
 	slices.SortStableFunc(ordered, before(func(label string) bool {

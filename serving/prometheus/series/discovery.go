@@ -85,7 +85,8 @@ func (d *Discovery) Recovered() {
 		case m.cancel != nil: // it may hang yet
 			m.failures = 0
 		}
-		m.recovered, m.due = now, now
+		// How long it took while the source was ill says nothing of how long it takes.
+		m.recovered, m.due, m.took = now, now, 0
 	}
 	d.nudge()
 }

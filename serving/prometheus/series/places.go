@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxQuick bounds the looks under way at a time: they are dear, and questions of
-	// autoscalers come first.
+	// maxQuick bounds the looks under way at a time but for slow ones: they are dear, and
+	// questions of autoscalers come first.
 	maxQuick = 2
 	// maxSlow bounds those beside them that take longer than slowLook. A matcher that
 	// selects nearly everything, or that hangs, keeps the others waiting no longer.
