@@ -79,7 +79,7 @@ integration() {
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
 	# Tests in parallel wait for clients that do not read, and hardly compute.
-	go test -count=1 -tags integration -timeout 20m -parallel 16 ./test/integration/... ./test/fleet/... ./test/prometheus/...
+	go test -count=1 -tags integration -timeout 30m -parallel 16 ./test/integration/... ./test/fleet/... ./test/prometheus/...
 }
 
 e2e() {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,8 @@ import (
 
 func newCluster(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	environment := &envtest.Environment{}
+	// The defaults of 20 seconds are short on a machine that compiles meanwhile.
+	environment := &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute}
 	config, err := environment.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -65,9 +65,7 @@ func TestOneOfTwoKubeAPIServersLags(t *testing.T) {
 			checkImages(t, "before the second kube-apiserver follows", imageBoth)
 			tc.set(t, false)
 			waitReady(t, "cluster")
-			if got, err := discoveredAt(t.Context(), second.config); err != nil || !slices.Equal(got, []string{"v1beta1"}) {
-				t.Errorf("the second kube-apiserver lists %v (%v)", got, err)
-			}
+			waitDiscovered(t, second, "v1beta1")
 			checkImages(t, "in the end", imageV1beta1)
 			changeBackend(t, "cluster", upgraded)
 		})

@@ -247,6 +247,8 @@ func TestCertificatesDeleted(t *testing.T) {
 	waitReady(t, "cluster")
 	load := startRequests(t, "v1", "v1beta1")
 	before := secretOfServing(t)
+	// What is waited for lasts until pods have the new certificate.
+	suite.pods.setSecretDelay(t, 2*time.Second)
 	if out, err := kubectl("delete", "secret", "-n", systemNamespace, "-l", v1alpha1.LabelBackend+"=cluster"); err != nil {
 		t.Fatal(out)
 	}
@@ -315,7 +317,12 @@ func TestNamespaceTerminating(t *testing.T) {
 func finalizeNamespace(t *testing.T, name string) {
 	t.Helper()
 	for _, kind := range []string{"pods", "deployments", "replicasets", "services", "secrets", "serviceaccounts", "roles", "rolebindings", "poddisruptionbudgets", "endpointslices"} {
-		if out, err := kubectl("delete", kind, "--all", "-n", name, "--grace-period=0", "--force"); err != nil {
+		which := "--all"
+		if kind == "roles" || kind == "rolebindings" {
+			// Not the operator's own rights: its watches go on.
+			which = "--selector=" + v1alpha1.LabelBackend
+		}
+		if out, err := kubectl("delete", kind, which, "-n", name, "--grace-period=0", "--force"); err != nil {
 			t.Fatalf("empty namespace %s: %s", name, out)
 		}
 	}

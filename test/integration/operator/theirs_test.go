@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,6 +85,10 @@ func installMetricsServer(t *testing.T) *apiregistrationv1.APIService {
 	runMetricsServer(t)
 	stock := stockAPIService()
 	create(t, stock, client.FieldOwner("kubectl-client-side-apply"))
+	core, err := kubernetes.NewForConfig(suite.config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, patience, "metrics-server's APIService is available", func(ctx context.Context) error {
 		service, err := getAPIService(ctx, "v1beta1")
 		if err != nil {
@@ -91,7 +96,8 @@ func installMetricsServer(t *testing.T) *apiregistrationv1.APIService {
 		}
 		for _, c := range service.Status.Conditions {
 			if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue {
-				return nil
+				// What kube-apiserver answers with follows a moment later.
+				return core.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").Do(ctx).Error()
 			}
 		}
 		return fmt.Errorf("conditions %+v", service.Status.Conditions)

@@ -75,14 +75,15 @@ func startNeighbours(t *testing.T) *source.Source {
 	target := httptest.NewServer(m)
 	t.Cleanup(target.Close)
 	server := prometheus.Start(t, prometheus.Scrape(target.URL))
-	server.WaitFor(t, `sum(rate(requests_total{namespace="a"}[5s])) > 25`)
+	server.WaitFor(t, `sum(rate(requests_total{namespace="a"}[5s] offset 2s)) > 25`)
 	return newSource(t, v1alpha1.PrometheusSource{URL: server.URL}, nil)
 }
 
 // A question for all objects of a namespace gives each what a question for it gives.
 func TestWideQuestionsGiveTheSame(t *testing.T) {
 	src := startNeighbours(t)
-	at := time.Now().Truncate(time.Millisecond)
+	// Scrapes of then are stored by now.
+	at := time.Now().Add(-2 * time.Second).Truncate(time.Millisecond)
 	wide := 0
 	for _, metricsQuery := range []string{
 		`sum(rate(requests_total{<<.LabelMatchers>>}[5s])) by (<<.GroupBy>>)`,

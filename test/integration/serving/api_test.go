@@ -53,6 +53,7 @@ func TestThroughKubeAPIServer(t *testing.T) {
 			return cluster.available(t.Context(), version)
 		})
 	}
+	waitAnswers(t)
 	eventually(t, 20*time.Second, "there are metrics of all pods", func() error {
 		return wantCount(t.Context(), "/apis/metrics.k8s.io/v1/pods", 3)
 	})
