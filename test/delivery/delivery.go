@@ -37,6 +37,10 @@ func (p *Point) servedAt(at time.Time) bool {
 	return !at.Before(p.Earliest.Add(-Slack)) && (p.Latest.IsZero() || !at.After(p.Latest.Add(Slack)))
 }
 
+// lasted says that a watch cannot have missed it: a slow client may miss what is soon
+// superseded, or of an object that is soon gone.
+func (p *Point) lasted() bool { return p.Last.Sub(p.First) > Slack }
+
 // names says that the ID is of the same object, by whichever of the two below.
 func (p *Point) names(id string) bool {
 	return strings.HasPrefix(id, p.Object+" ") || strings.HasPrefix(id, strings.Replace(p.Object, "/", " ", 1)+" ")
@@ -100,7 +104,7 @@ func (s Stream) compare(points map[string][]*Point, server string, got []Sightin
 			id := s.Identify(p)
 			if of == server {
 				own[id], may[id] = append(own[id], p), append(may[id], p)
-				if p.Last.After(began.Add(Slack)) && p.First.Before(ended.Add(-Slack)) {
+				if p.lasted() && p.Last.After(began.Add(Slack)) && p.First.Before(ended.Add(-Slack)) {
 					least[id]++
 				}
 			} else {

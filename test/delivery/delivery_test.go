@@ -162,3 +162,22 @@ func TestJudgeLastOfAnObject(t *testing.T) {
 		})
 	}
 }
+
+// A point that was there for a moment, as of a pod that was deleted then, may be missed.
+func TestJudgeMoment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		until int
+		want  []string
+	}{
+		"a moment":  {until: 101},
+		"some time": {until: 110, want: []string{`"shop/gone 1" came 0 times, was served 1 times`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gone := &Point{Object: "shop/gone", Version: "1", First: at(100), Last: at(tc.until), Earliest: at(99), Latest: at(tc.until + 1)}
+			_, wrong := Stream{Identify: ByVersion}.Judge(map[string][]*Point{"a": append(points(1), gone)}, delivered(1), at(285))
+			if diff := cmp.Diff(tc.want, wrong); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

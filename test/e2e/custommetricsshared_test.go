@@ -128,6 +128,7 @@ func shareQueries(t *testing.T) {
 		mu       sync.Mutex
 		took     []time.Duration
 		failures []string
+		refused  int
 		asking   sync.WaitGroup
 		// first and last are the times between which a metric was asked for.
 		first, last [fleetMetrics]time.Time
@@ -153,7 +154,11 @@ func shareQueries(t *testing.T) {
 				if m := i % fleetMetrics; time.Now().After(last[m]) {
 					last[m] = time.Now()
 				}
-				if err != nil {
+				switch {
+				case err == nil:
+				case strings.Contains(err.Error(), "Overloaded: "):
+					refused++ // Prometheus, or the machine, is too slow at the moment
+				default:
 					failures = append(failures, err.Error())
 				}
 				mu.Unlock()
@@ -167,6 +172,9 @@ func shareQueries(t *testing.T) {
 	if len(failures) > 0 {
 		t.Errorf("%d of %d requests failed, such as: %s", len(failures), len(took), failures[0])
 	}
+	if refused*10 > len(took) {
+		t.Errorf("%d of %d requests were refused, as too many waited", refused, len(took))
+	}
 	// Each pod evaluates a question once in each interval in which it is asked. Those of
 	// a question begin at a moment of its own, so the time of its requests touches one or
 	// two more than fit into it.
@@ -179,9 +187,9 @@ func shareQueries(t *testing.T) {
 		t.Errorf("%.0f backend queries in %s, want %d to %d", queries, lasted.Round(time.Second), least, most)
 	}
 	slices.Sort(took)
-	t.Logf("%d requests for %d metrics in %s: %.0f backend queries, %.0f an interval and serving pod; p50 %s, p99 %s",
+	t.Logf("%d requests for %d metrics in %s: %.0f backend queries, %.0f an interval and serving pod; p50 %s, p99 %s; %d refused",
 		len(took), fleetMetrics, lasted.Round(time.Second), queries, queries/float64(pods)/(lasted.Seconds()/fleetInterval.Seconds()),
-		took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(10*time.Microsecond))
+		took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(10*time.Microsecond), refused)
 }
 
 // backendQueries is how many queries the counted Prometheus has answered.
