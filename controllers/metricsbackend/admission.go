@@ -19,8 +19,8 @@ import (
 )
 
 // admission has ExternalMetricsPolicies bind autoscalers when they are written, while
-// no other implementation serves external metrics and there is such a kind. It returns what is to
-// stay; the sweep takes away the rest.
+// no other implementation serves external metrics and there is such a kind. It returns
+// what is to stay; the sweep takes away the rest.
 func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Object, error) {
 	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.yielded, isExternal) || s.othersServeExternal() {
 		return nil, nil
@@ -42,7 +42,10 @@ func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Objec
 // othersServeExternal tells whether the API in use decides by no policy: until it is
 // adopted, it is another implementation's. Other MetricsBackends decide by the same ones.
 func (s *scope) othersServeExternal() bool {
-	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return isExternal(gv) && s.stock[apiServiceName(gv)] })
+	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool {
+		theirs := s.foreign[apiServiceName(gv)]
+		return isExternal(gv) && theirs != nil && theirs.Labels[v1alpha1.LabelBackend] == ""
+	})
 }
 
 func isExternal(gv schema.GroupVersion) bool { return gv.Group == manifests.ExternalMetricsGroup }

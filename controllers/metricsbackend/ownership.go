@@ -30,8 +30,7 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
-		s.foreign[apiServiceName(gv)] = live != nil
-		s.stock[apiServiceName(gv)] = live != nil && live.Labels[v1alpha1.LabelBackend] == ""
+		s.foreign[apiServiceName(gv)] = live
 	}
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
 	if s.deploys() {

@@ -69,7 +69,7 @@ func (s *scope) movesFirst() []schema.GroupVersion {
 func (s *scope) elsewhere(gv schema.GroupVersion) bool {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	return s.foreign[name] || live != nil && !leadsTo(live, s.target())
+	return s.foreign[name] != nil || live != nil && !leadsTo(live, s.target())
 }
 
 // registration is what became of the versions.

@@ -48,9 +48,7 @@ type scope struct {
 	// implementation is what answers at spec.existing; nil until it was read.
 	implementation *implementation
 	// foreign are the APIServices of desired versions that are someone else's.
-	foreign map[string]bool
-	// stock are those of them that are no MetricsBackend's either.
-	stock map[string]bool
+	foreign map[string]*apiregistrationv1.APIService
 	// moving is an APIService that is about to be led to the target, or empty.
 	moving string
 	// apiServices is the state of each version, for the status.
@@ -141,8 +139,7 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 		spec:        spec,
 		now:         r.Clock.Now(),
 		held:        map[string]*holdUp{},
-		foreign:     map[string]bool{},
-		stock:       map[string]bool{},
+		foreign:     map[string]*apiregistrationv1.APIService{},
 		apiServices: map[string]v1alpha1.APIServiceStatus{},
 		registered:  map[string]*apiregistrationv1.APIService{},
 		proving:     map[schema.GroupVersion]string{},

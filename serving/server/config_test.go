@@ -10,12 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
 // Nodes are large and change every few seconds, all of them: kube-apiserver
@@ -32,20 +26,7 @@ func TestInformersAskForProtobuf(t *testing.T) {
 	}))
 	defer server.Close()
 
-	client := &rest.Config{Host: server.URL}
-	defaults, err := settingsFrom(&v1alpha1.MetricsBackendSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := point.NewStore(clock.RealClock{}, defaults.maxAge)
-	source, err := newSource(client, store, clock.RealClock{}, nil, defaults.kubelet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	feeds, err := newFeeds(client, store, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	feeds := newTestFeeds(t, server.URL)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -25,10 +25,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
-// TestNodesAfterPods: no node is scraped before it is known which pods there are, whose
-// points would be dropped, while the nodes had their rates.
-func TestNodesAfterPods(t *testing.T) {
-	client := &rest.Config{Host: "https://127.0.0.1:1"}
+// newTestFeeds makes the informers of nodes and pods of a kube-apiserver.
+func newTestFeeds(t *testing.T, host string) syncGate {
+	t.Helper()
+	client := &rest.Config{Host: host}
 	defaults, err := settingsFrom(&v1alpha1.MetricsBackendSpec{})
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +42,13 @@ func TestNodesAfterPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return feeds
+}
+
+// TestNodesAfterPods: no node is scraped before it is known which pods there are, whose
+// points would be dropped, while the nodes had their rates.
+func TestNodesAfterPods(t *testing.T) {
+	feeds := newTestFeeds(t, "https://127.0.0.1:1")
 	for _, f := range feeds {
 		if held := f.after != nil && !f.after(); held != (f.resource == "nodes") {
 			t.Errorf("%s are held back: %t", f.resource, held)
