@@ -108,6 +108,9 @@ e2e() {
 	go test -count=1 -tags e2e -timeout 70m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?
 	printf '\n  What took longest:\n'
 	sed -nE 's/^--- (PASS|FAIL): (\S+) \((.*)s\)/\3 \1 \2/p' "$log" | sort -rn | head -12 | sed 's/^/    /'
+	if [ "$code" -ne 0 ]; then
+		failures "$log"
+	fi
 	rm -f "$log"
 	if [ "$code" -ne 0 ]; then
 		return "$code"
@@ -116,6 +119,18 @@ e2e() {
 	if [ "${CI:-}" = true ]; then
 		cluster down
 	fi
+}
+
+# What tests that failed said, once more and last: it may be tens of thousands of lines above.
+failures() {
+	printf '\n  What failed:\n'
+	awk '
+		NR == FNR { if ($1 == "---" && $2 == "FAIL:") failed[$3] = 1; next }
+		/^===/ { said = $2 != "PAUSE" && $3 in failed ? $3 : ""; next }
+		/^ *---/ { said = "" }
+		said != "" && /^ +[a-z0-9_]+\.go:[0-9]+: / { if (said != last) print "    " (last = said); lines = 0 }
+		said != "" && lines++ < 20 { print "    " substr($0, 1, 500) }
+	' "$1" "$1"
 }
 
 for part in "$@"; do

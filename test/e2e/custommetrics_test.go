@@ -296,20 +296,8 @@ func valuesConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// Discovery follows the metrics within seconds.
-			eventually(t, time.Minute, "discovery names the metric", func(ctx context.Context) error {
-				version := map[string]string{"custom": "v1beta2", "external": "v1beta1"}[name]
-				body, err := suite.core.RESTClient().Get().AbsPath("/apis", api.Group, version).DoRaw(ctx)
-				if err != nil {
-					return err
-				}
-				var found metav1.APIResourceList
-				if err := json.Unmarshal(body, &found); err != nil {
-					return err
-				}
-				if !slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool { return r.Name == api.Resources[0].Name }) {
-					return fmt.Errorf("it names %d others", len(found.APIResources))
-				}
-				return nil
+			eventually(t, time.Minute, "discovery of each pod names the metric", func(ctx context.Context) error {
+				return acrossPods(func() error { return discoverMetric(ctx, api) })
 			})
 			// Beside the other tests all is slow.
 			report, err := watchconformance.Run(t.Context(), suite.config, api, watchconformance.Options{Patience: 30 * time.Second, PointInterval: 5 * time.Second})
@@ -325,6 +313,32 @@ func valuesConformance(t *testing.T) {
 			}
 		})
 	}
+}
+
+// discoverMetric returns an error unless each version in discovery names the metric.
+func discoverMetric(ctx context.Context, api watchconformance.API) error {
+	var group metav1.APIGroup
+	if err := getJSON(ctx, &group, "/apis", api.Group); err != nil {
+		return err
+	}
+	for _, version := range group.Versions {
+		var found metav1.APIResourceList
+		if err := getJSON(ctx, &found, "/apis", version.GroupVersion); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool { return r.Name == api.Resources[0].Name }) {
+			return fmt.Errorf("%s names %d others", version.GroupVersion, len(found.APIResources))
+		}
+	}
+	return nil
+}
+
+func getJSON(ctx context.Context, into any, path ...string) error {
+	body, err := suite.core.RESTClient().Get().AbsPath(path...).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
 }
 
 // denyMetric: a policy denies a metric to autoscalers that are there, to those that are
@@ -355,12 +369,12 @@ func denyMetric(t *testing.T) {
 	const name = "plants-are-secret"
 	eventually(t, time.Minute, "a query is denied", func(ctx context.Context) error {
 		// Policies come to the pods one by one.
-		for range 10 {
+		return acrossPods(func() error {
 			if err := suite.core.RESTClient().Get().RequestURI(denied).Do(ctx).Error(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), name) {
 				return fmt.Errorf("want a refusal by the policy, got %w", err)
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 	waitForMetric(t, strings.Replace(denied, "/shop/", "/"+fleet+"/", 1))
 	eventually(t, time.Minute, "an HPA with the metric is denied at admission", func(context.Context) error {

@@ -85,7 +85,7 @@ func editRule(t *testing.T) {
 	// Pods take it up one by one, and a request comes to any; the last of them counts.
 	// The time it took is printed and not judged: everything else runs beside it on one machine.
 	eventually(t, time.Minute, "each pod serves the edited rule, and none the old one", func(ctx context.Context) error {
-		for range 10 {
+		return acrossPods(func() error {
 			body, err := suite.core.RESTClient().Get().RequestURI(after).DoRaw(ctx)
 			if err == nil && !strings.Contains(string(body), `"value"`) {
 				err = fmt.Errorf("no value in %s", body)
@@ -96,8 +96,8 @@ func editRule(t *testing.T) {
 			if body, err := suite.core.RESTClient().Get().RequestURI(before).DoRaw(ctx); err == nil {
 				return fmt.Errorf("the old one is served: %s", body)
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 	t.Logf("the edited rule was in force after %s", time.Since(edited).Round(10*time.Millisecond))
 	if got := startsOfPods(t); got != pods {

@@ -72,14 +72,17 @@ func watchMetrics(t *testing.T) {
 	})
 }
 
+// waitForMetric waits until each pod has values of a metric.
 func waitForMetric(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "the metric has values", func(ctx context.Context) error {
-		body, err := suite.core.RESTClient().Get().RequestURI(path).DoRaw(ctx)
-		if err == nil && !strings.Contains(string(body), `"value"`) {
-			err = fmt.Errorf("no value in %s", body)
-		}
-		return err
+	eventually(t, 2*time.Minute, "each pod has values of "+path, func(ctx context.Context) error {
+		return acrossPods(func() error {
+			body, err := suite.core.RESTClient().Get().RequestURI(path).DoRaw(ctx)
+			if err == nil && !strings.Contains(string(body), `"value"`) {
+				err = fmt.Errorf("no value in %s", body)
+			}
+			return err
+		})
 	})
 }
 

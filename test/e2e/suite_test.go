@@ -166,3 +166,14 @@ func eventually(t *testing.T, timeout time.Duration, what string, check func(con
 		t.Fatalf("%s: not within %s: %v", what, timeout, last)
 	}
 }
+
+// acrossPods makes a request often enough that each serving pod answers one: which of
+// them does, kube-apiserver draws each time. What one knows the next may not know yet.
+func acrossPods(request func() error) error {
+	for range 12 {
+		if err := request(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
