@@ -105,7 +105,7 @@ e2e() {
 	step "bring a Prometheus" hack/prometheus.sh
 	local log code=0
 	log=$(mktemp)
-	go test -count=1 -tags e2e -timeout 70m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?
+	go test -count=1 -tags e2e -timeout 110m -v ./test/e2e/... 2>&1 | tee "$log" || code=$?
 	printf '\n  What took longest:\n'
 	sed -nE 's/^--- (PASS|FAIL): (\S+) \((.*)s\)/\3 \1 \2/p' "$log" | sort -rn | head -12 | sed 's/^/    /'
 	if [ "$code" -ne 0 ]; then

@@ -68,6 +68,10 @@ func TestWatchAgainstPolling(t *testing.T) {
 			if _, ok := decided.of(name); !ok {
 				return fmt.Errorf("%s has not", name)
 			}
+			// HPAs that poll may ask the replica that is not watched, which may be first.
+			if _, ok := arrived.firstAbove(name, loads[name]); !ok {
+				return fmt.Errorf("the data point of %s has not come by watch", name)
+			}
 		}
 		return nil
 	})

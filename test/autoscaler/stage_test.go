@@ -212,7 +212,7 @@ func (s *stage) clear() {
 // eventually polls check until it returns nil, and fails with its last error.
 func (s *stage) eventually(what string, check func(context.Context) error) {
 	s.t.Helper()
-	const timeout = 2 * time.Minute
+	const timeout = 4 * time.Minute
 	last := fmt.Errorf("not looked at")
 	if err := wait.PollUntilContextTimeout(s.t.Context(), 250*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		if err := check(ctx); ctx.Err() == nil {

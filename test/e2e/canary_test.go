@@ -55,9 +55,12 @@ func measureNamespaces(t *testing.T) time.Duration {
 // startCanary watches the metrics API, which must answer by now, as its consumers do.
 func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
 	t.Helper()
+	// Pods of the test before would make the autoscaler active before its own do.
+	kubectl(t, "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait")
+	kubectl(t, "wait", "--for=delete", "pod", "-n", autoscaler.Namespace, "-l", "app=burn", "--timeout=120s")
 	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
-	eventually(t, 3*time.Minute, "the autoscaler is ScalingActive", func(ctx context.Context) error {
+	active := func(ctx context.Context) error {
 		hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(autoscaler.Namespace).Get(ctx, autoscaler.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -68,7 +71,8 @@ func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
 			}
 		}
 		return fmt.Errorf("conditions: %+v", hpa.Status.Conditions)
-	})
+	}
+	eventually(t, 3*time.Minute, "the autoscaler is ScalingActive", active)
 	// A replica measures a rate from two samples of its own, so one may know of a new
 	// pod some seconds before the other. kube-apiserver picks a replica by chance.
 	eventually(t, time.Minute, "each replica knows the autoscaler's pods", func(context.Context) error {
@@ -83,6 +87,8 @@ func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
 		}
 		return nil
 	})
+	// It may have asked the other replica meanwhile.
+	eventually(t, time.Minute, "the autoscaler is still ScalingActive", active)
 	c, err := canary.Start(t.Context(), canary.Options{
 		Config:     suite.config,
 		Autoscaler: autoscaler,

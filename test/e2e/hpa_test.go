@@ -53,7 +53,7 @@ func scaleByCPU(t *testing.T) {
 func TestHorizontalPodAutoscalerByWatch(t *testing.T) {
 	requireBackend(t)
 	// Without cgo, as it was built before.
-	out, err := run("env", "CGO_ENABLED=0", "go", "-C", "test/autoscaler", "test", "-count=1", "-tags=e2e", "-timeout=8m",
+	out, err := run("env", "CGO_ENABLED=0", "go", "-C", "test/autoscaler", "test", "-count=1", "-tags=e2e", "-timeout=15m",
 		"-v", "-run=^TestWatchAgainstPolling$", ".")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -46,7 +46,7 @@ func slowClients(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	initial, err := t.expectInitial(ctx, s, lasting(before, after))
+	initial, err := t.expectInitial(ctx, s, t.expected(before, after))
 	if err != nil {
 		return "", fmt.Errorf("beside %d clients that read nothing: %w", idleClients, err)
 	}

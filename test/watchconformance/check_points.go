@@ -24,7 +24,8 @@ func firstAll(ctx context.Context, t *target) (string, error) {
 	if len(r.lists) == 0 {
 		return "", unseen("no list succeeded")
 	}
-	want := lasting(r.before, r.lists[0])
+	want := t.expected(r.before, r.lists[0])
+	all := len(want)
 	if len(want) == 0 {
 		return "", unseen("there are no %s", t.resource.Name)
 	}
@@ -39,10 +40,10 @@ func firstAll(ctx context.Context, t *target) (string, error) {
 		}
 		delete(want, e.Object.key())
 		if missing = len(want); missing == 0 {
-			return fmt.Sprintf("%d %s within %s", len(lasting(r.before, r.lists[0])), t.resource.Name, after.Round(time.Millisecond)), nil
+			return fmt.Sprintf("%d %s within %s", all, t.resource.Name, after.Round(time.Millisecond)), nil
 		}
 	}
-	return "", fmt.Errorf("%d of %d were not sent within %s, as %s", missing, len(lasting(r.before, r.lists[0])), t.options.Patience, anyKey(want))
+	return "", fmt.Errorf("%d of %d were not sent within %s, as %s", missing, all, t.options.Patience, anyKey(want))
 }
 
 // thenEachNew: ADDED for each new data point.
@@ -128,7 +129,7 @@ func addedOnly(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	added, last := 0, map[string]string{}
+	added, last, again := 0, map[string]string{}, map[string]bool{}
 	for _, e := range r.events {
 		switch e.Type {
 		case "BOOKMARK":
@@ -136,7 +137,12 @@ func addedOnly(ctx context.Context, t *target) (string, error) {
 			return "", fmt.Errorf("an ERROR event: %.300s", e.Raw)
 		case "ADDED":
 			added++
-			if last[e.Object.key()] == e.Object.identity() {
+			if key := e.Object.key(); last[key] == e.Object.identity() {
+				// Without a resourceVersion, two data points of one second look the same.
+				if e.Object.ResourceVersion == "" && !again[key] {
+					again[key] = true
+					continue
+				}
 				return "", fmt.Errorf("a data point of %s was sent twice, resourceVersion %q, of %s", e.Object.key(), e.Object.ResourceVersion, e.Object.Timestamp.Format(time.TimeOnly))
 			}
 			last[e.Object.key()] = e.Object.identity()

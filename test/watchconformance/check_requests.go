@@ -102,7 +102,7 @@ func (t *target) lacking(ctx context.Context, rv string) (before *listing, key s
 	if err != nil {
 		return nil, "", err
 	}
-	want := lasting(before, after)
+	want := t.expected(before, after)
 	for key := range lasting(with, with) {
 		delete(want, key)
 	}

@@ -20,7 +20,7 @@ func labelSelector(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	selector := discriminating(foreign(all.objects))
+	selector := discriminating(foreign(t.settled(all)))
 	if selector == nil {
 		return "", unseen("no label tells some of the %d %s from the others", len(all.objects), t.resource.Name)
 	}
@@ -70,7 +70,7 @@ func fieldSelector(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects := foreign(all.objects)
+	objects := foreign(t.settled(all))
 	if len(objects) == 0 {
 		return "", unseen("there are no %s", t.resource.Name)
 	}

@@ -43,7 +43,7 @@ func initialEventsEnd(ctx context.Context, t *target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for key := range lasting(before, after) {
+	for key := range t.expected(before, after) {
 		if _, ok := got[key]; !ok {
 			return "", fmt.Errorf("the initial events end without %s", key)
 		}
@@ -129,11 +129,12 @@ func initialEventsWithoutBookmarks(ctx context.Context, t *target) (string, erro
 // watchListEndsWith504: reflectors list again after an error, and only then drop
 // objects that are gone.
 func watchListEndsWith504(ctx context.Context, t *target) (string, error) {
-	events, s, err := t.untilClose(ctx, watchList())
+	isError := func(e event) bool { return e.Type == "ERROR" }
+	events, s, err := t.untilFarewell(ctx, watchList(), isError)
 	if err != nil {
 		return "", err
 	}
-	if len(events) == 0 || events[len(events)-1].Type != "ERROR" {
+	if len(events) == 0 || !isError(events[len(events)-1]) {
 		return "", fmt.Errorf("%d events, and no ERROR before the close: reflectors watch on without a list", len(events))
 	}
 	last := events[len(events)-1]

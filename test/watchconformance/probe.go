@@ -29,6 +29,7 @@ type target struct {
 	connection *connection
 	options    Options
 	ledger     *ledger
+	newcomers  *newcomers
 	// recorded is the observation that several checks judge.
 	recorded func(context.Context) (*recording, error)
 }
@@ -95,6 +96,7 @@ func (t *target) listIn(ctx context.Context, namespace string, query url.Values)
 		l.objects = append(l.objects, o)
 	}
 	t.ledger.note(t.resource.Name, l.objects...)
+	t.newcomers.note(t.resource.Name, l.objects, l.began)
 	return l, nil
 }
 
@@ -149,7 +151,7 @@ func (t *target) initialOf(ctx context.Context, namespace string, selection url.
 	if err != nil {
 		return nil, err
 	}
-	return t.expectInitial(ctx, s, lasting(before, after))
+	return t.expectInitial(ctx, s, t.expected(before, after))
 }
 
 // expectInitial reads until each of the wanted objects was ADDED, at once, and a

@@ -81,13 +81,19 @@ func Run(ctx context.Context, config *rest.Config, api API, options Options) (*R
 	if err != nil {
 		return nil, err
 	}
-	ledger := newLedger()
+	ledger, newcomers := newLedger(), newNewcomers()
 	for _, t := range targets {
-		t.config, t.connection, t.options, t.ledger = config, c, options, ledger
+		t.config, t.connection, t.options, t.ledger, t.newcomers = config, c, options, ledger, newcomers
 		t.recorded = once(t.record)
 		report.Served = report.Served || t.served
 		if !slices.Contains(report.Versions, t.version) {
 			report.Versions = append(report.Versions, t.version)
+		}
+	}
+	for _, t := range targets {
+		// What becomes of lists, checks say.
+		if l, err := t.list(ctx, nil); err == nil {
+			newcomers.residents(t.resource.Name, l.objects)
 		}
 	}
 	for phase := range phases {
