@@ -110,11 +110,10 @@ e2e() {
 	sed -nE 's/^--- (PASS|FAIL): (\S+) \((.*)s\)/\3 \1 \2/p' "$log" | sort -rn | head -12 | sed 's/^/    /'
 	if [ "$code" -ne 0 ]; then
 		failures "$log"
-	fi
-	rm -f "$log"
-	if [ "$code" -ne 0 ]; then
+		rm -f "$log"
 		return "$code"
 	fi
+	rm -f "$log"
 	# On a build machine nothing may stay behind; a developer keeps the cluster.
 	if [ "${CI:-}" = true ]; then
 		cluster down

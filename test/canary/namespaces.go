@@ -22,7 +22,7 @@ const (
 	// (kubernetes/kubernetes#83332) and tries again after five seconds and more; one
 	// such try may meet an APIService that was made a moment ago, whose discovery
 	// kube-apiserver has not read yet. An API that stays away costs minutes.
-	NamespaceSlack = 30 * time.Second
+	NamespaceSlack = 15 * time.Second
 	// namespaceLimit is when the canary stops waiting.
 	namespaceLimit  = 2 * time.Minute
 	namespacePeriod = 100 * time.Millisecond

@@ -52,14 +52,20 @@ func measureNamespaces(t *testing.T) time.Duration {
 	return took
 }
 
-// startCanary watches the metrics API, which must answer by now, as its consumers do.
-func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
+// applyAutoscaler makes the autoscaler and its Deployment anew, for the test. Pods of the
+// one before would make it active before its own do.
+func applyAutoscaler(t *testing.T) {
 	t.Helper()
-	// Pods of the test before would make the autoscaler active before its own do.
 	kubectl(t, "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait")
 	kubectl(t, "wait", "--for=delete", "pod", "-n", autoscaler.Namespace, "-l", "app=burn", "--timeout=120s")
 	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
+}
+
+// startCanary watches the metrics API, which must answer by now, as its consumers do.
+func startCanary(t *testing.T, namespaces time.Duration) *canary.Canary {
+	t.Helper()
+	applyAutoscaler(t)
 	active := func(ctx context.Context) error {
 		hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(autoscaler.Namespace).Get(ctx, autoscaler.Name, metav1.GetOptions{})
 		if err != nil {

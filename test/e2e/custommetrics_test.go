@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -318,12 +317,12 @@ func valuesConformance(t *testing.T) {
 // discoverMetric returns an error unless each version in discovery names the metric.
 func discoverMetric(ctx context.Context, api watchconformance.API) error {
 	var group metav1.APIGroup
-	if err := getJSON(ctx, &group, "/apis", api.Group); err != nil {
+	if err := suite.core.RESTClient().Get().AbsPath("/apis", api.Group).Do(ctx).Into(&group); err != nil {
 		return err
 	}
 	for _, version := range group.Versions {
 		var found metav1.APIResourceList
-		if err := getJSON(ctx, &found, "/apis", version.GroupVersion); err != nil {
+		if err := suite.core.RESTClient().Get().AbsPath("/apis", version.GroupVersion).Do(ctx).Into(&found); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool { return r.Name == api.Resources[0].Name }) {
@@ -331,14 +330,6 @@ func discoverMetric(ctx context.Context, api watchconformance.API) error {
 		}
 	}
 	return nil
-}
-
-func getJSON(ctx context.Context, into any, path ...string) error {
-	body, err := suite.core.RESTClient().Get().AbsPath(path...).DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, into)
 }
 
 // denyMetric: a policy denies a metric to autoscalers that are there, to those that are

@@ -86,11 +86,7 @@ func editRule(t *testing.T) {
 	// The time it took is printed and not judged: everything else runs beside it on one machine.
 	eventually(t, time.Minute, "each pod serves the edited rule, and none the old one", func(ctx context.Context) error {
 		return acrossPods(func() error {
-			body, err := suite.core.RESTClient().Get().RequestURI(after).DoRaw(ctx)
-			if err == nil && !strings.Contains(string(body), `"value"`) {
-				err = fmt.Errorf("no value in %s", body)
-			}
-			if err != nil {
+			if err := readValue(ctx, after); err != nil {
 				return err
 			}
 			if body, err := suite.core.RESTClient().Get().RequestURI(before).DoRaw(ctx); err == nil {
@@ -128,8 +124,7 @@ func shareQueries(t *testing.T) {
 		mu       sync.Mutex
 		took     []time.Duration
 		failures []string
-		refused  int // since too many waited
-		late     int // as Prometheus did not answer in time
+		refused  int
 		asking   sync.WaitGroup
 		// first and last are the times between which a metric was asked for.
 		first, last [fleetMetrics]time.Time
@@ -159,8 +154,6 @@ func shareQueries(t *testing.T) {
 				case err == nil:
 				case strings.Contains(err.Error(), "Overloaded: "):
 					refused++ // Prometheus, or the machine, is too slow at the moment
-				case strings.Contains(err.Error(), "Timeout: "):
-					late++
 				default:
 					failures = append(failures, err.Error())
 				}
@@ -175,8 +168,8 @@ func shareQueries(t *testing.T) {
 	if len(failures) > 0 {
 		t.Errorf("%d of %d requests failed, such as: %s", len(failures), len(took), failures[0])
 	}
-	if (refused+late)*10 > len(took) {
-		t.Errorf("%d of %d requests were refused, as too many waited, and %d timed out", refused, len(took), late)
+	if refused*10 > len(took) {
+		t.Errorf("%d of %d requests were refused, as too many waited", refused, len(took))
 	}
 	// Each pod evaluates a question once in each interval in which it is asked. Those of
 	// a question begin at a moment of its own, so the time of its requests touches one or
@@ -186,17 +179,13 @@ func shareQueries(t *testing.T) {
 		whole := int(last[m].Sub(first[m]) / fleetInterval)
 		least, most = least+whole+1, most+pods*(whole+2)
 	}
-	if late > 0 {
-		// What timed out is asked again in the same interval, and the source probed.
-		most += 2*late + pods*int(lasted/time.Second)
-	}
 	if queries < float64(least) || queries > float64(most) {
 		t.Errorf("%.0f backend queries in %s, want %d to %d", queries, lasted.Round(time.Second), least, most)
 	}
 	slices.Sort(took)
-	t.Logf("%d requests for %d metrics in %s: %.0f backend queries, %.0f an interval and serving pod; p50 %s, p99 %s; %d refused, %d timed out",
+	t.Logf("%d requests for %d metrics in %s: %.0f backend queries, %.0f an interval and serving pod; p50 %s, p99 %s; %d refused",
 		len(took), fleetMetrics, lasted.Round(time.Second), queries, queries/float64(pods)/(lasted.Seconds()/fleetInterval.Seconds()),
-		took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(10*time.Microsecond), refused, late)
+		took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(10*time.Microsecond), refused)
 }
 
 // backendQueries is how many queries the counted Prometheus has answered.

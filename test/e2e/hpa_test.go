@@ -20,10 +20,7 @@ import (
 // scaleByCPU has the real HPA controller, which knows only v1beta1, scale a Deployment
 // that burns CPU, while kubectl top reads v1. It is a companion of TestWatch.
 func scaleByCPU(t *testing.T) {
-	kubectl(t, "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait")
-	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
-	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
-
+	applyAutoscaler(t)
 	eventually(t, 3*time.Minute, "the HPA is ScalingActive and has scaled up", func(ctx context.Context) error {
 		hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers("default").Get(ctx, "burn", metav1.GetOptions{})
 		if err != nil {

@@ -66,8 +66,7 @@ func eventuallyFails(t *testing.T, args []string, lines ...string) {
 func TestPluginVerify(t *testing.T) {
 	requireBackend(t)
 	installPlugin(t)
-	kubectl(t, "apply", "-f", "hack/demo-hpa.yaml")
-	t.Cleanup(func() { _, _ = run("kubectl", "delete", "-f", "hack/demo-hpa.yaml", "--ignore-not-found", "--wait") })
+	applyAutoscaler(t)
 	kubectl(t, "wait", "hpa/burn", "--for=condition=ScalingActive", "--timeout=120s")
 	if out, code := verify("--expect=v1,v1beta1", "--timeout=60s"); code != 0 || strings.Contains(out, "FAIL") || !strings.Contains(out, "that scale by CPU or memory are active") {
 		t.Fatalf("exit code %d:\n%s", code, out)
