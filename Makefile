@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 VERSION ?= dev
 # Images' name without their last part; set it to your registry's for a release.
 PREFIX ?= metrics-backend
+export RUN
 OPERATOR_IMAGE := $(PREFIX)/operator:$(VERSION)
 SERVING_IMAGE := $(PREFIX)/serving:$(VERSION)
 
@@ -41,21 +42,29 @@ demo-down: ## Remove the demo's cluster and everything that it left on this mach
 	@$(CLUSTER) down
 
 .PHONY: test
-test: ## Everything: unit, integration (real kube-apiserver, etcd) and end to end (real cluster; root).
-	@hack/test.sh unit integration e2e
+test: ## Unit, integration (real kube-apiserver, etcd) and end to end (real cluster; root), in about half an hour.
+	@TEST_TIER=test RUN= hack/test.sh unit integration e2e
+
+.PHONY: test-long
+test-long: ## What takes longer: takeover of metrics-server, runbooks, chart, faults (half an hour more, builds apart; root).
+	@TEST_TIER=long hack/test.sh integration e2e
+
+.PHONY: test-soak
+test-soak: ## Upgrades, rollbacks and rotations ten times over, and time judged (an hour, on a quiet machine; root).
+	@TEST_TIER=soak hack/test.sh e2e
 
 ##@ Parts of the tests
 
 .PHONY: test-unit
 test-unit: ## Unit tests with the race detector, vet, and a check for drift in generated files.
-	@hack/test.sh unit
+	@TEST_TIER=test hack/test.sh unit
 
 .PHONY: test-integration
-test-integration: ## Against a real kube-apiserver and etcd.
+test-integration: ## Against a real kube-apiserver and etcd; RUN=PATTERN chooses tests, as for go test -run.
 	@hack/test.sh integration
 
 .PHONY: test-e2e
-test-e2e: ## End to end on the real cluster of test/cluster (root).
+test-e2e: ## End to end on the real cluster of test/cluster (root); RUN=PATTERN chooses tests.
 	@hack/test.sh e2e
 
 .PHONY: fuzz

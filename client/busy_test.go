@@ -53,9 +53,7 @@ func TestAgesOnABusyStream(t *testing.T) {
 					}
 				}()
 				w.at(100 * time.Second)
-				if got := held(watcher); got != c.wantHeld {
-					t.Errorf("held: %s", got)
-				}
+				wantHeld(t, watcher, c.wantHeld)
 				w.at(190 * time.Second)
 				if diff := cmp.Diff(c.wantChanges, changes); diff != "" {
 					t.Error(diff)

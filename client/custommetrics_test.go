@@ -62,14 +62,19 @@ func heldValues(w *Watcher[custommetricsv1beta2.MetricValue]) string {
 	return cmp.Or(strings.Join(out, " "), "nothing")
 }
 
+func wantHeldValues(t *testing.T, w *Watcher[custommetricsv1beta2.MetricValue], want string) {
+	t.Helper()
+	if got := heldValues(w); got != want {
+		t.Errorf("held: %s, want %s", got, want)
+	}
+}
+
 func TestCustomMetricsByThePrefix(t *testing.T) {
 	v := customMetrics(map[string]string{"v1beta2": "get watch", "v1beta1": "get watch"})
 	v.prefixed = v.stream(time.Hour)
 	runCustom(t, v, func(w *Watcher[custommetricsv1beta2.MetricValue]) {
 		v.at(31 * time.Second)
-		if got := heldValues(w); got != "shop/cart-1 hits=30" {
-			t.Errorf("held: %s", got)
-		}
+		wantHeldValues(t, w, "shop/cart-1 hits=30")
 		if got := w.Status(); got.Mode != Watching || got.Version != "v1beta2" {
 			t.Errorf("status %+v", got)
 		}
@@ -88,9 +93,7 @@ func TestCustomMetricsWithoutThePrefix(t *testing.T) {
 			v.prefixed, v.plain = refusal, v.stream(50*time.Second)
 			runCustom(t, v, func(w *Watcher[custommetricsv1beta2.MetricValue]) {
 				v.at(2 * time.Minute)
-				if got := heldValues(w); got != "shop/cart-1 hits=120" {
-					t.Errorf("held: %s", got)
-				}
+				wantHeldValues(t, w, "shop/cart-1 hits=120")
 				if got := w.Status(); got.Mode != Watching || got.Err != nil {
 					t.Errorf("status %+v", got)
 				}
@@ -125,9 +128,7 @@ func TestCustomMetricsOfOthers(t *testing.T) {
 			v.named, v.prefixed, v.plain = test.named, http.NotFound, v.list
 			runCustom(t, v, func(w *Watcher[custommetricsv1beta2.MetricValue]) {
 				v.at(61 * time.Second)
-				if got := heldValues(w); got != "shop/cart-1 hits=60" {
-					t.Errorf("held: %s", got)
-				}
+				wantHeldValues(t, w, "shop/cart-1 hits=60")
 				got := w.Status()
 				if got.Mode != Polling || got.Version != "v1beta1" || got.PollingReason == nil || !strings.Contains(got.PollingReason.Error(), test.want) {
 					t.Errorf("status %+v", got)

@@ -41,17 +41,10 @@ func TestHalfOpen(t *testing.T) {
 	}, w.stream(time.Hour))
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.at(89 * time.Second)
-		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "1m1s list v1", "1m1s watch v1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
+		w.wantRequests("0s discover v1", "0s list v1", "0s watch v1", "1m1s list v1", "1m1s watch v1")
 		w.at(95 * time.Second)
-		if got := held(watcher); got != "a=40m" {
-			t.Errorf("held: %s", got)
-		}
-		if got := brief(watcher); got != "v1 Watching" {
-			t.Errorf("status %s", got)
-		}
+		wantHeld(t, watcher, "a=40m")
+		wantStatus(t, watcher, "v1 Watching")
 	})
 }
 
@@ -69,9 +62,7 @@ func TestSilenceWithoutObjects(t *testing.T) {
 			w.watch = c.watch(w)
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 				w.at(250 * time.Second)
-				if diff := cmp.Diff(c.watches, w.only("watch")); diff != "" {
-					t.Error(diff)
-				}
+				w.wantOnly("watch", c.watches...)
 				if got := len(w.only("list")); got != 250/15+1 {
 					t.Errorf("%d lists", got)
 				}
@@ -99,22 +90,16 @@ func TestDataStops(t *testing.T) {
 	}, w.stream(time.Hour))
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.at(125 * time.Second) // of polls that bring nothing
-		if got, want := brief(watcher), "v1 Polling: "+errQuiet.Error(); got != want {
-			t.Errorf("status %s, want %s", got, want)
-		}
-		if diff := cmp.Diff([]string{"0s watch v1"}, w.only("watch")); diff != "" {
-			t.Error(diff)
-		}
+		wantStatus(t, watcher, "v1 Polling: "+errQuiet.Error())
+		// A heartbeat is no data, and lists that still have the old data point renew nothing.
+		wantHeld(t, watcher, "nothing")
+		w.wantOnly("watch", "0s watch v1")
 		w.set(func() { w.pods["a"] = 130 })
 		w.at(140 * time.Second)
-		if got := held(watcher); got != "a=130m" {
-			t.Errorf("held: %s", got)
-		}
+		wantHeld(t, watcher, "a=130m")
 		w.set(func() { w.pods["a"] = 145 })
 		w.at(155 * time.Second)
-		if got := brief(watcher); got != "v1 Watching" {
-			t.Errorf("status %s", got)
-		}
+		wantStatus(t, watcher, "v1 Watching")
 	})
 }
 
@@ -139,14 +124,10 @@ func TestScaledToZero(t *testing.T) {
 		w.at(140 * time.Second)
 		w.set(func() { w.pods = nil })
 		w.at(10 * time.Minute)
-		if got := held(watcher); got != "nothing" {
-			t.Errorf("held: %s", got)
-		}
+		wantHeld(t, watcher, "nothing")
 		w.set(func() { w.pods = map[string]int64{"b": 600} })
 		w.at(10*time.Minute + 31*time.Second)
-		if got := brief(watcher); got != "v1 Watching" {
-			t.Errorf("status %s", got)
-		}
+		wantStatus(t, watcher, "v1 Watching")
 	})
 }
 
@@ -174,9 +155,7 @@ func TestWatchedVersionBecomesUnavailable(t *testing.T) {
 			}
 		})
 		w.at(63 * time.Second)
-		if got := brief(watcher); got != "v1beta1 Watching" {
-			t.Errorf("status %s", got)
-		}
+		wantStatus(t, watcher, "v1beta1 Watching")
 		late := slices.DeleteFunc(w.requests(), func(r string) bool { return strings.HasPrefix(r, "0s ") })
 		want := []string{"1m1s watch v1", "1m2s discover v1", "1m2s discover v1beta1", "1m2s list v1beta1", "1m2s watch v1beta1"}
 		if diff := cmp.Diff(want, late); diff != "" {

@@ -34,14 +34,7 @@ func TestSync(t *testing.T) {
 			new(world), " Starting", "nothing", func(err error) bool { return errors.Is(err, ErrNotServed) },
 		},
 		"forbidden": {
-			&world{served: map[string]string{"v1": both}, fail: func(rw http.ResponseWriter, r *http.Request) {
-				if strings.HasSuffix(r.URL.Path, "/pods") {
-					refuse(403)(rw, r)
-					return
-				}
-				answer(rw, 200, map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
-					"resources": []any{map[string]any{"name": "pods", "verbs": []string{"list"}}}})
-			}}, " Starting", "nothing", apierrors.IsForbidden,
+			&world{served: map[string]string{"v1": both}, fail: listsOnly(refuse(403))}, " Starting", "nothing", apierrors.IsForbidden,
 		},
 		"unavailable": {
 			&world{served: map[string]string{"v1": both}, fail: refuse(503)}, " Starting", "nothing", apierrors.IsServiceUnavailable,
@@ -58,12 +51,8 @@ func TestSync(t *testing.T) {
 			case c.err == nil && err != nil, c.err != nil && (err == nil || !c.err(err)):
 				t.Errorf("error %v", err)
 			}
-			if got := brief(watcher); got != c.status {
-				t.Errorf("status %q, want %q", got, c.status)
-			}
-			if got := held(watcher); got != c.held {
-				t.Errorf("held %s, want %s", got, c.held)
-			}
+			wantStatus(t, watcher, c.status)
+			wantHeld(t, watcher, c.held)
 		})
 	}
 }

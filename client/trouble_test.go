@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 )
@@ -85,18 +84,11 @@ func TestTrouble(t *testing.T) {
 				if got := watcher.Status().Mode; got != Polling {
 					t.Errorf("mode %s", got)
 				}
-				if got := held(watcher); got != "a=70m" {
-					t.Errorf("held: %s", got)
-				}
-				watches := w.only("watch")
-				want := []string{"0s watch v1", "1s watch v1", "3s watch v1", "7s watch v1", "15s watch v1", "31s watch v1", "1m1s watch v1"}
-				if diff := cmp.Diff(want, watches); diff != "" {
-					t.Error(diff)
-				}
+				wantHeld(t, watcher, "a=70m")
+				w.wantOnly("watch", "0s watch v1", "1s watch v1", "3s watch v1", "7s watch v1", "15s watch v1", "31s watch v1", "1m1s watch v1")
 				// Five minutes later one failure is enough to poll on.
 				w.at(375 * time.Second)
-				watches = w.only("watch")
-				if got := len(watches); got != len(want)+1 {
+				if watches := w.only("watch"); len(watches) != 8 {
 					t.Errorf("watches: %v", watches)
 				}
 			})
@@ -207,9 +199,7 @@ func TestTooManyRequests(t *testing.T) {
 			w := &world{served: map[string]string{"v1": both}, watch: tooMany("20")}
 			run(t, w, Options{Random: func() float64 { return random }}, func(*Watcher[metricsv1.PodMetrics]) {
 				w.at(30 * time.Second)
-				if diff := cmp.Diff([]string{"0s watch v1", second}, w.only("watch")); diff != "" {
-					t.Error(diff)
-				}
+				w.wantOnly("watch", "0s watch v1", second)
 			})
 		})
 	}
@@ -217,53 +207,18 @@ func TestTooManyRequests(t *testing.T) {
 		w := &world{served: map[string]string{"v1": both}, watch: tooMany("600")}
 		run(t, w, Options{}, func(*Watcher[metricsv1.PodMetrics]) {
 			w.at(631 * time.Second)
-			if diff := cmp.Diff([]string{"0s watch v1", "10m30s watch v1"}, w.only("watch")); diff != "" {
-				t.Error(diff)
-			}
+			w.wantOnly("watch", "0s watch v1", "10m30s watch v1")
 		})
 	})
 	t.Run("of everything: asked for as often as the server says, at least each five minutes", func(t *testing.T) {
 		w := &world{served: map[string]string{"v1": both}, fail: tooMany("86400")}
 		run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 			w.at(302 * time.Second)
-			want := []string{"0s discover v1", "0s discover v1beta1", "5m1s discover v1", "5m1s discover v1beta1"}
-			if diff := cmp.Diff(want, w.requests()); diff != "" {
-				t.Error(diff)
-			}
+			w.wantRequests("0s discover v1", "0s discover v1beta1", "5m1s discover v1", "5m1s discover v1beta1")
 			if got := watcher.Status(); got.Mode != Starting || got.Err == nil || got.Synced {
 				t.Errorf("status %+v", got)
 			}
 		})
-	})
-}
-
-// A heartbeat is no data: bookmarks that never end keep nothing alive, and a watch with nothing else is doubted.
-func TestBookmarksOnly(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
-	w.watch = func(rw http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
-			send(rw, "BOOKMARK", bookmark("v1"))
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
-	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		w.at(89 * time.Second)
-		if got := held(watcher); got != "a=10m" {
-			t.Errorf("held: %s", got)
-		}
-		w.at(91 * time.Second)
-		// The list still has the old data point, and that renews nothing.
-		if got := held(watcher); got != "nothing" {
-			t.Errorf("held: %s", got)
-		}
-		w.set(func() { w.pods["a"] = 100 })
-		w.at(110 * time.Second)
-		if got := held(watcher); got != "a=100m" {
-			t.Errorf("held: %s", got)
-		}
-		if got := watcher.Status().Mode; got != Polling {
-			t.Errorf("mode %s", got)
-		}
 	})
 }
 
@@ -292,26 +247,15 @@ func TestListGoesWrong(t *testing.T) {
 			w := &world{served: map[string]string{"v1": noWatch}, pods: map[string]int64{"a": 10}}
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 				w.set(func() {
-					w.fail = func(rw http.ResponseWriter, r *http.Request) {
-						if strings.HasSuffix(r.URL.Path, "/pods") {
-							c.answer(rw, r)
-							return
-						}
-						answer(rw, 200, map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
-							"resources": []any{map[string]any{"name": "pods", "verbs": []string{"list"}}}})
-					}
+					w.fail = listsOnly(c.answer)
 				})
 				w.at(46 * time.Second)
 				if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
 				}
-				if got := held(watcher); got != "a=10m" {
-					t.Errorf("one bad answer took the snapshot: %s", got)
-				}
+				wantHeld(t, watcher, "a=10m") // one bad answer takes no snapshot
 				w.at(91 * time.Second)
-				if got := held(watcher); got != "nothing" {
-					t.Errorf("older than MaxAge: %s", got)
-				}
+				wantHeld(t, watcher, "nothing") // older than MaxAge
 				w.set(func() { w.fail, w.pods = nil, map[string]int64{"a": 100} })
 				w.at(3 * time.Minute)
 				if got := watcher.Status(); held(watcher) != "a=100m" || got.Err != nil {

@@ -23,22 +23,15 @@ func TestWatchesOurs(t *testing.T) {
 	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10, "b": 20}}
 	w.watch = w.stream(10 * time.Minute)
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		if got := held(watcher); got != "a=10m b=20m" {
-			t.Errorf("at once: %s", got)
-		}
+		wantHeld(t, watcher, "a=10m b=20m")
 		w.at(16 * time.Second)
-		if got := held(watcher); got != "a=25m b=35m" {
-			t.Errorf("after 16 s: %s", got)
-		}
+		wantHeld(t, watcher, "a=25m b=35m")
 		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true, LastContact: w.moment(15 * time.Second)}, watcher.Status()); diff != "" {
 			t.Error(diff)
 		}
 		// The server closes cleanly: one second later there is another watch. The answer of discovery is old by then.
 		w.at(602 * time.Second)
-		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "10m1s discover v1", "10m1s watch v1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
+		w.wantRequests("0s discover v1", "0s list v1", "0s watch v1", "10m1s discover v1", "10m1s watch v1")
 	})
 }
 
@@ -47,24 +40,15 @@ func TestPollsMetricsServer(t *testing.T) {
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.set(func() { w.pods = map[string]int64{"a": 25, "b": 25} })
 		w.at(16 * time.Second)
-		if got := held(watcher); got != "a=25m b=25m" {
-			t.Errorf("after 16 s: %s", got)
-		}
+		wantHeld(t, watcher, "a=25m b=25m")
 		w.set(func() { w.pods = map[string]int64{"b": 40} })
 		w.at(31 * time.Second)
-		if got := held(watcher); got != "b=40m" {
-			t.Errorf("a left the list, and is held: %s", got)
-		}
-		if got, want := brief(watcher), "v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1"; got != want {
-			t.Errorf("status %s, want %s", got, want)
-		}
+		wantHeld(t, watcher, "b=40m") // and not a, which left the list
+		wantStatus(t, watcher, "v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1")
 		if got := watcher.Status(); !got.LastContact.Equal(w.moment(30*time.Second)) || got.Err != nil {
 			t.Errorf("status %+v", got)
 		}
-		want := []string{"0s discover v1", "0s discover v1beta1", "0s list v1beta1", "15s list v1beta1", "30s list v1beta1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
+		w.wantRequests("0s discover v1", "0s discover v1beta1", "0s list v1beta1", "15s list v1beta1", "30s list v1beta1")
 	})
 }
 
@@ -97,11 +81,8 @@ func TestRefusedWatch(t *testing.T) {
 					// Discovery is asked, and the watch tried, after RetryWatch; this time it is given.
 					w.set(func() { w.watch = w.stream(time.Hour) })
 					w.at(121 * time.Second)
-					want := []string{"0s discover v1", "0s list v1", "0s watch v1", "1m0s list v1",
-						"2m0s discover v1", "2m0s list v1", "2m0s watch v1"}
-					if diff := cmp.Diff(want, w.requests()); diff != "" {
-						t.Error(diff)
-					}
+					w.wantRequests("0s discover v1", "0s list v1", "0s watch v1", "1m0s list v1",
+						"2m0s discover v1", "2m0s list v1", "2m0s watch v1")
 					if got := watcher.Status(); got.Mode != Watching || got.Err != nil {
 						t.Errorf("status %+v", got)
 					}
@@ -117,9 +98,7 @@ func TestPlainListIsTaken(t *testing.T) {
 		w.answerList(rw, r)
 	}
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		if got := held(watcher); got != "b=11m" {
-			t.Errorf("held: %s", got)
-		}
+		wantHeld(t, watcher, "b=11m")
 	})
 }
 
@@ -130,36 +109,13 @@ func TestFollowsRollbackAndUpgrade(t *testing.T) {
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.set(func() { w.served = map[string]string{"v1beta1": noWatch} })
 		w.at(62 * time.Second)
-		if got, want := brief(watcher), "v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1"; got != want {
-			t.Errorf("status %s, want %s", got, want)
-		}
+		wantStatus(t, watcher, "v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1")
 		if got := held(watcher); got == "nothing" {
 			t.Error("the rollback emptied the snapshot")
 		}
 		w.set(func() { w.served = map[string]string{"v1": both, "v1beta1": both} })
 		w.at(7 * time.Minute)
-		if got := brief(watcher); got != "v1 Watching" {
-			t.Errorf("status %s", got)
-		}
-	})
-}
-
-// v1 is registered and its pods are away: v1beta1 answers, so it is used.
-func TestVersionThatIsUnavailable(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
-	w.watch = w.stream(time.Hour)
-	w.fail = func(rw http.ResponseWriter, r *http.Request) {
-		if versionOf(r) == "v1" {
-			refuse(503)(rw, r)
-			return
-		}
-		w.set(func() { w.fail = nil })
-		w.ServeHTTP(rw, r)
-	}
-	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		if got := watcher.Status(); got.Version != "v1beta1" || got.Mode != Watching {
-			t.Errorf("status %+v", got)
-		}
+		wantStatus(t, watcher, "v1 Watching")
 	})
 }
 
@@ -176,12 +132,8 @@ func TestVersionThatHangs(t *testing.T) {
 	}
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.at(11 * time.Second)
-		if got := brief(watcher); got != "v1beta1 Watching" {
-			t.Errorf("status %s", got)
-		}
-		if got := held(watcher); got != "a=10m" {
-			t.Errorf("held: %s", got)
-		}
+		wantStatus(t, watcher, "v1beta1 Watching")
+		wantHeld(t, watcher, "a=10m")
 	})
 }
 
@@ -195,13 +147,8 @@ func TestListAfterStartOver(t *testing.T) {
 	}
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.at(42 * time.Second)
-		if got := held(watcher); got != "a=40m" {
-			t.Errorf("held: %s", got)
-		}
-		want := []string{"0s discover v1", "0s list v1", "0s watch v1", "41s list v1", "41s watch v1"}
-		if diff := cmp.Diff(want, w.requests()); diff != "" {
-			t.Error(diff)
-		}
+		wantHeld(t, watcher, "a=40m")
+		w.wantRequests("0s discover v1", "0s list v1", "0s watch v1", "41s list v1", "41s watch v1")
 	})
 }
 
@@ -227,9 +174,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("last: %+v", last)
 		}
 		synctest.Wait()
-		if got := held(watcher); got != "nothing" {
-			t.Errorf("held: %s", got)
-		}
+		wantHeld(t, watcher, "nothing")
 		if age := time.Since(w.began); age < 180*time.Second || age > 190*time.Second {
 			t.Errorf("dropped after %v, the last data point came after 2m", age)
 		}
@@ -245,9 +190,7 @@ func TestOtherEvents(t *testing.T) {
 		<-r.Context().Done()
 	}
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
-		if got := held(watcher); got != "a=25m" {
-			t.Errorf("held: %s", got)
-		}
+		wantHeld(t, watcher, "a=25m")
 		if err := watcher.WaitForSync(w.t.Context()); err != nil {
 			t.Error(err)
 		}

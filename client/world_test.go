@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
@@ -150,6 +151,22 @@ func (w *world) only(what string) []string {
 	return slices.DeleteFunc(w.requests(), func(r string) bool { return strings.Fields(r)[1] != what })
 }
 
+// wantRequests checks all requests so far.
+func (w *world) wantRequests(want ...string) {
+	w.t.Helper()
+	if diff := gocmp.Diff(want, w.requests()); diff != "" {
+		w.t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// wantOnly checks the requests of one kind so far.
+func (w *world) wantOnly(what string, want ...string) {
+	w.t.Helper()
+	if diff := gocmp.Diff(want, w.only(what)); diff != "" {
+		w.t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
 // at goes on to a moment after the start.
 func (w *world) at(after time.Duration) {
 	time.Sleep(after - time.Since(w.began)) // the bubble's time, not the machine's
@@ -167,6 +184,14 @@ func brief(w *Watcher[metricsv1.PodMetrics]) string {
 		out += ": " + s.PollingReason.Error()
 	}
 	return out
+}
+
+// wantStatus checks version and mode, and why it polls.
+func wantStatus(t *testing.T, w *Watcher[metricsv1.PodMetrics], want string) {
+	t.Helper()
+	if got := brief(w); got != want {
+		t.Errorf("status %q, want %q", got, want)
+	}
 }
 
 func versionOf(r *http.Request) string { return strings.Split(r.URL.Path, "/")[3] }
@@ -190,6 +215,18 @@ func refuse(code int) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		answer(rw, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 			Status: metav1.StatusFailure, Code: int32(code), Message: "no"})
+	}
+}
+
+// listsOnly answers discovery, which names no watch, and has lists answered.
+func listsOnly(lists http.HandlerFunc) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			lists(rw, r)
+			return
+		}
+		answer(rw, 200, map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
+			"resources": []any{map[string]any{"name": "pods", "verbs": []string{"list"}}}})
 	}
 }
 
@@ -245,6 +282,14 @@ func held(w *Watcher[metricsv1.PodMetrics]) string {
 		out = append(out, fmt.Sprintf("%s=%v", p.Name, p.Containers[0].Usage.Cpu()))
 	}
 	return cmp.Or(strings.Join(out, " "), "nothing")
+}
+
+// wantHeld checks the snapshot.
+func wantHeld(t *testing.T, w *Watcher[metricsv1.PodMetrics], want string) {
+	t.Helper()
+	if got := held(w); got != want {
+		t.Errorf("held: %s, want %s", got, want)
+	}
 }
 
 type memoryListener struct {

@@ -14,7 +14,7 @@ fi
 cluster() { go -C test/cluster run . "$@"; }
 
 title "A real Kubernetes cluster"
-echo "  The first run builds Kubernetes from its Go modules: about 10 to 20 minutes."
+echo "  The first run builds Kubernetes from its Go modules: about 8 minutes on two cores."
 cluster up
 bin=$(cluster binaries kubectl)
 export PATH=$bin:$PATH

@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
 # Writes dist/ for PREFIX and VERSION: install.yaml, the CRDs alone, the Helm chart,
-# and the recipe for images.
+# and the recipe for images. A semantic VERSION is a release, which wants the long and
+# the soak tests passed on the same tree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(eval "echo ${KUBECTL:-kubectl}")
 prefix=${PREFIX:-metrics-backend} version=${VERSION:-dev}
+. hack/tested.sh
+semantic=${version#v}
+if [[ $semantic =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]]; then
+	require_tested "$version"
+else
+	# Charts have semantic versions; a build that is no release has none.
+	semantic=0.0.0-$semantic
+fi
 mkdir -p dist
 hack/render.sh "$kubectl" >dist/install.yaml
 # For those who let another tool upgrade CRDs than the one that installs the rest.
@@ -15,9 +24,6 @@ chart=$(mktemp -d)
 trap 'rm -rf "$chart"' EXIT
 cp -R charts/metrics-backend-operator "$chart/"
 sed -i.orig -e "s|repository: metrics-backend/|repository: $prefix/|" "$chart/metrics-backend-operator/values.yaml"
-# Charts have semantic versions; a build that is no release has none.
-semantic=${version#v}
-[[ $semantic =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || semantic=0.0.0-$semantic
 go -C test/chart tool helm package "$chart/metrics-backend-operator" \
 	--version "$semantic" --app-version "$version" --destination "$PWD/dist" >/dev/null
 

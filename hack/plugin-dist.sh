@@ -7,9 +7,13 @@ version=${VERSION:-dev}
 platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}
 home=https://github.com/metricsbackend/metrics-backend-operator
 
+. hack/tested.sh
 # krew wants a semantic version.
 case $version in
-v[0-9]*) semantic=$version ;;
+v[0-9]*)
+	require_tested "$version"
+	semantic=$version
+	;;
 *) semantic=v0.0.0-$version ;;
 esac
 mkdir -p dist

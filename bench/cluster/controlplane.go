@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // AssetsVariable names the folder with kube-apiserver and etcd.
@@ -47,7 +49,7 @@ type ControlPlane struct {
 
 	env    *envtest.Environment
 	folder string
-	proxy  *authority
+	proxy  *authority.Authority
 	// kubeconfig is serving's.
 	kubeconfig string
 }
@@ -61,12 +63,12 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	}
 	// A CA of its own for the front proxy, or any client certificate could claim to
 	// be anyone.
-	proxy, err := newAuthority("front-proxy-ca")
+	proxy, err := authority.New("front-proxy-ca")
 	if err != nil {
 		return nil, err
 	}
 	ca := filepath.Join(folder, "front-proxy-ca.crt")
-	if err := os.WriteFile(ca, proxy.pem, 0o600); err != nil {
+	if err := os.WriteFile(ca, proxy.PEM, 0o600); err != nil {
 		return nil, fmt.Errorf("write the front proxy's CA: %w", err)
 	}
 	env := &envtest.Environment{
@@ -74,12 +76,12 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: time.Minute,
 		CRDDirectoryPaths: []string{filepath.FromSlash("../config/crd/bases")}, ErrorIfCRDPathMissing: true,
 	}
-	_, certificate, key, err := proxy.issue(proxyName)
+	client, err := proxy.Issue(proxyName, nil)
 	if err != nil {
 		return nil, err
 	}
-	proxyCert, proxyKey := filepath.Join(folder, "front-proxy.crt"), filepath.Join(folder, "front-proxy.key")
-	if err := errors.Join(os.WriteFile(proxyCert, certificate, 0o600), os.WriteFile(proxyKey, key, 0o600)); err != nil {
+	proxyCert, proxyKey, err := client.Write(folder, "front-proxy")
+	if err != nil {
 		return nil, fmt.Errorf("write the front proxy's certificate: %w", err)
 	}
 	log, err := os.Create(filepath.Join(folder, "kube-apiserver.log"))

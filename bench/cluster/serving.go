@@ -24,6 +24,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // servingName is the name in serving's certificate.
@@ -50,20 +52,20 @@ type Serving struct {
 // StartServing runs a binary against a control plane, with the settings of a
 // manifest, and trusts kubelets of a CA; nil where none is scraped.
 func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, flags ...string) (*Serving, error) {
-	ca, err := newAuthority("serving-ca")
+	ca, err := authority.New("serving-ca")
 	if err != nil {
 		return nil, err
 	}
-	_, certificate, key, err := ca.issue(servingName)
+	leaf, err := ca.Issue(servingName, []string{servingName})
 	if err != nil {
 		return nil, err
 	}
-	proxy, _, _, err := c.proxy.issue(proxyName)
+	proxy, err := c.proxy.Issue(proxyName, nil)
 	if err != nil {
 		return nil, err
 	}
 	paths := map[string]string{}
-	files := map[string][]byte{"serving.crt": certificate, "serving.key": key, "backend.yaml": manifest}
+	files := map[string][]byte{"serving.crt": leaf.Certificate, "serving.key": leaf.Key, "backend.yaml": manifest}
 	if kubeletCA != nil {
 		files["kubelet-ca.crt"] = kubeletCA
 		flags = append(flags, "--kubelet-ca-file="+filepath.Join(c.folder, "kubelet-ca.crt"))
@@ -79,11 +81,11 @@ func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, fl
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.certificate)
+	roots.AddCert(ca.Certificate)
 	s := &Serving{
 		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		TLS:     &tls.Config{RootCAs: roots, ServerName: servingName, Certificates: []tls.Certificate{proxy}, MinVersion: tls.VersionTLS12},
-		CA:      ca.pem,
+		TLS:     &tls.Config{RootCAs: roots, ServerName: servingName, Certificates: []tls.Certificate{proxy.TLS}, MinVersion: tls.VersionTLS12},
+		CA:      ca.PEM,
 		Port:    int32(port),
 		log:     filepath.Join(c.folder, "serving.log"),
 		ended:   make(chan struct{}),

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -175,14 +176,9 @@ func TestPorts(t *testing.T) {
 	if diff := cmp.Diff([]int32{443, 6443, 16443}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	c := p.client(t)
-	c.live = fake.NewClientBuilder().Build()
-	if _, err := c.Ports(t.Context()); err == nil || !strings.Contains(err.Error(), "default/kubernetes") {
-		t.Errorf("without the EndpointSlice: %v", err)
-	}
 }
 
-func TestDiscoveredWithoutAddresses(t *testing.T) {
+func TestWithoutAddresses(t *testing.T) {
 	p := newControlPlane(t, discovery())
 	c := p.client(t)
 	p.slice.Endpoints = nil
@@ -190,8 +186,13 @@ func TestDiscoveredWithoutAddresses(t *testing.T) {
 		t.Errorf("without endpoints: %v", err)
 	}
 	c.live = fake.NewClientBuilder().Build()
-	if _, err := c.Discovered(t.Context(), []schema.GroupVersion{v1}); err == nil || !strings.Contains(err.Error(), "default/kubernetes") {
-		t.Errorf("without the EndpointSlice: %v", err)
+	_, discovered := c.Discovered(t.Context(), []schema.GroupVersion{v1})
+	_, ports := c.Ports(t.Context())
+	_, _, lagging := c.Lagging(t.Context(), serviceName, func(*apiregistrationv1.APIService) bool { return true })
+	for name, err := range map[string]error{"Discovered": discovered, "Ports": ports, "Lagging": lagging} {
+		if err == nil || !strings.Contains(err.Error(), "default/kubernetes") {
+			t.Errorf("%s without the EndpointSlice: %v", name, err)
+		}
 	}
 }
 

@@ -6,13 +6,11 @@ package aggregator
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 const serviceName = "v1.metrics.k8s.io"
@@ -69,14 +67,5 @@ func TestLagging(t *testing.T) {
 				t.Errorf("lagging, unreachable (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestLaggingWithoutAddresses(t *testing.T) {
-	c := newControlPlane(t, apiService(serviceName, "new")).client(t)
-	c.live = fake.NewClientBuilder().Build()
-	_, _, err := c.Lagging(t.Context(), serviceName, func(*apiregistrationv1.APIService) bool { return true })
-	if err == nil || !strings.Contains(err.Error(), "default/kubernetes") {
-		t.Errorf("without the EndpointSlice: %v", err)
 	}
 }

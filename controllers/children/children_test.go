@@ -79,6 +79,12 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return c
 }
 
+func newApplier(t *testing.T, objects ...client.Object) (*cluster, *Applier) {
+	t.Helper()
+	c := newCluster(t, objects...)
+	return c, NewApplier(c, c)
+}
+
 func serving(change ...func(*v1alpha1.ServingSpec)) manifests.Serving {
 	spec := v1alpha1.MetricsBackendSpec{}
 	for _, c := range change {
@@ -100,8 +106,7 @@ func apply(t *testing.T, a *Applier, s manifests.Serving) {
 // A state that is in force makes no request; each change of the live object, or
 // of what is desired, makes one.
 func TestApplyWritesOnlyWhatChanged(t *testing.T) {
-	c := newCluster(t)
-	a := NewApplier(c, c)
+	c, a := newApplier(t)
 	all := len(manifests.All(serving()))
 	writes := func() int {
 		n := c.applies
@@ -147,8 +152,7 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 }
 
 func TestApplyReturnsTheGeneration(t *testing.T) {
-	c := newCluster(t)
-	a := NewApplier(c, c)
+	_, a := newApplier(t)
 	deployment := func() manifests.Object { return manifests.Deployment(serving()) }
 	first, err := a.Apply(t.Context(), "b", deployment())
 	if err != nil {
@@ -171,8 +175,7 @@ func TestNotOwned(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "metrics-serving-b", Labels: tc.labels}})
-			a := NewApplier(c, c)
+			c, a := newApplier(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "metrics-serving-b", Labels: tc.labels}})
 			for call, err := range map[string]error{
 				"Check": a.Check(t.Context(), "b", manifests.Service(serving())),
 				"Apply": second(a.Apply(t.Context(), "b", manifests.Service(serving()))),
@@ -197,8 +200,7 @@ func second[T any](_ T, err error) error { return err }
 // Someone makes an object of the same name in the moment between the look and the
 // apply: kube-apiserver refuses, since a new object is not forced.
 func TestApplyDoesNotSeize(t *testing.T) {
-	c := newCluster(t)
-	a := NewApplier(c, c)
+	c, a := newApplier(t)
 	c.beforeApply = func() {
 		c.beforeApply = func() {}
 		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "metrics-serving-b"}}
@@ -233,8 +235,7 @@ func TestNotOwnedBehindTheCache(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
-	c := newCluster(t)
-	a := NewApplier(c, c)
+	c, a := newApplier(t)
 	before := serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted })
 	apply(t, a, before)
 	after := serving(func(spec *v1alpha1.ServingSpec) { spec.Replicas = new(int32(1)) })
@@ -262,8 +263,7 @@ func TestSweep(t *testing.T) {
 }
 
 func TestRemoveAll(t *testing.T) {
-	c := newCluster(t)
-	a := NewApplier(c, c)
+	c, a := newApplier(t)
 	apply(t, a, serving(func(spec *v1alpha1.ServingSpec) { spec.NetworkPolicy = v1alpha1.NetworkPolicyRestricted }))
 	found, err := a.RemoveAll(t.Context(), "b", "ns")
 	if err != nil {
@@ -299,8 +299,7 @@ func TestRemoveAll(t *testing.T) {
 
 // Of a namespace that is gone, or about to be, only the rest is removed.
 func TestRemoveAllOutsideTheNamespace(t *testing.T) {
-	c := newCluster(t)
-	a := NewApplier(c, c)
+	_, a := newApplier(t)
 	apply(t, a, serving())
 	found, err := a.RemoveAll(t.Context(), "b", "")
 	if err != nil {
@@ -318,10 +317,9 @@ func TestRemoveAllOutsideTheNamespace(t *testing.T) {
 
 // A removal that a finalizer holds up is seen, and not asked for again.
 func TestRemoveAllSeesWhatIsHeld(t *testing.T) {
-	c := newCluster(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+	c, a := newApplier(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "held", Labels: map[string]string{v1alpha1.LabelBackend: "b"}, Finalizers: []string{"example.com/held"},
 	}})
-	a := NewApplier(c, c)
 	for range 2 {
 		found, err := a.RemoveAll(t.Context(), "b", "ns")
 		if diff := cmp.Diff([]string{"Secret ns/held"}, found); err != nil || diff != "" {

@@ -6,6 +6,7 @@ package declaredmetric
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,46 +175,36 @@ func TestNobodyTells(t *testing.T) {
 	})
 }
 
-func TestNoBackend(t *testing.T) {
-	cases := map[string]struct {
-		objects []client.Object
-		part    string
-	}{
-		"none at all": {nil, "no MetricsBackend serves ExternalMetrics: an administrator can set spec.externalMetrics in one"},
-		"one that serves another API": {[]client.Object{serving(func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics = nil })},
-			"no MetricsBackend serves ExternalMetrics"},
-		"one that leaves it to others": {[]client.Object{serving(func(b *v1alpha1.MetricsBackend) { b.Spec.Existing = &v1alpha1.ExistingSpec{} })},
-			"leaves the API to spec.existing"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(tc.objects, queue("q"))...)
-			w.pods("a")
-			c := w.controller()
-			w.poll(c)
-			got := w.conditions("q")
-			if len(got) != 2 || !strings.HasPrefix(got[0], "Ready=False NoBackend: ") || !strings.Contains(got[0], tc.part) || !strings.HasPrefix(got[1], "Stalled=True NoBackend: ") {
-				t.Errorf("got %q", got)
-			}
-		})
-	}
-}
-
-// While nobody serves a metric, or no pod tells of it, that is written once: neither the
-// object nor the time of its last transition changes again.
+// Why nobody serves a metric, or tells of it, is written once: neither the object nor the
+// time of its last transition changes again.
 func TestSteadyProblems(t *testing.T) {
+	const nobody = "no MetricsBackend serves ExternalMetrics"
 	cases := map[string]struct {
 		objects []client.Object
 		pods    []string
-		want    metav1.ConditionStatus
+		// want begin the conditions, and part is in the first.
+		want []string
+		part string
 	}{
-		"no MetricsBackend at all": {want: metav1.ConditionFalse},
+		"no MetricsBackend at all": {
+			want: []string{"Ready=False NoBackend: ", "Stalled=True NoBackend: "}, part: nobody + ": an administrator can set spec.externalMetrics in one",
+		},
+		"one that serves another API": {
+			objects: []client.Object{serving(func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics = nil })},
+			pods:    []string{"a"}, want: []string{"Ready=False NoBackend: ", "Stalled=True NoBackend: "}, part: nobody,
+		},
 		"one that leaves it to others": {
 			objects: []client.Object{serving(func(b *v1alpha1.MetricsBackend) { b.Spec.Existing = &v1alpha1.ExistingSpec{} })},
-			want:    metav1.ConditionFalse,
+			pods:    []string{"a"}, want: []string{"Ready=False NoBackend: ", "Stalled=True NoBackend: "}, part: "leaves the API to spec.existing",
 		},
-		"no pod is ready": {objects: []client.Object{serving()}, want: metav1.ConditionUnknown},
-		"pods too old":    {objects: []client.Object{serving()}, pods: []string{"a"}, want: metav1.ConditionUnknown},
+		"no pod is ready": {
+			objects: []client.Object{serving()},
+			want:    []string{"Ready=Unknown DependencyNotReady: "},
+		},
+		"pods too old": {
+			objects: []client.Object{serving()}, pods: []string{"a"},
+			want: []string{"Ready=Unknown NotReported: "},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -227,10 +218,13 @@ func TestSteadyProblems(t *testing.T) {
 				}
 			}
 			pass(time.Minute)
-			before := w.ready("q")
+			before, conditions := w.ready("q"), w.conditions("q")
+			if !slices.EqualFunc(conditions, tc.want, strings.HasPrefix) || !strings.Contains(before.Message, tc.part) {
+				t.Errorf("got %q, want %q with %q", conditions, tc.want, tc.part)
+			}
 			pass(time.Hour)
-			if diff := cmp.Diff(before, w.ready("q")); diff != "" || before.Status != tc.want {
-				t.Errorf("Ready is %q, want %q; after an hour (-before +after):\n%s", before.Status, tc.want, diff)
+			if diff := cmp.Diff(before, w.ready("q")); diff != "" {
+				t.Errorf("after an hour (-before +after):\n%s", diff)
 			}
 			if w.writes != 1 {
 				t.Errorf("%d writes, want one", w.writes)

@@ -22,11 +22,6 @@ func deployment(t *testing.T, s Serving) *appsv1.Deployment {
 	return typed[appsv1.Deployment](t, Deployment(s))
 }
 
-func containerOf(t *testing.T, s Serving) corev1.Container {
-	t.Helper()
-	return deployment(t, s).Spec.Template.Spec.Containers[0]
-}
-
 // What each field of spec.serving does to the Deployment.
 func TestDeploymentFields(t *testing.T) {
 	antiAffinity := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
@@ -63,6 +58,12 @@ func TestDeploymentFields(t *testing.T) {
 			},
 			get:  func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.ImagePullSecrets },
 			want: []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}},
+		},
+		"resources by default": {
+			get: func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.Containers[0].Resources },
+			want: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+			}},
 		},
 		"resources": {
 			spec: func(s *v1alpha1.ServingSpec) { s.Resources = &limits },
@@ -156,7 +157,7 @@ func TestArguments(t *testing.T) {
 		"--shutdown-delay-duration=15s", "--shutdown-send-retry-after=true", "-v=4",
 		"--profiling=false", "--audit-log-path=-",
 	}
-	if diff := cmp.Diff(want, containerOf(t, s).Args); diff != "" {
+	if diff := cmp.Diff(want, deployment(t, s).Spec.Template.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

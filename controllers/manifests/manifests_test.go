@@ -14,7 +14,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -328,14 +327,5 @@ func TestSecrets(t *testing.T) {
 		if volume.Secret != nil && volume.Secret.SecretName != tls.Name {
 			t.Errorf("pods mount Secret %s", volume.Secret.SecretName)
 		}
-	}
-}
-
-func TestResourcesDefault(t *testing.T) {
-	want := corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-	}}
-	if diff := cmp.Diff(want, containerOf(t, serving()).Resources); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

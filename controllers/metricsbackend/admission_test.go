@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -48,7 +46,8 @@ func (w *world) wantAdmission(when string, want bool) {
 
 // Autoscalers are bound while external metrics are served, and no longer.
 func TestAdmission(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.wantAdmission("resource metrics alone", false)
 	w.change(withExternal)
 	mustReconcile(t, r)
@@ -64,52 +63,44 @@ func TestAdmission(t *testing.T) {
 // Another implementation decides by no policy, so nobody is refused for one while it is
 // what answers.
 func TestAdmissionOfAnothersAPI(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
 	theirs := w.apiService(v1beta1).DeepCopy()
 	theirs.ObjectMeta = metav1.ObjectMeta{Name: apiServiceName(external)}
 	theirs.Spec.Group, theirs.Spec.Version = external.Group, external.Version
 	theirs.Spec.Service.Name = "adapter"
-	w.must(w.raw.Create(t.Context(), theirs))
-	theirs.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: "True"}}
-	w.must(w.raw.Status().Update(t.Context(), theirs))
+	w.create(theirs)
+	w.saysAvailable(theirs, apiregistrationv1.ConditionTrue, "Passed")
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		withExternal(spec)
 		spec.Adoption = v1alpha1.AdoptionIfUnavailable
 	})
-	for range 5 {
-		mustReconcile(t, r)
-		w.step()
-	}
+	w.rounds(r, 5)
 	w.wantAdmission("while another implementation answers", false)
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
 	w.settle(r, func() bool { policy, binding := w.admission(); return policy && binding })
-	if w.leadsNow(external) != ourService {
-		t.Error("autoscalers are bound before the API is ours")
-	}
+	w.wantLeadsTo(external, ourService) // and autoscalers are not bound before
 }
 
 // An heir binds autoscalers as soon as the elder does not any more, by the same policies,
 // and not only once it has taken the API over.
 func TestAdmissionOfAnHeir(t *testing.T) {
+	t.Parallel()
 	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
 	w := newWorld(t, newBackend(withExternal), elder(withExternal))
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	bound := func() bool { policy, binding := w.admission(); return policy && binding }
 	w.settleBoth(r, func() bool { return w.leadsNow(external) == elderService && w.isWaiting() && bound() })
-	w.must(w.raw.Delete(t.Context(), elder()))
-	for _, name := range []string{elderName, backendName} {
-		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
-		w.must(err)
-	}
+	w.delete(elder())
+	w.reconcileBoth(r)
 	w.wantAdmission("while the elder answers", true)
-	if got := w.leadsNow(external); got != elderService {
-		t.Errorf("the API leads to %s already", got)
-	}
+	w.wantLeadsTo(external, elderService)
 }
 
 // Without the CRD of the policies kube-apiserver would refuse the objects.
 func TestAdmissionWithoutPolicies(t *testing.T) {
+	t.Parallel()
 	missing := true
 	w, r := ready(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if missing && list.GetObjectKind().GroupVersionKind().Kind == "ExternalMetricsPolicyList" {
@@ -127,6 +118,7 @@ func TestAdmissionWithoutPolicies(t *testing.T) {
 
 // A deletion frees autoscalers before anything else, also when it then hangs.
 func TestAdmissionGoesFirst(t *testing.T) {
+	t.Parallel()
 	stuck := errors.New("stuck")
 	w, r := ready(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 		switch o.GetObjectKind().GroupVersionKind().Kind {
@@ -138,7 +130,7 @@ func TestAdmissionGoesFirst(t *testing.T) {
 	w.change(withExternal)
 	mustReconcile(t, r)
 	w.wantAdmission("before", true)
-	w.must(w.raw.Delete(t.Context(), w.backend()))
+	w.delete(w.backend())
 	if _, err := reconcileOnce(t, r); !errors.Is(err, stuck) {
 		t.Errorf("got %v", err)
 	}

@@ -24,6 +24,7 @@ import (
 
 // What each policy does with metrics-server's APIService.
 func TestAdoptionPolicies(t *testing.T) {
+	t.Parallel()
 	said := func(status apiregistrationv1.ConditionStatus) []apiregistrationv1.APIServiceCondition {
 		return []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: status}}
 	}
@@ -42,53 +43,46 @@ func TestAdoptionPolicies(t *testing.T) {
 		"IfUnavailable, unavailable": {policy: v1alpha1.AdoptionIfUnavailable, said: said("False"), deployed: true, adopted: true},
 		"Always, available":          {policy: v1alpha1.AdoptionAlways, said: said("True"), deployed: true, adopted: true},
 	}
-	for name, tc := range cases {
+	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newBackend(adopting(tc.policy)))
 			stockWorld(w)
 			theirs := w.apiService(v1beta1)
 			theirs.Status.Conditions = tc.said
-			w.must(w.raw.Status().Update(context.Background(), theirs))
-			r := w.live(interceptor.Funcs{})
-			for range 20 {
-				mustReconcile(t, r)
-				w.watchInvariant("after a reconciliation")
-				w.step()
-			}
+			w.updateStatus(theirs)
+			r := w.live()
+			w.rounds(r, 20)
 			if adopted := w.leadsNow(v1beta1) == ourService; adopted != tc.adopted {
 				t.Errorf("adopted %t, want %t\n%s", adopted, tc.adopted, w.show())
 			}
 			if deployed := len(w.pods()) > 0; deployed != tc.deployed {
 				t.Errorf("%d pods", len(w.pods()))
 			}
-			stalled := w.condition(v1alpha1.ConditionStalled)
 			if tc.adopted {
-				if stalled.Type != "" {
+				if stalled := w.condition(v1alpha1.ConditionStalled); stalled.Type != "" {
 					t.Errorf("Stalled is %+v", stalled)
 				}
 				w.settleAfterTakeover(r)
 				return
 			}
-			if stalled.Reason != v1alpha1.ReasonNotOwned || !strings.Contains(stalled.Message, tc.message) ||
-				!strings.Contains(stalled.Message, "Service kube-system/metrics-server") {
-				t.Errorf("Stalled is %+v, want NotOwned with %q", stalled, tc.message)
-			}
+			w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonNotOwned, tc.message, "Service kube-system/metrics-server")
 		})
 	}
 }
 
 // One failed check, as of a pod that restarts, takes nothing over; a minute does.
 func TestAdoptionIfUnavailableIsPatient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionIfUnavailable)))
 	stockWorld(w)
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	w.settle(r, func() bool { return w.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue })
 	w.clock.Step(time.Hour)
 	theirs := w.apiService(v1beta1)
 	theirs.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
 		Type: apiregistrationv1.Available, Status: "False", LastTransitionTime: metav1.NewTime(w.clock.Now()),
 	}}
-	w.must(w.raw.Status().Update(context.Background(), theirs))
+	w.updateStatus(theirs)
 	w.clock.Step(unavailableFor - time.Second)
 	for range 3 {
 		result, err := reconcileOnce(t, r)
@@ -106,23 +100,21 @@ func TestAdoptionIfUnavailableIsPatient(t *testing.T) {
 	}
 	w.clock.Step(time.Second)
 	mustReconcile(t, r)
-	if got := w.leadsNow(v1beta1); got != ourService {
-		t.Errorf("v1beta1 leads to %s", got)
-	}
+	w.wantLeadsTo(v1beta1, ourService)
 }
 
 // settleAfterTakeover waits until the backend is ready, the aggregator being content.
 func (w *world) settleAfterTakeover(r *Reconciler) {
 	w.t.Helper()
 	service := w.apiService(v1beta1)
-	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: "True"}}
-	w.must(w.raw.Status().Update(context.Background(), service))
+	w.saysAvailable(service, apiregistrationv1.ConditionTrue, "Passed")
 	w.settle(r, w.isReady)
 }
 
 // One write takes the APIService over: it leads to us, is verified, has our label
 // and what it was, all at once; and v1 comes after it.
 func TestAdoptionInOneWrite(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
 	stockWorld(w)
 	theirs := w.apiService(v1beta1)
@@ -154,6 +146,8 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	for key := range r.newScope(w.backend()).serving.Labels() {
 		labels[key] = nil
 	}
+	// Labels of ours that meant something to the owner before.
+	labels["app.kubernetes.io/managed-by"], labels["app.kubernetes.io/name"] = ptr.To("Helm"), ptr.To("metrics-server")
 	wantRecord := v1alpha1.PreviousOwner{
 		Service:  v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
 		CABundle: []byte("THEIR CA"), GroupPriorityMinimum: 100, VersionPriority: 100, Labels: labels,
@@ -168,9 +162,7 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	if message := stateMessage(w, "v1beta1.metrics.k8s.io"); !strings.Contains(message, "taken over from Service kube-system/metrics-server") {
 		t.Errorf("the status says %q", message)
 	}
-	if !recorded(r, "VersionAdopted", "took APIService v1beta1.metrics.k8s.io over from Service kube-system/metrics-server") {
-		t.Error("no event tells of the takeover")
-	}
+	wantEvent(t, r, "VersionAdopted", "took APIService v1beta1.metrics.k8s.io over from Service kube-system/metrics-server")
 	kept := w.apiService(v1beta1).Annotations[v1alpha1.AnnotationPreviousOwner]
 	if kept != ours.Annotations[v1alpha1.AnnotationPreviousOwner] {
 		t.Errorf("the record changed to %s", kept)
@@ -188,6 +180,7 @@ func stateMessage(w *world, name string) string {
 
 // What is recorded is what was there at the moment of the write.
 func TestAdoptionRacesWithItsOwner(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
 	stockWorld(w)
 	raced := false
@@ -197,9 +190,7 @@ func TestAdoptionRacesWithItsOwner(t *testing.T) {
 			w.must(err)
 			if !raced && strings.Contains(string(body), v1alpha1.AnnotationPreviousOwner) {
 				raced = true
-				theirs := w.apiService(v1beta1)
-				theirs.Spec.VersionPriority = 200
-				w.must(w.raw.Update(ctx, theirs))
+				w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority = 200 })
 			}
 			return c.Apply(ctx, o, opts...)
 		},
@@ -212,44 +203,5 @@ func TestAdoptionRacesWithItsOwner(t *testing.T) {
 	w.must(err)
 	if record.VersionPriority != 200 {
 		t.Errorf("recorded versionPriority %d, it was 200 at the takeover", record.VersionPriority)
-	}
-}
-
-// Labels of ours that meant something to the owner before come back to them.
-func TestAdoptionKeepsLabels(t *testing.T) {
-	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
-	stockWorld(w)
-	theirs := w.apiService(v1beta1)
-	theirs.Labels["app.kubernetes.io/managed-by"] = "Helm"
-	theirs.Labels["app.kubernetes.io/name"] = "metrics-server"
-	w.must(w.raw.Update(context.Background(), theirs))
-	want := w.apiService(v1beta1)
-	r := w.live(interceptor.Funcs{})
-	w.settle(r, w.isReady)
-	w.must(w.raw.Delete(context.Background(), w.backend()))
-	w.settle(r, w.isGone)
-	got := w.apiService(v1beta1)
-	if diff := cmp.Diff(want.Labels, got.Labels); diff != "" {
-		t.Errorf("labels after the hand-back (-before +after):\n%s", diff)
-	}
-}
-
-// An APIService of a MetricsBackend that does not exist is nobody's to hand back.
-func TestAdoptionOfAnOrphan(t *testing.T) {
-	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
-	orphan := stockAPIService()
-	orphan.Labels = map[string]string{v1alpha1.LabelBackend: "gone"}
-	w.must(w.raw.Create(context.Background(), orphan))
-	r := w.live(interceptor.Funcs{})
-	for range 10 {
-		mustReconcile(t, r)
-		w.step()
-	}
-	c := w.condition(v1alpha1.ConditionStalled)
-	if c.Reason != v1alpha1.ReasonNotOwned || !strings.Contains(c.Message, `MetricsBackend "gone", which does not exist: delete it (kubectl delete apiservice v1beta1.metrics.k8s.io)`) {
-		t.Errorf("Stalled is %+v", c)
-	}
-	if w.leadsNow(v1beta1) != metricsServer {
-		t.Error("it was taken over")
 	}
 }

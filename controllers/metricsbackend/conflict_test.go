@@ -37,20 +37,26 @@ func (w *world) settleBoth(r *Reconciler, done func() bool) {
 		if done() {
 			return
 		}
-		for _, name := range []string{elderName, backendName} {
-			if _, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil && !apierrors.IsConflict(err) {
-				w.t.Fatal(err)
-			}
-		}
+		w.reconcileBoth(r)
 		w.step()
 	}
 	w.t.Fatalf("not settled:\n%s", w.show())
 }
 
+// reconcileBoth reconciles the elder, then "cluster".
+func (w *world) reconcileBoth(r *Reconciler) {
+	w.t.Helper()
+	for _, name := range []string{elderName, backendName} {
+		if _, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil && !apierrors.IsConflict(err) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // both is a world in which the elder has the versions, and "cluster" waits.
 func both(t *testing.T) (*world, *Reconciler) {
 	w := newWorld(t, newBackend(), elder())
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	w.settleBoth(r, func() bool {
 		return w.leadsNow(v1) == elderService && w.leadsNow(v1beta1) == elderService && w.isWaiting()
 	})
@@ -61,26 +67,13 @@ const elderService = systemNamespace + "/metrics-serving-" + elderName
 
 // isWaiting tells whether the younger has everything but the versions.
 func (w *world) isWaiting() bool {
-	return w.condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonConflict &&
+	return w.isStalledBy(v1alpha1.ReasonConflict) &&
 		w.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
-}
-
-// Only the registration of the younger is held up.
-func TestTwoBackends(t *testing.T) {
-	w, _ := both(t)
-	c := w.condition(v1alpha1.ConditionReady)
-	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `MetricsBackend "elder" is older and claims v1.metrics.k8s.io`) {
-		t.Errorf("Ready is %+v", c)
-	}
-	for _, name := range []string{"v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"} {
-		if state := w.state(name); state != v1alpha1.APIServicePending {
-			t.Errorf("%s is %s", name, state)
-		}
-	}
 }
 
 // The younger takes over in place: the versions never leave discovery.
 func TestHeirTakesOver(t *testing.T) {
+	t.Parallel()
 	w, r := both(t)
 	r.Client = interceptor.NewClient(w.raw, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -90,7 +83,7 @@ func TestHeirTakesOver(t *testing.T) {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	w.must(w.raw.Delete(context.Background(), elder()))
+	w.delete(elder())
 	w.settleBoth(r, w.isReady)
 	if live := w.apiService(v1); live.Labels[v1alpha1.LabelBackend] != backendName || w.leadsNow(v1) != ourService {
 		t.Errorf("v1 is %+v", live)
@@ -105,13 +98,13 @@ func TestHeirTakesOver(t *testing.T) {
 
 // An heir that is not ready is not waited for; one that gets no further, not long.
 func TestHeirIsNotReady(t *testing.T) {
+	t.Parallel()
 	w, r := both(t)
 	w.mute = true // the heir's pods cannot be asked any more
 	for range 3 {
-		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: backendName}})
-		w.must(err)
+		mustReconcile(t, r)
 	}
-	w.must(w.raw.Delete(context.Background(), elder()))
+	w.delete(elder())
 	w.settleBoth(r, func() bool { return w.leadsNow(v1) == "" && w.leadsNow(v1beta1) == "" })
 	w.mute = false
 	w.settleBoth(r, w.isReady)
@@ -119,10 +112,11 @@ func TestHeirIsNotReady(t *testing.T) {
 
 // Without its namespace, and so its pods, the elder has nothing to wait with.
 func TestHeirIsNotAwaitedWithoutNamespace(t *testing.T) {
+	t.Parallel()
 	w, r := both(t)
-	w.must(w.raw.Delete(context.Background(), elder()))
+	w.delete(elder())
 	live := &v1alpha1.MetricsBackend{}
-	w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, live))
+	w.get(client.ObjectKey{Name: elderName}, live)
 	for _, without := range []bool{false, true} {
 		s := r.newScope(live)
 		s.withoutNamespace = without
@@ -136,14 +130,16 @@ func TestHeirIsNotAwaitedWithoutNamespace(t *testing.T) {
 
 // The younger gets what the elder's spec no longer names, and nothing else.
 func TestElderLetsGoOfAVersion(t *testing.T) {
+	t.Parallel()
 	w, r := both(t)
 	live := &v1alpha1.MetricsBackend{}
-	w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, live))
+	w.get(client.ObjectKey{Name: elderName}, live)
 	onlyV1beta1(&live.Spec)
 	live.Generation++
-	w.must(w.raw.Update(context.Background(), live))
+	w.update(live)
 	w.settleBoth(r, func() bool { return w.leadsNow(v1) == ourService })
-	if w.leadsNow(v1beta1) != elderService || !w.isWaiting() {
-		t.Errorf("v1beta1 leads to %s\n%s", w.leadsNow(v1beta1), w.show())
+	w.wantLeadsTo(v1beta1, elderService)
+	if !w.isWaiting() {
+		t.Errorf("it does not wait:\n%s", w.show())
 	}
 }

@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -40,7 +38,7 @@ func everyPod(consumers ...v1alpha1.ConsumerStatus) func(*corev1.Pod) (*v1alpha1
 // used is a world in which the HPA controller uses v1beta1, and a reconciler.
 func used(t *testing.T) (*world, *Reconciler) {
 	t.Helper()
-	w, r := ready(t, interceptor.Funcs{})
+	w, r := ready(t)
 	w.consumers = everyPod(hpaOf(v1beta1Name, w.today()))
 	mustReconcile(t, r)
 	if c := w.condition(v1alpha1.ConditionConsumersCompatible); c.Status != metav1.ConditionTrue || !w.isReady() {
@@ -51,18 +49,17 @@ func used(t *testing.T) (*world, *Reconciler) {
 
 // isKept waits until the operator has said that the removal waits.
 func (w *world) isKept() bool {
-	return w.condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonConsumersActive
+	return w.isStalledBy(v1alpha1.ReasonConsumersActive)
 }
 
 func TestRemovalWaitsForConsumers(t *testing.T) {
+	t.Parallel()
 	w, r := used(t)
 	recorder := events.NewFakeRecorder(1000)
 	r.Events = recorder
 	w.change(onlyV1)
 	w.settle(r, w.isKept)
-	if !w.isRegistered(v1beta1) {
-		t.Fatal("v1beta1 was taken from the HPA controller")
-	}
+	w.wantRegistered("v1", "v1beta1")
 	for kind, want := range map[string]string{
 		v1alpha1.ConditionConsumersCompatible:     "False ConsumersActive",
 		v1alpha1.ConditionStaleAPIServicesRemoved: "False ConsumersActive",
@@ -76,28 +73,17 @@ func TestRemovalWaitsForConsumers(t *testing.T) {
 			t.Errorf("%s is %s of generation %d, want %s", kind, got, c.ObservedGeneration, want)
 		}
 	}
-	c := w.condition(v1alpha1.ConditionConsumersCompatible)
-	for _, part := range []string{
+	w.wantCondition(v1alpha1.ConditionConsumersCompatible, "", "",
 		"v1beta1.metrics.k8s.io is no longer in spec.resourceMetrics.versions", "the HPA controller, kube-controller-manager",
-		`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"removeDespiteConsumers":["v1beta1"]}}}'`,
-	} {
-		if !strings.Contains(c.Message, part) {
-			t.Errorf("message %q, want %q in it", c.Message, part)
-		}
-	}
+		`kubectl patch metricsbackend cluster --type=merge -p '{"spec":{"resourceMetrics":{"removeDespiteConsumers":["v1beta1"]}}}'`)
 	if state := w.state(v1beta1Name); state != v1alpha1.APIServiceAvailable {
 		t.Errorf("state of the version that is kept: %q", state)
 	}
 
 	w.change(despiteConsumers)
 	w.settle(r, w.isReady)
-	if w.isRegistered(v1beta1) {
-		t.Error("still registered despite the override")
-	}
-	if c := w.condition(v1alpha1.ConditionConsumersCompatible); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonRemovalForced ||
-		!strings.Contains(c.Message, "the HPA controller") {
-		t.Errorf("after the override: %+v", c)
-	}
+	w.wantRegistered("v1")
+	w.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, v1alpha1.ReasonRemovalForced, "the HPA controller")
 	close(recorder.Events)
 	told := map[string]int{}
 	for e := range recorder.Events {
@@ -112,6 +98,7 @@ func TestRemovalWaitsForConsumers(t *testing.T) {
 
 // The clients move to another version; a whole day without them ends the wait.
 func TestRemovalGoesOnAfterADay(t *testing.T) {
+	t.Parallel()
 	w, r := used(t)
 	w.change(onlyV1)
 	w.settle(r, w.isKept)
@@ -119,30 +106,23 @@ func TestRemovalGoesOnAfterADay(t *testing.T) {
 	w.clock.Step(24 * time.Hour)
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	if !w.isRegistered(v1beta1) {
-		t.Fatal("removed although it was used yesterday")
-	}
+	w.wantRegistered("v1", "v1beta1")
 	w.clock.Step(24 * time.Hour)
 	w.settle(r, w.isReady)
-	if w.isRegistered(v1beta1) {
-		t.Error("not removed after a day without clients")
-	}
-	if c := w.condition(v1alpha1.ConditionConsumersCompatible); c.Reason != v1alpha1.ReasonSucceeded {
-		t.Errorf("after it: %+v", c)
-	}
+	w.wantRegistered("v1")
+	w.wantCondition(v1alpha1.ConditionConsumersCompatible, "", v1alpha1.ReasonSucceeded)
 	if left := w.backend().Status.Consumers; len(left) > 0 {
 		t.Errorf("the status remembers %v", left)
 	}
 }
 
 func TestPutBackWhileKept(t *testing.T) {
+	t.Parallel()
 	w, r := used(t)
 	w.change(onlyV1)
 	w.settle(r, w.isKept)
 	service := w.storedAPIService(v1beta1Name)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}
-	})
+	w.change(bothVersions)
 	w.settle(r, w.isReady)
 	if now := w.storedAPIService(v1beta1Name); now != service {
 		t.Errorf("the APIService changed: %s, before %s", now, service)
@@ -160,23 +140,23 @@ func (w *world) storedAPIService(name string) string {
 
 // The status is the memory: neither new pods nor a new operator forget a client.
 func TestRollingUpdateForgetsNobody(t *testing.T) {
+	t.Parallel()
 	w, _ := used(t)
 	w.consumers = nil
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Labels = map[string]string{"roll": "once"} })
 	w.settle(r, w.isReady)
 	w.clock.Step(12 * time.Hour)
 	w.change(onlyV1)
-	r = w.reconciler(interceptor.Funcs{})
+	r = w.reconciler()
 	w.settle(r, w.isKept)
-	if !w.isRegistered(v1beta1) {
-		t.Error("a client of yesterday was forgotten")
-	}
+	w.wantRegistered("v1", "v1beta1")
 }
 
 // What an ending pod saw is not lost with it.
 func TestEndingPodsTell(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.lingers = 5
 	w.consumers = func(p *corev1.Pod) (*v1alpha1.ConsumerReport, error) {
 		if p.Spec.Containers[0].Image == imageBoth {
@@ -196,7 +176,7 @@ func TestEndingPodsTell(t *testing.T) {
 // What is no choice of the spec's author does not wait, and neither does what was
 // named.
 func TestRemovalsThatNeverWait(t *testing.T) {
-	ctx := context.Background()
+	t.Parallel()
 	v1Used := func(w *world) { w.consumers = everyPod(seen(v1Name, "kubectl", "jane", w.today())) }
 	gone := func(gv string) func(*world) bool {
 		return func(w *world) bool { return !slices.Contains(w.registeredVersions(), gv) }
@@ -213,16 +193,16 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 			v1Used,
 			func(w *world) {
 				w.change(onlyV1beta1)
-				w.settle(w.reconciler(interceptor.Funcs{}), w.isKept)
+				w.settle(w.reconciler(), w.isKept)
 				w.change(func(s *v1alpha1.MetricsBackendSpec) { s.Serving.Image = imageV1beta1 })
 			},
 			(*world).isReady,
 		},
-		"a deletion": {v1Used, func(w *world) { w.must(w.raw.Delete(ctx, w.backend())) }, (*world).isGone},
+		"a deletion": {v1Used, func(w *world) { w.delete(w.backend()) }, (*world).isGone},
 		"a namespace that ends": {
 			v1Used,
 			func(w *world) {
-				w.must(w.raw.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}))
+				w.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
 			},
 			func(w *world) bool { return len(w.registeredVersions()) == 0 },
 		},
@@ -257,7 +237,7 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			tc.prepare(w)
 			mustReconcile(t, r)
 			tc.change(w)
@@ -276,29 +256,29 @@ func (w *world) claimV1(serving metav1.ConditionStatus) {
 	other := newBackend(onlyV1)
 	other.Name, other.UID = "other", "uid-other"
 	other.CreationTimestamp = metav1.NewTime(w.clock.Now())
-	w.must(w.raw.Create(context.Background(), other))
+	w.create(other)
 	other.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionServingReady, Status: serving, ObservedGeneration: other.Generation},
 		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConflict},
 	}
-	w.must(w.raw.Status().Update(context.Background(), other))
+	w.updateStatus(other)
 }
 
 // Who names a version and cannot serve it is no one to leave clients to.
 func TestRemovalWaitsForAnHeirThatIsReady(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.consumers = everyPod(seen(v1Name, "kubectl", "jane", w.today()))
 	mustReconcile(t, r)
 	w.claimV1(metav1.ConditionFalse)
 	w.change(onlyV1beta1)
 	w.settle(r, w.isKept)
-	if !w.isRegistered(v1) {
-		t.Error("v1 was taken from its clients")
-	}
+	w.wantRegistered("v1", "v1beta1")
 }
 
 // Pods that cannot say who uses a version are no proof that nobody does.
 func TestSilentPods(t *testing.T) {
+	t.Parallel()
 	refuse := func(err error) func(*world) {
 		return func(w *world) {
 			w.consumers = func(*corev1.Pod) (*v1alpha1.ConsumerReport, error) { return nil, err }
@@ -316,7 +296,7 @@ func TestSilentPods(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			tc.silence(w)
 			w.change(onlyV1)
 			var result ctrl.Result
@@ -329,15 +309,9 @@ func TestSilentPods(t *testing.T) {
 			if result.RequeueAfter < progressMin {
 				t.Errorf("pods are asked again after %s", result.RequeueAfter)
 			}
-			c := w.condition(v1alpha1.ConditionConsumersCompatible)
-			if !w.isRegistered(v1beta1) || c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonProbeFailed {
-				t.Fatalf("registered %t, %+v", w.isRegistered(v1beta1), c)
-			}
-			for _, part := range []string{tc.part, "v1beta1.metrics.k8s.io stays until every ready pod has said who uses it", "removeDespiteConsumers"} {
-				if !strings.Contains(c.Message, part) {
-					t.Errorf("message %q, want %q in it", c.Message, part)
-				}
-			}
+			w.wantRegistered("v1", "v1beta1")
+			w.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, v1alpha1.ReasonProbeFailed,
+				tc.part, "v1beta1.metrics.k8s.io stays until every ready pod has said who uses it", "removeDespiteConsumers")
 			if w.isReady() {
 				t.Error("Ready, although the spec is not carried out")
 			}
@@ -347,19 +321,17 @@ func TestSilentPods(t *testing.T) {
 			w.consumers = nil
 			w.clock.Step(48 * time.Hour)
 			w.settle(r, w.isReady)
-			if w.isRegistered(v1beta1) {
-				t.Error("not removed")
-			}
+			w.wantRegistered("v1")
 		})
 	}
 	t.Run("override", func(t *testing.T) {
-		w, r := ready(t, interceptor.Funcs{})
+		w, r := ready(t)
 		w.mute = true
 		w.change(func(spec *v1alpha1.MetricsBackendSpec) { onlyV1(spec); despiteConsumers(spec) })
 		w.settle(r, func() bool { return !w.isRegistered(v1beta1) })
 	})
 	t.Run("one of two pods", func(t *testing.T) {
-		w, r := ready(t, interceptor.Funcs{})
+		w, r := ready(t)
 		first := w.pods()[0].Name
 		w.consumers = func(p *corev1.Pod) (*v1alpha1.ConsumerReport, error) {
 			if p.Name == first {
@@ -368,20 +340,17 @@ func TestSilentPods(t *testing.T) {
 			return reportOf(), nil
 		}
 		mustReconcile(t, r)
-		if c := w.condition(v1alpha1.ConditionConsumersCompatible); c.Status != metav1.ConditionTrue {
-			t.Errorf("while nothing is taken away: %+v", c)
-		}
+		w.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, "")
 		w.change(onlyV1)
 		for range 5 {
 			mustReconcile(t, r)
 		}
-		if !w.isRegistered(v1beta1) {
-			t.Error("removed before each pod had said who uses it")
-		}
+		w.wantRegistered("v1", "v1beta1")
 	})
 }
 
 func TestConsumersUnknown(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		happen func(*world)
 		reason string
@@ -393,7 +362,7 @@ func TestConsumersUnknown(t *testing.T) {
 		"no pod is ready": {func(w *world) {
 			for _, p := range w.pods() {
 				p.Status.Conditions = nil
-				w.must(w.raw.Status().Update(context.Background(), &p))
+				w.updateStatus(&p)
 			}
 		}, v1alpha1.ReasonDependencyNotReady, "no ready serving pod"},
 		"no pod answers":    {func(w *world) { w.mute = true }, v1alpha1.ReasonProbeFailed, "does not answer the operator"},
@@ -401,16 +370,13 @@ func TestConsumersUnknown(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			tc.happen(w)
 			mustReconcile(t, r)
 			// Longer than a hiccup.
 			w.clock.Step(failingPatience)
 			mustReconcile(t, r)
-			c := w.condition(v1alpha1.ConditionConsumersCompatible)
-			if c.Status != metav1.ConditionUnknown || c.Reason != tc.reason || !strings.Contains(c.Message, tc.part) {
-				t.Errorf("%+v", c)
-			}
+			w.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, tc.reason, tc.part)
 		})
 	}
 }
@@ -429,8 +395,8 @@ func TestConsumersAreWrittenOnceADay(t *testing.T) {
 	}
 	mustReconcile(t, r)
 	version, writes := w.backend().ResourceVersion, 0
-	const days = 7
-	for end := w.clock.Now().Add(days * 24 * time.Hour); w.clock.Now().Before(end); w.clock.Step(time.Minute) {
+	days := shortened(7, 1)
+	for end := w.clock.Now().AddDate(0, 0, days); w.clock.Now().Before(end); w.clock.Step(time.Minute) {
 		// Each minute of the hours' beginnings is enough.
 		if minute := w.clock.Now().Minute(); minute > 15 && minute%10 != 0 {
 			continue
@@ -454,7 +420,8 @@ func TestConsumersAreWrittenOnceADay(t *testing.T) {
 
 // A backend from before the condition existed is asked before anything is taken.
 func TestConditionIsNewWithTheOperator(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.consumers = everyPod(hpaOf(v1beta1Name, w.today()))
 	w.change(onlyV1)
 	backend := w.backend()
@@ -462,21 +429,20 @@ func TestConditionIsNewWithTheOperator(t *testing.T) {
 		return c.Type == v1alpha1.ConditionConsumersCompatible
 	})
 	backend.Status.Consumers = nil
-	w.must(w.raw.Status().Update(context.Background(), backend))
+	w.updateStatus(backend)
 	w.settle(r, w.isKept)
-	if !w.isRegistered(v1beta1) {
-		t.Error("v1beta1 was taken from the HPA controller")
-	}
+	w.wantRegistered("v1", "v1beta1")
 }
 
 // What is kept is kept in order: its caBundle follows the certificates.
 func TestKeptVersionFollowsTheCertificates(t *testing.T) {
+	t.Parallel()
 	w, r := used(t)
 	w.change(onlyV1)
 	w.settle(r, w.isKept)
 	for _, service := range w.apiServices() {
 		service.Spec.CABundle = nil
-		w.must(w.raw.Update(context.Background(), &service, client.FieldOwner("somebody")))
+		w.update(&service, client.FieldOwner("somebody"))
 	}
 	mustReconcile(t, r)
 	for _, service := range w.apiServices() {
@@ -484,7 +450,5 @@ func TestKeptVersionFollowsTheCertificates(t *testing.T) {
 			t.Errorf("%s has lost its caBundle", service.Name)
 		}
 	}
-	if len(w.apiServices()) != 2 {
-		t.Errorf("registered: %v", w.registeredVersions())
-	}
+	w.wantRegistered("v1", "v1beta1")
 }

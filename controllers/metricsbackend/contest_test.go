@@ -5,14 +5,12 @@ package metricsbackend
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -37,7 +35,7 @@ func rivals() map[string]func(*world) {
 			live := w.apiService(v1beta1)
 			stock := stockAPIService()
 			stock.UID, stock.ResourceVersion = live.UID, live.ResourceVersion
-			w.must(w.raw.Update(context.Background(), stock, client.FieldOwner("gitops-controller")))
+			w.update(stock, client.FieldOwner("gitops-controller"))
 		},
 	}
 }
@@ -45,26 +43,33 @@ func rivals() map[string]func(*world) {
 // fight lets the rival write after each of our writes, and counts ours.
 func (w *world) fight(r *Reconciler, rival func(*world), rounds int) int {
 	w.t.Helper()
-	ours := 0
+	return w.fightOver(r, func() bool { return w.leadsNow(v1beta1) == ourService }, rival, rounds)
+}
+
+// fightOver is fight over anything; ours reports whether it is as we wrote it.
+func (w *world) fightOver(r *Reconciler, ours func() bool, rival func(*world), rounds int) int {
+	w.t.Helper()
+	writes := 0
 	for range rounds {
 		mustReconcile(w.t, r)
-		if w.leadsNow(v1beta1) == ourService {
-			ours++
+		if ours() {
+			writes++
 			rival(w)
 		}
 		w.step()
 	}
-	return ours
+	return writes
 }
 
 // The operator does not fight on for ever: it says who changes the APIService back,
 // and tries again hours later. When the rival stops, it has it.
 func TestContested(t *testing.T) {
-	for name, rival := range rivals() {
+	t.Parallel()
+	for name, rival := range sampled(t, rivals()) {
 		t.Run(name, func(t *testing.T) {
 			w := prepared(t, "adopted", adoptedWorld)
 			w.theirs.watched = false
-			r := w.live(interceptor.Funcs{})
+			r := w.live()
 			rival(w)
 			const rounds = 60
 			if ours := w.fight(r, rival, rounds); ours != contestLimit {
@@ -76,9 +81,7 @@ func TestContested(t *testing.T) {
 				t.Errorf("%d writes in the next %s, want 1", ours, contestWindow)
 			}
 			w.isContested(t)
-			if got := w.ofV1(); got != ourService {
-				t.Errorf("v1 leads to %q, want it left alone", got)
-			}
+			w.wantLeadsTo(v1, ourService)
 			// The rival has stopped, and left its APIService behind.
 			w.clock.Step(contestWindow)
 			w.settleContest(r)
@@ -97,41 +100,27 @@ func TestContested(t *testing.T) {
 // Who replaces the APIService of an implementation that someone else runs with its
 // stock manifest takes nothing but our label away.
 func TestContestedLabel(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
-	r := w.live(interceptor.Funcs{})
-	ours := 0
-	for range 60 {
-		mustReconcile(t, r)
-		if live := w.apiService(v1beta1); live.Labels[v1alpha1.LabelBackend] == backendName {
-			ours++
-			stock := live.DeepCopy()
-			stock.Labels, stock.Annotations = stockAPIService().Labels, nil
-			w.must(w.raw.Update(context.Background(), stock, client.FieldOwner("kubectl")))
-		}
-		w.step()
+	r := w.live()
+	ours := func() bool { return w.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == backendName }
+	rival := func(w *world) {
+		live := w.apiService(v1beta1)
+		live.Labels, live.Annotations = stockAPIService().Labels, nil
+		w.update(live, client.FieldOwner("kubectl"))
 	}
 	// The first is that of the beginning.
-	if ours != contestLimit+1 {
-		t.Errorf("%d writes, want %d", ours-1, contestLimit)
+	if writes := w.fightOver(r, ours, rival, 60); writes != contestLimit+1 {
+		t.Errorf("%d writes, want %d", writes-1, contestLimit)
 	}
-	if c := w.condition(v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonContested || !strings.Contains(c.Message, `field manager "kubectl"`) {
-		t.Errorf("Stalled is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl"`)
 }
-
-func (w *world) ofV1() string { return w.leadsNow(v1) }
 
 func (w *world) isContested(t *testing.T) {
 	t.Helper()
-	c := w.condition(v1alpha1.ConditionStalled)
-	for _, part := range []string{`field manager "gitops-controller" keeps changing it back, to Service kube-system/metrics-server`, "kubectl delete apiservice v1beta1.metrics.k8s.io"} {
-		if c.Reason != v1alpha1.ReasonContested || !strings.Contains(c.Message, part) {
-			t.Fatalf("Stalled is %+v, want Contested with %q", c, part)
-		}
-	}
-	if got := w.leadsNow(v1beta1); got != metricsServer {
-		t.Fatalf("v1beta1 leads to %s", got)
-	}
+	w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested,
+		`field manager "gitops-controller" keeps changing it back, to Service kube-system/metrics-server`, "kubectl delete apiservice v1beta1.metrics.k8s.io")
+	w.wantLeadsTo(v1beta1, metricsServer)
 }
 
 // settleContest waits until the backend is ready, the aggregator being content
@@ -145,51 +134,43 @@ func (w *world) settleContest(r *Reconciler) {
 // Whoever registers our own Service with a priority or a label of their own is not
 // fought for ever either.
 func TestContestedBesidesTheService(t *testing.T) {
+	t.Parallel()
 	rivals := map[string]func(*apiregistrationv1.APIService){
 		"priority of the version": func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority = 15 },
 		"priority of the group":   func(s *apiregistrationv1.APIService) { s.Spec.GroupPriorityMinimum = 2000 },
 		"label":                   func(s *apiregistrationv1.APIService) { s.Labels["app.kubernetes.io/managed-by"] = "Helm" },
 	}
-	for name, change := range rivals {
+	for name, change := range sampled(t, rivals) {
 		t.Run(name, func(t *testing.T) {
-			w, _ := ready(t, interceptor.Funcs{})
-			r := w.live(interceptor.Funcs{})
+			w, _ := ready(t)
+			r := w.live()
 			want := w.apiService(v1)
-			writes := 0
-			for range 60 {
-				mustReconcile(t, r)
+			ours := func() bool {
 				live := w.apiService(v1)
-				if live.Spec.VersionPriority == want.Spec.VersionPriority && live.Spec.GroupPriorityMinimum == want.Spec.GroupPriorityMinimum &&
-					live.Labels["app.kubernetes.io/managed-by"] == want.Labels["app.kubernetes.io/managed-by"] {
-					writes++
-					change(live)
-					w.must(w.raw.Update(context.Background(), live, client.FieldOwner("gitops-controller")))
-				}
-				w.step()
+				return live.Spec.VersionPriority == want.Spec.VersionPriority && live.Spec.GroupPriorityMinimum == want.Spec.GroupPriorityMinimum &&
+					live.Labels["app.kubernetes.io/managed-by"] == want.Labels["app.kubernetes.io/managed-by"]
 			}
 			// The first is that of the beginning.
-			if writes != contestLimit+1 {
+			if writes := w.fightOver(r, ours, func(w *world) { w.editAPIService(v1, change) }, 60); writes != contestLimit+1 {
 				t.Errorf("%d writes, want %d", writes-1, contestLimit)
 			}
-			c := w.condition(v1alpha1.ConditionStalled)
-			if c.Reason != v1alpha1.ReasonContested || !strings.Contains(c.Message, `field manager "gitops-controller" keeps changing it back, so`) {
-				t.Errorf("Stalled is %+v", c)
-			}
+			w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl-edit" keeps changing it back, so`)
 		})
 	}
 }
 
 // What ends a contest at once.
 func TestContestEnds(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(*world){
-		"APIService deleted": func(w *world) { w.must(w.raw.Delete(context.Background(), w.apiService(v1beta1))) },
+		"APIService deleted": func(w *world) { w.delete(w.apiService(v1beta1)) },
 		"spec changed":       func(w *world) { w.change(func(*v1alpha1.MetricsBackendSpec) {}) },
 	}
 	for name, happen := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := prepared(t, "adopted", adoptedWorld)
 			w.theirs.watched = false
-			r := w.live(interceptor.Funcs{})
+			r := w.live()
 			rival := rivals()["server-side apply"]
 			rival(w)
 			w.fight(r, rival, 20)
@@ -202,13 +183,14 @@ func TestContestEnds(t *testing.T) {
 
 // A new process does not begin the fight anew.
 func TestContestSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "adopted", adoptedWorld)
 	w.theirs.watched = false
 	rival := rivals()["server-side apply"]
 	rival(w)
-	w.fight(w.live(interceptor.Funcs{}), rival, 20)
+	w.fight(w.live(), rival, 20)
 	w.isContested(t)
-	if ours := w.fight(w.live(interceptor.Funcs{}), rival, 20); ours != 0 {
+	if ours := w.fight(w.live(), rival, 20); ours != 0 {
 		t.Errorf("%d writes after the restart", ours)
 	}
 	w.isContested(t)
@@ -217,28 +199,28 @@ func TestContestSurvivesRestart(t *testing.T) {
 // A single edit by hand is corrected, whoever made it and whatever it was, and is
 // no contest.
 func TestEditIsCorrected(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(*apiregistrationv1.APIService){
 		"caBundle blanked": func(s *apiregistrationv1.APIService) { s.Spec.CABundle = nil },
 		"caBundle changed": func(s *apiregistrationv1.APIService) { s.Spec.CABundle = []byte("OTHER") },
 		"not verified": func(s *apiregistrationv1.APIService) {
 			s.Spec.CABundle, s.Spec.InsecureSkipTLSVerify = nil, true
 		},
-		"other Service":  func(s *apiregistrationv1.APIService) { s.Spec.Service.Name = "other" },
-		"other port":     func(s *apiregistrationv1.APIService) { s.Spec.Service.Port = nil },
-		"other priority": func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority = 1 },
+		"other Service":    func(s *apiregistrationv1.APIService) { s.Spec.Service.Name = "other" },
+		"other port":       func(s *apiregistrationv1.APIService) { s.Spec.Service.Port = nil },
+		"other priorities": func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority, s.Spec.GroupPriorityMinimum = 1, 1 },
 	}
 	for name, edit := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, _ := ready(t, interceptor.Funcs{})
-			r := w.live(interceptor.Funcs{})
+			w, _ := ready(t)
+			r := w.live()
 			want := w.apiService(v1).Spec
-			live := w.apiService(v1)
-			edit(live)
-			w.must(w.raw.Update(context.Background(), live, client.FieldOwner("kubectl-edit")))
+			w.editAPIService(v1, edit)
 			w.settle(r, func() bool {
 				got := w.apiService(v1).Spec
 				return leadsTo(w.apiService(v1), r.newScope(w.backend()).serving.Target(nil)) &&
-					string(got.CABundle) == string(want.CABundle) && got.VersionPriority == want.VersionPriority
+					string(got.CABundle) == string(want.CABundle) &&
+					got.VersionPriority == want.VersionPriority && got.GroupPriorityMinimum == want.GroupPriorityMinimum
 			})
 			w.settle(r, w.isReady)
 		})
@@ -247,6 +229,7 @@ func TestEditIsCorrected(t *testing.T) {
 
 // The count is by rival, and forgets what was long ago.
 func TestContend(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	m := newMemory()
 	try := func(rival string) bool { return m.contend("b", "a", rival, 1, false, now) }
@@ -275,10 +258,11 @@ func TestContend(t *testing.T) {
 // Leaving the version to the rival takes it from no client, so it waits for none:
 // the operator writes nothing against the rival again.
 func TestContestIsGivenUp(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "adopted", adoptedWorld)
 	w.theirs.watched = false
 	w.consumers = everyPod(hpaOf(v1beta1Name, w.today()))
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	mustReconcile(t, r)
 	rival := rivals()["server-side apply"]
 	rival(w)

@@ -74,7 +74,7 @@ func scenarios() map[string]scenario {
 		},
 		"handed back to metrics-server": {
 			prepare: adoptedWorld,
-			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			change:  func(w *world) { w.delete(w.backend()) },
 			done:    func(w *world) bool { return w.isGone() && w.leadsNow(v1beta1) == metricsServer },
 		},
 		"from serving to existing": {
@@ -101,19 +101,15 @@ func scenarios() map[string]scenario {
 		},
 		"deleted": {
 			prepare: becomeReady,
-			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			change:  func(w *world) { w.delete(w.backend()) },
 			done:    (*world).isGone,
 		},
 		"deleted before it was ready": {
 			prepare: func(w *world) {
-				r := w.reconciler(interceptor.Funcs{})
-				for range 4 {
-					_, err := reconcileOnce(w.t, r)
-					w.must(err)
-					w.step()
-				}
+				r := w.reconciler()
+				w.rounds(r, 4)
 			},
-			change: func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			change: func(w *world) { w.delete(w.backend()) },
 			done:   (*world).isGone,
 		},
 	}
@@ -169,41 +165,35 @@ func intercepted(do func(c call, make func() error) error) interceptor.Funcs {
 	}
 }
 
-// cleanRuns holds how each scenario, by name, goes without faults: what the tests
+// cleanRuns holds how each scenario, by name, ends without faults: what the tests
 // with faults compare with is made once.
 var cleanRuns sync.Map
 
 type cleanRun struct {
-	once  sync.Once
-	end   string
-	calls []call
+	once sync.Once
+	end  string
 }
 
-// clean runs a scenario without faults and returns its end and its calls.
-func clean(t *testing.T, name string, s scenario) (string, []call) {
+// clean runs a scenario without faults and returns its end.
+func clean(t *testing.T, name string, s scenario) string {
 	t.Helper()
 	known, _ := cleanRuns.LoadOrStore(name, &cleanRun{})
 	run := known.(*cleanRun)
-	run.once.Do(func() { run.end, run.calls = runClean(t, name, s) })
+	run.once.Do(func() { run.end = runClean(t, name, s) })
 	if run.end == "" {
 		t.Fatal("the scenario does not end even without faults")
 	}
-	return run.end, run.calls
+	return run.end
 }
 
-func runClean(t *testing.T, name string, s scenario) (string, []call) {
+func runClean(t *testing.T, name string, s scenario) string {
 	t.Helper()
 	w := s.world(t, name)
-	var made []call
-	record := intercepted(func(c call, make func() error) error {
-		made = append(made, c)
-		return make()
-	})
-	w.settle(w.reconciler(record), func() bool { return s.done(w) })
+	w.settle(w.reconciler(), func() bool { return s.done(w) })
 	if got := w.registeredVersions(); !slices.Equal(got, s.registered) {
 		t.Fatalf("registered %v, want %v", got, s.registered)
 	}
-	return w.inventory(), made
+	return w.inventory()
 }
 
 var faults = []error{
@@ -215,14 +205,15 @@ var faults = []error{
 // Every call fails the first time that it is made in each state of the cluster:
 // the end is the same, and the invariant holds throughout.
 func TestEachCallFailsOnce(t *testing.T) {
+	t.Parallel()
 	type point struct {
 		writes int
 		name   string
 	}
-	for name, s := range sampled(scenarios()) {
+	for name, s := range sampled(t, scenarios()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, _ := clean(t, name, s)
+			want := clean(t, name, s)
 			failed := map[point]bool{}
 			written := map[string]bool{}
 			fail := intercepted(func(c call, make func() error) error {
@@ -246,42 +237,17 @@ func TestEachCallFailsOnce(t *testing.T) {
 	}
 }
 
-// One call of a run fails, and no other.
-func TestOneCallFails(t *testing.T) {
-	const samples = 3
-	for name, s := range sampled(scenarios()) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			want, calls := clean(t, name, s)
-			for sample := range samples {
-				failing := (2*sample + 1) * len(calls) / (2 * samples)
-				i := -1
-				fail := intercepted(func(_ call, make func() error) error {
-					if i++; i == failing {
-						return faults[sample%len(faults)]
-					}
-					return make()
-				})
-				w := s.world(t, name)
-				w.settle(w.reconciler(fail), func() bool { return s.done(w) })
-				if diff := cmp.Diff(want, w.inventory()); diff != "" {
-					t.Fatalf("call %d (%s) failed (-clean +faulty):\n%s", failing, calls[failing].name, diff)
-				}
-			}
-		})
-	}
-}
-
 // The first process ends right after its first write, the second, which remembers
 // nothing, after its second, and so on: each state between two writes is met by a
 // new process. (After a read the cluster is as it was after the write before it,
 // and a new process first repeats applies that change nothing.)
 func TestKilledAfterEachWrite(t *testing.T) {
+	t.Parallel()
 	errKilled := errors.New("the process was killed")
-	for name, s := range sampled(scenarios()) {
+	for name, s := range sampled(t, scenarios()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, _ := clean(t, name, s)
+			want := clean(t, name, s)
 			w := s.world(t, name)
 			for process := 1; !s.done(w); process++ {
 				writes := 0
@@ -319,7 +285,7 @@ func (w *world) inventory() string {
 	for _, kind := range children.Removable() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		w.must(w.raw.List(context.Background(), list, client.HasLabels{v1alpha1.LabelBackend}))
+		w.list(list, client.HasLabels{v1alpha1.LabelBackend})
 		for _, object := range list.Items {
 			out += fmt.Sprintf("%s %s/%s\n", kind.Kind, object.Namespace, object.Name)
 		}

@@ -91,12 +91,12 @@ func journeys() map[string]journey {
 		},
 		"deletion of all groups": {
 			prepare: groups(both),
-			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			change:  func(w *world) { w.delete(w.backend()) },
 			done:    (*world).isGone,
 		},
 		"deletion": {
 			prepare: spec(both, "v1", "v1beta1"),
-			change:  func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			change:  func(w *world) { w.delete(w.backend()) },
 			done:    (*world).isGone,
 		},
 	}
@@ -128,28 +128,27 @@ func (w *world) deployedImage() string {
 // registeredByALaterOperator registers v2, as the operator did that knew it.
 func registeredByALaterOperator(w *world) {
 	becomeReadyWith(w, imageFuture)
-	ctx := context.Background()
 	var service apiregistrationv1.APIService
-	w.must(w.raw.Get(ctx, client.ObjectKey{Name: apiServiceName(v1)}, &service))
+	w.get(client.ObjectKey{Name: apiServiceName(v1)}, &service)
 	later := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(v2), Labels: service.Labels},
 		Spec:       service.Spec,
 	}
 	later.Spec.Version = v2.Version
-	w.must(w.raw.Create(ctx, later))
+	w.create(later)
 	backend := w.backend()
 	backend.Status.APIServices = append(backend.Status.APIServices, v1alpha1.APIServiceStatus{Name: later.Name, State: v1alpha1.APIServiceAvailable})
-	w.must(w.raw.Status().Update(ctx, backend))
+	w.updateStatus(backend)
 	w.step()
 }
 
 func becomeReadyWith(w *world, image string) {
-	w.settle(w.operator(image, interceptor.Funcs{}), func() bool { return w.isReady() || w.saysNotServed() })
+	w.settle(w.operator(image), func() bool { return w.isReady() || w.saysNotServed() })
 }
 
 // operator is one of a release that deploys the image by default.
-func (w *world) operator(image string, funcs interceptor.Funcs) *Reconciler {
-	r := w.reconciler(funcs)
+func (w *world) operator(image string, funcs ...interceptor.Funcs) *Reconciler {
+	r := w.reconciler(funcs...)
 	r.ServingImage = cmp.Or(image, imageBoth)
 	return r
 }
@@ -218,8 +217,9 @@ func (j journey) stops(t *testing.T, name string) (stops []stop, calls int, end 
 // each call and each step of the cluster, is a version in discovery that a ready
 // pod does not serve; and it ends as if nothing had happened, without an orphan.
 func TestStoppedAfterEachCall(t *testing.T) {
+	t.Parallel()
 	const away = 4
-	for name, j := range sampled(journeys()) {
+	for name, j := range sampled(t, journeys()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stops, calls, want := j.stops(t, name)
@@ -267,6 +267,7 @@ func (w *world) end() string { return podName.ReplaceAllString(w.inventory(), "p
 // The checks of this file are able to fail: without the step that keeps the
 // invariant they report it broken.
 func TestInvariantNeedsEachStep(t *testing.T) {
+	t.Parallel()
 	rollback := journeys()["rollback: an older image and its version"]
 	cases := map[string]func(*world, *Reconciler){
 		// The order of a plain rollout: pods first, their registrations afterwards.
@@ -301,12 +302,7 @@ func TestInvariantNeedsEachStep(t *testing.T) {
 			w := rollback.world(t, "rollback: an older image and its version")
 			r := w.operator("", w.watched(nil))
 			mutate(w, r)
-			for range 40 {
-				if _, err := reconcileOnce(t, r); err != nil {
-					t.Fatal(err)
-				}
-				w.step()
-			}
+			w.rounds(r, 40)
 			if w.everBroken == "" {
 				t.Errorf("the invariant held without this step; registered %v, image %s", w.registeredVersions(), w.deployedImage())
 			}

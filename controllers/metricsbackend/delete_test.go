@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,8 +20,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// APIServices go first, and everything else only once they have left discovery.
+// APIServices go first, also one that lost its label, and everything else only once they
+// have left discovery.
 func TestDeleteInOrder(t *testing.T) {
+	t.Parallel()
 	var deleted []string
 	w, r := ready(t, intercepted(func(c call, make func() error) error {
 		if name, ok := strings.CutPrefix(c.name, "delete "); ok {
@@ -28,15 +31,13 @@ func TestDeleteInOrder(t *testing.T) {
 		}
 		return make()
 	}))
-	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.loseLabel("v1.metrics.k8s.io")
+	w.delete(w.backend())
 	mustReconcile(t, r)
 	if len(deleted) != 2 || !strings.Contains(deleted[0], "APIService v1.metrics") || !strings.Contains(deleted[1], "APIService v1beta1.metrics") {
 		t.Fatalf("first deleted %v, want the APIServices and nothing else", deleted)
 	}
-	c := w.condition(v1alpha1.ConditionReady)
-	if c.Reason != v1alpha1.ReasonDeleting || !strings.Contains(c.Message, "still in discovery") {
-		t.Errorf("Ready is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionReady, "", v1alpha1.ReasonDeleting, "still in discovery")
 	mustReconcile(t, r)
 	if len(deleted) != 2 {
 		t.Fatalf("deleted %v while versions are in discovery", deleted[2:])
@@ -51,15 +52,26 @@ func TestDeleteInOrder(t *testing.T) {
 	}
 }
 
+// An APIService that lost its label, and leads to somebody else by now, is not ours to delete.
+func TestDeleteLeavesOthersTheirs(t *testing.T) {
+	t.Parallel()
+	w, r := ready(t)
+	w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
+		s.Labels = nil
+		s.Spec.Service.Name = "theirs"
+	})
+	w.delete(w.backend())
+	w.settle(r, w.isGone)
+	w.wantLeadsTo(v1, "")
+	w.wantLeadsTo(v1beta1, systemNamespace+"/theirs")
+}
+
 // A namespace that is gone, or on its way, is no reason to keep the object.
 func TestDeleteWithoutNamespace(t *testing.T) {
-	cases := map[string]func(*world, *corev1.Namespace){
-		"gone": func(w *world, n *corev1.Namespace) { w.must(w.raw.Delete(context.Background(), n)) },
-		"terminating": func(w *world, n *corev1.Namespace) {
-			n.Finalizers = []string{"kubernetes"}
-			w.must(w.raw.Update(context.Background(), n))
-			w.must(w.raw.Delete(context.Background(), n))
-		},
+	t.Parallel()
+	cases := map[string]func(*world){
+		"gone":        func(w *world) { w.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}) },
+		"terminating": (*world).endNamespace,
 	}
 	for name, end := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -74,11 +86,9 @@ func TestDeleteWithoutNamespace(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			})
-			namespace := &corev1.Namespace{}
-			w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: systemNamespace}, namespace))
-			end(w, namespace)
+			end(w)
 			forbidden = true
-			w.must(w.raw.Delete(context.Background(), w.backend()))
+			w.delete(w.backend())
 			w.settle(r, w.isGone)
 			if len(w.apiServices()) > 0 || strings.Contains(w.inventory(), "ClusterRole") {
 				t.Errorf("left:\n%s", w.inventory())
@@ -87,60 +97,35 @@ func TestDeleteWithoutNamespace(t *testing.T) {
 	}
 }
 
-// An APIService that lost its label, but leads to the Service that is about to
-// go, would break every discovery: it goes too. One that leads elsewhere stays.
-func TestDeleteAPIServiceWithoutLabel(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	change := func(name string, change func(*apiregistrationv1.APIService)) {
-		service := &apiregistrationv1.APIService{}
-		w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: name}, service))
-		change(service)
-		w.must(w.raw.Update(context.Background(), service))
-	}
-	change("v1.metrics.k8s.io", func(s *apiregistrationv1.APIService) { s.Labels = nil })
-	change("v1beta1.metrics.k8s.io", func(s *apiregistrationv1.APIService) {
-		s.Labels = nil
-		s.Spec.Service.Name = "theirs"
-	})
-	w.must(w.raw.Delete(context.Background(), w.backend()))
-	w.settle(r, w.isGone)
-	var left apiregistrationv1.APIServiceList
-	w.must(w.raw.List(context.Background(), &left))
-	if len(left.Items) != 1 || left.Items[0].Name != "v1beta1.metrics.k8s.io" {
-		t.Errorf("left %d: %+v", len(left.Items), left.Items)
-	}
-}
-
 // What a finalizer of someone else holds is named, and the object waits for it.
 func TestDeleteHeld(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	held := &corev1.Secret{}
 	held.Namespace, held.Name = systemNamespace, "held"
 	held.Labels = map[string]string{v1alpha1.LabelBackend: backendName}
 	held.Finalizers = []string{"example.com/held"}
-	w.must(w.raw.Create(context.Background(), held))
-	w.must(w.raw.Delete(context.Background(), w.backend()))
-	for range 8 {
-		mustReconcile(t, r)
-		w.step()
-	}
+	w.create(held)
+	w.delete(w.backend())
+	w.rounds(r, 8)
 	if c := w.condition(v1alpha1.ConditionReady); c.Message != "removing Secret operator-ns/held" {
 		t.Errorf("Ready is %+v", c)
 	}
-	w.must(w.raw.Get(context.Background(), client.ObjectKeyFromObject(held), held))
+	w.get(client.ObjectKeyFromObject(held), held)
 	held.Finalizers = nil
-	w.must(w.raw.Update(context.Background(), held))
+	w.update(held)
 	w.settle(r, w.isGone)
 }
 
 // Without our finalizer there is nothing to wait for.
 func TestDeleteWithoutFinalizer(t *testing.T) {
+	t.Parallel()
 	backend := newBackend()
 	backend.Finalizers = []string{"example.com/other"}
 	w := newWorld(t, backend)
-	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.delete(w.backend())
 	before := w.backend().ResourceVersion
-	mustReconcile(t, w.reconciler(interceptor.Funcs{}))
+	mustReconcile(t, w.reconciler())
 	if after := w.backend().ResourceVersion; after != before {
 		t.Error("it was written")
 	}

@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 // next one deletes the APIServices and ends too. The third finds them neither in
 // a list nor as registered in the status, and must still wait for discovery.
 func TestDeleteAfterLostStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	errKilled := errors.New("the process was killed")
 	withoutStatus := func() interceptor.Funcs {
@@ -26,7 +26,7 @@ func TestDeleteAfterLostStatus(t *testing.T) {
 			return make()
 		})
 	}
-	w.settle(w.reconciler(interceptor.Funcs{}), func() bool { return w.state("v1.metrics.k8s.io") == "Pending" && w.allReady() })
+	w.settle(w.reconciler(), func() bool { return w.state("v1.metrics.k8s.io") == "Pending" && w.allReady() })
 	r := w.reconciler(withoutStatus())
 	for range 3 {
 		if _, err := reconcileOnce(t, r); err == nil {
@@ -37,12 +37,12 @@ func TestDeleteAfterLostStatus(t *testing.T) {
 	if !w.isRegistered(v1) || !w.discovered[v1] || w.state("v1.metrics.k8s.io") != "Pending" {
 		t.Fatalf("not what this test is about:\n%s", w.show())
 	}
-	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.delete(w.backend())
 	if _, err := reconcileOnce(t, w.reconciler(withoutStatus())); err == nil || w.isRegistered(v1) {
 		t.Fatalf("registered %t, %v", w.isRegistered(v1), err)
 	}
 
-	r = w.reconciler(interceptor.Funcs{})
+	r = w.reconciler()
 	mustReconcile(t, r)
 	if w.isGone() || !strings.Contains(w.inventory(), "Service operator-ns/metrics-serving-cluster") {
 		t.Error("took the Service away while v1 is in discovery")

@@ -5,7 +5,6 @@ package metricsbackend
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,44 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
 
-// A Deployment counts a pod no more from the moment that its deletion begins,
-// while kube-apiserver's connections to it stay open: a version that it does not
-// serve waits until it is gone.
-func TestRegistersAfterTheLastPodEnded(t *testing.T) {
-	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
-		onlyV1beta1(spec)
-		spec.Serving.Image = imageV1beta1
-	}))
-	w.lingers = 5
-	r := w.reconciler(interceptor.Funcs{})
-	w.settle(r, w.isReady)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Serving.Image = imageBoth
-		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}
-	})
-	waited := false
-	w.settle(r, func() bool {
-		for _, s := range w.backend().Status.APIServices {
-			waited = waited || s.Name == "v1.metrics.k8s.io" &&
-				strings.HasSuffix(s.Message, "(image serving:v1beta1-only), which is ending and does not serve it")
-		}
-		return w.isReady()
-	})
-	if !waited {
-		t.Error("the status never told what v1 waits for")
-	}
-	if !w.isRegistered(v1) {
-		t.Error("v1 is not registered")
-	}
-}
-
-func TestNotYetWhilePodsEnd(t *testing.T) {
+func TestNotYet(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	serves := func(versions ...schema.GroupVersion) *podapi.Answer {
 		answer := &podapi.Answer{Serves: map[schema.GroupVersion]bool{}}
@@ -68,8 +35,11 @@ func TestNotYetWhilePodsEnd(t *testing.T) {
 	refused := errors.New("connection refused")
 	cases := map[string]struct {
 		ending []pod
-		want   string
+		// rolling: the rollout is not finished.
+		rolling bool
+		want    string
 	}{
+		"pods are to come":        {rolling: true, want: "waits until the rollout is finished"},
 		"none":                    {},
 		"it serves the version":   {ending: ending(time.Minute, serves(v1), nil)},
 		"it does not":             {ending: ending(time.Minute, serves(v1beta1), nil), want: waits + "serve it"},
@@ -80,7 +50,7 @@ func TestNotYetWhilePodsEnd(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
-				now: now, deployment: &appsv1.Deployment{}, rolledOut: true, caBundle: []byte("x"), ending: tc.ending,
+				now: now, deployment: &appsv1.Deployment{}, rolledOut: !tc.rolling, caBundle: []byte("x"), ending: tc.ending,
 				pods: []pod{{Pod: &corev1.Pod{}, ready: true, answer: serves(v1, v1beta1)}},
 			}
 			if got := s.notYet(v1); got != tc.want {

@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,10 +32,9 @@ func existingWorld(w *world) {
 
 // What serves v1beta1 alone is complete as it is.
 func TestExistingServesOneVersion(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
-	if c := w.condition(v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue {
-		t.Errorf("Available is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
 	want := map[string]v1alpha1.APIServiceState{"v1.metrics.k8s.io": "Pending", "v1beta1.metrics.k8s.io": "Available"}
 	got := map[string]v1alpha1.APIServiceState{}
 	for _, s := range w.backend().Status.APIServices {
@@ -49,9 +46,7 @@ func TestExistingServesOneVersion(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
-	if c := w.condition(v1alpha1.ConditionAPIServicesRegistered); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "left out: v1.metrics.k8s.io") {
-		t.Errorf("APIServicesRegistered is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionTrue, "", "left out: v1.metrics.k8s.io")
 	if len(w.pods()) > 0 || w.backend().Status.Serving != nil {
 		t.Errorf("%d pods, serving %v: want nothing deployed", len(w.pods()), w.backend().Status.Serving)
 	}
@@ -61,11 +56,11 @@ func TestExistingServesOneVersion(t *testing.T) {
 func (w *world) guestHasNoRights() {
 	w.t.Helper()
 	var account corev1.ServiceAccount
-	w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-guest"}, &account))
+	w.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-guest"}, &account)
 	var roles rbacv1.RoleBindingList
 	var clusterRoles rbacv1.ClusterRoleBindingList
-	w.must(w.raw.List(context.Background(), &roles))
-	w.must(w.raw.List(context.Background(), &clusterRoles))
+	w.list(&roles)
+	w.list(&clusterRoles)
 	if len(roles.Items)+len(clusterRoles.Items) > 0 {
 		w.t.Errorf("something is granted: %v %v", roles.Items, clusterRoles.Items)
 	}
@@ -73,6 +68,7 @@ func (w *world) guestHasNoRights() {
 
 // Each thing that can be wrong with the implementation, found at the start.
 func TestExistingIsNotWell(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		world     func(*world)
 		condition string
@@ -81,7 +77,7 @@ func TestExistingIsNotWell(t *testing.T) {
 		stalled   bool
 	}{
 		"no Service": {
-			world:     func(w *world) { w.must(w.raw.Delete(context.Background(), theirService(w))) },
+			world:     func(w *world) { w.delete(theirService(w)) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
 			message: "Service kube-system/metrics-server does not exist",
 		},
@@ -89,7 +85,7 @@ func TestExistingIsNotWell(t *testing.T) {
 			world: func(w *world) {
 				service := theirService(w)
 				service.Spec.Ports[0].Port = 4443
-				w.must(w.raw.Update(context.Background(), service))
+				w.update(service)
 			},
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
 			message: "has no port 443",
@@ -133,23 +129,14 @@ func TestExistingIsNotWell(t *testing.T) {
 			w := newWorld(t, newBackend(existing))
 			w.runMetricsServer(2, v1beta1)
 			tc.world(w)
-			r := w.reconciler(interceptor.Funcs{})
-			for range 5 {
-				mustReconcile(t, r)
-				w.step()
-			}
-			if c := w.condition(tc.condition); c.Reason != tc.reason || !strings.Contains(c.Message, tc.message) {
-				t.Errorf("%s is %+v, want %s with %q", tc.condition, c, tc.reason, tc.message)
-			}
-			if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
-				t.Errorf("Ready is %+v", c)
-			}
+			r := w.reconciler()
+			w.rounds(r, 5)
+			w.wantCondition(tc.condition, "", tc.reason, tc.message)
+			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
 			if stalled := w.condition(v1alpha1.ConditionStalled).Status == metav1.ConditionTrue; stalled != tc.stalled {
 				t.Errorf("Stalled is %t, want %t", stalled, tc.stalled)
 			}
-			if got := w.registeredVersions(); len(got) > 0 {
-				t.Errorf("registered %v", got)
-			}
+			w.wantRegistered()
 		})
 	}
 }
@@ -157,7 +144,7 @@ func TestExistingIsNotWell(t *testing.T) {
 func theirService(w *world) *corev1.Service {
 	w.t.Helper()
 	service := &corev1.Service{}
-	w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "metrics-server"}, service))
+	w.get(client.ObjectKey{Namespace: "kube-system", Name: "metrics-server"}, service)
 	return service
 }
 
@@ -171,44 +158,39 @@ func (w *world) authorityPEM() []byte {
 // An implementation that comes to serve more, or less, is followed: more once each
 // endpoint does, less at once.
 func TestExistingChanges(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
 	w.theirs.watched = false // their own rollback takes v1 away before anybody can know
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.theirs.serves["192.168.0.1:10250"] = append(w.theirs.serves["192.168.0.1:10250"], v1)
-	for range 3 {
-		mustReconcile(t, r)
-		w.step()
-	}
-	if w.isRegistered(v1) {
-		t.Fatal("registered v1, which one of two endpoints serves")
-	}
+	w.rounds(r, 3)
+	w.wantRegistered("v1beta1") // one of two endpoints serves v1
 	w.scaleMetricsServer(2, v1, v1beta1)
 	w.settle(r, func() bool { return w.isReady() && w.isRegistered(v1) })
 	w.theirs.serves["192.168.0.2:10250"] = w.theirs.serves["192.168.0.2:10250"][1:]
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	if w.isRegistered(v1) {
-		t.Error("v1 is still registered, one endpoint does not serve it any more")
-	}
+	w.wantRegistered("v1beta1")
 	w.scaleMetricsServer(2, v1beta1)
 	w.settle(r, w.isReady)
 }
 
 // Without its Service the APIServices would block the deletion of every namespace.
 func TestExistingIsTakenAway(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		happen func(*world)
 		reason string
 	}{
 		"Service deleted": {
-			happen: func(w *world) { w.must(w.raw.Delete(context.Background(), theirService(w))) },
+			happen: func(w *world) { w.delete(theirService(w)) },
 			reason: v1alpha1.ReasonServiceMissing,
 		},
 		"its namespace ends": {
 			happen: func(w *world) {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", Finalizers: []string{"kubernetes"}}}
-				w.must(w.raw.Create(context.Background(), namespace))
-				w.must(w.raw.Delete(context.Background(), namespace))
+				w.create(namespace)
+				w.delete(namespace)
 			},
 			reason: v1alpha1.ReasonNamespaceTerminating,
 		},
@@ -216,33 +198,12 @@ func TestExistingIsTakenAway(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := prepared(t, "existing", existingWorld)
-			r := w.reconciler(interceptor.Funcs{})
+			r := w.reconciler()
 			tc.happen(w)
 			w.settle(r, func() bool {
 				return w.leadsNow(v1beta1) == "" && w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
 			})
-			if c := w.condition(v1alpha1.ConditionStalled); c.Reason != tc.reason {
-				t.Errorf("Stalled is %+v, want %s", c, tc.reason)
-			}
+			w.wantCondition(v1alpha1.ConditionStalled, "", tc.reason)
 		})
 	}
-}
-
-// That endpoints cannot be asked for a while takes nothing away.
-func TestExistingDoesNotAnswer(t *testing.T) {
-	w := prepared(t, "existing", existingWorld)
-	r := w.reconciler(interceptor.Funcs{})
-	w.theirs.mute["192.168.0.1:10250"] = errors.New("dial: connection refused")
-	for range 5 {
-		mustReconcile(t, r)
-		w.step()
-	}
-	if !w.isRegistered(v1beta1) {
-		t.Error("v1beta1 was taken away")
-	}
-	if c := w.condition(v1alpha1.ConditionServingReady); c.Reason != v1alpha1.ReasonProbeFailed {
-		t.Errorf("ServingReady is %+v", c)
-	}
-	clear(w.theirs.mute)
-	w.settle(r, w.isReady)
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
@@ -23,6 +23,7 @@ import (
 // A spec.existing.caBundle of another authority is told as what it is, by the
 // client that really asks: it turns errors of crypto/tls into its own.
 func TestExistingIsNotTrusted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(existing))
 	w.runMetricsServer(1, v1beta1)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -32,34 +33,28 @@ func TestExistingIsNotTrusted(t *testing.T) {
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, w.authorityPEM()
 	})
-	o := w.reconciler(interceptor.Funcs{}).Options
+	o := w.reconciler().Options
 	o.Pods = podapi.NewClient(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	})
 	r := New(o)
-	for range 5 {
-		mustReconcile(t, r)
-		w.step()
-	}
+	w.rounds(r, 5)
 	const want = "spec.existing.caBundle does not verify endpoint 192.168.0.1:10250 as metrics-server.kube-system.svc"
 	c := w.condition(v1alpha1.ConditionCertificatesValid)
 	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonCertificateMismatch || !strings.Contains(c.Message, want) {
 		t.Errorf("CertificatesValid is %+v, want %s with %q", c, v1alpha1.ReasonCertificateMismatch, want)
 	}
-	if got := w.registeredVersions(); len(got) > 0 {
-		t.Errorf("registered %v", got)
-	}
+	w.wantRegistered()
 }
 
 // What cannot be deleted, since someone else's finalizer holds it, is looked at no
 // more often than other work, and the status says what holds it.
 func TestExistingIsTakenAwayAndHeld(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
-	r := w.reconciler(interceptor.Funcs{})
-	held := w.apiService(v1beta1)
-	held.Finalizers = []string{"example.com/keeps"}
-	w.must(w.raw.Update(context.Background(), held))
-	w.must(w.raw.Delete(context.Background(), theirService(w)))
+	r := w.reconciler()
+	w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/keeps"} })
+	w.delete(theirService(w))
 	mustReconcile(t, r) // the intent
 	mustReconcile(t, r) // the deletion
 	for range 5 {
@@ -69,13 +64,8 @@ func TestExistingIsTakenAwayAndHeld(t *testing.T) {
 		}
 		w.step()
 	}
-	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
-	if !strings.Contains(c.Message, "still exists: something holds it with a finalizer") {
-		t.Errorf("StaleAPIServicesRemoved is %+v", c)
-	}
-	held = w.apiService(v1beta1)
-	held.Finalizers = nil
-	w.must(w.raw.Update(context.Background(), held))
+	w.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", "still exists: something holds it with a finalizer")
+	w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Finalizers = nil })
 	w.settle(r, func() bool {
 		return w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
 	})

@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -51,6 +49,7 @@ func (w *world) pass(r *Reconciler, d time.Duration) {
 // Pods go on listing versions whose requests fail. What that does, by who fails and
 // for how long.
 func TestFailingRequests(t *testing.T) {
+	t.Parallel()
 	both := []schema.GroupVersion{v1, v1beta1}
 	cases := map[string]struct {
 		versions []schema.GroupVersion
@@ -102,17 +101,15 @@ func TestFailingRequests(t *testing.T) {
 				"answered 429 Too Many Requests (a NetworkPolicy must let the operator's pod connect)"},
 		},
 	}
-	for name, tc := range sampled(cases) {
+	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			before := w.backend().ResourceVersion
 			w.fails(tc.versions, tc.pods...)
 			w.busy = tc.busy
 			w.pass(r, tc.lasts)
-			if diff := cmp.Diff(tc.registered, w.registeredVersions()); diff != "" {
-				t.Errorf("registered (-want +got):\n%s", diff)
-			}
+			w.wantRegistered(tc.registered...)
 			c := w.condition(v1alpha1.ConditionServingReady)
 			if diff := cmp.Diff(tc.serving, metav1.Condition{Reason: c.Reason, Message: c.Message}); diff != "" {
 				t.Errorf("ServingReady (-want +got):\n%s", diff)
@@ -127,9 +124,7 @@ func TestFailingRequests(t *testing.T) {
 			if !w.isReady() {
 				t.Errorf("it works again, but:\n%s", w.show())
 			}
-			if got := w.registeredVersions(); len(got) != 2 {
-				t.Errorf("registered %v", got)
-			}
+			w.wantRegistered("v1", "v1beta1")
 		})
 	}
 }
@@ -137,10 +132,10 @@ func TestFailingRequests(t *testing.T) {
 // A version that works and fails by turns is not in discovery by turns.
 func TestFailingByTurns(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t, interceptor.Funcs{})
+	w, r := ready(t)
 	registered := 0
 	was := true
-	for range 24 {
+	for range shortened(24, 4) {
 		w.fails([]schema.GroupVersion{v1})
 		w.pass(r, 2*time.Minute)
 		w.failing = nil
@@ -164,32 +159,14 @@ func TestFailingByTurns(t *testing.T) {
 
 // The requests of an image that is rolled out fail: its version is not registered.
 func TestFailingAreNotRegistered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	w.fails([]schema.GroupVersion{v1})
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.pass(r, 5*time.Minute)
-	if got := w.registeredVersions(); len(got) != 1 || got[0] != "v1beta1" {
-		t.Errorf("registered %v", got)
-	}
+	w.wantRegistered("v1beta1")
 	want := "its requests fail in pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod)"
-	if c := w.condition(v1alpha1.ConditionAPIServicesRegistered); !strings.Contains(c.Message, want) {
-		t.Errorf("APIServicesRegistered is %+v", c)
-	}
-	w.failing = nil
-	w.settle(r, w.isReady)
-}
-
-// A new process remembers nothing of what failed, and still registers nothing that
-// fails now.
-func TestFailingAcrossARestart(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	w.fails([]schema.GroupVersion{v1})
-	w.pass(r, 2*time.Minute)
-	r = w.reconciler(interceptor.Funcs{})
-	w.pass(r, 2*time.Minute)
-	if w.isRegistered(v1) {
-		t.Error("v1 is registered")
-	}
+	w.wantCondition(v1alpha1.ConditionAPIServicesRegistered, "", "", want)
 	w.failing = nil
 	w.settle(r, w.isReady)
 }

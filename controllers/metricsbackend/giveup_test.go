@@ -4,11 +4,9 @@
 package metricsbackend
 
 import (
-	"context"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,13 +16,14 @@ import (
 // An apply over our APIService leaves our label where it is. Whoever led it to a
 // Service of theirs keeps it, as they wrote it, whatever was there before.
 func TestGiveUp(t *testing.T) {
+	t.Parallel()
 	worlds := map[string]func(*world){"adopted": adoptedWorld, "beside theirs": besideTheirs}
 	lets := map[string]struct {
 		happen func(*world)
 		done   func(*world) bool
 	}{
 		"deleted": {
-			happen: func(w *world) { w.must(w.raw.Delete(context.Background(), w.backend())) },
+			happen: func(w *world) { w.delete(w.backend()) },
 			done:   (*world).isGone,
 		},
 		"version taken out of the spec": {
@@ -41,12 +40,12 @@ func TestGiveUp(t *testing.T) {
 		for name, tc := range lets {
 			t.Run(before+" "+name, func(t *testing.T) {
 				w := prepared(t, before, prepare)
-				r := w.live(interceptor.Funcs{})
+				r := w.live()
 				rivals()["server-side apply"](w)
 				// They have a new authority since: what was recorded would not verify them.
 				theirs := w.apiService(v1beta1)
 				theirs.Spec.CABundle = []byte("THEIR NEW CA")
-				w.must(w.raw.Update(context.Background(), theirs, client.FieldOwner("gitops-controller")))
+				w.update(theirs, client.FieldOwner("gitops-controller"))
 				tc.happen(w)
 				w.settle(r, func() bool { return tc.done(w) && w.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == "" })
 				got := w.apiService(v1beta1)
@@ -59,9 +58,7 @@ func TestGiveUp(t *testing.T) {
 				if diff := cmp.Diff(stockAPIService().Labels, got.Labels); diff != "" || len(got.Annotations) > 0 {
 					t.Errorf("annotations %v, labels (-theirs +left):\n%s", got.Annotations, diff)
 				}
-				if !recorded(r, "VersionLeft", "left APIService v1beta1.metrics.k8s.io to those who led it to Service kube-system/metrics-server") {
-					t.Error("no event tells of it")
-				}
+				wantEvent(t, r, "VersionLeft", "left APIService v1beta1.metrics.k8s.io to those who led it to Service kube-system/metrics-server")
 			})
 		}
 	}
@@ -69,8 +66,9 @@ func TestGiveUp(t *testing.T) {
 
 // What leads elsewhere because we led it there is ours still.
 func TestIsTheirs(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	for name, change := range map[string]func(*v1alpha1.MetricsBackendSpec){
 		"as it is":         func(*v1alpha1.MetricsBackendSpec) {},
 		"to our pods":      func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil },

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 func TestJudgeKubelets(t *testing.T) {
+	t.Parallel()
 	failure := func(reason v1alpha1.ScrapeReason, count int, nodes ...string) v1alpha1.KubeletFailure {
 		return v1alpha1.KubeletFailure{Reason: reason, Count: count, Nodes: nodes, Message: "a message that changes"}
 	}
@@ -63,7 +63,7 @@ func TestJudgeKubelets(t *testing.T) {
 		},
 	}
 	w := newWorld(t, newBackend())
-	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+	s := w.reconciler().newScope(newBackend())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			status, reason, message := s.judgeKubelets(tc.report)
@@ -84,8 +84,9 @@ func TestJudgeKubelets(t *testing.T) {
 
 // Every reason that serving can give has a remedy of its own.
 func TestRemedies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
-	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+	s := w.reconciler().newScope(newBackend())
 	unknown := s.remedy("FromTheFuture")
 	for _, reason := range []v1alpha1.ScrapeReason{
 		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
@@ -100,7 +101,8 @@ func TestRemedies(t *testing.T) {
 
 // A kubelet that fails once does not make a healthy backend write its status.
 func TestSourcesArePatient(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}}}}
 	before := w.backend().ResourceVersion
 	mustReconcile(t, r)
@@ -109,39 +111,21 @@ func TestSourcesArePatient(t *testing.T) {
 	}
 	w.clock.Step(sourcesPatience)
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionFalse {
-		t.Errorf("not told after %s: %+v", sourcesPatience, c)
-	}
+	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "")
 	if !w.isReady() {
 		t.Error("a node that is down made the backend unready")
 	}
 	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue {
-		t.Errorf("not told that it is over: %+v", c)
-	}
-}
-
-// When nothing is fresh, Available says so, and where to look.
-func TestNoFreshSample(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	w.stale = true
-	w.report = v1alpha1.KubeletReport{Nodes: 1, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeCertificateUntrusted, Count: 1, Nodes: []string{"a"}}}}
-	mustReconcile(t, r)
-	c := w.condition(v1alpha1.ConditionAvailable)
-	if c.Reason != v1alpha1.ReasonNoFreshSample || !strings.Contains(c.Message, "younger than 1m30s: see SourcesHealthy") {
-		t.Errorf("Available is %+v", c)
-	}
-	if ready := w.condition(v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse {
-		t.Errorf("Ready is %+v", ready)
-	}
+	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
 }
 
 // With resource rules no kubelet is asked, and that is as it should be.
 func TestJudgeKubeletsWithResourceRules(t *testing.T) {
+	t.Parallel()
 	backend := newBackend()
 	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}}
-	s := newWorld(t, backend).reconciler(interceptor.Funcs{}).newScope(backend)
+	s := newWorld(t, backend).reconciler().newScope(backend)
 	status, reason, message := s.judgeKubelets(v1alpha1.KubeletReport{})
 	if status != metav1.ConditionTrue || reason != v1alpha1.ReasonSucceeded || !strings.Contains(message, "spec.resourceMetrics.rules") {
 		t.Errorf("%s, %s: %s", status, reason, message)

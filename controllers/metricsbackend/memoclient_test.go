@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -85,13 +86,11 @@ func (m *memoClient) wrap(c client.WithWatch) client.WithWatch {
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return m.apply(ctx, c, o, opts)
 		},
-		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteAllOfOption) error {
-			m.forget()
-			return c.DeleteAllOf(ctx, o, opts...)
+		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
+			return errors.New("the memory does not know what this deletes")
 		},
-		SubResourceApply: func(ctx context.Context, c client.Client, name string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-			m.forget()
-			return c.SubResource(name).Apply(ctx, o, opts...)
+		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return errors.New("the memory does not know what this writes")
 		},
 	})
 }
@@ -186,12 +185,4 @@ func (m *memoClient) apply(ctx context.Context, c client.Client, o runtime.Apply
 	}
 	m.applies[key] = &apply{asked, answer}
 	return nil
-}
-
-func (m *memoClient) forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.reads)
-	clear(m.applies)
-	m.written++
 }

@@ -4,14 +4,11 @@
 package metricsbackend
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,9 +48,10 @@ func (w *world) moves(r *Reconciler, done func() bool) []string {
 
 // What serves less takes over after what it lacks was retired, and our pods go last.
 func TestMoveToExisting(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "beside theirs", besideTheirs)
 	uid := w.apiService(v1beta1).UID
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	toExisting(w)
 	want := []string{
 		"v1:ours v1beta1:ours pods",
@@ -74,17 +72,16 @@ func TestMoveToExisting(t *testing.T) {
 		t.Errorf("left behind:\n%s", got)
 	}
 	w.guestHasNoRights()
-	if !recorded(r, "VersionMoved", "APIService v1beta1.metrics.k8s.io leads to Service kube-system/metrics-server now") {
-		t.Error("no event tells of the move")
-	}
+	wantEvent(t, r, "VersionMoved", "APIService v1beta1.metrics.k8s.io leads to Service kube-system/metrics-server now")
 }
 
 // Our pods are ready before anything leads to them; then v1beta1 moves, and v1
 // comes last.
 func TestMoveToServing(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
 	uid := w.apiService(v1beta1).UID
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	toServing(w)
 	want := []string{
 		"v1: v1beta1:theirs no pods",
@@ -106,7 +103,7 @@ func TestMoveToServing(t *testing.T) {
 	w.settle(r, func() bool { return w.isReady() && len(w.pods()) == 0 })
 	toServing(w)
 	w.settle(r, func() bool { return w.isReady() && w.isRegistered(v1) })
-	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.delete(w.backend())
 	w.settle(r, w.isGone)
 	if diff := cmp.Diff(stockAPIService().Spec, w.apiService(v1beta1).Spec); diff != "" {
 		t.Errorf("(-stock +handed back):\n%s", diff)
@@ -116,9 +113,10 @@ func TestMoveToServing(t *testing.T) {
 // A move waits for the endpoints' soak from its own beginning, however often the
 // APIService was moved before.
 func TestEachMoveWaits(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
 	w.change(onlyV1beta1)
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	toServing(w)
 	w.settle(r, w.isReady)
 	toExisting(w)
@@ -136,13 +134,12 @@ func TestEachMoveWaits(t *testing.T) {
 	}
 	w.clock.Step(time.Second)
 	mustReconcile(t, r)
-	if got := w.leadsNow(v1beta1); got != metricsServer {
-		t.Errorf("v1beta1 leads to %s after the soak", got)
-	}
+	w.wantLeadsTo(v1beta1, metricsServer)
 }
 
 // Until each kube-apiserver follows, and a soak longer, our pods go on serving.
 func TestMoveIsConfirmed(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		world   func(*world)
 		message string
@@ -172,7 +169,7 @@ func TestMoveIsConfirmed(t *testing.T) {
 			becomeReady(w)
 			replica := *w.replicas[1]
 			defer func() { *w.replicas[1] = replica }()
-			r := w.live(interceptor.Funcs{})
+			r := w.live()
 			toExisting(w)
 			w.settle(r, func() bool { return w.leadsNow(v1beta1) == metricsServer })
 			tc.world(w)
@@ -210,6 +207,7 @@ func (w *world) deployed() bool { return strings.Contains(w.inventory(), "Deploy
 
 // A move that cannot be finished takes nothing away.
 func TestMoveToWhoDoesNotServe(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		world  func(*world)
 		reason string
@@ -223,25 +221,20 @@ func TestMoveToWhoDoesNotServe(t *testing.T) {
 		"one does not answer":      {world: func(w *world) { w.theirs.mute["192.168.0.1:10250"] = errors.New("refused") }, reason: v1alpha1.ReasonProbeFailed},
 		"nobody is there":          {world: func(w *world) { w.scaleMetricsServer(0) }, reason: v1alpha1.ReasonNoReadyEndpoint},
 		"it serves no metrics":     {world: func(w *world) { w.scaleMetricsServer(2) }, reason: v1alpha1.ReasonVersionNotServed},
-		"its Service is not there": {world: func(w *world) { w.must(w.raw.Delete(context.Background(), theirService(w))) }, reason: v1alpha1.ReasonServiceMissing},
+		"its Service is not there": {world: func(w *world) { w.delete(theirService(w)) }, reason: v1alpha1.ReasonServiceMissing},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := prepared(t, "beside theirs", besideTheirs)
-			r := w.live(interceptor.Funcs{})
+			r := w.live()
 			tc.world(w)
 			toExisting(w)
-			for range 10 {
-				mustReconcile(t, r)
-				w.watchInvariant("after a reconciliation")
-				w.step()
+			w.rounds(r, 10)
+			w.wantRegistered("v1", "v1beta1")
+			if len(w.pods()) != 2 || w.everBroken != "" {
+				t.Errorf("%d pods, %s", len(w.pods()), w.everBroken)
 			}
-			if diff := cmp.Diff([]string{"v1", "v1beta1"}, w.registeredVersions()); diff != "" || len(w.pods()) != 2 || w.everBroken != "" {
-				t.Errorf("%d pods, %s, versions (-want +got):\n%s", len(w.pods()), w.everBroken, diff)
-			}
-			if c := w.condition(v1alpha1.ConditionServingReady); c.Reason != tc.reason {
-				t.Errorf("ServingReady is %+v, want %s", c, tc.reason)
-			}
+			w.wantCondition(v1alpha1.ConditionServingReady, "", tc.reason)
 			toServing(w)
 			w.settle(r, w.isReady)
 		})
@@ -251,13 +244,14 @@ func TestMoveToWhoDoesNotServe(t *testing.T) {
 // The mirror of TestMoveToWhoDoesNotServe: pods that are ready, since their gate
 // looks only at what leads to them, and serve none of the versions.
 func TestMoveToServingThatServesNothing(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	w.ungated = true
 	// Of the operator's own making: let go of, it would not be handed back but deleted.
 	live := w.apiService(v1beta1)
 	live.Annotations = nil
-	w.must(w.raw.Update(context.Background(), live))
+	w.update(live)
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Existing = nil
 		spec.Serving.Image = imageNothing
@@ -265,10 +259,7 @@ func TestMoveToServingThatServesNothing(t *testing.T) {
 	w.settle(r, func() bool {
 		return len(w.pods()) == 2 && w.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonVersionNotServed
 	})
-	for range 10 {
-		mustReconcile(t, r)
-		w.step()
-	}
+	w.rounds(r, 10)
 	if got := w.leadsNow(v1beta1); got != metricsServer || w.apiService(v1beta1).UID != live.UID {
 		t.Errorf("v1beta1 leads to %q, want it left where it answers", got)
 	}
@@ -278,8 +269,9 @@ func TestMoveToServingThatServesNothing(t *testing.T) {
 
 // Our image serves less than what was there before: that is retired first.
 func TestMoveToServingThatServesLess(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "existing", existingWorld)
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	w.scaleMetricsServer(2, v1, v1beta1)
 	w.settle(r, func() bool { return w.isReady() && w.isRegistered(v1) })
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
@@ -304,7 +296,7 @@ func TestMoveToServingThatServesLess(t *testing.T) {
 func TestCertificateSeriesEnd(t *testing.T) {
 	w := newWorld(t, newBackend())
 	besideTheirs(w)
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	mustReconcile(t, r)
 	toExisting(w)
 	w.settle(r, func() bool { return w.isReady() && !w.deployed() && len(w.pods()) == 0 })

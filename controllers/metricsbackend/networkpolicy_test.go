@@ -20,6 +20,7 @@ import (
 // The policy lets pods connect to where this cluster's kube-apiservers listen; as
 // long as that cannot be read there is none that could cut them off.
 func TestNetworkPolicyKnowsKubeAPIServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.NetworkPolicy = v1alpha1.NetworkPolicyRestricted
 	}))

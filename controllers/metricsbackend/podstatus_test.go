@@ -4,18 +4,18 @@
 package metricsbackend
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // The status tells of each pod what it serves: an administrator cannot ask one.
 func TestPodsInStatus(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	want := []v1alpha1.ServingPodStatus{
 		{Name: "pod-001", Image: imageBoth, Ready: true, UpToDate: true, Versions: []string{"v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"}},
 		{Name: "pod-002", Image: imageBoth, Ready: true, UpToDate: true, Versions: []string{"v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"}},
@@ -32,7 +32,7 @@ func TestPodsInStatus(t *testing.T) {
 	w.refused = true
 	pod := w.pods()[0]
 	pod.Status.Conditions = nil
-	w.must(w.raw.Status().Update(context.Background(), &pod))
+	w.updateStatus(&pod)
 	mustReconcile(t, r)
 	if got := w.backend().Status.Serving.Pods[0]; got.Name != pod.Name || got.Ready {
 		t.Errorf("a pod that is not ready any more: %+v", got)
@@ -40,13 +40,20 @@ func TestPodsInStatus(t *testing.T) {
 	w.refused = false
 	w.settle(r, func() bool { return w.isReady() && w.backend().Status.Serving.Pods[0].Ready })
 
+	mustReconcile(t, r)
+	before := w.backend().Status
 	w.mute = true
 	mustReconcile(t, r)
-	if diff := cmp.Diff(want, w.backend().Status.Serving.Pods); diff != "" {
-		t.Errorf("pods that may answer in a moment (-want +got):\n%s", diff)
+	if diff := cmp.Diff(before, w.backend().Status); diff != "" {
+		t.Errorf("the status while pods may answer in a moment (-before +after):\n%s", diff)
 	}
 	w.clock.Step(failingPatience)
 	mustReconcile(t, r)
+	for _, kind := range []string{v1alpha1.ConditionServingReady, v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible} {
+		if c := w.condition(kind); c.Status == metav1.ConditionTrue {
+			t.Errorf("%s is %+v", kind, c)
+		}
+	}
 	for i := range want {
 		want[i].Versions, want[i].Message = nil, "cannot be asked: dial: connection refused"
 	}

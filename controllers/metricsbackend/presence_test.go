@@ -4,36 +4,27 @@
 package metricsbackend
 
 import (
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // With two kube-apiservers a version is available once both list it.
 func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	w.second = map[schema.GroupVersion]bool{}
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.pass(r, soak/2)
 	const lags = "v1.metrics.k8s.io is registered; the discovery of kube-apiserver 192.0.2.2:6443 does not list it yet"
-	c := w.condition(v1alpha1.ConditionAvailable)
-	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonProgressing || !strings.Contains(c.Message, lags) {
-		t.Errorf("while one lags: %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonProgressing, lags)
 	w.pass(r, 2*soak)
 	const stuck = "v1.metrics.k8s.io is registered, but the discovery of kube-apiserver 192.0.2.2:6443 does not list it: look at the log"
-	c = w.condition(v1alpha1.ConditionAvailable)
-	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonNotInDiscovery || !strings.Contains(c.Message, stuck) {
-		t.Errorf("while one does not follow at all: %+v", c)
-	}
-	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonNotInDiscovery {
-		t.Errorf("Ready is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery, stuck)
+	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery)
 	w.second = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
 	w.settle(r, w.isReady)
 }
@@ -41,9 +32,10 @@ func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
 // A kube-apiserver that restarts lists nothing for a moment, or cannot be asked:
 // a backend that was available stays so.
 func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	w.second = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.settle(r, w.isReady)
 	w.pass(r, soak)
 	before := w.backend().ResourceVersion
@@ -63,9 +55,10 @@ func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
 
 // A version leaves discovery of both before anything else goes on.
 func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	w.second = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.settle(r, w.isReady)
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		onlyV1beta1(spec)
@@ -73,9 +66,7 @@ func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 	})
 	w.pass(r, 10*soak)
 	const want = "no longer registered, but v1 is still in discovery of kube-apiserver 192.0.2.2:6443"
-	if c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved); !strings.Contains(c.Message, want) {
-		t.Errorf("StaleAPIServicesRemoved is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", want)
 	for _, p := range w.pods() {
 		if imageOf(&p) != imageBoth {
 			t.Errorf("pod %s was rolled while one kube-apiserver lists v1", p.Name)

@@ -4,31 +4,33 @@
 package metricsbackend
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func ready(t *testing.T, funcs interceptor.Funcs) (*world, *Reconciler) {
+func ready(t *testing.T, funcs ...interceptor.Funcs) (*world, *Reconciler) {
 	t.Helper()
 	w := prepared(t, "ready", becomeReady)
-	r := w.reconciler(funcs)
+	r := w.reconciler(funcs...)
 	mustReconcile(t, r)
 	return w, r
 }
 
-func becomeReady(w *world) { w.settle(w.reconciler(interceptor.Funcs{}), w.isReady) }
+func becomeReady(w *world) { w.settle(w.reconciler(), w.isReady) }
 
 func onlyV1beta1(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
+}
+
+func bothVersions(spec *v1alpha1.MetricsBackendSpec) {
+	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}
 }
 
 func mustReconcile(t *testing.T, r *Reconciler) {
@@ -41,7 +43,8 @@ func mustReconcile(t *testing.T, r *Reconciler) {
 // The intent is persisted before the deletion; nothing else happens until the
 // version has left discovery.
 func TestRetireInOrder(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		onlyV1beta1(spec)
 		spec.Serving.Image = imageV1beta1
@@ -87,7 +90,8 @@ func (w *world) state(name string) v1alpha1.APIServiceState {
 
 // Where kube-apiservers cannot be asked, time must do.
 func TestRetireSoaks(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.unreachable = true
 	w.change(onlyV1beta1)
 	mustReconcile(t, r) // asks who uses it
@@ -101,81 +105,52 @@ func TestRetireSoaks(t *testing.T) {
 	}
 	w.clock.Step(2 * time.Second)
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved); c.Status != metav1.ConditionTrue {
-		t.Errorf("after the soak: %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, "")
 }
 
 // A version that was put back into the spec while it was retiring is registered
 // again, after it was retired.
 func TestRetireIsFinished(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.change(onlyV1beta1)
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}
-	})
+	w.change(bothVersions)
 	mustReconcile(t, r)
-	if w.isRegistered(v1) {
-		t.Error("the intent was dropped half-way")
-	}
+	w.wantRegistered("v1beta1")
 	w.settle(r, w.isReady)
-	if !w.isRegistered(v1) {
-		t.Error("not registered again")
-	}
+	w.wantRegistered("v1", "v1beta1")
 }
 
 // A version that this binary does not know is retired all the same: a newer
 // operator may have registered it.
 func TestRetireUnknownVersion(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	future := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 		Name: "v3.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: backendName},
 	}}
-	w.must(w.raw.Create(context.Background(), future))
+	w.create(future)
 	w.settle(r, func() bool { return len(w.apiServices()) == 2 && w.isReady() })
 }
 
 // An APIService that someone takes over while it is retiring is theirs.
 func TestRetireLetsOthersKeepTheirs(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.change(onlyV1beta1)
 	mustReconcile(t, r)
-	service := &apiregistrationv1.APIService{}
-	key := client.ObjectKey{Name: "v1.metrics.k8s.io"}
-	w.must(w.raw.Get(context.Background(), key, service))
-	service.Labels = nil
-	service.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "theirs"}
-	w.must(w.raw.Update(context.Background(), service))
+	w.editAPIService(v1, func(s *apiregistrationv1.APIService) {
+		s.Labels = nil
+		s.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "theirs"}
+	})
 	w.settle(r, w.isReady)
-	if err := w.raw.Get(context.Background(), key, service); err != nil {
-		t.Errorf("theirs is gone: %v", err)
-	}
-}
-
-// A finalizer on an APIService holds everything up, and the condition says so.
-func TestRetireHeldByFinalizer(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	service := &apiregistrationv1.APIService{}
-	key := client.ObjectKey{Name: "v1.metrics.k8s.io"}
-	w.must(w.raw.Get(context.Background(), key, service))
-	service.Finalizers = []string{"example.com/held"}
-	w.must(w.raw.Update(context.Background(), service))
-	w.change(onlyV1beta1)
-	for range 3 {
-		mustReconcile(t, r)
-	}
-	if c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved); !strings.Contains(c.Message, "something holds it with a finalizer") {
-		t.Errorf("got %+v", c)
-	}
-	w.must(w.raw.Get(context.Background(), key, service))
-	service.Finalizers = nil
-	w.must(w.raw.Update(context.Background(), service))
-	w.settle(r, w.isReady)
+	w.wantLeadsTo(v1, "kube-system/theirs")
 }
 
 func TestVersionOf(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{"v1.metrics.k8s.io": true, "v1.": true, "v1": false, "": false} {
 		gv, ok := versionOf(name)
 		if ok != want || ok && apiServiceName(gv) != name {
@@ -184,16 +159,19 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// RetireAll takes back what leads to the operator's own namespace, and no more.
+// RetireAll takes back what leads to the operator's own namespace, with and without our
+// label, and no more.
 func TestRetireAll(t *testing.T) {
+	t.Parallel()
 	elsewhere := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" })
 	elsewhere.Name, elsewhere.UID = "elsewhere", "uid-elsewhere"
 	theirs := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 		Name: "v1beta1.custom.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: "elsewhere"},
 	}}
-	w, r := ready(t, interceptor.Funcs{})
-	w.must(w.raw.Create(context.Background(), elsewhere))
-	w.must(w.raw.Create(context.Background(), theirs))
+	w, r := ready(t)
+	w.create(elsewhere)
+	w.create(theirs)
+	w.loseLabel("v1.metrics.k8s.io")
 	if err := r.RetireAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,37 +10,50 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 )
 
-// An operator that ends with its namespace may still hold a token of the account
-// that is gone. It waits for nobody: an endpoint that refuses the token is one of
-// which no more can be known than that it is ready.
-func TestRetireAllDoesNotWait(t *testing.T) {
-	for name, tc := range map[string]struct {
+// An operator that ends with its namespace waits for nobody. Without an account, or with
+// a token of one that is gone, no more can be known of an endpoint than that it is ready.
+func TestRetireAllHandsBack(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		endpoints int
+		// token: the operator holds one from before; answer is what endpoints answer.
+		token  bool
 		answer error
 		want   string
 	}{
-		"nobody answers":         {errors.New("no answer within 5s"), ""},
-		"the account is unknown": {fmt.Errorf("ask /apis: %w", podapi.ErrUnauthorized), metricsServer},
-	} {
+		"no account can be made":                      {endpoints: 2, want: metricsServer},
+		"no account can be made, and nobody is ready": {endpoints: 0},
+		"nobody answers":                              {endpoints: 2, token: true, answer: errors.New("no answer within 5s")},
+		"the account is unknown":                      {endpoints: 2, token: true, answer: fmt.Errorf("ask /apis: %w", podapi.ErrUnauthorized), want: metricsServer},
+	}
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := prepared(t, "adopted", adoptedWorld)
-			r := w.live(interceptor.Funcs{})
-			_, _, err := r.guestToken(t.Context(), r.newScope(w.backend()))
-			w.must(err)
+			r := w.live(intercepted(func(c call, make func() error) error {
+				if c.name == "create token" && !tc.token {
+					return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "guest", errors.New("it is being terminated"))
+				}
+				return make()
+			}))
+			if tc.token {
+				_, _, err := r.guestToken(t.Context(), r.newScope(w.backend()))
+				w.must(err)
+			}
+			w.scaleMetricsServer(tc.endpoints, v1beta1)
 			for address := range w.theirs.serves {
 				w.theirs.mute[address] = tc.answer
 			}
 			w.must(r.RetireAll(t.Context()))
-			if got := w.leadsNow(v1beta1); got != tc.want {
-				t.Errorf("leads to %q, want %q", got, tc.want)
-			}
+			w.wantLeadsTo(v1beta1, tc.want)
+			w.wantLeadsTo(v1, "")
 		})
 	}
 }
@@ -48,6 +61,7 @@ func TestRetireAllDoesNotWait(t *testing.T) {
 // kube-apiserver writes APIServices at this very moment, as pods behind them end:
 // a conflict is tried again, and keeps no other version from going.
 func TestRetireAllTriesAgain(t *testing.T) {
+	t.Parallel()
 	w := prepared(t, "adopted", adoptedWorld)
 	conflicts := map[string]int{}
 	r := w.live(intercepted(func(c call, make func() error) error {
@@ -57,9 +71,8 @@ func TestRetireAllTriesAgain(t *testing.T) {
 		return make()
 	}))
 	w.must(r.RetireAll(t.Context()))
-	if got := []string{w.leadsNow(v1), w.leadsNow(v1beta1)}; got[0] != "" || got[1] != metricsServer {
-		t.Errorf("v1 and v1beta1 lead to %q", got)
-	}
+	w.wantLeadsTo(v1, "")
+	w.wantLeadsTo(v1beta1, metricsServer)
 	if conflicts["delete *v1.APIService v1.metrics.k8s.io"] != 2 || conflicts["update *v1.APIService v1beta1.metrics.k8s.io"] != 2 {
 		t.Errorf("attempts: %v", conflicts)
 	}
@@ -67,11 +80,10 @@ func TestRetireAllTriesAgain(t *testing.T) {
 
 // What cannot be removed is named, after the others are.
 func TestRetireAllGivesUp(t *testing.T) {
-	w, _ := ready(t, interceptor.Funcs{})
-	r := w.live(interceptor.Funcs{})
-	held := w.apiService(v1)
-	held.Finalizers = []string{"example.com/keeps"}
-	w.must(w.raw.Update(context.Background(), held))
+	t.Parallel()
+	w, _ := ready(t)
+	r := w.live()
+	w.editAPIService(v1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/keeps"} })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*retireAllPause)
 	defer cancel()
 	err := r.RetireAll(ctx)
@@ -79,7 +91,7 @@ func TestRetireAllGivesUp(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	var left apiregistrationv1.APIServiceList
-	w.must(w.raw.List(context.Background(), &left))
+	w.list(&left)
 	if len(left.Items) != 1 {
 		t.Errorf("left: %v", left.Items)
 	}

@@ -4,7 +4,6 @@
 package metricsbackend
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -13,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 func TestFinished(t *testing.T) {
+	t.Parallel()
 	done := appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}
 	with := func(change func(*appsv1.DeploymentStatus)) appsv1.DeploymentStatus {
 		status := done
@@ -50,6 +49,7 @@ func TestFinished(t *testing.T) {
 }
 
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	waiting := func(reason, message string) corev1.PodStatus {
 		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "serving", Image: "x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
@@ -105,9 +105,10 @@ func TestTrouble(t *testing.T) {
 // What keeps a rollout from finishing ends in ServingReady, and nothing is
 // registered meanwhile.
 func TestRolloutFailed(t *testing.T) {
+	t.Parallel()
 	deployment := func(w *world) *appsv1.Deployment {
 		d := &appsv1.Deployment{}
-		w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, d))
+		w.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, d)
 		return d
 	}
 	cases := map[string]struct {
@@ -139,7 +140,7 @@ func TestRolloutFailed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newBackend())
-			r := w.reconciler(interceptor.Funcs{})
+			r := w.reconciler()
 			mustReconcile(t, r)
 			mustReconcile(t, r)
 			d := deployment(w)
@@ -148,96 +149,30 @@ func TestRolloutFailed(t *testing.T) {
 				if tc.pods > 1 {
 					p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "full"}}
 				}
-				w.must(w.raw.Create(context.Background(), &p))
+				w.create(&p)
 			}
 			d.Status = tc.status(w)
-			w.must(w.raw.Status().Update(context.Background(), d))
+			w.updateStatus(d)
 			mustReconcile(t, r)
-			c := w.condition(v1alpha1.ConditionServingReady)
-			if c.Reason != v1alpha1.ReasonRolloutFailed || !strings.HasPrefix(c.Message, tc.want) {
-				t.Errorf("got %s: %q, want %q", c.Reason, c.Message, tc.want)
+			w.wantCondition(v1alpha1.ConditionServingReady, "", v1alpha1.ReasonRolloutFailed)
+			if c := w.condition(v1alpha1.ConditionServingReady); !strings.HasPrefix(c.Message, tc.want) {
+				t.Errorf("got %q, want %q", c.Message, tc.want)
 			}
-			if ready := w.condition(v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonRolloutFailed {
-				t.Errorf("Ready is %+v", ready)
-			}
-			if len(w.apiServices()) > 0 {
-				t.Error("registered all the same")
-			}
+			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed)
+			w.wantRegistered()
 		})
 	}
 }
 
 // An operator that cannot ask a pod registers nothing, and says what to look at.
 func TestProbeFailed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	w.mute = true
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	w.settle(r, func() bool { return w.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonProbeFailed })
-	c := w.condition(v1alpha1.ConditionServingReady)
-	for _, part := range []string{"pod operator-ns/pod-001 at 10.0.0.1", "connection refused", "NetworkPolicy"} {
-		if !strings.Contains(c.Message, part) {
-			t.Errorf("message %q, want %q in it", c.Message, part)
-		}
-	}
-	if len(w.apiServices()) > 0 {
-		t.Error("registered without having asked")
-	}
+	w.wantCondition(v1alpha1.ConditionServingReady, "", "", "pod operator-ns/pod-001 at 10.0.0.1", "connection refused", "NetworkPolicy")
+	w.wantRegistered()
 	w.mute = false
 	w.settle(r, w.isReady)
-
-	// Versions that are registered stay: that the operator cannot ask is no proof.
-	w.mute = true
-	for range 3 {
-		mustReconcile(t, r)
-	}
-	if len(w.apiServices()) != 2 {
-		t.Errorf("registered: %v", w.registeredVersions())
-	}
-}
-
-// A pod that is ready and does not serve a registered version, whatever made it
-// so, takes the version out of discovery.
-func TestReadyPodWithoutVersion(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	p := w.pods()[0]
-	p.Spec.Containers[0].Image = imageV1beta1
-	w.must(w.raw.Update(context.Background(), &p))
-	w.everBroken = "expected by this test"
-	for range 6 {
-		mustReconcile(t, r)
-		for gv := range w.discovered {
-			w.discovered[gv] = w.isRegistered(gv)
-		}
-	}
-	if got := strings.Join(w.registeredVersions(), " "); got != "v1beta1" {
-		t.Errorf("registered %q, want v1beta1\n%s", got, w.show())
-	}
-	if c := w.condition(v1alpha1.ConditionServingReady); c.Reason != v1alpha1.ReasonVersionNotServed || !strings.Contains(c.Message, "pod "+p.Name+" (image serving:v1beta1-only)") {
-		t.Errorf("ServingReady is %+v", c)
-	}
-}
-
-// One ready pod that serves everything is not enough while others are to come.
-func TestRegistersAfterTheRollout(t *testing.T) {
-	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Replicas = ptr.To[int32](3) }))
-	r := w.reconciler(interceptor.Funcs{})
-	partly := 0
-	w.settle(r, func() bool {
-		ready := 0
-		for _, p := range w.pods() {
-			if isReady(&p) {
-				ready++
-			}
-		}
-		if ready > 0 && ready < 3 {
-			partly++
-			if len(w.apiServices()) > 0 {
-				t.Errorf("registered with %d of 3 pods", ready)
-			}
-		}
-		return w.isReady()
-	})
-	if partly == 0 {
-		t.Error("never saw the rollout half-way")
-	}
 }

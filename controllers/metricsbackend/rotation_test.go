@@ -4,6 +4,8 @@
 package metricsbackend
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -13,9 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
@@ -60,11 +61,11 @@ func (w *world) writeSecret(name string, data map[string][]byte) {
 	key := client.ObjectKey{Namespace: systemNamespace, Name: name}
 	if w.raw.Get(context.Background(), key, secret) == nil {
 		secret.Data = data
-		w.must(w.raw.Update(context.Background(), secret))
+		w.update(secret)
 		return
 	}
 	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: data}
-	w.must(w.raw.Create(context.Background(), secret))
+	w.create(secret)
 }
 
 // bundles are the authorities of each APIService and of the Secret that pods mount.
@@ -91,7 +92,8 @@ func (w *world) rotated(former servingcert.Bundle) bool {
 
 // The steps of a rotation, in order, and that nothing is rolled for it.
 func TestRotation(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.certs.delay = 3
 	former := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
 	before := w.mounted()
@@ -135,7 +137,7 @@ func TestRotation(t *testing.T) {
 		"one authority, new leaf, by each pod, Rotating",
 		"one authority, new leaf, by each pod, Succeeded",
 	}
-	if diff := cmp.Diff(want, steps); diff != "" {
+	if diff := gocmp.Diff(want, steps); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if !slices.EqualFunc(pods, w.pods(), func(a, b corev1.Pod) bool { return a.Name == b.Name }) {
@@ -148,47 +150,36 @@ func TestRotation(t *testing.T) {
 
 // Whatever lags, is down or stuck, no kube-apiserver ever refuses a pod.
 func TestRotationWaits(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		hinder, help func(*world)
 		want         string
 		reason       string
-		stays        int // authorities
 	}{
 		"a kube-apiserver lags": {
 			hinder: func(w *world) { w.replicas[1].lags = true }, help: func(w *world) { w.replicas[1].lags = false },
-			want: "192.0.2.2:6443 does not have the new authority", stays: 2,
+			want: "192.0.2.2:6443 does not have the new authority",
 		},
 		"a kubelet does not bring the Secret": {
 			hinder: func(w *world) { w.certs.stuck["pod-001"] = true }, help: func(w *world) { clear(w.certs.stuck) },
-			want: "delete the pod", reason: v1alpha1.ReasonCertificateMismatch, stays: 2,
+			want: "delete the pod", reason: v1alpha1.ReasonCertificateMismatch,
 		},
 		"pods do not answer": {
 			hinder: func(w *world) { w.mute = true }, help: func(w *world) { w.mute = false },
-			want: "was not seen to serve the new certificate yet", stays: 2,
+			want: "was not seen to serve the new certificate yet",
 		},
 	}
-	for name, tc := range cases {
+	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			former := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
 			tc.hinder(w)
 			rotate("now")(w)
-			for range 100 {
-				_, err := reconcileOnce(t, r)
-				w.must(err)
-				w.watchInvariant("while hindered")
-				w.step()
-			}
-			c := w.condition(v1alpha1.ConditionCertificatesValid)
-			if tc.reason == "" {
-				tc.reason = v1alpha1.ReasonRotating
-			}
-			if !strings.Contains(c.Message, tc.want) || c.Reason != tc.reason {
-				t.Errorf("got %s %q, want %s with %q", c.Reason, c.Message, tc.reason, tc.want)
-			}
-			if got := len(w.bundles()["v1.metrics.k8s.io"]); got != tc.stays {
-				t.Errorf("%d authorities, want %d", got, tc.stays)
+			w.rounds(r, 100)
+			w.wantCondition(v1alpha1.ConditionCertificatesValid, "", cmp.Or(tc.reason, v1alpha1.ReasonRotating), tc.want)
+			if got := len(w.bundles()["v1.metrics.k8s.io"]); got != 2 {
+				t.Errorf("%d authorities, want the former one and the new one", got)
 			}
 			tc.help(w)
 			w.settle(r, func() bool { return w.rotated(former) })
@@ -196,41 +187,22 @@ func TestRotationWaits(t *testing.T) {
 	}
 }
 
-// Kube-apiservers that cannot be asked hold up for a stated time only.
-func TestRotationWithoutConfirmation(t *testing.T) {
-	for name, hinder := range map[string]func(*world){
-		"one is down":          func(w *world) { w.replicas[1].down = true },
-		"addresses are unread": func(w *world) { w.unreachable = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, r := ready(t, interceptor.Funcs{})
-			former, before, begun := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]), w.mounted(), w.clock.Now()
-			hinder(w)
-			rotate("now")(w)
-			w.settle(r, func() bool { return !w.mounted()[0].Equal(before[0]) })
-			if took := w.clock.Since(begun); took < soak || took > 2*soak {
-				t.Errorf("took %s, want about %s", took, soak)
-			}
-			w.settle(r, func() bool { return w.rotated(former) })
-		})
-	}
-}
-
-// The same text rotates once, another one again, and none not at all.
+// The same text rotates once, another one again, and none not at all. A backend that is
+// created with a text has nothing to rotate.
 func TestRotateIsHeededOnce(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = "first" }))
+	r := w.reconciler()
+	mustReconcile(t, r)
+	mustReconcile(t, r)
 	for _, step := range []struct {
 		token   string
 		rotates bool
-	}{{"a", true}, {"a", false}, {"", false}, {"a", false}, {"b", true}} {
+	}{{"first", false}, {"a", true}, {"a", false}, {"", false}, {"a", false}, {"b", true}} {
 		former := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
 		rotate(step.token)(w)
 		w.settle(r, w.isReady)
-		for range 10 {
-			mustReconcile(t, r)
-			w.step()
-		}
+		w.rounds(r, 10)
 		w.settle(r, w.isReady)
 		if now := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]); now.Equal(former) == step.rotates {
 			t.Errorf("%q rotated: %t, want %t", step.token, !now.Equal(former), step.rotates)
@@ -238,22 +210,10 @@ func TestRotateIsHeededOnce(t *testing.T) {
 	}
 }
 
-// A backend that is created with a token has nothing to rotate.
-func TestFirstAuthorityHeedsTheToken(t *testing.T) {
-	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = "first" }))
-	r := w.reconciler(interceptor.Funcs{})
-	mustReconcile(t, r)
-	mustReconcile(t, r)
-	first := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
-	w.settle(r, w.isReady)
-	if now := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]); len(first) != 1 || !now.Equal(first) {
-		t.Error("the first authority was replaced")
-	}
-}
-
 // Time alone renews the certificate and, in its last years, the authority; and what
 // expired while no operator ran is replaced.
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	day := 24 * time.Hour
 	cases := map[string]struct {
 		after           time.Duration
@@ -267,14 +227,15 @@ func TestRenewal(t *testing.T) {
 		"the authority ages":      {after: 3300 * day, leaf: true, authority: true, broken: true, reason: v1alpha1.ReasonCertificateExpired},
 		"all expired":             {after: 4000 * day, leaf: true, authority: true, broken: true, reason: v1alpha1.ReasonCertificateExpired},
 	}
-	for name, tc := range cases {
+	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, _ := ready(t, interceptor.Funcs{})
-			ca, leaf := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]), w.mounted()
+			w, _ := ready(t)
+			caKey := w.secret("ca").Data["tls.key"]
+			ca, leaf, key := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]), w.mounted(), w.secret("tls").Data["tls.key"]
 			w.clock.Step(tc.after)
 			w.certs.untrusted = tc.broken
-			r := w.reconciler(interceptor.Funcs{})
+			r := w.reconciler()
 			mustReconcile(t, r)
 			if c := w.condition(v1alpha1.ConditionCertificatesValid); tc.reason != "" && c.Reason != tc.reason {
 				t.Errorf("at first %s %q, want %s", c.Reason, c.Message, tc.reason)
@@ -291,11 +252,19 @@ func TestRenewal(t *testing.T) {
 			if got := !w.mounted()[0].Equal(leaf[0]); got != tc.leaf {
 				t.Errorf("certificate renewed: %t, want %t", got, tc.leaf)
 			}
+			if got := string(w.secret("tls").Data["tls.key"]) != string(key); got != tc.leaf {
+				t.Errorf("its key renewed: %t, want %t", got, tc.leaf)
+			}
 			if got := !now.Equal(ca); got != tc.authority {
 				t.Errorf("authority renewed: %t, want %t", got, tc.authority)
 			}
-			if got := w.bundles()["v1.metrics.k8s.io"]; !got.Equal(now) {
-				t.Errorf("%d authorities are trusted in the end", len(got))
+			if got := !bytes.Equal(w.secret("ca").Data["tls.key"], caKey); got != tc.authority {
+				t.Errorf("the authority's key renewed: %t, want %t", got, tc.authority)
+			}
+			for holder, got := range w.bundles() {
+				if !got.Equal(now) {
+					t.Errorf("%d authorities are in %s in the end", len(got), holder)
+				}
 			}
 		})
 	}
@@ -304,13 +273,14 @@ func TestRenewal(t *testing.T) {
 // Secrets that are lost, one by one and together, are made anew; what pods serve
 // stays trusted.
 func TestLostSecrets(t *testing.T) {
+	t.Parallel()
 	for name, lost := range map[string][]string{"the certificate": {"tls"}, "the authority": {"ca"}, "both": {"tls", "ca"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			w.certs.delay = 2
 			for _, name := range lost {
-				w.must(w.raw.Delete(context.Background(), w.secret(name)))
+				w.delete(w.secret(name))
 			}
 			w.settle(r, func() bool {
 				return w.isReady() && len(w.bundles()["v1.metrics.k8s.io"]) == 1 && len(w.mounted()) > 0 &&
@@ -320,19 +290,23 @@ func TestLostSecrets(t *testing.T) {
 	}
 }
 
-// An authority that comes back is as new to the kube-apiservers as at first.
+// Kube-apiservers that cannot be asked hold up for a stated time only, and an authority
+// that comes back is as new to them as at first.
 func TestAuthorityComesBack(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.provide("a")
 	w.provide("b")
 	var took []time.Duration
-	for _, name := range []string{"a", "b", "a"} {
-		w.replicas[1].down = true
+	for _, change := range []func(*world){useSecret("a"), useSecret("b"), useSecret("a"), managed, rotate("now")} {
+		// One is down, or, every other time, not even the addresses can be read.
+		w.unreachable = len(took)%2 == 1
+		w.replicas[1].down = !w.unreachable
 		before, begun := w.mounted()[0], w.clock.Now()
-		useSecret(name)(w)
+		change(w)
 		w.settle(r, func() bool { return !w.mounted()[0].Equal(before) })
 		took = append(took, w.clock.Since(begun))
-		w.replicas[1].down = false
+		w.replicas[1].down, w.unreachable = false, false
 		w.settle(r, func() bool { return w.isReady() && len(w.bundles()["v1.metrics.k8s.io"]) == 1 })
 	}
 	for _, d := range took {

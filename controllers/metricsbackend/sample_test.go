@@ -4,25 +4,28 @@
 package metricsbackend
 
 import (
+	"hash/fnv"
 	"maps"
 	"slices"
 	"testing"
 )
 
-// sampled is the whole table, or with -short every sixth case of it. The race
-// detector makes the great tables ten times as slow, and they run one goroutine:
-// hack/test.sh runs them whole without it, and sampled with it.
-func sampled[T any](table map[string]T) map[string]T {
+// The race detector makes tests several times as slow, and the great tables and the
+// long times of this package run one goroutine. hack/test.sh runs what uses a function
+// of this file whole without the race detector, and with it shortened, by -short.
+
+// sampled is the whole table, or with -short one case of it. The name of the test
+// decides which, so that tests of one table take different ones.
+func sampled[T any](t *testing.T, table map[string]T) map[string]T {
+	t.Helper()
 	if !testing.Short() {
 		return table
 	}
-	sample := map[string]T{}
-	for i, name := range slices.Sorted(maps.Keys(table)) {
-		if i%6 == 0 {
-			sample[name] = table[name]
-		}
-	}
-	return sample
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(t.Name()))
+	names := slices.Sorted(maps.Keys(table))
+	name := names[hash.Sum32()%uint32(len(names))]
+	return map[string]T{name: table[name]}
 }
 
 // sampledStops is all stops, or with -short each twentieth.
@@ -35,4 +38,12 @@ func sampledStops(stops []stop) []stop {
 		sample = append(sample, stops[i])
 	}
 	return sample
+}
+
+// shortened is whole, or with -short the other number.
+func shortened(whole, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return whole
 }

@@ -33,7 +33,7 @@ var snapshots sync.Map
 type snapshot struct {
 	once    sync.Once
 	taken   bool
-	world   world
+	world   *world
 	objects []client.Object
 	applies map[objectKey]*apply
 	now     time.Time
@@ -57,54 +57,53 @@ func prepared(t *testing.T, name string, prepare func(*world)) *world {
 }
 
 func (s *snapshot) take(w *world) {
-	s.world = *w
-	s.world.discovered, s.world.second = maps.Clone(w.discovered), maps.Clone(w.second)
-	s.world.lagging, s.world.ended, s.world.gatedUntil = maps.Clone(w.lagging), maps.Clone(w.ended), maps.Clone(w.gatedUntil)
-	s.world.theirs, s.world.certs, s.world.replicas = w.theirs.clone(), w.certs.clone(), cloneReplicas(w.replicas)
-	s.now = w.clock.Now()
-	s.applies = maps.Clone(w.memo.applies)
-	known, err := schemaOfTheWorld()
-	w.must(err)
-	for gv, kinds := range kindsOfTheWorld() {
-		for _, kind := range kinds {
-			gvk, err := w.raw.GroupVersionKindFor(kind)
-			w.must(err)
-			if !strings.HasSuffix(gvk.Kind, "List") {
-				continue
-			}
-			list, err := known.kinds.New(gv.WithKind(gvk.Kind))
-			w.must(err)
-			// Around the memory, which knows no managedFields.
-			w.must(w.server.List(context.Background(), list.(client.ObjectList)))
-			w.must(meta.EachListItem(list, func(o runtime.Object) error {
-				s.objects = append(s.objects, o.(client.Object))
-				return nil
-			}))
-		}
-	}
+	s.world, s.now, s.applies = w.clone(), w.clock.Now(), maps.Clone(w.memo.applies)
+	w.eachStored(func(_ string, o client.Object) { s.objects = append(s.objects, o) })
 	s.taken = true
 }
 
 func (s *snapshot) restore(t *testing.T) *world {
 	t.Helper()
-	w := s.world
+	w := s.world.clone()
 	w.t = t
 	w.clock = testingclock.NewFakeClock(s.now)
-	w.discovered = maps.Clone(s.world.discovered)
-	w.second = maps.Clone(s.world.second)
-	w.lagging = maps.Clone(s.world.lagging)
-	w.ended = maps.Clone(s.world.ended)
-	w.gatedUntil = maps.Clone(s.world.gatedUntil)
-	w.theirs = s.world.theirs.clone()
-	w.certs = s.world.certs.clone()
-	w.replicas = cloneReplicas(s.world.replicas)
 	objects := make([]client.Object, len(s.objects))
 	for i := range s.objects {
 		objects[i] = s.objects[i].DeepCopyObject().(client.Object)
 	}
 	w.start(objects)
 	w.memo.applies = maps.Clone(s.applies)
-	return &w
+	return w
+}
+
+// clone returns the same world, on the same API server.
+func (w *world) clone() *world {
+	clone := *w
+	clone.discovered, clone.second, clone.lagging = maps.Clone(w.discovered), maps.Clone(w.second), maps.Clone(w.lagging)
+	clone.ended, clone.gatedUntil = maps.Clone(w.ended), maps.Clone(w.gatedUntil)
+	clone.theirs, clone.certs, clone.replicas = w.theirs.clone(), w.certs.clone(), cloneReplicas(w.replicas)
+	return &clone
+}
+
+// eachStored calls do with each object that there is and its kind. The objects have
+// managedFields, which the memory does not know.
+func (w *world) eachStored(do func(kind string, o client.Object)) {
+	w.t.Helper()
+	for _, kinds := range kindsOfTheWorld() {
+		for _, kind := range kinds {
+			list, ok := kind.(client.ObjectList)
+			if !ok {
+				continue
+			}
+			gvk, err := w.server.GroupVersionKindFor(list)
+			w.must(err)
+			w.must(w.server.List(context.Background(), list))
+			w.must(meta.EachListItem(list, func(o runtime.Object) error {
+				do(strings.TrimSuffix(gvk.Kind, "List"), o.(client.Object))
+				return nil
+			}))
+		}
+	}
 }
 
 func cloneReplicas(replicas []*replica) []*replica {

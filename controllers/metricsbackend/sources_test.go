@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -63,6 +62,7 @@ func withSources(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 func TestSpecSources(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reports []*v1alpha1.SourceReport
 		want    judgment
@@ -130,7 +130,7 @@ func TestSpecSources(t *testing.T) {
 	w := newWorld(t, newBackend(withSources))
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := w.reconciler(interceptor.Funcs{})
+			r := w.reconciler()
 			s := r.newScope(newBackend(withSources))
 			got := r.specSources(s, tc.reports)
 			if got.status != tc.want.status || got.reason != tc.want.reason {
@@ -154,8 +154,9 @@ func TestSpecSources(t *testing.T) {
 
 // Every reason of the serving pods' sources has a remedy of its own.
 func TestSourceRemedies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(withSources))
-	s := w.reconciler(interceptor.Funcs{}).newScope(newBackend(withSources))
+	s := w.reconciler().newScope(newBackend(withSources))
 	unknown := s.sourceRemedy(&s.spec.Sources[0], "FromTheFuture")
 	for _, reason := range []string{
 		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
@@ -168,6 +169,7 @@ func TestSourceRemedies(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	many := make([]func(*v1alpha1.SourceReport), 60)
 	for i := range many {
 		many[i] = rule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "InvalidMetricsQuery", "m")
@@ -235,7 +237,7 @@ func TestRules(t *testing.T) {
 			if tc.spec == nil {
 				tc.spec = withSources
 			}
-			r := w.reconciler(interceptor.Funcs{})
+			r := w.reconciler()
 			s := r.newScope(newBackend(tc.spec))
 			got := r.rules(s, tc.reports)
 			if got.status != tc.status || got.reason != tc.reason {
@@ -266,7 +268,8 @@ func TestRules(t *testing.T) {
 
 // A typo in one rule is told in Ready, for who waits for it, and takes nothing away.
 func TestInvalidRuleStalls(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.change(withSources)
 	w.sources = saw(healthy("main"), healthy("spare"))
 	w.settle(r, w.isReady)
@@ -276,20 +279,13 @@ func TestInvalidRuleStalls(t *testing.T) {
 	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
 	w.behind = true
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || !strings.Contains(c.Message, "has not taken up the settings") {
-		t.Errorf("before pods have read the rules, Ready is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "", "has not taken up the settings")
 	w.behind = false
 	mustReconcile(t, r)
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
-		c := w.condition(kind)
-		if c.Reason != v1alpha1.ReasonRulesInvalid || !strings.Contains(c.Message, "spec.customMetrics.rules[0]") {
-			t.Errorf("%s is %+v", kind, c)
-		}
+		w.wantCondition(kind, "", v1alpha1.ReasonRulesInvalid, "spec.customMetrics.rules[0]")
 	}
-	if c := w.condition(v1alpha1.ConditionAvailable); c.Status != metav1.ConditionTrue {
-		t.Errorf("Available is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
 	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
 	mustReconcile(t, r)
 	if !w.isReady() {
@@ -306,7 +302,8 @@ func TestInvalidRuleStalls(t *testing.T) {
 
 // What changes with each failure, and what comes and goes, writes no status.
 func TestSourceStatusIsStable(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, r := ready(t)
 	w.change(withSources)
 	well := func() *v1alpha1.SourceReport { return saw(healthy("main"), healthy("spare")) }
 	w.sources = well()
@@ -328,16 +325,14 @@ func TestSourceStatusIsStable(t *testing.T) {
 	unwritten("one failure")
 	w.sources = well()
 	unwritten("it is over")
+	// Each failure has the patience to itself, however long ago the one before was.
+	w.clock.Step(time.Hour)
 	w.sources = bad("try 2")
 	unwritten("another failure")
 	w.clock.Step(sourcesPatience)
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "try 2") {
-		t.Errorf("not told after %s: %+v", sourcesPatience, c)
-	}
-	if c := w.condition(v1alpha1.ConditionRulesReady); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "try 2") {
-		t.Errorf("not told after %s: %+v", sourcesPatience, c)
-	}
+	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "", "try 2")
+	w.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionFalse, "", "try 2")
 	written = w.backend().ResourceVersion
 	for i := range 4 {
 		w.sources = bad(fmt.Sprintf("try %d", 3+i))
@@ -346,41 +341,18 @@ func TestSourceStatusIsStable(t *testing.T) {
 	}
 	w.clock.Step(wordsKept)
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); !strings.Contains(c.Message, "try 6") {
-		t.Errorf("the words are as old as %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionSourcesHealthy, "", "", "try 6")
 	w.sources = well()
 	mustReconcile(t, r)
 	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue || !w.backend().Status.Sources[0].Healthy {
 		t.Errorf("not told that it is over: %+v", c)
 	}
-	if c := w.condition(v1alpha1.ConditionRulesReady); c.Status != metav1.ConditionTrue {
-		t.Errorf("not told that it is over: %+v", c)
-	}
-}
-
-// TestRuleThatFailsNowAndThen: each failure has the patience to itself, however long ago
-// the one before was.
-func TestRuleThatFailsNowAndThen(t *testing.T) {
-	w, r := ready(t, interceptor.Funcs{})
-	w.change(withSources)
-	well := saw(healthy("main"), healthy("spare"))
-	w.sources = well
-	mustReconcile(t, r)
-	for range 2 {
-		w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "SourceFailing", "slow"))
-		mustReconcile(t, r)
-		if c := w.condition(v1alpha1.ConditionRulesReady); c.Status != metav1.ConditionTrue {
-			t.Errorf("told at once: %+v", c)
-		}
-		w.sources = well
-		mustReconcile(t, r)
-		w.clock.Step(time.Hour)
-	}
+	w.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionTrue, "")
 }
 
 // TestWorstRules: remarks do not take the place of what fails, and the order stays.
 func TestWorstRules(t *testing.T) {
+	t.Parallel()
 	told := func(index int, state v1alpha1.RuleState) v1alpha1.RuleStatus {
 		return v1alpha1.RuleStatus{Path: fmt.Sprintf("spec.customMetrics.rules[%d]", index), State: state}
 	}

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
@@ -31,6 +31,7 @@ func (w *world) secret(name string) *corev1.Secret {
 // A backend that is stalled goes on serving what is registered, for as long as it
 // takes someone to look: its certificate must not expire meanwhile.
 func TestCertificateWhileStalled(t *testing.T) {
+	t.Parallel()
 	missing := func(w *world) {
 		w.change(func(spec *v1alpha1.MetricsBackendSpec) {
 			spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
@@ -38,11 +39,7 @@ func TestCertificateWhileStalled(t *testing.T) {
 	}
 	ends := func(w *world) {
 		missing(w)
-		namespace := &corev1.Namespace{}
-		w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: systemNamespace}, namespace))
-		namespace.Finalizers = []string{"kubernetes"}
-		w.must(w.raw.Update(context.Background(), namespace))
-		w.must(w.raw.Delete(context.Background(), namespace))
+		w.endNamespace()
 	}
 	cases := map[string]struct {
 		stall   func(*world)
@@ -56,14 +53,14 @@ func TestCertificateWhileStalled(t *testing.T) {
 		"nothing is registered": {stall: func(w *world) {
 			missing(w)
 			for _, service := range w.apiServices() {
-				w.must(w.raw.Delete(context.Background(), &service))
+				w.delete(&service)
 			}
 		}},
 		"its namespace ends": {stall: ends},
 		// Nothing may be registered with a new authority before the stall is over.
 		"the authority is lost": {stall: func(w *world) {
 			missing(w)
-			w.must(w.raw.Delete(context.Background(), w.secret("ca")))
+			w.delete(w.secret("ca"))
 		}},
 		// What no client verifies by now gets no worse.
 		"each caBundle is another": {renewed: true, stall: func(w *world) {
@@ -73,9 +70,7 @@ func TestCertificateWhileStalled(t *testing.T) {
 		}},
 		"one is not verified": {renewed: true, stall: func(w *world) {
 			missing(w)
-			service := w.apiService(v1)
-			service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify = nil, true
-			w.must(w.raw.Update(context.Background(), service, client.FieldOwner("kubectl-edit")))
+			w.editAPIService(v1, func(s *apiregistrationv1.APIService) { s.Spec.CABundle, s.Spec.InsecureSkipTLSVerify = nil, true })
 		}},
 		"one caBundle is blanked": {renewed: true, stall: func(w *world) {
 			missing(w)
@@ -85,7 +80,7 @@ func TestCertificateWhileStalled(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t, interceptor.Funcs{})
+			w, r := ready(t)
 			ca, before := w.secret("ca"), w.secret("tls")
 			tc.stall(w)
 			mustReconcile(t, r)
@@ -114,17 +109,16 @@ func TestCertificateWhileStalled(t *testing.T) {
 // blank gives the version's APIService a caBundle that verifies nothing.
 func (w *world) blank(gv schema.GroupVersion, bundle []byte) {
 	w.t.Helper()
-	service := w.apiService(gv)
-	service.Spec.CABundle = bundle
-	w.must(w.raw.Update(context.Background(), service, client.FieldOwner("kubectl-edit")))
+	w.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Spec.CABundle = bundle })
 }
 
 // An APIService that someone keeps from verifying anything holds up neither a
 // renewal nor a rotation: clients of the other versions need them.
 func TestCertificateWhileContested(t *testing.T) {
-	w, _ := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, _ := ready(t)
 	w.certs.untrusted = true
-	r := w.live(interceptor.Funcs{})
+	r := w.live()
 	rounds := func(done func() bool) {
 		t.Helper()
 		for range 100 {

@@ -15,13 +15,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -29,117 +26,31 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// kstatus reads Ready, Reconciling and Stalled; at each moment they must tell one
-// story, of the current generation.
-func checkConforms(t *testing.T, backend *v1alpha1.MetricsBackend) {
-	t.Helper()
-	status := backend.Status
-	if status.ObservedGeneration != backend.Generation {
-		return // kstatus: in progress, whatever else there is
-	}
-	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(status.Conditions, kind) }
-	ready, reconciling, stalled := find(v1alpha1.ConditionReady), find(v1alpha1.ConditionReconciling), find(v1alpha1.ConditionStalled)
-	switch {
-	case ready == nil:
-		t.Error("no Ready: kstatus takes the object for finished")
-	case reconciling != nil && stalled != nil:
-		t.Error("Reconciling and Stalled at once")
-	case ready.Status == metav1.ConditionTrue && (reconciling != nil || stalled != nil):
-		t.Error("Ready, and not finished")
-	case ready.Status != metav1.ConditionTrue && reconciling == nil && stalled == nil:
-		t.Errorf("Ready is %s, and nothing tells why", ready.Status)
-	}
-	for _, c := range status.Conditions {
-		if abnormal := c.Type == v1alpha1.ConditionReconciling || c.Type == v1alpha1.ConditionStalled; abnormal && c.Status != metav1.ConditionTrue {
-			t.Errorf("%s is %s: it must be True or absent", c.Type, c.Status)
-		}
-		if c.Message == "" || c.Reason == "" {
-			t.Errorf("%s has no reason or message", c.Type)
-		}
-	}
-	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy) {
-		if find(kind) == nil {
-			t.Errorf("no %s", kind)
-		}
-	}
-}
-
-func TestConformsToKstatus(t *testing.T) {
-	for name, s := range sampled(scenarios()) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, newBackend())
-			s.prepare(w)
-			s.change(w)
-			w.settle(w.reconciler(interceptor.Funcs{}), func() bool {
-				if w.isGone() {
-					return true
-				}
-				// Only between two reconciliations of one that has begun.
-				if backend := w.backend(); len(backend.Status.Conditions) > 0 && backend.DeletionTimestamp == nil {
-					checkConforms(t, backend)
-				}
-				return s.done(w)
-			})
-		})
-	}
-}
-
 // The first thing that is written says that work has begun.
 func TestFirstSight(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
-	mustReconcile(t, w.reconciler(interceptor.Funcs{}))
+	mustReconcile(t, w.reconciler())
 	backend := w.backend()
-	checkConforms(t, backend)
+	if problems := conditionProblems(nil, backend); len(problems) > 0 {
+		t.Error(problems)
+	}
 	if diff := cmp.Diff([]string{v1alpha1.Finalizer}, backend.Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
-	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonProgressing {
-		t.Errorf("Ready is %+v", c)
-	}
+	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing)
 	for _, kind := range areas {
-		if c := w.condition(kind); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonNotYetReported {
-			t.Errorf("%s is %+v", kind, c)
-		}
+		w.wantCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotYetReported)
 	}
 	if len(w.pods()) > 0 {
 		t.Error("pods before the finalizer was persisted")
 	}
 }
 
-// In a steady state no request writes anything, whatever the number of looks.
-func TestSteadyStateWritesNothing(t *testing.T) {
-	var writes []string
-	record := intercepted(func(c call, make func() error) error {
-		if c.write && c.name != "create token" {
-			writes = append(writes, c.name)
-		}
-		return make()
-	})
-	w, r := ready(t, record)
-	for range 3 {
-		mustReconcile(t, r) // what is left to do after the last change
-		w.step()
-	}
-	writes = nil
-	for range 20 {
-		result, err := reconcileOnce(t, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.RequeueAfter != resync {
-			t.Errorf("looks again after %s, want %s", result.RequeueAfter, resync)
-		}
-		w.clock.Step(resync)
-	}
-	if len(writes) > 0 {
-		t.Errorf("written: %v", writes)
-	}
-}
-
 // A failure that passes leaves no trace in the status; one that stays is told.
 func TestPersistentFailureIsTold(t *testing.T) {
-	w, _ := ready(t, interceptor.Funcs{})
+	t.Parallel()
+	w, _ := ready(t)
 	broken := errors.New("etcdserver: leader changed")
 	fail := false
 	r := w.reconciler(interceptor.Funcs{
@@ -162,16 +73,17 @@ func TestPersistentFailureIsTold(t *testing.T) {
 			t.Errorf("attempt %d: told %t", i, told)
 		}
 	}
-	checkConforms(t, w.backend())
-	if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonAPICallFailed || !strings.Contains(c.Message, "leader changed") {
-		t.Errorf("Ready is %+v", c)
+	if problems := conditionProblems(nil, w.backend()); len(problems) > 0 {
+		t.Error(problems)
 	}
+	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonAPICallFailed, "leader changed")
 	fail = false
 	w.settle(r, w.isReady)
 }
 
 // Whoever changed the object meanwhile is heard: the status is not forced.
 func TestStatusConflictStartsOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	conflicts := 0
 	r := w.reconciler(interceptor.Funcs{
@@ -193,12 +105,13 @@ func TestStatusConflictStartsOver(t *testing.T) {
 }
 
 func TestProgressDelay(t *testing.T) {
+	t.Parallel()
 	cases := map[time.Duration]time.Duration{
 		0: time.Second, 8 * time.Second: time.Second, 40 * time.Second: 5 * time.Second, time.Hour: 15 * time.Second, -time.Hour: time.Second,
 	}
 	w := newWorld(t, newBackend())
 	for age, want := range cases {
-		s := w.reconciler(interceptor.Funcs{}).newScope(newBackend())
+		s := w.reconciler().newScope(newBackend())
 		s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "X", "y")
 		s.now = s.now.Add(age)
 		if got := s.progressDelay(); got != want {
@@ -208,6 +121,7 @@ func TestProgressDelay(t *testing.T) {
 }
 
 func TestStableMessage(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		err  error
 		want string
@@ -229,6 +143,7 @@ func TestStableMessage(t *testing.T) {
 }
 
 func TestTransitions(t *testing.T) {
+	t.Parallel()
 	status := func(state v1alpha1.APIServiceState, conditions ...metav1.Condition) *v1alpha1.MetricsBackendStatus {
 		s := &v1alpha1.MetricsBackendStatus{Conditions: conditions}
 		if state != "" {
@@ -284,12 +199,13 @@ func TestTransitions(t *testing.T) {
 
 // Each transition is told once, by way of the persisted status.
 func TestEventsAreToldOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend())
 	recorder := events.NewFakeRecorder(1000)
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	r.Events = recorder
 	w.settle(r, w.isReady)
-	r = w.reconciler(interceptor.Funcs{})
+	r = w.reconciler()
 	r.Events = recorder
 	for range 3 {
 		mustReconcile(t, r) // a new process
@@ -336,7 +252,7 @@ func TestMetrics(t *testing.T) {
 		return out
 	}
 	forgetMetrics(backendName) // of the tests before
-	w, r := ready(t, interceptor.Funcs{})
+	w, r := ready(t)
 	want := []string{
 		"", "", // the two of the certificate
 		"APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "RulesReady True", "ServingReady True",
@@ -345,84 +261,10 @@ func TestMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, series()); diff != "" {
 		t.Errorf("while ready (-want +got):\n%s", diff)
 	}
-	w.must(w.raw.Delete(context.Background(), w.backend()))
+	w.delete(w.backend())
 	w.settle(r, w.isGone)
 	mustReconcile(t, r)
 	if left := series(); len(left) > 0 {
 		t.Errorf("after the deletion: %v", left)
 	}
-}
-
-// What verify finds out, by cause.
-func TestVerify(t *testing.T) {
-	cases := map[string]struct {
-		happen func(*world)
-		reason string
-		part   string
-	}{
-		"the aggregator reports it unavailable": {
-			happen: func(w *world) {
-				for _, service := range w.apiServices() {
-					service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
-						Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: "FailedDiscoveryCheck",
-						Message: "failing or missing response from https://10.0.0.1:10443: dial tcp 10.9.9.9:41234->",
-					}}
-					w.must(w.raw.Status().Update(context.Background(), &service))
-				}
-			},
-			reason: v1alpha1.ReasonAggregatorUnavailable, part: "(FailedDiscoveryCheck): kubectl describe apiservice v1.metrics.k8s.io; can kube-apiserver reach the pods at port 10443?",
-		},
-		"requests fail": {
-			happen: func(w *world) { w.refused = true },
-			reason: v1alpha1.ReasonRequestFailed, part: "v1.metrics.k8s.io does not answer through kube-apiserver: ServiceUnavailable",
-		},
-		"samples are old": {
-			happen: func(w *world) { w.stale = true },
-			reason: v1alpha1.ReasonNoFreshSample, part: "no node has a sample younger than 1m30s",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w, r := ready(t, interceptor.Funcs{})
-			tc.happen(w)
-			mustReconcile(t, r)
-			w.clock.Step(requestPatience)
-			mustReconcile(t, r)
-			c := w.condition(v1alpha1.ConditionAvailable)
-			if c.Status != metav1.ConditionFalse || c.Reason != tc.reason || !strings.Contains(c.Message, tc.part) {
-				t.Errorf("got %+v, want %s with %q", c, tc.reason, tc.part)
-			}
-			if strings.Contains(c.Message, "41234") {
-				t.Error("the message holds a port of the moment")
-			}
-			if len(w.apiServices()) != 2 {
-				t.Error("a version that does not answer was retired: that would not help anyone")
-			}
-		})
-	}
-}
-
-// A certificate that nears its end is replaced under the same authority.
-func TestCertificateRenewal(t *testing.T) {
-	secrets := func(w *world) (ca, tls corev1.Secret) {
-		w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-ca"}, &ca))
-		w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-tls"}, &tls))
-		return ca, tls
-	}
-	w, r := ready(t, interceptor.Funcs{})
-	ca, tls := secrets(w)
-
-	w.clock.Step(80 * 24 * time.Hour)
-	mustReconcile(t, r)
-	sameCA, renewed := secrets(w)
-	if diff := cmp.Diff(ca.Data, sameCA.Data); diff != "" {
-		t.Errorf("the authority changed with the leaf:\n%s", diff)
-	}
-	if string(tls.Data["tls.crt"]) == string(renewed.Data["tls.crt"]) || string(tls.Data["tls.key"]) == string(renewed.Data["tls.key"]) {
-		t.Error("the leaf, or its key, is still the same")
-	}
-	if string(renewed.Data["ca.crt"]) != string(ca.Data["tls.crt"]) {
-		t.Error("the bundle is not the authority")
-	}
-	w.settle(r, w.isReady)
 }

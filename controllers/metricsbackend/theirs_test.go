@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/events"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,11 +78,11 @@ func (t theirWorld) allServe(version string) bool {
 func (w *world) runMetricsServer(endpoints int, versions ...schema.GroupVersion) {
 	w.t.Helper()
 	w.theirs.serves, w.theirs.mute = map[string][]schema.GroupVersion{}, map[string]error{}
-	w.must(w.raw.Create(context.Background(), &corev1.Service{
+	w.create(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
-	}))
-	w.must(w.raw.Create(context.Background(), theirEndpoints(0)))
+	})
+	w.create(theirEndpoints(0))
 	w.scaleMetricsServer(endpoints, versions...)
 }
 
@@ -92,12 +90,12 @@ func (w *world) scaleMetricsServer(endpoints int, versions ...schema.GroupVersio
 	w.t.Helper()
 	clear(w.theirs.serves)
 	slice := &discoveryv1.EndpointSlice{}
-	w.must(w.raw.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "metrics-server-1"}, slice))
+	w.get(client.ObjectKey{Namespace: "kube-system", Name: "metrics-server-1"}, slice)
 	slice.Endpoints = theirEndpoints(endpoints).Endpoints
 	for _, e := range slice.Endpoints {
 		w.theirs.serves[e.Addresses[0]+":10250"] = versions
 	}
-	w.must(w.raw.Update(context.Background(), slice))
+	w.update(slice)
 }
 
 func theirEndpoints(n int) *discoveryv1.EndpointSlice {
@@ -119,7 +117,9 @@ func theirEndpoints(n int) *discoveryv1.EndpointSlice {
 // kube-apiserver in test/integration: a fake client's apply loses a false.)
 func stockAPIService() *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io", UID: "uid-of-theirs", Labels: map[string]string{"k8s-app": "metrics-server"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io", UID: "uid-of-theirs", Labels: map[string]string{
+			"k8s-app": "metrics-server", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/name": "metrics-server",
+		}},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: "metrics.k8s.io", Version: "v1beta1", GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: []byte("THEIR CA"),
 			Service: &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
@@ -146,17 +146,20 @@ func stockWorld(w *world) {
 	w.runMetricsServer(2, v1beta1)
 	theirs := stockAPIService()
 	status := theirs.Status
-	w.must(w.raw.Create(context.Background(), theirs, client.FieldOwner("kubectl")))
+	w.create(theirs, client.FieldOwner("kubectl"))
 	theirs.Status = status
-	w.must(w.raw.Status().Update(context.Background(), theirs))
+	w.updateStatus(theirs)
 	w.theirs.watched = true
 }
 
 // live is a reconciler that sees who owns which field, as it does in a cluster.
-func (w *world) live(funcs interceptor.Funcs) *Reconciler {
-	r := w.reconciler(funcs)
-	o := r.Options
-	o.Live = interceptor.NewClient(w.server, interceptor.Funcs{Get: funcs.Get, List: funcs.List})
+func (w *world) live(funcs ...interceptor.Funcs) *Reconciler {
+	o := w.reconciler(funcs...).Options
+	live := w.server
+	for _, f := range funcs {
+		live = interceptor.NewClient(live, interceptor.Funcs{Get: f.Get, List: f.List})
+	}
+	o.Live = live
 	return New(o)
 }
 
@@ -211,22 +214,6 @@ func (w *world) watchTheirs(when string) {
 			case to == ourService && !slices.ContainsFunc(w.pods(), func(p corev1.Pod) bool { return isReady(&p) }):
 				w.everBroken = fmt.Sprintf("%s: %s leads to our Service, which has no ready pod", when, gv)
 			}
-		}
-	}
-}
-
-// recorded tells whether the reconciler recorded an event with all the parts; it
-// takes the events up to that one.
-func recorded(r *Reconciler, parts ...string) bool {
-	recorder := r.Events.(*events.FakeRecorder)
-	for {
-		select {
-		case e := <-recorder.Events:
-			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(e, part) }) {
-				return true
-			}
-		default:
-			return false
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -17,14 +16,13 @@ import (
 // An APIService that the aggregator has not looked at yet is no failure: adding a
 // version to a backend that works warns of nothing, and is never Ready=False.
 func TestNewVersionIsNoFailure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newBackend(onlyV1beta1))
-	w.settle(w.reconciler(interceptor.Funcs{}), w.isReady)
+	w.settle(w.reconciler(), w.isReady)
 	recorder := events.NewFakeRecorder(100)
-	r := w.reconciler(interceptor.Funcs{})
+	r := w.reconciler()
 	r.Events = recorder
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1", "v1beta1"}
-	})
+	w.change(bothVersions)
 	for range maxRounds {
 		mustReconcile(t, r)
 		if c := w.condition(v1alpha1.ConditionReady); c.Status == metav1.ConditionFalse {
@@ -33,10 +31,7 @@ func TestNewVersionIsNoFailure(t *testing.T) {
 		if w.isRegistered(v1) {
 			// kube-apiserver's controller takes its time.
 			mustReconcile(t, r)
-			c := w.condition(v1alpha1.ConditionAvailable)
-			if c.Reason != v1alpha1.ReasonProgressing || !strings.Contains(c.Message, "v1.metrics.k8s.io is registered; kube-apiserver has not checked it yet") {
-				t.Errorf("Available is %+v", c)
-			}
+			w.wantCondition(v1alpha1.ConditionAvailable, "", v1alpha1.ReasonProgressing, "v1.metrics.k8s.io is registered; kube-apiserver has not checked it yet")
 			break
 		}
 		w.step()

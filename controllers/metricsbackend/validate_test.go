@@ -23,25 +23,19 @@ import (
 // Each reason to stall: what the message says, that nothing is registered, nor
 // deployed unless only the registration is held up, and that its end is enough for the backend to become ready.
 func TestStalled(t *testing.T) {
-	foreign := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io"}}
-	foreign.Spec = apiregistrationv1.APIServiceSpec{
-		Group: "metrics.k8s.io", Version: "v1beta1", InsecureSkipTLSVerify: true,
-		Service: &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "metrics-server"},
-	}
+	t.Parallel()
+	foreign := stockAPIService()
 	local := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.metrics.k8s.io"}}
 	otherBackends := foreign.DeepCopy()
 	otherBackends.Labels = map[string]string{v1alpha1.LabelBackend: "other"}
 	orphan := foreign.DeepCopy()
 	orphan.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: systemNamespace, Name: "metrics-serving-cluster"}
-	older := newBackend()
-	older.Name, older.UID = "older", "uid-older"
-	older.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(-time.Hour))
-	older.Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
+	older := elder(onlyV1)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "metrics-serving-cluster"}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "pull"}}
 
 	remove := func(o client.Object) func(*world) {
-		return func(w *world) { w.must(w.raw.Delete(context.Background(), o)) }
+		return func(w *world) { w.delete(o) }
 	}
 	cases := map[string]struct {
 		spec     func(*v1alpha1.MetricsBackendSpec)
@@ -62,7 +56,7 @@ func TestStalled(t *testing.T) {
 			reason:   v1alpha1.ReasonNamespaceMissing,
 			messages: []string{`namespace "other-ns" does not exist`, "kubectl create namespace other-ns"},
 			mend: func(w *world) {
-				w.must(w.raw.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other-ns"}}))
+				w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other-ns"}})
 			},
 		},
 		"namespace is being deleted": {
@@ -72,16 +66,25 @@ func TestStalled(t *testing.T) {
 			}}},
 			reason: v1alpha1.ReasonNamespaceTerminating, messages: []string{`namespace "other-ns" is being deleted`},
 		},
+		"serving refuses the spec": {
+			spec: func(s *v1alpha1.MetricsBackendSpec) {
+				s.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c d"}}
+			},
+			reason: v1alpha1.ReasonInvalid, messages: []string{"serving cannot use the spec", "spec.resourceMetrics.scrape.nodeSelector.matchLabels"},
+			mend: func(w *world) {
+				w.change(func(s *v1alpha1.MetricsBackendSpec) { s.ResourceMetrics.Scrape.NodeSelector = nil })
+			},
+		},
 		"pull secret is missing": {
 			spec: func(s *v1alpha1.MetricsBackendSpec) {
 				s.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 			},
 			reason: v1alpha1.ReasonSecretMissing, messages: []string{"Secret operator-ns/pull", "create it"},
-			mend: func(w *world) { w.must(w.raw.Create(context.Background(), secret.DeepCopy())) },
+			mend: func(w *world) { w.create(secret.DeepCopy()) },
 		},
 		"older backend claims a version": {
 			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
-			messages: []string{`MetricsBackend "older" is older and claims v1.metrics.k8s.io`},
+			messages: []string{`MetricsBackend "elder" is older and claims v1.metrics.k8s.io`},
 			deploys:  true,
 			mend:     remove(older),
 		},
@@ -90,9 +93,12 @@ func TestStalled(t *testing.T) {
 			messages: []string{"v1beta1.metrics.k8s.io", "Service kube-system/metrics-server", "kubectl delete apiservice v1beta1.metrics.k8s.io", "spec.resourceMetrics.versions"},
 			mend:     remove(foreign),
 		},
-		"another backend holds a version": {
-			objects: []client.Object{otherBackends}, reason: v1alpha1.ReasonNotOwned,
-			messages: []string{`v1beta1.metrics.k8s.io belongs to MetricsBackend "other"`}, deploys: true, mend: remove(otherBackends),
+		"a backend that does not exist holds a version": {
+			spec: adopting(v1alpha1.AdoptionAlways), objects: []client.Object{otherBackends}, reason: v1alpha1.ReasonNotOwned,
+			messages: []string{
+				`v1beta1.metrics.k8s.io belongs to MetricsBackend "other", which does not exist: delete it (kubectl delete apiservice v1beta1.metrics.k8s.io)`,
+			},
+			deploys: true, mend: remove(otherBackends),
 		},
 		"kube-apiserver serves a version itself": {
 			objects: []client.Object{local}, reason: v1alpha1.ReasonNotOwned,
@@ -118,29 +124,19 @@ func TestStalled(t *testing.T) {
 				objects = append(objects, o.DeepCopyObject().(client.Object))
 			}
 			w := newWorld(t, objects...)
-			r := w.reconciler(interceptor.Funcs{})
-			for range 5 {
-				if _, err := reconcileOnce(t, r); err != nil {
-					t.Fatal(err)
-				}
-				w.step()
-			}
+			r := w.reconciler()
+			w.rounds(r, 5)
 			for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
-				c := w.condition(kind)
-				if c.Reason != tc.reason {
-					t.Fatalf("%s: reason %q, want %q\n%s", kind, c.Reason, tc.reason, w.show())
-				}
-				for _, part := range tc.messages {
-					if !strings.Contains(c.Message, part) {
-						t.Errorf("%s: message %q, want %q in it", kind, c.Message, part)
-					}
-				}
+				w.wantCondition(kind, "", tc.reason, tc.messages...)
 			}
-			if ready := w.condition(v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse {
-				t.Errorf("Ready is %s", ready.Status)
-			}
+			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
 			if w.condition(v1alpha1.ConditionReconciling).Type != "" {
 				t.Error("Reconciling and Stalled at once")
+			}
+			for _, s := range w.backend().Status.APIServices {
+				if tc.deploys && s.State != v1alpha1.APIServicePending {
+					t.Errorf("%s is %s while stalled", s.Name, s.State)
+				}
 			}
 			if deployed := len(w.pods()) > 0; deployed != tc.deploys || w.ours() > 0 {
 				t.Errorf("%d pods, %d APIServices of ours while stalled", len(w.pods()), w.ours())
@@ -169,6 +165,7 @@ func (w *world) ours() int {
 
 // The answers of kube-apiserver that need someone to do something.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		err    error
 		reason string
@@ -204,36 +201,25 @@ func TestRefusals(t *testing.T) {
 // A serving namespace that ends, or an older backend that claims a version, takes
 // registered versions out of discovery at once, and leaves the pods alone.
 func TestLetsGoWhileStalled(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		happen func(*world)
+		reason string
 		left   []string
 	}{
 		"namespace ends": {
-			happen: func(w *world) {
-				ctx := context.Background()
-				namespace := &corev1.Namespace{}
-				w.must(w.raw.Get(ctx, client.ObjectKey{Name: systemNamespace}, namespace))
-				namespace.Finalizers = []string{"kubernetes"}
-				w.must(w.raw.Update(ctx, namespace))
-				w.must(w.raw.Delete(ctx, namespace))
-			},
+			happen: (*world).endNamespace,
+			reason: v1alpha1.ReasonNamespaceTerminating,
 		},
 		"older backend claims v1": {
-			happen: func(w *world) {
-				older := newBackend()
-				older.Name, older.UID = "older", "uid-older"
-				older.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(-time.Hour))
-				older.Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
-				w.must(w.raw.Create(context.Background(), older))
-			},
-			left: []string{"v1beta1"},
+			happen: func(w *world) { w.create(elder(onlyV1)) },
+			reason: v1alpha1.ReasonConflict,
+			left:   []string{"v1beta1"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newBackend())
-			r := w.reconciler(interceptor.Funcs{})
-			w.settle(r, w.isReady)
+			w, r := ready(t)
 			pods := len(w.pods())
 			tc.happen(w)
 			w.settle(r, func() bool {
@@ -243,14 +229,13 @@ func TestLetsGoWhileStalled(t *testing.T) {
 			if got := len(w.pods()); got != pods {
 				t.Errorf("%d pods, want %d", got, pods)
 			}
-			if w.condition(v1alpha1.ConditionStalled).Status != metav1.ConditionTrue {
-				t.Errorf("not stalled:\n%s", w.show())
-			}
+			w.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, tc.reason)
 		})
 	}
 }
 
 func TestOlder(t *testing.T) {
+	t.Parallel()
 	at := func(name string, second int64) *v1alpha1.MetricsBackend {
 		return &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}
 	}

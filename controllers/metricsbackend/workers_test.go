@@ -19,6 +19,7 @@ import (
 
 // A backend whose pods are slow to answer holds up no other.
 func TestSlowBackendDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	others := make(chan struct{})

@@ -229,8 +229,11 @@ func newBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsB
 }
 
 // reconciler returns one that works through funcs; each is a new process.
-func (w *world) reconciler(funcs interceptor.Funcs) *Reconciler {
-	c := interceptor.NewClient(w.raw, funcs)
+func (w *world) reconciler(funcs ...interceptor.Funcs) *Reconciler {
+	c := w.raw
+	for _, f := range funcs {
+		c = interceptor.NewClient(c, f)
+	}
 	return New(Options{
 		Client: c, Live: c, Events: events.NewFakeRecorder(10_000),
 		Pods: w, Aggregator: w, Clock: w.clock,
@@ -246,18 +249,14 @@ func reconcileOnce(t *testing.T, r *Reconciler) (ctrl.Result, error) {
 
 func (w *world) pods() []corev1.Pod {
 	var list corev1.PodList
-	if err := w.raw.List(context.Background(), &list); err != nil {
-		w.t.Fatal(err)
-	}
+	w.list(&list)
 	return list.Items
 }
 
 // apiServices are those that say they are a backend's, or lead to its pods.
 func (w *world) apiServices() []apiregistrationv1.APIService {
 	var list apiregistrationv1.APIServiceList
-	if err := w.raw.List(context.Background(), &list); err != nil {
-		w.t.Fatal(err)
-	}
+	w.list(&list)
 	return slices.DeleteFunc(list.Items, func(s apiregistrationv1.APIService) bool {
 		toUs := s.Spec.Service != nil && s.Spec.Service.Name == "metrics-serving-"+backendName
 		return s.Labels[v1alpha1.LabelBackend] == "" && !toUs
@@ -295,7 +294,7 @@ func (w *world) must(err error) {
 func (w *world) backend() *v1alpha1.MetricsBackend {
 	w.t.Helper()
 	backend := &v1alpha1.MetricsBackend{}
-	w.must(w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend))
+	w.get(client.ObjectKey{Name: backendName}, backend)
 	return backend
 }
 
@@ -310,13 +309,23 @@ func (w *world) change(change func(*v1alpha1.MetricsBackendSpec)) {
 	backend := w.backend()
 	change(&backend.Spec)
 	backend.Generation++
-	w.must(w.raw.Update(context.Background(), backend))
+	w.update(backend)
 }
 
 func (w *world) isReady() bool {
 	backend := w.backend()
 	ready := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == backend.Generation
+}
+
+// rounds reconciles n times, with a step of the cluster after each.
+func (w *world) rounds(r *Reconciler, n int) {
+	w.t.Helper()
+	for range n {
+		mustReconcile(w.t, r)
+		w.watchInvariant("after a reconciliation")
+		w.step()
+	}
 }
 
 // maxRounds is far above what any scenario takes.

@@ -5,10 +5,14 @@ package metricsbackend
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,11 +63,50 @@ func (w *world) mountedBy(backend, namespace string) []*x509.Certificate {
 		return nil
 	}
 	w.must(err)
-	chain, err := servingcert.Provided(secret.Data).Chain()
-	if err != nil {
-		return nil
+	pair := servingcert.Provided(secret.Data)
+	return chains.get(func() []*x509.Certificate {
+		chain, err := pair.Chain()
+		if err != nil {
+			return nil
+		}
+		return chain
+	}, pair.Certificate, pair.Key)
+}
+
+// What certificates say is computed once for all worlds: signatures are costly.
+var (
+	chains   remembered[[]*x509.Certificate]
+	bundles  remembered[servingcert.Bundle]
+	verdicts remembered[error]
+)
+
+// remembered holds values that depend on bytes alone.
+type remembered[V any] struct{ known sync.Map }
+
+func (r *remembered[V]) get(make func() V, parts ...[]byte) V {
+	hash := sha256.New()
+	for _, part := range parts {
+		_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		_, _ = hash.Write(part)
 	}
-	return chain
+	key := [sha256.Size]byte(hash.Sum(nil))
+	if value, ok := r.known.Load(key); ok {
+		return value.(func() V)()
+	}
+	value, _ := r.known.LoadOrStore(key, sync.OnceValue(make))
+	return value.(func() V)()
+}
+
+// verify is Issuer.Verify with the bundle as it is stored. Of the time it depends on no
+// more than which of the certificates are valid.
+func (w *world) verify(chain []*x509.Certificate, stored []byte, name string) error {
+	bundle := bundles.get(func() servingcert.Bundle { return servingcert.ParseBundle(stored) }, stored)
+	parts := [][]byte{stored, []byte(name)}
+	for _, c := range slices.Concat(chain, bundle) {
+		valid := []byte{byte(w.clock.Now().Compare(c.NotBefore)), byte(w.clock.Now().Compare(c.NotAfter))}
+		parts = append(parts, c.Raw, valid)
+	}
+	return verdicts.get(func() error { return servingcert.NewIssuer(w.clock).Verify(chain, bundle, name) }, parts...)
 }
 
 // bringCertificates is a step of all kubelets.
@@ -93,7 +136,7 @@ func (w *world) shake(name string, pod podapi.Pod) ([]*x509.Certificate, error) 
 	if len(chain) == 0 {
 		return nil, errors.New("remote error: tls: internal error")
 	}
-	if err := servingcert.NewIssuer(w.clock).Verify(chain, servingcert.ParseBundle(pod.CABundle), pod.ServerName); err != nil {
+	if err := w.verify(chain, pod.CABundle, pod.ServerName); err != nil {
 		return nil, &podapi.UntrustedError{Chain: chain, Reason: err.Error()}
 	}
 	return chain, nil
@@ -102,7 +145,6 @@ func (w *world) shake(name string, pod podapi.Pod) ([]*x509.Certificate, error) 
 // watchTrust notes when a kube-apiserver would refuse the certificate of a pod to
 // which an APIService leads.
 func (w *world) watchTrust(when string) {
-	issuer := servingcert.NewIssuer(w.clock)
 	services := w.apiServices()
 	for _, replica := range w.replicas {
 		for _, service := range services {
@@ -114,13 +156,12 @@ func (w *world) watchTrust(when string) {
 			if !replica.lags {
 				w.certs.known[key] = service.Spec.CABundle
 			}
-			bundle := servingcert.ParseBundle(w.certs.known[key])
 			for _, p := range w.pods() {
 				chain := w.certs.served[p.Name]
 				if to.Name != "metrics-serving-"+p.Labels[v1alpha1.LabelBackend] || len(chain) == 0 || !isReady(&p) || w.certs.broken != "" || w.certs.untrusted {
 					continue
 				}
-				if err := issuer.Verify(chain, bundle, to.Name+"."+to.Namespace+".svc"); err != nil {
+				if err := w.verify(chain, w.certs.known[key], to.Name+"."+to.Namespace+".svc"); err != nil {
 					w.certs.broken = fmt.Sprintf("%s: kube-apiserver %s refuses pod %s by APIService %s: %v", when, replica.address, p.Name, service.Name, err)
 				}
 			}

@@ -28,14 +28,14 @@ func (w *world) step() {
 			service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
 				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed",
 			}}
-			w.must(w.raw.Status().Update(ctx, &service))
+			w.updateStatus(&service)
 		}
 	}
 	var deployments appsv1.DeploymentList
-	w.must(w.raw.List(ctx, &deployments))
+	w.list(&deployments)
 	for _, p := range w.pods() {
 		if !slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool { return isOf(&p, &d) }) {
-			w.must(w.raw.Delete(ctx, &p))
+			w.delete(&p)
 		}
 	}
 	for i := range deployments.Items {
@@ -47,7 +47,7 @@ func (w *world) step() {
 		}
 		if w.ended[p.Name]++; w.ended[p.Name] > w.lingers {
 			p.Finalizers = nil
-			w.must(w.raw.Update(ctx, &p))
+			w.update(&p)
 		}
 	}
 	w.bringCertificates()
@@ -93,17 +93,17 @@ func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
 	switch {
 	case waiting >= 0 && w.mayBeReady(&current[waiting]):
 		current[waiting].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		w.must(w.raw.Status().Update(ctx, &current[waiting]))
+		w.updateStatus(&current[waiting])
 	case waiting >= 0:
 	case len(current)+len(former) > want && len(former) > 0:
-		w.must(w.raw.Delete(ctx, &former[0]))
+		w.delete(&former[0])
 		former = former[1:]
 	case len(current) < want:
 		p := w.newPod(d, hash)
-		w.must(w.raw.Create(ctx, &p))
+		w.create(&p)
 		current = append(current, p)
 	case len(current) > want:
-		w.must(w.raw.Delete(ctx, &current[0]))
+		w.delete(&current[0])
 		current = current[1:]
 	}
 	ready := 0
@@ -120,7 +120,7 @@ func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
 	}
 	// A write that changes nothing is none, other than with a fake client.
 	if !equality.Semantic.DeepEqual(before, d.Status) {
-		w.must(w.raw.Status().Update(ctx, d))
+		w.updateStatus(d)
 	}
 }
 
@@ -137,7 +137,7 @@ func (w *world) revision(ctx context.Context, d *appsv1.Deployment, hash string)
 	}
 	if d.Annotations[revisionAnnotation] != hash {
 		d.Annotations = map[string]string{revisionAnnotation: hash}
-		w.must(w.raw.Update(ctx, d))
+		w.update(d)
 	}
 }
 

@@ -5,6 +5,7 @@ package policystatus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestReconcile(t *testing.T) {
 		"good":       {rules: []v1alpha1.ExternalMetricsPolicyRule{allow, deny}, want: []string{"Ready=True Succeeded"}},
 		"a bad rule": {rules: []v1alpha1.ExternalMetricsPolicyRule{allow, bad}, want: []string{"Ready=False Invalid", "Stalled=True Invalid"}, parts: "spec.rules[1]"},
 		"many bad rules": {
-			rules: slicesRepeat(v1alpha1.ExternalMetricsPolicyRule{Metric: strings.Repeat("ä(", 300)}, 100),
+			rules: slices.Repeat([]v1alpha1.ExternalMetricsPolicyRule{{Metric: strings.Repeat("ä(", 300)}}, 100),
 			want:  []string{"Ready=False Invalid", "Stalled=True Invalid"}, parts: "spec.rules[0]",
 		},
 	}
@@ -89,12 +90,4 @@ func TestReconcile(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func slicesRepeat(rule v1alpha1.ExternalMetricsPolicyRule, n int) []v1alpha1.ExternalMetricsPolicyRule {
-	var rules []v1alpha1.ExternalMetricsPolicyRule
-	for range n {
-		rules = append(rules, rule)
-	}
-	return rules
 }

@@ -4,15 +4,9 @@
 package clustertest
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"maps"
-	"math/big"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,6 +22,7 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // answer is what the cluster says to one request.
@@ -200,17 +195,11 @@ func refusal(code int, path string) answer {
 // Authority is a certificate in PEM that ends at that time.
 func Authority(t *testing.T, notAfter time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := authority.New("authority", func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = notAfter.Add(-10*365*24*time.Hour), notAfter
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: notAfter.Add(-10 * 365 * 24 * time.Hour), NotAfter: notAfter,
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	return made.PEM
 }

@@ -140,11 +140,10 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	var all []Explained
 	for _, t := range targets {
 		explained, err := ask(ctx, cluster, t)
-		switch {
-		case err == nil:
-			all = append(all, *explained)
-		default:
+		if err != nil {
 			errs = append(errs, err)
+		} else {
+			all = append(all, *explained)
 		}
 		if ctx.Err() != nil {
 			break // all others would say the same

@@ -57,36 +57,37 @@ func webPodsIn(version string) []string {
 
 // TestEncodings reads lists and watches in every version and encoding.
 func TestEncodings(t *testing.T) {
-	server := serve(t, newWorld())
-	for _, version := range []string{"v1beta1", "v1beta2"} {
-		for _, accept := range []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"} {
-			t.Run(version+" "+accept, func(t *testing.T) {
-				t.Parallel()
+	mediaTypes := []string{
+		"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor",
+	}
+	bubble(t, newWorld(), func(t *testing.T, server *served) {
+		for _, version := range []string{"v1beta1", "v1beta2"} {
+			for _, accept := range mediaTypes {
 				got := server.do(t, http.MethodGet, root(version)+webPods, accept)
 				if got.code != http.StatusOK || got.header.Get("Content-Type") != accept {
-					t.Fatalf("%d %s: %q", got.code, got.header.Get("Content-Type"), got.body)
+					t.Fatalf("%s %s: %d %s: %q", version, accept, got.code, got.header.Get("Content-Type"), got.body)
 				}
 				object, err := runtime.Decode(codecs.UniversalDeserializer(), got.body)
 				if err != nil {
-					t.Fatalf("decode: %v", err)
+					t.Fatalf("%s %s: decode: %v", version, accept, err)
 				}
 				if diff := cmp.Diff(webPodsIn(version), brief(t, object)); diff != "" {
-					t.Errorf("list (-want +got):\n%s", diff)
+					t.Errorf("%s %s: list (-want +got):\n%s", version, accept, diff)
 				}
 				if accept == "application/yaml" {
 					// It has no form for streams, as elsewhere in Kubernetes.
 					got := server.do(t, http.MethodGet, root(version)+"/watch"+webPods, accept)
 					if got.code != http.StatusNotAcceptable {
-						t.Errorf("a watch: %d", got.code)
+						t.Errorf("%s %s: a watch: %d", version, accept, got.code)
 					}
-					return
+					continue
 				}
 				if diff := cmp.Diff(webPodsIn(version), readEvents(t, server, root(version)+"/watch"+webPods+"&timeoutSeconds=3", accept)); diff != "" {
-					t.Errorf("watch (-want +got):\n%s", diff)
+					t.Errorf("%s %s: watch (-want +got):\n%s", version, accept, diff)
 				}
-			})
+			}
 		}
-	}
+	})
 }
 
 // readEvents reads a watch to its end.
@@ -97,7 +98,7 @@ func readEvents(t *testing.T, server *served, path, accept string) []string {
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept", accept)
-	response, err := server.Client().Do(request)
+	response, err := server.http().Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,11 @@ func readEvents(t *testing.T, server *served, path, accept string) []string {
 
 // TestTable prints what `kubectl get --raw` with the Accept header of a Table has.
 func TestTable(t *testing.T) {
-	server := serve(t, newWorld())
+	bubble(t, newWorld(), readTables)
+}
+
+func readTables(t *testing.T, server *served) {
+	t.Helper()
 	const accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	read := func(body []byte) (headers []string, rows [][]any, metadata []string) {
 		t.Helper()

@@ -8,11 +8,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,42 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
-
-// pipes is a network in memory, on which a synctest bubble has its own time.
-type pipes struct {
-	dialed chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.dialed:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	near, far := net.Pipe()
-	select {
-	case p.dialed <- far:
-		return near, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
 
 // bubble runs a test under a time of its own, with a server that is reached through
 // pipes. It takes the place of serve's httptest server.
@@ -64,10 +29,10 @@ func bubble(t *testing.T, w *world, test func(t *testing.T, s *served)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, w)
-		network := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		network := pipes.New()
 		server := &httptest.Server{Listener: network, Config: &http.Server{Handler: s.generic.Handler}}
 		server.Start()
-		client := &http.Client{Transport: &http.Transport{DialContext: network.dial, DisableKeepAlives: true}}
+		client := network.Client()
 		server.URL = "http://custom.test"
 		inside := &served{Server: server, group: s.group, generic: s.generic, client: client}
 		test(t, inside)
@@ -253,22 +218,6 @@ func TestWatchWithoutObjects(t *testing.T) {
 	})
 }
 
-// TestWatchOutlivesAFailure hears nothing while the source is down, and goes on after.
-func TestWatchOutlivesAFailure(t *testing.T) {
-	w := newWorld()
-	bubble(t, w, func(t *testing.T, s *served) {
-		watch := s.watch(t, root("v1beta2")+"/watch/namespaces/shop/pods/web-1/hits?timeoutSeconds=600")
-		watch.expect("ADDED web-1 = 500m at 0s")
-		w.fail(&query.Failure{Source: "main", Reason: query.ReasonConnectionFailed, Message: "no route to host"})
-		w.replace("pods/hits", "web-1", 2, t0.Add(time.Minute))
-		time.Sleep(time.Minute)
-		w.fail(nil)
-		if got := watch.next(); !strings.HasPrefix(got, "ADDED web-1 = 2 at ") || time.Since(watch.began) < time.Minute {
-			t.Errorf("event %q, want the value that came after the failure", got)
-		}
-	})
-}
-
 // TestWatchMode: watches are turned off and on again, live.
 func TestWatchMode(t *testing.T) {
 	bubble(t, newWorld(), func(t *testing.T, s *served) {
@@ -337,5 +286,13 @@ func TestWatchRefusals(t *testing.T) {
 	got := server.do(t, http.MethodGet, root("v1beta2")+"/namespaces/shop/pods/web-1/hits?watch=true", "")
 	if got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 		t.Errorf("one watch too many: %d, Retry-After %q", got.code, got.header.Get("Retry-After"))
+	}
+}
+
+// TestUnresolvedWatch: an API server that calls a watch a get does not serve one.
+func TestUnresolvedWatch(t *testing.T) {
+	server := serve(t, newWorld(), func(c *serverConfig, _ *Options) { c.RequestInfoResolver = nil })
+	if got := server.do(t, http.MethodGet, root("v1beta2")+"/namespaces/shop/pods/*/hits?watch=true&timeoutSeconds=1", ""); got.code != http.StatusInternalServerError {
+		t.Errorf("%d %s", got.code, got.body)
 	}
 }

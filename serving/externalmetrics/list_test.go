@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	externalclient "k8s.io/metrics/pkg/client/external_metrics"
@@ -198,7 +197,7 @@ func TestStockClient(t *testing.T) {
 	w := newWorld(t)
 	w.add("cloud/queue", sample(4, labels.Set{"q": "x"}))
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
-		client, err := externalclient.NewForConfig(&restclient.Config{Host: w.server.URL, ContentConfig: restclient.ContentConfig{ContentType: contentType}})
+		client, err := externalclient.NewForConfig(&restclient.Config{Host: serverURL, Dial: w.network.Dial, ContentConfig: restclient.ContentConfig{ContentType: contentType}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,44 +208,6 @@ func TestStockClient(t *testing.T) {
 		if diff := cmp.Diff([]string{"q=x 4"}, values(list)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", contentType, diff)
 		}
-	}
-}
-
-// TestAuthorization: the resource is the metric, as the path has it.
-func TestAuthorization(t *testing.T) {
-	w := newWorld(t)
-	for _, metric := range []string{"status", "cloud/queue"} {
-		w.add(metric, sample(1, nil))
-	}
-	tests := map[string]struct {
-		path string
-		want authorizer.AttributesRecord
-	}{
-		"list":             {path("queue_length", ""), authorizer.AttributesRecord{Verb: "list", Resource: "queue_length"}},
-		"watch":            {path("queue_length", "?watch=true"), authorizer.AttributesRecord{Verb: "watch", Resource: "queue_length"}},
-		"status":           {path("status", ""), authorizer.AttributesRecord{Verb: "list", Resource: "status"}},
-		"status, watched":  {path("status", "?watch=1"), authorizer.AttributesRecord{Verb: "watch", Resource: "status"}},
-		"a slash":          {path("cloud%5C%7Cqueue", ""), authorizer.AttributesRecord{Verb: "list", Resource: `cloud\|queue`}},
-		"finalize, posted": {path("finalize", ""), authorizer.AttributesRecord{Verb: "list", Resource: "finalize"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var asked []authorizer.AttributesRecord
-			w.allowed = func(a authorizer.Attributes) bool {
-				asked = append(asked, authorizer.AttributesRecord{Verb: a.GetVerb(), Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup()})
-				return false
-			}
-			if code, body := w.get(tc.path, "X-Test-User", "jane"); code != http.StatusForbidden {
-				t.Errorf("%d %s", code, body)
-			}
-			tc.want.Namespace, tc.want.APIGroup = "shop", GroupName
-			if len(asked) == 0 {
-				t.Fatal("nobody was asked")
-			}
-			if diff := cmp.Diff(tc.want, asked[0]); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 

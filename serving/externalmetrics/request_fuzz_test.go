@@ -44,7 +44,7 @@ func FuzzRequest(f *testing.F) {
 	w.add("status", sample(2, labels.Set{"queue": "a"}))
 	w.add("cloud/queue", sample(3, nil))
 	w.apply(policy.Compile([]v1alpha1.ExternalMetricsPolicy{denying("no-orders", "orders", "admin")}))
-	handler := w.server.Config.Handler
+	handler := w.handler
 	f.Fuzz(func(t *testing.T, path, labelSelector, accept, rest string) {
 		query := url.Values{}
 		if labelSelector != "" {

@@ -38,6 +38,7 @@ func TestRequestInfo(t *testing.T) {
 		want                *request.RequestInfo
 	}{
 		"a metric":             {path: root + "/namespaces/shop/orders", want: of("list", "orders")},
+		"a name with a slash":  {path: root + `/namespaces/shop/cloud\|queue`, want: of("list", `cloud\|queue`)},
 		"status":               {path: root + "/namespaces/shop/status", want: of("list", "status")},
 		"finalize":             {path: root + "/namespaces/shop/finalize", want: of("list", "finalize")},
 		"status with a slash":  {path: root + "/namespaces/shop/status/", want: of("list", "status")},

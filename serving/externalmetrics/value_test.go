@@ -16,11 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
 )
 
 // warnings are the texts of an answer's Warning headers.
@@ -74,21 +71,11 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-func TestWindow(t *testing.T) {
-	for window, want := range map[time.Duration]int64{0: 0, 500 * time.Millisecond: 1, 1500 * time.Millisecond: 2} {
-		if got := newValue("m", window, &query.Value{}); got.WindowSeconds == nil || *got.WindowSeconds != want {
-			t.Errorf("%v: %v, want %d", window, got.WindowSeconds, want)
-		}
-	}
-}
-
 // TestWatchLimit: kube-apiserver breaks watches of these names after 60 s.
 func TestWatchLimit(t *testing.T) {
-	upstream := &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	resolver := NewRequestInfoResolver(valuelist.NewRequestInfoResolver(upstream, GroupName))
 	limit := newAPI(&reader{}, func(schema.GroupVersion) bool { return true }).Routes[0].WatchLimit
 	for metric, want := range map[string]time.Duration{"status": 50 * time.Second, "finalize": 50 * time.Second, "queue_length": 0, "status_total": 0} {
-		info, err := resolver.NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path(metric, ""), RawQuery: "watch=true"}})
+		info, err := testResolver().NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path(metric, ""), RawQuery: "watch=true"}})
 		if err != nil {
 			t.Fatal(err)
 		}

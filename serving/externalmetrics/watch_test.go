@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,7 +72,9 @@ func (w *world) watch(path string, headers ...string) *bufio.Reader {
 	return bufio.NewReader(response.Body)
 }
 
-func TestWatch(t *testing.T) {
+func TestWatch(t *testing.T) { synctest.Test(t, watchToItsEnd) }
+
+func watchToItsEnd(t *testing.T) {
 	w := newWorld(t)
 	got := events(t, w.watch(path("queue_length", "?watch=true&labelSelector=region%3Deu&allowWatchBookmarks=true&timeoutSeconds=5")), 4)
 	want := []string{"ADDED ExternalMetricValue a 3500m", "ADDED ExternalMetricValue b 7", "BOOKMARK ExternalMetricValueList", "closed"}
@@ -133,7 +136,9 @@ func TestPolicies(t *testing.T) {
 }
 
 // TestPoliciesEndWatches: a change ends the watches that it denies, and no others.
-func TestPoliciesEndWatches(t *testing.T) {
+func TestPoliciesEndWatches(t *testing.T) { synctest.Test(t, endWatchesByPolicies) }
+
+func endWatchesByPolicies(t *testing.T) {
 	w := newWorld(t)
 	w.add("orders", sample(1, nil))
 	jane := w.watch(path("orders", "?watch=true"), "X-Test-User", "jane")

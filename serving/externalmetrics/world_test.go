@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -35,6 +34,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
 // t0 is the time of the tests' samples.
@@ -101,22 +101,21 @@ func sample(value float64, of labels.Set) query.Sample {
 
 // world is external.metrics.k8s.io in a generic API server of its own.
 type world struct {
-	t        testing.TB
-	server   *httptest.Server
+	t testing.TB
+	// handler is reached through network, so that a synctest bubble can hold both.
+	handler  http.Handler
+	network  *pipes.Network
 	metrics  fakeMetrics
 	fallback atomic.Pointer[query.Fallback]
 	source   *fakeSource
 	policies *Policies
 	group    *Group
-	// allowed decides about requests of users who are not admin.
-	allowed func(authorizer.Attributes) bool
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
 		t: t, metrics: fakeMetrics{}, source: &fakeSource{answers: map[string][]query.Sample{}}, policies: NewPolicies(),
-		allowed: func(authorizer.Attributes) bool { return true },
 	}
 	w.policies.Apply(&policy.Set{})
 	w.add("queue_length", sample(3.5, labels.Set{"queue": "a", "region": "eu"}), sample(7, labels.Set{"queue": "b", "region": "eu"}), sample(9, labels.Set{"queue": "b", "region": "us"}))
@@ -132,12 +131,7 @@ func newWorld(t testing.TB) *world {
 		}
 		return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: r.Header.Values("X-Test-Group")}}, true, nil
 	})
-	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		if a.GetUser().GetName() == "admin" || w.allowed(a) {
-			return authorizer.DecisionAllow, "", nil
-		}
-		return authorizer.DecisionNoOpinion, "not allowed", nil
-	})
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := resourcemetrics.GetOpenAPIDefinitions(ref)
 		for name, definition := range OpenAPIDefinitions(ref) {
@@ -176,10 +170,11 @@ func newWorld(t testing.TB) *world {
 	running.Go(func() { w.group.Run(ctx) })
 	running.Go(func() { desk.Run(ctx) })
 	server.PrepareRun()
-	w.server = httptest.NewServer(server.Handler)
+	w.handler, w.network = server.Handler, pipes.New()
+	over := &http.Server{Handler: w.handler, ReadHeaderTimeout: time.Minute}
+	running.Go(func() { _ = over.Serve(w.network) })
 	t.Cleanup(func() {
-		w.server.CloseClientConnections()
-		w.server.Close()
+		_ = over.Close()
 		server.Destroy()
 		cancel()
 		running.Wait()
@@ -208,6 +203,9 @@ func (w *world) apply(set *policy.Set, err error) {
 	w.policies.Apply(set)
 }
 
+// serverURL is the API server's, in its own network.
+const serverURL = "http://external.test"
+
 // path is that of a metric in the namespace shop; it holds what a URL may not.
 func path(metric, query string) string {
 	return "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/" + metric + query
@@ -216,14 +214,14 @@ func path(metric, query string) string {
 // do sends a request, with headers as pairs.
 func (w *world) do(method, path string, headers ...string) *http.Response {
 	w.t.Helper()
-	request, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, nil)
+	request, err := http.NewRequestWithContext(w.t.Context(), method, serverURL+path, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	response, err := w.server.Client().Do(request)
+	response, err := w.network.Client().Do(request)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
 // TestNoCA checks that a missing authority costs the scrapes, not the source, and
@@ -105,11 +104,5 @@ func TestSetDefaultCANotInUse(t *testing.T) {
 			}
 			checkFailure(t, s.scrapeOnce(t.Context(), node), "", "")
 		})
-	}
-}
-
-func TestNewSourceWithoutCA(t *testing.T) {
-	if _, err := NewSource(Options{Store: point.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{}}, testSettings()); err != nil {
-		t.Errorf("NewSource() = %v", err)
 	}
 }

@@ -73,10 +73,10 @@ func TestTrueValues(t *testing.T) {
 			// A pod restarts, and another one moves.
 			all := f.Nodes()[round%nodes].Pods()
 			if len(all) > 1 {
-				if _, err := f.Restart(all[0].Key()); err != nil {
+				if err := f.Restart(all[0].Key()); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := f.Move(all[1].Key(), f.Nodes()[(round+1)%nodes].Name); err != nil {
+				if err := f.Move(all[1].Key(), f.Nodes()[(round+1)%nodes].Name); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -75,13 +75,14 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestPin checks what is pinned, where there is no authority to verify anything with.
 func TestPin(t *testing.T) {
 	ca := newAuthority(t)
 	first, second := ca.issue(nil, "n1"), ca.issue(nil, "n1")
 	kubelet := newFakeKubelet(t, first, serve(nodeBody))
 	cfg := testSettings()
 	cfg.TLS = v1alpha1.KubeletTLSPinOnFirstUse
-	s := newTestSource(t, clock.RealClock{}, ca.pem, kubelet.dial, cfg)
+	s := newTestSource(t, clock.RealClock{}, nil, kubelet.dial, cfg)
 	node := testNode("n1", "192.0.2.1")
 	again := *node
 	again.UID = "uid-2"
@@ -147,7 +148,7 @@ func TestLongCertificate(t *testing.T) {
 func TestPinNeedsKey(t *testing.T) {
 	ca := newAuthority(t)
 	right, stolen := ca.issue(nil, "n1"), ca.issue(nil, "n1")
-	stolen.PrivateKey = newKey(t)
+	stolen.PrivateKey = right.PrivateKey
 	stolen.Leaf = nil
 	kubelet := newFakeKubelet(t, stolen, serve(nodeBody))
 	cfg := testSettings()

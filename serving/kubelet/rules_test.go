@@ -142,6 +142,11 @@ type scrapeStep struct {
 
 func usages(lines ...string) []string { return lines }
 
+// ran is a point of containers that started long ago and were all sampled at that time.
+func ran(at, window float64, usages ...string) *published {
+	return &published{Time: at, Window: window, Newest: at, Started: -3600, Usages: usages}
+}
+
 // TestRules has one case for each rule of docs/resource-metrics.md.
 func TestRules(t *testing.T) {
 	memory := func(m float64) func(*reported) { return func(r *reported) { r.memory = m } }
@@ -150,18 +155,15 @@ func TestRules(t *testing.T) {
 	tests := map[string][]scrapeStep{
 		"rate: difference of the counter by difference of the timestamps": {
 			{at: 0, answer: answers(says("a", 100, -3))},
-			{at: 15, answer: answers(says("a", 103, 9)), want: &published{
-				Time: 9, Window: 12, Newest: 9, Started: -3600, Usages: usages("a: 250000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 103, 9)), want: ran(9, 12, "a: 250000000n 1000B")},
 		},
 		"rate: rounded to the nanocore": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 15, answer: answers(says("a", 100.00000001, 15)), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1n 1000B")}},
+			{at: 15, answer: answers(says("a", 100.00000001, 15)), want: ran(15, 15, "a: 1n 1000B")},
 		},
 		"rate: an idle container uses nothing, and says so": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 15, answer: answers(says("a", 100, 15)), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 0n 1000B")}},
+			{at: 15, answer: answers(says("a", 100, 15)), want: ran(15, 15, "a: 0n 1000B")},
 		},
 		"window: time and window are those of the container with the earliest sample": {
 			{at: 0, answer: answers(says("b", 100, -5), says("a", 100, -1))},
@@ -171,32 +173,27 @@ func TestRules(t *testing.T) {
 		"window: at least a second": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 1, answer: answers(says("a", 101, 0.9))},
-			{at: 2, answer: answers(says("a", 104, 2)), want: &published{
-				Time: 2, Window: 2, Newest: 2, Started: -3600, Usages: usages("a: 2000000000n 1000B")}},
+			{at: 2, answer: answers(says("a", 104, 2)), want: ran(2, 2, "a: 2000000000n 1000B")},
 		},
 		"window: at most five minutes": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 301, answer: answers(says("a", 400, 301))},
-			{at: 316, answer: answers(says("a", 415, 316)), want: &published{
-				Time: 316, Window: 15, Newest: 316, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 316, answer: answers(says("a", 415, 316)), want: ran(316, 15, "a: 1000000000n 1000B")},
 		},
 		"failed scrapes lose nothing": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answer{broken: true, pods: map[string][]reported{"p": {says("a", 999, 15)}}}},
-			{at: 30, answer: answers(says("a", 130, 30)), want: &published{
-				Time: 30, Window: 30, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 130, 30)), want: ran(30, 30, "a: 1000000000n 1000B")},
 		},
 		"frozen kubelet: no new point": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 15, answer: answers(says("a", 101, 10)), want: &published{
-				Time: 10, Window: 10, Newest: 10, Started: -3600, Usages: usages("a: 100000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 101, 10)), want: ran(10, 10, "a: 100000000n 1000B")},
 			{at: 30, answer: answers(says("a", 101, 10))},
 			{at: 45, answer: answers(says("a", 101, 10))},
 		},
 		"a container that was not renewed keeps its rate": {
 			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
-			{at: 15, answer: answers(says("a", 110, 10), says("b", 110, 10)), want: &published{
-				Time: 10, Window: 10, Newest: 10, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 110, 10), says("b", 110, 10)), want: ran(10, 10, "a: 1000000000n 1000B", "b: 1000000000n 1000B")},
 			{at: 30, answer: answers(says("a", 110, 10), says("b", 140, 25)), want: &published{
 				Time: 10, Window: 10, Newest: 25, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 2000000000n 1000B")}},
 		},
@@ -221,8 +218,7 @@ func TestRules(t *testing.T) {
 		"counter reset: discarded": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answers(says("a", 5, 15))},
-			{at: 30, answer: answers(says("a", 20, 30)), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 20, 30)), want: ran(30, 15, "a: 1000000000n 1000B")},
 		},
 		"counter reset: no rate from the start, which is not recent proof": {
 			{at: 15, answer: answers(says("a", 10, 12).with(start(0))), want: &published{
@@ -257,8 +253,7 @@ func TestRules(t *testing.T) {
 		},
 		"partly sampled pod: the last complete point stays": {
 			{at: 0, answer: answers(says("a", 100, 0))},
-			{at: 15, answer: answers(says("a", 115, 15)), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 115, 15)), want: ran(15, 15, "a: 1000000000n 1000B")},
 			// A second container appears; it is too young for a rate.
 			{at: 30, answer: answers(says("a", 130, 30), says("b", 1, 29).with(start(25)))},
 			{at: 45, answer: answers(says("a", 145, 45), says("b", 16, 44).with(start(25))), want: &published{
@@ -268,8 +263,7 @@ func TestRules(t *testing.T) {
 			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
 			{at: 15, answer: answers(says("a", 115, 15), says("b", 115, 15).with(memory(missing)))},
 			{at: 30, answer: answers(says("a", 130, 30), says("b", missing, 30))},
-			{at: 45, answer: answers(says("a", 145, 45), says("b", 145, 45)), want: &published{
-				Time: 45, Window: 15, Newest: 45, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
+			{at: 45, answer: answers(says("a", 145, 45), says("b", 145, 45)), want: ran(45, 15, "a: 1000000000n 1000B", "b: 1000000000n 1000B")},
 		},
 		"partly sampled pod: a container that was not sampled yet": {
 			{at: 0, answer: answers(says("a", 100, 0))},
@@ -282,24 +276,19 @@ func TestRules(t *testing.T) {
 		"zero memory while the counter goes on: no figure": {
 			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
 			{at: 15, answer: answers(says("a", 115, 15), says("b", 101, 15).with(memory(0)))},
-			{at: 30, answer: answers(says("a", 130, 30), says("b", 131, 30)), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 2000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 130, 30), says("b", 131, 30)), want: ran(30, 15, "a: 1000000000n 1000B", "b: 2000000000n 1000B")},
 		},
 		"ended container, all zero: does not count": {
 			{at: 0, answer: answers(says("a", 100, 0), says("init", 0, 0).with(memory(0)))},
-			{at: 15, answer: answers(says("a", 115, 15), says("init", 0, 15).with(memory(0))), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 115, 15), says("init", 0, 15).with(memory(0))), want: ran(15, 15, "a: 1000000000n 1000B")},
 		},
 		"ended container, counter still and memory zero: does not count": {
 			{at: 0, answer: answers(says("a", 100, 0), says("init", 5, 0).with(memory(0)))},
-			{at: 15, answer: answers(says("a", 115, 15), says("init", 5, 15).with(memory(0))), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 115, 15), says("init", 5, 15).with(memory(0))), want: ran(15, 15, "a: 1000000000n 1000B")},
 			// Nor when its sample is not renewed any more.
-			{at: 30, answer: answers(says("a", 130, 30), says("init", 5, 15).with(memory(0))), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 130, 30), says("init", 5, 15).with(memory(0))), want: ran(30, 15, "a: 1000000000n 1000B")},
 			// But when it runs again.
-			{at: 45, answer: answers(says("a", 145, 45), says("init", 20, 45)), want: &published{
-				Time: 45, Window: 15, Newest: 45, Started: -3600, Usages: usages("a: 1000000000n 1000B", "init: 500000000n 1000B")}},
+			{at: 45, answer: answers(says("a", 145, 45), says("init", 20, 45)), want: ran(45, 15, "a: 1000000000n 1000B", "init: 500000000n 1000B")},
 		},
 		"all containers have ended: no point": {
 			{at: 0, answer: answers(says("a", 0, 0).with(memory(0)))},
@@ -307,34 +296,30 @@ func TestRules(t *testing.T) {
 		},
 		"a container that left the body does not count": {
 			{at: 0, answer: answers(says("a", 100, 0), says("init", 100, 0))},
-			{at: 15, answer: answers(says("a", 115, 15)), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 115, 15)), want: ran(15, 15, "a: 1000000000n 1000B")},
 			// What came back starts anew.
 			{at: 30, answer: answers(says("a", 130, 30), says("init", 200, 30))},
 		},
 		"clock set back: starts anew": {
 			{at: 0, answer: answers(says("a", 100, 60))},
 			{at: 15, answer: answers(says("a", 115, 15))},
-			{at: 30, answer: answers(says("a", 130, 30)), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 130, 30)), want: ran(30, 15, "a: 1000000000n 1000B")},
 		},
 		"clocks apart: the kubelet's own count": {
 			{at: 0, answer: answers(says("a", 100, 100))},
-			{at: 15, answer: answers(says("a", 115, 115)), want: &published{
-				Time: 115, Window: 15, Newest: 115, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 15, answer: answers(says("a", 115, 115)), want: ran(115, 15, "a: 1000000000n 1000B")},
 		},
 		"implausible rate: starts anew": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answers(says("a", 1e9, 15))},
-			{at: 30, answer: answers(says("a", 1e9+15, 30)), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B")}},
+			{at: 30, answer: answers(says("a", 1e9+15, 30)), want: ran(30, 15, "a: 1000000000n 1000B")},
 		},
 		"swap where it is reported": {
 			{at: 0, answer: answers(says("a", 100, 0), says("b", 100, 0))},
-			{at: 15, answer: answers(says("a", 115, 15).with(func(r *reported) { r.swap = 0 }), says("b", 115, 15)), want: &published{
-				Time: 15, Window: 15, Newest: 15, Started: -3600, Usages: usages("a: 1000000000n 1000B 0B swap", "b: 1000000000n 1000B")}},
-			{at: 30, answer: answers(says("a", 130, 30), says("b", 130, 30).with(func(r *reported) { r.swap = 512 })), want: &published{
-				Time: 30, Window: 15, Newest: 30, Started: -3600, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B 512B swap")}},
+			{at: 15, answer: answers(says("a", 115, 15).with(func(r *reported) { r.swap = 0 }), says("b", 115, 15)),
+				want: ran(15, 15, "a: 1000000000n 1000B 0B swap", "b: 1000000000n 1000B")},
+			{at: 30, answer: answers(says("a", 130, 30), says("b", 130, 30).with(func(r *reported) { r.swap = 512 })),
+				want: ran(30, 15, "a: 1000000000n 1000B", "b: 1000000000n 1000B 512B swap")},
 		},
 	}
 	for name, steps := range tests {

@@ -16,28 +16,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func TestSpread(t *testing.T) {
-	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		const nodes = 60
-		f := newBubble(t, testSettings(), certificate, unstamped)
-		begin := time.Now()
-		f.add(nodes)
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		for i := range nodes {
-			if got := len(f.times(f.name(i), begin)); got != 40 {
-				t.Errorf("%s was asked %d times in 40 intervals", f.name(i), got)
-			}
-		}
-		if got := f.busiest(begin); got > nodes/15+2 {
-			t.Errorf("%d requests in one second, of %d nodes in 15 s", got, nodes)
-		}
-		if primed, counts := f.source.Primed(); !primed {
-			t.Errorf("not primed: %s", counts)
-		}
-	})
-}
-
 func TestMaxConcurrent(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		cfg := testSettings()
@@ -163,44 +141,8 @@ func TestLongInterval(t *testing.T) {
 	})
 }
 
-// TestFollowsBeat checks that the scheduler asks just after a kubelet's beat.
-func TestFollowsBeat(t *testing.T) {
-	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		const nodes = 20
-		begin := time.Now()
-		offset := func(node string) time.Duration { return time.Duration(node[3]-'0') * time.Second }
-		beatOf := func(node string) time.Time { // the last one
-			first := begin.Add(offset(node) - beat)
-			return first.Add(time.Since(first).Truncate(beat))
-		}
-		f := newBubble(t, testSettings(), certificate, func(node string, w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprintf(w, "node_cpu_usage_seconds_total %d %d\n", time.Now().Unix(), beatOf(node).UnixMilli())
-		})
-		f.add(nodes)
-		time.Sleep(5 * time.Minute)
-		since := time.Now()
-		time.Sleep(15 * time.Minute)
-		synctest.Wait()
-		late, all := 0, 0
-		for i := range nodes {
-			times := f.times(f.name(i), since)
-			if len(times) < 58 || len(times) > 61 {
-				t.Errorf("%s was asked %d times in 60 intervals", f.name(i), len(times))
-			}
-			for _, at := range times {
-				all++
-				if at.Sub(begin.Add(offset(f.name(i))))%beat > 2*time.Second {
-					late++
-				}
-			}
-		}
-		if late*10 > all {
-			t.Errorf("%d of %d scrapes came more than 2 s after a beat", late, all)
-		}
-	})
-}
-
-// TestFollowsWanderingBeat has kubelets whose work makes each period another one.
+// TestFollowsWanderingBeat checks that the scheduler asks just after the beats of kubelets
+// whose work makes each period another one.
 func TestFollowsWanderingBeat(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		const nodes, settle, total = 20, 5 * time.Minute, 20 * time.Minute

@@ -5,21 +5,15 @@ package kubelet
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,68 +23,36 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	certificates "github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // authority issues certificates.
 type authority struct {
-	t    *testing.T
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	pem  []byte
+	t   *testing.T
+	ca  *certificates.Authority
+	pem []byte
 }
-
-var serials atomic.Int64
 
 func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	ca, err := certificates.New("test CA")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return &authority{t: t, ca: ca, pem: ca.PEM}
 }
 
 // issue makes a certificate for the addresses; change may be nil.
 func (a *authority) issue(change func(*x509.Certificate), addresses ...string) tls.Certificate {
 	a.t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: "system:node:n1"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, address := range addresses {
-		if ip := net.ParseIP(address); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, address)
-		}
-	}
+	var changes []certificates.Change
 	if change != nil {
-		change(template)
+		changes = append(changes, change)
 	}
-	key := newKey(a.t)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	leaf, err := a.ca.Issue("system:node:n1", addresses, changes...)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return leaf.TLS
 }
 
 // fakeKubelet is a server on loopback; whatever address is dialled leads to it.

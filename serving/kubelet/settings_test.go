@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
 
@@ -73,15 +72,5 @@ func TestInvalidOptions(t *testing.T) {
 				t.Errorf("NewSource() = %v, want an error about %s", err, tt.want)
 			}
 		})
-	}
-}
-
-func TestModesWithoutVerification(t *testing.T) {
-	for _, mode := range []v1alpha1.KubeletTLSMode{v1alpha1.KubeletTLSPinOnFirstUse, v1alpha1.KubeletTLSSkip} {
-		cfg := testSettings()
-		cfg.TLS = mode
-		if _, err := NewSource(Options{Store: point.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{}}, cfg); err != nil {
-			t.Errorf("%s without a CA: %v", mode, err)
-		}
 	}
 }

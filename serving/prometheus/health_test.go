@@ -5,9 +5,7 @@ package prometheus
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -21,37 +19,8 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
-
-// pipes is a listener whose connections are in memory, so that a bubble's time passes
-// while they wait.
-type pipes struct {
-	accept chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accept:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case p.accept <- theirs:
-		return ours, nil
-	case <-p.closed:
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // bubble is a source that runs, and its server, in a bubble's time.
 type bubble struct {
@@ -92,12 +61,12 @@ var good = answers("application/json", strings.ReplaceAll(oneSample, "1700000000
 func inBubble(t *testing.T, f func(*testing.T, *bubble)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{answer: good, began: time.Now()}
-		l := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
+		network := pipes.New()
 		server := &http.Server{Handler: b, ErrorLog: quiet}
 		served := make(chan error)
-		go func() { served <- server.Serve(l) }()
+		go func() { served <- server.Serve(network) }()
 		var err error
-		b.source, err = New(Options{Name: "main", Clock: clock.RealClock{}, Dial: l.dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example", MaxResponseSize: "64Ki"})
+		b.source, err = New(Options{Name: "main", Clock: clock.RealClock{}, Dial: network.Dial}, v1alpha1.PrometheusSource{URL: "http://prometheus.example", MaxResponseSize: "64Ki"})
 		if err != nil {
 			t.Fatal(err)
 		}

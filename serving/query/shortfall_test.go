@@ -124,7 +124,7 @@ func TestShortfalls(t *testing.T) {
 				} else if errors.As(r.err, &o) {
 					o.Time = at
 				}
-				if _, err := reading.Values(answer, r.err, r.objects...); err != r.err { //nolint:errorlint // The very same.
+				if _, err := reading.Values(answer, r.err, r.objects...); err != r.err {
 					t.Fatal(err)
 				}
 			}

@@ -6,33 +6,18 @@ package resourcemetrics
 import (
 	"encoding/json"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
-
-// runtimeConfigs are what --runtime-config can leave of the group.
-var runtimeConfigs = map[string]struct {
-	enabled  func(schema.GroupVersion) bool
-	versions []string
-}{
-	"both":         {enabled: enableAll, versions: []string{"v1", "v1beta1"}},
-	"v1 only":      {enabled: func(gv schema.GroupVersion) bool { return gv == metricsv1.SchemeGroupVersion }, versions: []string{"v1"}},
-	"v1beta1 only": {enabled: func(gv schema.GroupVersion) bool { return gv == metricsv1beta1.SchemeGroupVersion }, versions: []string{"v1beta1"}},
-}
 
 func TestGroupVersions(t *testing.T) {
 	want := []schema.GroupVersion{metricsv1.SchemeGroupVersion, metricsv1beta1.SchemeGroupVersion}
@@ -46,96 +31,6 @@ func TestNoVersionEnabled(t *testing.T) {
 	group := newAPIGroup(store, newStreams(store), func(schema.GroupVersion) bool { return false })
 	if got := len(group.PrioritizedVersions) + len(group.VersionedResourcesStorageMap); got != 0 {
 		t.Errorf("got %v and %v, want nothing to install", group.PrioritizedVersions, group.VersionedResourcesStorageMap)
-	}
-}
-
-// TestDiscovery reads the group as kube-apiserver's aggregator and kubectl do.
-func TestDiscovery(t *testing.T) {
-	for name, test := range runtimeConfigs {
-		t.Run(name, func(t *testing.T) {
-			server := serve(t, newStore(), test.enabled)
-
-			var group metav1.APIGroup
-			decode(t, get(t, server, "/apis/metrics.k8s.io", ""), &group)
-			var versions []string
-			for _, v := range group.Versions {
-				versions = append(versions, v.Version)
-			}
-			if diff := cmp.Diff(test.versions, versions); diff != "" {
-				t.Errorf("versions (-want +got):\n%s", diff)
-			}
-			if got := group.PreferredVersion.Version; got != test.versions[0] {
-				t.Errorf("got preferred version %q, want %q", got, test.versions[0])
-			}
-
-			for _, version := range GroupVersions() {
-				a := get(t, server, "/apis/"+version.String(), "")
-				if !slices.Contains(test.versions, version.Version) {
-					if a.code != http.StatusNotFound {
-						t.Errorf("%s answers %d, want 404", version, a.code)
-					}
-					continue
-				}
-				var got metav1.APIResourceList
-				decode(t, a, &got)
-				want := []metav1.APIResource{
-					{Name: "nodes", SingularName: "node", Kind: "NodeMetrics", Verbs: metav1.Verbs{"get", "list", "watch"}},
-					{Name: "pods", SingularName: "pod", Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list", "watch"}, Namespaced: true},
-				}
-				if diff := cmp.Diff(want, got.APIResources); diff != "" {
-					t.Errorf("resources of %s (-want +got):\n%s", version, diff)
-				}
-			}
-		})
-	}
-}
-
-func TestAggregatedDiscovery(t *testing.T) {
-	resources := []apidiscoveryv2.APIResourceDiscovery{
-		{
-			Resource: "nodes", SingularResource: "node", Scope: apidiscoveryv2.ScopeCluster,
-			ResponseKind: &metav1.GroupVersionKind{Kind: "NodeMetrics"}, Verbs: []string{"get", "list", "watch"},
-		},
-		{
-			Resource: "pods", SingularResource: "pod", Scope: apidiscoveryv2.ScopeNamespace,
-			ResponseKind: &metav1.GroupVersionKind{Kind: "PodMetrics"}, Verbs: []string{"get", "list", "watch"},
-		},
-	}
-	for name, test := range runtimeConfigs {
-		t.Run(name, func(t *testing.T) {
-			server := serve(t, newStore(), test.enabled)
-			var groups apidiscoveryv2.APIGroupDiscoveryList
-			decode(t, get(t, server, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"), &groups)
-
-			want := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: "metrics.k8s.io"}}
-			for _, version := range test.versions {
-				want.Versions = append(want.Versions, apidiscoveryv2.APIVersionDiscovery{
-					Version: version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: resources,
-				})
-			}
-			if diff := cmp.Diff([]apidiscoveryv2.APIGroupDiscovery{want}, groups.Items); diff != "" {
-				t.Errorf("groups (-want +got):\n%s", diff)
-			}
-
-			client, err := discovery.NewDiscoveryClientForConfig(&restclient.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			preferred, err := client.ServerPreferredResources()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]string{}
-			for _, list := range preferred {
-				for _, r := range list.APIResources {
-					got[r.Name] = list.GroupVersion
-				}
-			}
-			first := "metrics.k8s.io/" + test.versions[0]
-			if diff := cmp.Diff(map[string]string{"nodes": first, "pods": first}, got); diff != "" {
-				t.Errorf("preferred resources (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 

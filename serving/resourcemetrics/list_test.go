@@ -4,9 +4,12 @@
 package resourcemetrics
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	restclient "k8s.io/client-go/rest"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+	clientscheme "k8s.io/metrics/pkg/client/clientset/versioned/scheme"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
@@ -96,89 +100,46 @@ func TestList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, test := range tests {
-			t.Run("v1 "+contentType+" "+name, func(t *testing.T) {
-				checkList(t, listV1(t, client, test.namespace, test.options), test.want)
-			})
-			t.Run("v1beta1 "+contentType+" "+name, func(t *testing.T) {
-				checkList(t, listV1beta1(t, client, test.namespace, test.options), test.want)
-			})
+		for version, of := range map[string]restclient.Interface{"v1": client.MetricsV1().RESTClient(), "v1beta1": client.MetricsV1beta1().RESTClient()} {
+			for name, test := range tests {
+				t.Run(version+" "+contentType+" "+name, func(t *testing.T) {
+					if diff := cmp.Diff(test.want, listBy(t, of, test.namespace, test.options)); diff != "" {
+						t.Errorf("list (-want +got):\n%s", diff)
+					}
+				})
+			}
 		}
 	}
 }
 
-func checkList(t *testing.T, got, want listed) {
+// listBy lists with the client of a version, in the encoding that it asks for.
+func listBy(t *testing.T, client restclient.Interface, namespace string, options metav1.ListOptions) listed {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("list (-want +got):\n%s", diff)
-	}
-}
-
-func listV1(t *testing.T, client metricsclient.Interface, namespace string, options metav1.ListOptions) listed {
-	t.Helper()
-	var got listed
+	resource := "pods"
 	if namespace == "-" {
-		l, err := client.MetricsV1().NodeMetricses().List(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = describe(&l.ListMeta)
-		for i := range l.Items {
-			got.Names = append(got.Names, l.Items[i].Name)
-		}
-		return got
+		resource, namespace = "nodes", ""
 	}
-	l, err := client.MetricsV1().PodMetricses(namespace).List(t.Context(), options)
+	obj, err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).
+		VersionedParams(&options, clientscheme.ParameterCodec).Do(t.Context()).Get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = describe(&l.ListMeta)
-	for i := range l.Items {
-		got.Names = append(got.Names, l.Items[i].Namespace+"/"+l.Items[i].Name)
-	}
-	return got
-}
-
-func listV1beta1(t *testing.T, client metricsclient.Interface, namespace string, options metav1.ListOptions) listed {
-	t.Helper()
-	var got listed
-	if namespace == "-" {
-		l, err := client.MetricsV1beta1().NodeMetricses().List(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = describe(&l.ListMeta)
-		for i := range l.Items {
-			got.Names = append(got.Names, l.Items[i].Name)
-		}
-		return got
-	}
-	l, err := client.MetricsV1beta1().PodMetricses(namespace).List(t.Context(), options)
+	of, err := meta.ListAccessor(obj)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = describe(&l.ListMeta)
-	for i := range l.Items {
-		got.Names = append(got.Names, l.Items[i].Namespace+"/"+l.Items[i].Name)
+	got := listed{Version: of.GetResourceVersion(), Continue: of.GetContinue() != "", Remaining: of.GetRemainingItemCount()}
+	err = meta.EachListItem(obj, func(item runtime.Object) error {
+		m, err := meta.Accessor(item)
+		if err == nil {
+			got.Names = append(got.Names, strings.TrimPrefix(m.GetNamespace()+"/"+m.GetName(), "/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return got
-}
-
-func describe(meta metav1.ListInterface) listed {
-	return listed{Version: meta.GetResourceVersion(), Continue: meta.GetContinue() != "", Remaining: meta.GetRemainingItemCount()}
-}
-
-// TestEmptyListHasItems holds that no list says "items":null, which some clients
-// take for a broken answer.
-func TestEmptyListHasItems(t *testing.T) {
-	server := serve(t, newStore(), enableAll)
-	for kind, path := range map[string]string{"NodeMetricsList": "nodes", "PodMetricsList": "pods"} {
-		want := `{"kind":"` + kind + `","apiVersion":"metrics.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}` + "\n"
-		got := get(t, server, "/apis/metrics.k8s.io/v1/"+path, "")
-		if diff := cmp.Diff(want, string(got.body)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
-	}
 }
 
 // TestNameIsLookedUp holds that a name with a namespace walks no namespace: the
@@ -221,5 +182,28 @@ func TestListWithoutOptions(t *testing.T) {
 	}
 	if got := len(obj.(*list).Items); got != 3 {
 		t.Errorf("got %d items, want 3", got)
+	}
+}
+
+// TestOnlyReads holds that no verb but get, list and watch exists.
+func TestOnlyReads(t *testing.T) {
+	server := serve(t, listStore(), enableAll)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for _, path := range []string{"pods", "namespaces/shop/pods", "namespaces/shop/pods/web-0", "nodes", "nodes/node-a"} {
+			t.Run(method+" "+path, func(t *testing.T) {
+				request, err := http.NewRequestWithContext(t.Context(), method, server.URL+"/apis/metrics.k8s.io/v1/"+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := server.Client().Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = response.Body.Close() }()
+				if response.StatusCode != http.StatusMethodNotAllowed {
+					t.Errorf("got code %d, want %d", response.StatusCode, http.StatusMethodNotAllowed)
+				}
+			})
+		}
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 )
@@ -32,8 +35,17 @@ var recordedAccepts = map[string]struct{ list, one string }{
 	"cbor":             {list: "application/cbor"},
 	"table":            {list: "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
 	"table-protobuf":   {list: "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"},
+	"html":             {list: "text/html"},
 	"partial":          {list: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", one: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"},
 	"partial-protobuf": {list: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", one: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"},
+}
+
+// recordedConfigs are what --runtime-config can leave of the group, by the prefix of the files
+// with what discovery tells of it.
+var recordedConfigs = map[string]func(schema.GroupVersion) bool{
+	"discovery":         enableAll,
+	"discovery-v1":      func(gv schema.GroupVersion) bool { return gv == metricsv1.SchemeGroupVersion },
+	"discovery-v1beta1": func(gv schema.GroupVersion) bool { return gv == metricsv1beta1.SchemeGroupVersion },
 }
 
 // recordedPath is a request below a version of the group.
@@ -68,6 +80,7 @@ func recordedRequests() []recordedPath {
 		"pods?limit=2&continue=" + encodeContinue(point.Key{Namespace: "zoo", Name: "z"}, 1788091197250),
 		"pods?limit=2&continue=!!",
 		"pods?limit=1&continue=" + encodeContinue(point.Key{Name: "node-a"}, 1),
+		"namespaces/shop/pods?limit=1&continue=" + encodeContinue(point.Key{Namespace: "kube-system", Name: "a"}, 1),
 		"pods?labelSelector=app%3Dweb",
 		"pods?labelSelector=app%20in%20(web,db),!track",
 		"pods?labelSelector=a%20b%20c",
@@ -77,6 +90,7 @@ func recordedRequests() []recordedPath {
 		"pods?fieldSelector=spec.nodeName%3Dnode-a",
 		"nodes?fieldSelector=metadata.name%3Dnode-b",
 		"nodes?labelSelector=zone%3Da",
+		"nodes?labelSelector=zone%3Dnone",
 		"nodes?limit=1",
 		"pods?resourceVersion=0",
 		"pods?resourceVersion=99999999999999999&resourceVersionMatch=Exact",
@@ -91,6 +105,8 @@ func recordedRequests() []recordedPath {
 		"namespaces/shop/pods/starting",
 		"namespaces/shop/pods/frozen",
 		"namespaces/blog/pods/db-0",
+		"namespaces/blog/pods/deleted",
+		"namespaces/blog/pods/orphan",
 		"namespaces/shop/pods/db-0?resourceVersion=5",
 		"namespaces/shop/pods/db-0/status",
 	} {
@@ -99,13 +115,17 @@ func recordedRequests() []recordedPath {
 	return requests
 }
 
-// recordedStore is listStore with objects that are hard to write, and with
-// one that has no metrics yet.
+// recordedStore is listStore with objects that are hard to write, with one that has no
+// metrics yet, and with pods that kube-apiserver does not have: one was deleted, and of the
+// other a kubelet tells first, as of static ones in the first seconds of a node.
 func recordedStore() *point.Store {
 	store := listStore()
 	put(store.Nodes, "", "node-c", map[string]string{"node-role.kubernetes.io/control-plane": ""},
 		sample(-3e9, point.Usage{CPU: 1_234_567_890, Memory: 3 << 30, Swap: 1 << 20, HasSwap: true}))
 	put(store.Nodes, "", "fresh-node", nil, nil)
+	put(store.Pods, "blog", "deleted", nil, sample(0, point.Usage{Name: "app"}))
+	store.Pods.DeleteMeta(point.Key{Namespace: "blog", Name: "deleted"})
+	store.Pods.Publish([]point.Update{{Key: point.Key{Namespace: "blog", Name: "orphan"}, Point: sample(0, point.Usage{Name: "app"})}})
 	put(store.Pods, "zoo", "no-containers", nil, sample(-8e9))
 	put(store.Pods, "zoo", "strange", map[string]string{"quote\"": "back\\slash", "html": "<a href='x'>&</a>", "größe": "日本🚀\u2028"}, sample(-8e9,
 		point.Usage{Name: "app", CPU: 7, Memory: 1000},
@@ -140,18 +160,21 @@ func TestRecordedAnswers(t *testing.T) {
 			})
 		}
 	}
-	t.Run("discovery", func(t *testing.T) {
-		for path, accept := range map[string]string{
-			"/apis/metrics.k8s.io":         "",
-			"/apis/metrics.k8s.io/v1":      "",
-			"/apis/metrics.k8s.io/v1beta1": "",
-			"/apis":                        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-		} {
-			var got bytes.Buffer
-			record(&got, path, accept, get(t, server, path, accept))
-			checkRecorded(t, filepath.Join("testdata", "recorded", "discovery"+strings.ReplaceAll(path, "/", "-")+".http"), got.String())
-		}
-	})
+	for prefix, enabled := range recordedConfigs {
+		t.Run(prefix, func(t *testing.T) {
+			server := serve(t, newStore(), enabled)
+			for path, accept := range map[string]string{
+				"/apis/metrics.k8s.io":         "",
+				"/apis/metrics.k8s.io/v1":      "",
+				"/apis/metrics.k8s.io/v1beta1": "",
+				"/apis":                        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+			} {
+				var got bytes.Buffer
+				record(&got, path, accept, get(t, server, path, accept))
+				checkRecorded(t, filepath.Join("testdata", "recorded", prefix+strings.ReplaceAll(path, "/", "-")+".http"), got.String())
+			}
+		})
+	}
 }
 
 // record writes a request and its answer for people to read: what is not text as

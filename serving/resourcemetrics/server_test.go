@@ -4,6 +4,7 @@
 package resourcemetrics
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -119,6 +120,17 @@ func get(t testing.TB, server *httptest.Server, path, accept string) answer {
 		t.Fatal(err)
 	}
 	return answer{code: response.StatusCode, header: response.Header, body: body}
+}
+
+// decode reads an answer of JSON.
+func decode(t testing.TB, a answer, into any) {
+	t.Helper()
+	if a.code != http.StatusOK {
+		t.Fatalf("got code %d: %s", a.code, a.body)
+	}
+	if err := json.Unmarshal(a.body, into); err != nil {
+		t.Fatalf("decoding %s: %v", a.body, err)
+	}
 }
 
 // sample is a point of one usage per argument, taken at t0 and an offset.

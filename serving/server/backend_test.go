@@ -11,16 +11,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -52,15 +51,40 @@ func TestWatchFailure(t *testing.T) {
 	}
 }
 
+// kubeAPIServer answers lists by resource, as a server without WatchList. Watches of what
+// it lists stay open.
+func kubeAPIServer(t *testing.T, list func(resource string) (code int, body string)) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, body := list(path.Base(r.URL.Path))
+		if code == http.StatusOK && r.URL.Query().Has("sendInitialEvents") {
+			code, body = http.StatusUnprocessableEntity, statusOf(apierrors.NewInvalid(schema.GroupKind{}, "", nil))
+		} else if code == http.StatusOK && r.URL.Query().Has("watch") {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return &rest.Config{Host: server.URL}
+}
+
+// statusOf is how kube-apiserver writes an error.
+func statusOf(err *apierrors.StatusError) string {
+	b, _ := json.Marshal(err.Status())
+	return string(b)
+}
+
 // TestBackendRead: from which answers of kube-apiserver on it is known which
 // settings to serve with.
 func TestBackendRead(t *testing.T) {
 	const list = `{"kind":"MetricsBackendList","apiVersion":"metricsbackend.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[%s]}`
 	const object = `{"metadata":{"name":"cluster","uid":"a","generation":3,"resourceVersion":"1"},"spec":{"watch":{"mode":"Disabled"}}}`
-	status := func(err *apierrors.StatusError) string {
-		b, _ := json.Marshal(err.Status())
-		return string(b)
-	}
 	backends := schema.GroupResource{Group: v1alpha1.GroupName, Resource: "metricsbackends"}
 	tests := map[string]struct {
 		code int
@@ -71,29 +95,15 @@ func TestBackendRead(t *testing.T) {
 	}{
 		"an object":     {code: http.StatusOK, body: fmt.Sprintf(list, object), applied: 3},
 		"no object":     {code: http.StatusOK, body: fmt.Sprintf(list, "")},
-		"no CRD":        {code: http.StatusNotFound, body: status(apierrors.NewNotFound(backends, ""))},
-		"no permission": {code: http.StatusForbidden, body: status(apierrors.NewForbidden(backends, "", errors.New("no"))), want: forbidden},
+		"no CRD":        {code: http.StatusNotFound, body: statusOf(apierrors.NewNotFound(backends, ""))},
+		"no permission": {code: http.StatusForbidden, body: statusOf(apierrors.NewForbidden(backends, "", errors.New("no"))), want: forbidden},
 		"out of order":  {code: http.StatusBadGateway, body: "{}", want: unavailable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				switch {
-				case tc.code != http.StatusOK:
-					w.WriteHeader(tc.code)
-					_, _ = io.WriteString(w, tc.body)
-				case r.URL.Query().Get("sendInitialEvents") == "true":
-					w.WriteHeader(http.StatusUnprocessableEntity) // A server without WatchList.
-				case r.URL.Query().Get("watch") == "true":
-					<-r.Context().Done()
-				default:
-					_, _ = io.WriteString(w, tc.body)
-				}
-			}))
-			defer server.Close()
+			config := kubeAPIServer(t, func(string) (int, string) { return tc.code, tc.body })
 			var applied atomic.Int64
-			f, err := newBackendFollower(&rest.Config{Host: server.URL}, "cluster", func(_ context.Context, b *v1alpha1.MetricsBackend) { applied.Store(b.Generation) })
+			f, err := newBackendFollower(config, "cluster", func(_ context.Context, b *v1alpha1.MetricsBackend) { applied.Store(b.Generation) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,16 +115,15 @@ func TestBackendRead(t *testing.T) {
 			running.Go(func() { f.run(ctx) })
 			defer running.Wait()
 			defer cancel()
-			got := ""
-			err = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-				got = ""
+			eventuallyTrue(t, "it waits for "+tc.want, func() bool {
+				got := ""
 				if err := f.read(); err != nil {
 					got = err.Error()
 				}
-				return got == tc.want, nil
+				return got == tc.want
 			})
-			if err != nil || applied.Load() != tc.applied {
-				t.Errorf("%v: waits for %q, want %q; generation %d is in force, want %d", err, got, tc.want, applied.Load(), tc.applied)
+			if applied.Load() != tc.applied {
+				t.Errorf("generation %d is in force, want %d", applied.Load(), tc.applied)
 			}
 		})
 	}

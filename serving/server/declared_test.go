@@ -5,10 +5,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
-	"net/http/httptest"
-	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -64,65 +60,39 @@ func TestDeclaredFollower(t *testing.T) {
 		}
 		return `{"kind":"` + kind + `List","apiVersion":"metricsbackend.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(items, ",") + `]}`
 	}
-	missing, _ := json.Marshal(apierrors.NewNotFound(schema.GroupResource{}, "").Status())
-	denied, _ := json.Marshal(apierrors.NewForbidden(schema.GroupResource{}, "", nil).Status())
-	invalid, _ := json.Marshal(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status())
-	type answer struct {
-		code int
-		body string
-	}
-	none := map[string]answer{
-		"custommetrics": {404, string(missing)}, "externalmetrics": {404, string(missing)}, "externalmetricspolicies": {404, string(missing)},
-	}
-	with := func(resource string, a answer) map[string]answer {
-		all := map[string]answer{}
-		for k, v := range none {
-			all[k] = v
-		}
-		all[resource] = a
-		return all
-	}
 	tests := map[string]struct {
-		answers map[string]answer
-		want    given
+		// resource is the one whose CRD there is; empty for none.
+		resource string
+		code     int
+		body     string
+		want     given
 		// waits is what is waited for in the end.
 		waits string
 	}{
-		"no CRDs": {answers: none, want: given{Governed: true, Declared: true}},
+		"no CRDs": {want: given{Governed: true, Declared: true}},
 		"metrics": {
-			answers: with("externalmetrics", answer{200, list("ExternalMetric", "b", "a")}),
-			want:    given{Governed: true, Declared: true, External: []string{"shop/a", "shop/b"}},
+			resource: "externalmetrics", code: 200, body: list("ExternalMetric", "b", "a"),
+			want: given{Governed: true, Declared: true, External: []string{"shop/a", "shop/b"}},
 		},
 		"policies": {
-			answers: with("externalmetricspolicies", answer{200, list("ExternalMetricsPolicy", "p")}),
-			want:    given{Governed: true, Declared: true, Policies: []string{"shop/p"}},
+			resource: "externalmetricspolicies", code: 200, body: list("ExternalMetricsPolicy", "p"),
+			want: given{Governed: true, Declared: true, Policies: []string{"shop/p"}},
 		},
 		"no permission for policies": {
-			answers: with("externalmetricspolicies", answer{403, string(denied)}),
-			want:    given{Declared: true}, waits: "ExternalMetricsPolicies: Forbidden",
+			resource: "externalmetricspolicies", code: 403, body: statusOf(apierrors.NewForbidden(schema.GroupResource{}, "", nil)),
+			want: given{Declared: true}, waits: "ExternalMetricsPolicies: Forbidden",
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				a := tc.answers[path.Base(r.URL.Path)]
-				w.Header().Set("Content-Type", "application/json")
-				if r.URL.Query().Has("sendInitialEvents") && a.code == http.StatusOK {
-					// As a server that does not know it; then the client lists.
-					w.WriteHeader(http.StatusUnprocessableEntity)
-					_, _ = w.Write(invalid)
-					return
+			config := kubeAPIServer(t, func(resource string) (int, string) {
+				if resource == tc.resource {
+					return tc.code, tc.body
 				}
-				if r.URL.Query().Has("watch") && a.code == http.StatusOK {
-					<-r.Context().Done()
-					return
-				}
-				w.WriteHeader(a.code)
-				_, _ = w.Write([]byte(a.body))
-			}))
-			defer server.Close()
+				return http.StatusNotFound, statusOf(apierrors.NewNotFound(schema.GroupResource{}, ""))
+			})
 			target := &fakeDeclaredTarget{}
-			f, err := newDeclaredFollower(&rest.Config{Host: server.URL}, target)
+			f, err := newDeclaredFollower(config, target)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +101,6 @@ func TestDeclaredFollower(t *testing.T) {
 			running.Go(func() { f.run(ctx) })
 			defer running.Wait()
 			defer cancel()
-			defer server.CloseClientConnections()
 			eventuallyTrue(t, "everything was read", func() bool {
 				target.mu.Lock()
 				defer target.mu.Unlock()

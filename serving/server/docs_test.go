@@ -15,39 +15,61 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// TestWatchMetricsDocumented checks that the page for administrators has all
-// metrics, endings and labels, and that its queries ask for none that is not there.
-func TestWatchMetricsDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../docs/watch-metrics.md")
+// readPage returns a page of the documentation.
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(content)
-	served := map[string]bool{}
-	collect := func(all ...metrics.Registerable) {
-		for _, m := range all {
-			served[m.FQName()] = true
-		}
+	return string(content)
+}
+
+// TestMetricsDocumented checks that pages have all their metrics in a table, and that
+// their queries ask for none that is not there.
+func TestMetricsDocumented(t *testing.T) {
+	type register func(func(...metrics.Registerable))
+	for name, test := range map[string]struct{ explained, used []register }{
+		"watch-metrics.md": {explained: []register{stream.RegisterMetrics, resourcemetrics.RegisterMetrics}, used: []register{kubelet.RegisterMetrics}},
+		"queries.md":       {explained: []register{answers.RegisterMetrics, query.RegisterMetrics}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page, served := readPage(t, name), map[string]bool{}
+			collect := func(all ...metrics.Registerable) {
+				for _, m := range all {
+					served[m.FQName()] = true
+				}
+			}
+			for _, register := range test.explained {
+				register(collect)
+			}
+			for name := range served {
+				if !regexp.MustCompile("\\| `" + name + "[`{]").MatchString(page) {
+					t.Errorf("%s is not in the table of metrics", name)
+				}
+			}
+			for _, register := range test.used {
+				register(collect)
+			}
+			for _, name := range regexp.MustCompile(`metrics_(api|backend)_[a-z_]+`).FindAllString(page, -1) {
+				if !served[name] && !served[regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")] {
+					t.Errorf("%s is no metric", name)
+				}
+			}
+		})
 	}
-	stream.RegisterMetrics(collect)
-	resourcemetrics.RegisterMetrics(collect)
-	for name := range served {
-		if !strings.Contains(page, "| `"+name) {
-			t.Errorf("%s is not in the table of metrics", name)
-		}
-	}
-	kubelet.RegisterMetrics(collect)
-	for _, name := range regexp.MustCompile(`metrics_(api|backend)_[a-z_]+`).FindAllString(page, -1) {
-		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
-		if !served[name] && !served[base] {
-			t.Errorf("%s is no metric", name)
-		}
-	}
+}
+
+// TestEndingsDocumented checks that the page for administrators explains why a watch ends.
+func TestEndingsDocumented(t *testing.T) {
+	page := readPage(t, "watch-metrics.md")
 	for _, ending := range []stream.Ending{
 		stream.ClientClosed, stream.TimedOut, stream.AgedOut, stream.ShutDown, stream.Disabled, stream.Revoked,
 		stream.Stalled, stream.WriteFailed, stream.Abandoned,
@@ -89,14 +111,7 @@ func reasonsIn(t *testing.T, file string) []string {
 // TestReasonsDocumented checks that the pages explain each reason of a declared metric
 // and of a rule, and none of a declared metric that is not there.
 func TestReasonsDocumented(t *testing.T) {
-	read := func(name string) string {
-		content, err := os.ReadFile("../../docs/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
-	}
-	conditions, ruleReasons := read("conditions.md"), read("rules.md")
+	conditions, ruleReasons := readPage(t, "conditions.md"), readPage(t, "rules.md")
 	known := map[string]bool{}
 	explained := func(page, content string, reasons ...string) {
 		for _, reason := range reasons {

@@ -61,11 +61,11 @@ func TestFeedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lists atomic.Int64
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-			ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				lists.Add(1)
 				return &corev1.NodeList{}, nil
 			},
-			WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				if o.SendInitialEvents != nil { // as servers without WatchList
 					return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 				}

@@ -21,13 +21,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func generateCA(t *testing.T, name string) []byte {
+// selfSigned returns a certificate that is its own authority, and its key.
+func selfSigned(t *testing.T, name string) (certificate, key []byte) {
 	t.Helper()
-	pem, _, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
 	if err != nil {
 		t.Fatalf("generate a certificate: %v", err)
 	}
-	return pem
+	return certificate, key
+}
+
+func generateCA(t *testing.T, name string) []byte {
+	t.Helper()
+	certificate, _ := selfSigned(t, name)
+	return certificate
 }
 
 // replace puts content in the place of a file as a kubelet does for a volume: in

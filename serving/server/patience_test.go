@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -38,5 +39,37 @@ func TestPatientGate(t *testing.T) {
 		if got != step.want {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
 		}
+	}
+}
+
+// TestPatientGates: what each of them waits for, and for how long.
+func TestPatientGates(t *testing.T) {
+	unread := func() error { return errors.New("Unavailable") }
+	for want, test := range map[string]struct {
+		timeout time.Duration
+		gate    func(clock.PassiveClock) *patientGate
+	}{
+		"waiting for rates: 1 of 2 nodes (goes on without after 1m30s)": {90 * time.Second, func(c clock.PassiveClock) *patientGate {
+			return newRatesGate(fakePrimer{false, "1 of 2 nodes"}, c, 90*time.Second)
+		}},
+		"waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)": {30 * time.Second, func(c clock.PassiveClock) *patientGate {
+			return newBackendGate(unread, c)
+		}},
+		"waiting for what is declared beside the MetricsBackend: Unavailable (goes on without after 30s)": {30 * time.Second, func(c clock.PassiveClock) *patientGate {
+			return newDeclaredGate(unread, c)
+		}},
+	} {
+		c := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+		g := test.gate(c)
+		if err := g.Check(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+		c.SetTime(c.Now().Add(test.timeout))
+		if err := g.Check(t.Context()); err != nil {
+			t.Errorf("in the end: %v", err)
+		}
+	}
+	if err := newRatesGate(fakePrimer{true, ""}, clock.RealClock{}, time.Hour).Check(t.Context()); err != nil {
+		t.Errorf("with rates: %v", err)
 	}
 }

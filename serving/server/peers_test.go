@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	"k8s.io/utils/ptr"
@@ -93,14 +91,8 @@ func TestReadyPeers(t *testing.T) {
 // TestAskPeer asks a real TLS server: the certificate must be of the CA and for
 // the Service, and the answer must come with this pod's token.
 func TestAskPeer(t *testing.T) {
-	ca, key, err := certutil.GenerateSelfSignedCertKey("cluster.metrics.svc", nil, nil)
-	if err != nil {
-		t.Fatalf("generate a certificate: %v", err)
-	}
-	otherCA, otherKey, err := certutil.GenerateSelfSignedCertKey("other.metrics.svc", nil, nil)
-	if err != nil {
-		t.Fatalf("generate a certificate: %v", err)
-	}
+	ca, key := selfSigned(t, "cluster.metrics.svc")
+	otherCA, otherKey := selfSigned(t, "other.metrics.svc")
 	tests := map[string]struct {
 		cert, key []byte
 		// trusted is what --serving-ca-file holds.
@@ -119,9 +111,7 @@ func TestAskPeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := servePeer(t, tc.cert, tc.key)
 			caFile := filepath.Join(t.TempDir(), "ca.crt")
-			if err := os.WriteFile(caFile, tc.trusted, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			write(t, caFile, string(tc.trusted))
 			// The kube-apiserver's own CA and address must not be used for a peer.
 			config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: tc.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 			p := &servicePeers{service: ownService, config: config, caFile: caFile}

@@ -125,64 +125,6 @@ type fakePrimer struct {
 
 func (f fakePrimer) Primed() (bool, string) { return f.primed, f.reason }
 
-func TestRatesGate(t *testing.T) {
-	tests := map[string]struct {
-		source fakePrimer
-		// after is the time between the first try and the one that counts.
-		after   time.Duration
-		wantErr string
-	}{
-		"primed":              {source: fakePrimer{true, ""}},
-		"not yet":             {source: fakePrimer{false, "1 of 2 nodes"}, after: 89 * time.Second, wantErr: "waiting for rates: 1 of 2 nodes (goes on without after 1m30s)"},
-		"the time is over":    {source: fakePrimer{false, "1 of 2 nodes"}, after: 90 * time.Second},
-		"primed at long last": {source: fakePrimer{true, ""}, after: time.Hour},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newRatesGate(tc.source, clock.RealClock{}, 90*time.Second)
-				_ = g.Check(t.Context())
-				time.Sleep(tc.after)
-				got := ""
-				if err := g.Check(t.Context()); err != nil {
-					got = err.Error()
-				}
-				if diff := cmp.Diff(tc.wantErr, got); diff != "" {
-					t.Errorf("gate (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-func TestBackendGate(t *testing.T) {
-	tests := map[string]struct {
-		read    error
-		after   time.Duration
-		wantErr string
-	}{
-		"read":             {},
-		"not yet":          {read: errors.New("Unavailable"), after: 29 * time.Second, wantErr: "waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)"},
-		"the time is over": {read: errors.New("Unavailable"), after: 30 * time.Second},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newBackendGate(func() error { return tc.read }, clock.RealClock{})
-				_ = g.Check(t.Context())
-				time.Sleep(tc.after)
-				got := ""
-				if err := g.Check(t.Context()); err != nil {
-					got = err.Error()
-				}
-				if diff := cmp.Diff(tc.wantErr, got); diff != "" {
-					t.Errorf("gate (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
 func TestSyncGate(t *testing.T) {
 	synced := func(b bool) cache.InformerSynced { return func() bool { return b } }
 	tests := map[string]struct {

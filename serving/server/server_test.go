@@ -19,27 +19,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 )
 
 // unreachableKubeconfig points at a port on which nobody listens.
 func unreachableKubeconfig(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listen: %v", err)
-	}
-	address := listener.Addr().String()
+	listener := listen(t)
 	if err := listener.Close(); err != nil {
 		t.Fatalf("close: %v", err)
 	}
-	ca, _, err := certutil.GenerateSelfSignedCertKey("ca", nil, nil)
-	if err != nil {
-		t.Fatalf("generate a certificate: %v", err)
-	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + address, CertificateAuthorityData: ca}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + listener.Addr().String(), CertificateAuthorityData: generateCA(t, "ca")}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "t"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
@@ -58,10 +49,7 @@ func startAlone(t *testing.T, args ...string) (url string, stop context.CancelFu
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--shutdown-delay-duration=0s",
 	}, args)...)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listen: %v", err)
-	}
+	listener := listen(t)
 	o.SecureServing.Listener = listener
 	if err := o.Validate(); err != nil {
 		t.Fatalf("validate: %v", err)
@@ -159,12 +147,7 @@ func TestNewFails(t *testing.T) {
 	all := []string{"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
 	badBackend := filepath.Join(t.TempDir(), "backend.yaml")
 	write(t, badBackend, manifestHead+"spec: {resourceMetrics: {scrape: {port: 99999}}}")
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listen: %v", err)
-	}
-	defer taken.Close()
-	_, takenPort, _ := net.SplitHostPort(taken.Addr().String())
+	_, takenPort, _ := net.SplitHostPort(listen(t).Addr().String())
 	missing := filepath.Join(t.TempDir(), "missing")
 
 	tests := map[string]struct {
@@ -188,12 +171,7 @@ func TestNewFails(t *testing.T) {
 			}
 			o := parsedOptions(t, slices.Concat([]string{"--bind-address=127.0.0.1", "--secure-port=0"}, tc.args)...)
 			if o.SecureServing.BindPort == 0 {
-				listener, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatalf("listen: %v", err)
-				}
-				defer listener.Close()
-				o.SecureServing.Listener = listener
+				o.SecureServing.Listener = listen(t)
 			}
 			_, err := New(o, clock.RealClock{})
 			if err == nil || !strings.Contains(err.Error(), tc.wantErr) {

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -59,13 +58,11 @@ func defaultedSettings(change func(*settings)) settings {
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
 func TestSettingsFrom(t *testing.T) {
-	bundle, _, err := certutil.GenerateSelfSignedCertKey("kubelet", nil, nil)
-	if err != nil {
-		t.Fatalf("generate a certificate: %v", err)
-	}
+	bundle, _ := selfSigned(t, "kubelet")
 	tests := map[string]struct {
-		spec *v1alpha1.ResourceMetricsSpec
-		want settings
+		spec  *v1alpha1.ResourceMetricsSpec
+		watch v1alpha1.WatchSpec
+		want  settings
 		// wantErr lists what the error must mention.
 		wantErr []string
 	}{
@@ -105,6 +102,26 @@ func TestSettingsFrom(t *testing.T) {
 		"resource rules that cannot be used: kubelets are asked": {
 			spec: &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}},
 			want: defaultedSettings(nil),
+		},
+		"no watch": {
+			watch: v1alpha1.WatchSpec{Mode: v1alpha1.WatchDisabled},
+			want:  defaultedSettings(func(s *settings) { s.watch.enabled = false }),
+		},
+		"everything of watches set": {
+			watch: v1alpha1.WatchSpec{
+				Mode: v1alpha1.WatchEnabled, MaxConnections: ptr.To[int32](50), MaxConnectionsPerUser: ptr.To[int32](20),
+				MaxOpensPerSecondPerUser: ptr.To[int32](5), BookmarkInterval: duration(10 * time.Second), MaxAge: duration(5 * time.Minute),
+			},
+			want: defaultedSettings(func(s *settings) {
+				s.watch.limits = stream.Limits{Connections: 50, PerUser: 20, OpensPerSecond: 5, OpensBurst: 20}
+				s.watch.stream.BookmarkInterval, s.watch.stream.MaxAge = 10*time.Second, 5*time.Minute
+			}),
+		},
+		"a burst is at least what comes in a second": {
+			watch: v1alpha1.WatchSpec{MaxConnectionsPerUser: ptr.To[int32](20), MaxOpensPerSecondPerUser: ptr.To[int32](30)},
+			want: defaultedSettings(func(s *settings) {
+				s.watch.limits.PerUser, s.watch.limits.OpensPerSecond, s.watch.limits.OpensBurst = 20, 30, 30
+			}),
 		},
 		"a body size that is no quantity": {
 			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "16 megabytes"}},
@@ -172,7 +189,7 @@ func TestSettingsFrom(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			given := &v1alpha1.MetricsBackendSpec{ResourceMetrics: tc.spec}
+			given := &v1alpha1.MetricsBackendSpec{ResourceMetrics: tc.spec, Watch: tc.watch}
 			before := given.DeepCopy()
 			got, err := settingsFrom(given)
 			if diff := cmp.Diff(before, given); diff != "" {

@@ -9,61 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
-
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
-
-func TestWatchSettings(t *testing.T) {
-	defaults := watchSettings{
-		enabled: true,
-		limits:  stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000},
-		stream:  stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
-	}
-	tests := map[string]struct {
-		spec v1alpha1.WatchSpec
-		want func(*watchSettings)
-	}{
-		"defaults": {},
-		"disabled": {
-			spec: v1alpha1.WatchSpec{Mode: v1alpha1.WatchDisabled},
-			want: func(s *watchSettings) { s.enabled = false },
-		},
-		"everything set": {
-			spec: v1alpha1.WatchSpec{
-				Mode: v1alpha1.WatchEnabled, MaxConnections: ptr.To[int32](50), MaxConnectionsPerUser: ptr.To[int32](20),
-				MaxOpensPerSecondPerUser: ptr.To[int32](5), BookmarkInterval: duration(10 * time.Second), MaxAge: duration(5 * time.Minute),
-			},
-			want: func(s *watchSettings) {
-				s.limits = stream.Limits{Connections: 50, PerUser: 20, OpensPerSecond: 5, OpensBurst: 20}
-				s.stream.BookmarkInterval, s.stream.MaxAge = 10*time.Second, 5*time.Minute
-			},
-		},
-		"a burst is at least what comes in a second": {
-			spec: v1alpha1.WatchSpec{MaxConnectionsPerUser: ptr.To[int32](20), MaxOpensPerSecondPerUser: ptr.To[int32](30)},
-			want: func(s *watchSettings) { s.limits.PerUser, s.limits.OpensPerSecond, s.limits.OpensBurst = 20, 30, 30 },
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			want := defaults
-			if tc.want != nil {
-				tc.want(&want)
-			}
-			got, err := settingsFrom(&v1alpha1.MetricsBackendSpec{Watch: tc.spec})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got.watch, cmp.AllowUnexported(watchSettings{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 // TestDrain waits for endpoints to be forgotten, and leaves time for what was
 // written to be read.
@@ -122,19 +69,4 @@ func TestDrainEndsWithTheProcess(t *testing.T) {
 	began := make(chan struct{})
 	close(began)
 	(&drain{shuttingDown: began, delay: time.Hour, clock: clock.RealClock{}, end: func(time.Duration) {}}).run(ctx)
-}
-
-// TestWatchDefaults: watches without timeoutSeconds get a time of their own, and
-// a connection on which many are multiplexed takes no more than are cheap to write to.
-func TestWatchDefaults(t *testing.T) {
-	o := parsedOptions(t)
-	if o.Run.MinRequestTimeout != 1800 {
-		t.Errorf("watches without timeoutSeconds end after %d to twice as many seconds, want 1800", o.Run.MinRequestTimeout)
-	}
-	if o.SecureServing.HTTP2MaxStreamsPerConnection != 250 {
-		t.Errorf("a connection takes %d watches, want 250", o.SecureServing.HTTP2MaxStreamsPerConnection)
-	}
-	if o.Run.ShutdownWatchTerminationGracePeriod <= 0 {
-		t.Error("watches that are left at shutdown are cut off")
-	}
 }

@@ -4,13 +4,11 @@
 package stream
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
@@ -280,24 +278,6 @@ func TestFlushes(t *testing.T) {
 		t.Errorf("events in the channel after each encode (-want +got):\n%s", diff)
 	}
 }
-
-// TestEncodeError hands the error on: the watch handler then ends the watch.
-func TestEncodeError(t *testing.T) {
-	w := newWorld(t)
-	w.pod("a", "web", "")
-	w.store("a", "web", 1)
-	watcher := w.watch(Request{}, 0)
-	event := <-watcher.ResultChan()
-	broken := errors.New("the client has gone")
-	err := event.Object.(runtime.CacheableObject).CacheEncode("text", nil, writerFunc(func([]byte) (int, error) { return 0, broken }))
-	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestOnlyAdded: nothing but ADDED, whatever happens to a pod.
 func TestOnlyAdded(t *testing.T) {

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // stage is a namespace of a real cluster in which the cluster's own HPA controller may change nothing.
@@ -209,17 +211,8 @@ func (s *stage) clear() {
 	}
 }
 
-// eventually polls check until it returns nil, and fails with its last error.
+// eventually waits until check returns nil.
 func (s *stage) eventually(what string, check func(context.Context) error) {
 	s.t.Helper()
-	const timeout = 4 * time.Minute
-	last := fmt.Errorf("not looked at")
-	if err := wait.PollUntilContextTimeout(s.t.Context(), 250*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		if err := check(ctx); ctx.Err() == nil {
-			last = err
-		}
-		return last == nil, nil
-	}); err != nil {
-		s.t.Fatalf("%s: not within %s: %v", what, timeout, last)
-	}
+	outcome.Eventually(s.t, 4*time.Minute, what, check)
 }

@@ -48,9 +48,8 @@ type Options struct {
 	Rate int
 	// Autoscaler must stay ScalingActive. None: no autoscaler is watched.
 	Autoscaler types.NamespacedName
-	// Namespaces is how long a namespace takes to go where nothing of this backend
-	// is installed. Zero: none are made and deleted.
-	Namespaces time.Duration
+	// Namespaces says whether namespaces are made and deleted, one after the other.
+	Namespaces bool
 	// ControllerManager is the URL of the controller manager's /metrics, for which
 	// Config's certificate is good too. Empty: its figures are not read.
 	ControllerManager string
@@ -117,7 +116,7 @@ func Start(ctx context.Context, options Options) (*Canary, error) {
 	if options.Autoscaler.Name != "" {
 		c.first.Go(func() { c.watchAutoscaler(short) })
 	}
-	if options.Namespaces > 0 {
+	if options.Namespaces {
 		c.first.Go(func() { c.cycleNamespaces(short) })
 	}
 	c.first.Go(func() { c.sampleFigures(short) })

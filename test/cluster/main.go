@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -144,12 +145,15 @@ func kubeconfig(with runner) *cobra.Command {
 }
 
 func binary() *cobra.Command {
-	return &cobra.Command{
+	var timeout time.Duration
+	command := &cobra.Command{
 		Use:       "binaries [NAME...]",
 		Short:     "Build the binaries that are missing, and print their folder",
 		ValidArgs: binaries.Names(),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			folder, err := binaries.Build(cmd.Context(), progress.New(os.Stderr), names...)
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not built within %s", timeout))
+			defer cancel()
+			folder, err := binaries.Build(ctx, progress.New(os.Stderr), names...)
 			if err != nil {
 				return err
 			}
@@ -157,6 +161,8 @@ func binary() *cobra.Command {
 			return err
 		},
 	}
+	command.Flags().DurationVar(&timeout, "timeout", 2*time.Hour, "how long the build may take")
+	return command
 }
 
 func image() *cobra.Command {

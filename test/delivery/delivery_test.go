@@ -6,6 +6,7 @@ package delivery
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,9 +39,29 @@ func delivered(step int) []Sighting {
 }
 
 func TestJudge(t *testing.T) {
-	servers := map[string][]*Point{"a": points(1), "b": points(2)}
+	one := func(object, version string, first, last int) *Point {
+		_, name, _ := strings.Cut(object, "/")
+		return &Point{Object: object, Version: version, Cells: name + " " + version + "m",
+			Earliest: at(first), First: at(first), Last: at(last), Latest: at(last)}
+	}
+	pod := func(version string, first, last int) *Point { return one("shop/web-0", version, first, last) }
+	node := func(version string, first, last int) *Point { return one("node-1", version, first, last) }
+	// The last point of gone may come when no poll has seen it.
+	gone := map[string][]*Point{"a": {pod("1", 0, 15), pod("2", 15, 30)}}
+	goes := func(last ...Sighting) []Sighting {
+		return append([]Sighting{{"shop/web-0 1", at(0)}, {"shop/web-0 2", at(15)}}, last...)
+	}
+	// brief has a pod that was there for a moment, as one that was deleted then.
+	brief := func(until int) map[string][]*Point {
+		return map[string][]*Point{"a": append(points(1), &Point{
+			Object: "shop/gone", Version: "1", First: at(100), Last: at(until), Earliest: at(99), Latest: at(until + 1),
+		})}
+	}
 	tests := map[string]struct {
 		stream Stream
+		// points are those of two servers unless set, and ended is second 300.
+		points map[string][]*Point
+		ended  int
 		got    []Sighting
 		server string
 		want   []string
@@ -66,13 +87,43 @@ func TestJudge(t *testing.T) {
 		"another namespace": {stream: Stream{In: "blog/"}, got: delivered(1)[:1], server: "a", want: []string{`12:00:00: "shop/web-0 0" came 1 times, was served 0 times`}},
 		"equal figures":     {stream: Stream{Identify: ByCells}, got: cells(delivered(1)), server: "a"},
 		"one of two equals": {stream: Stream{Identify: ByCells}, got: slices.Delete(cells(delivered(1)), 7, 8), server: "a", want: []string{`"shop web-0 3" came 1 times, was served 2 times`}},
+
+		// A list may be the answer of a server that has a point before the watched one has it.
+		"listed by another": {
+			stream: Stream{Listed: true}, ended: 40, server: "a",
+			points: map[string][]*Point{"a": {node("1", -5, 15), node("2", 15, 30), node("3", 30, 45)}, "b": {node("2", 5, 20), node("4", 20, 45)}},
+			got:    []Sighting{{"node-1 2", at(10)}, {"node-1 1", at(10)}, {"node-1 2", at(15)}, {"node-1 3", at(30)}},
+		},
+
+		"the last, as it goes": {points: gone, ended: 60, got: goes(Sighting{"shop/web-0 3", at(30)}), server: "a"},
+		"the last, as kubectl prints it": {
+			stream: Stream{Identify: ByCells}, points: gone, ended: 60, server: "a",
+			got: []Sighting{{"shop web-0 1m", at(0)}, {"shop web-0 2m", at(15)}, {"shop web-0 3m", at(30)}},
+		},
+		"the last, twice": {points: gone, ended: 60, got: goes(Sighting{"shop/web-0 3", at(30)}, Sighting{"shop/web-0 3", at(30)}), server: "a",
+			want: []string{`12:00:30: "shop/web-0 3" came 2 times, was served 0 times`}},
+		"the last, long after it was gone": {points: gone, ended: 60, got: goes(Sighting{"shop/web-0 3", at(40)}), server: "a",
+			want: []string{`12:00:40: "shop/web-0 3" came 1 times, was served 0 times`}},
+		"not the last": {
+			points: map[string][]*Point{"a": {pod("1", 0, 15), pod("2", 15, 30), pod("4", 30, 45)}}, ended: 60, server: "a",
+			got:  goes(Sighting{"shop/web-0 3", at(30)}, Sighting{"shop/web-0 4", at(31)}),
+			want: []string{`12:00:30: "shop/web-0 3" came 1 times, was served 0 times`},
+		},
+		"the last of another": {points: gone, ended: 60, got: goes(Sighting{"shop/web-00 3", at(30)}), server: "a",
+			want: []string{`12:00:30: "shop/web-00 3" came 1 times, was served 0 times`}},
+
+		"one of a moment":    {points: brief(101), ended: 285, got: delivered(1), server: "a"},
+		"one that is missed": {points: brief(110), ended: 285, got: delivered(1), server: "a", want: []string{`"shop/gone 1" came 0 times, was served 1 times`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if test.stream.Identify == nil {
 				test.stream.Identify = ByVersion
 			}
-			server, wrong := test.stream.Judge(servers, test.got, at(300))
+			if test.points == nil {
+				test.points, test.ended = map[string][]*Point{"a": points(1), "b": points(2)}, 300
+			}
+			server, wrong := test.stream.Judge(test.points, test.got, at(test.ended))
 			if server != test.server {
 				t.Errorf("compared with %q, want %q", server, test.server)
 			}
@@ -104,80 +155,4 @@ func cells(sightings []Sighting) []Sighting {
 		sightings[i].ID = "shop web-0 " + strconv.Itoa(i/2)
 	}
 	return sightings
-}
-
-// A list may be the answer of a server that has a point before the watched one has it.
-func TestJudgeListOfAnother(t *testing.T) {
-	point := func(version string, first, last int) *Point {
-		return &Point{Object: "node-1", Version: version, Earliest: at(first), First: at(first), Last: at(last), Latest: at(last)}
-	}
-	servers := map[string][]*Point{
-		"a": {point("1", -5, 15), point("2", 15, 30), point("3", 30, 45)},
-		"b": {point("2", 5, 20), point("4", 20, 45)},
-	}
-	got := []Sighting{{"node-1 2", at(10)}, {"node-1 1", at(10)}, {"node-1 2", at(15)}, {"node-1 3", at(30)}}
-	server, wrong := Stream{Identify: ByVersion, Listed: true}.Judge(servers, got, at(40))
-	if server != "a" || len(wrong) > 0 {
-		t.Errorf("compared with %q: %q", server, wrong)
-	}
-}
-
-// A pod may be gone before a poll has seen its last point.
-func TestJudgeLastOfAnObject(t *testing.T) {
-	point := func(version string, first, last int) *Point {
-		return &Point{Object: "shop/web-0", Version: version, Cells: "web-0 " + version + "m",
-			Earliest: at(first), First: at(first), Last: at(last), Latest: at(last)}
-	}
-	gone := map[string][]*Point{"a": {point("1", 0, 15), point("2", 15, 30)}}
-	tests := map[string]struct {
-		stream Stream
-		points map[string][]*Point
-		last   []Sighting
-		want   []string
-	}{
-		"as it goes":           {points: gone, last: []Sighting{{"shop/web-0 3", at(30)}}},
-		"as kubectl prints it": {stream: Stream{Identify: ByCells}, points: gone, last: []Sighting{{"shop web-0 3m", at(30)}}},
-		"twice": {points: gone, last: []Sighting{{"shop/web-0 3", at(30)}, {"shop/web-0 3", at(30)}},
-			want: []string{`12:00:30: "shop/web-0 3" came 2 times, was served 0 times`}},
-		"long after it was gone": {points: gone, last: []Sighting{{"shop/web-0 3", at(40)}},
-			want: []string{`12:00:40: "shop/web-0 3" came 1 times, was served 0 times`}},
-		"of one that goes on": {points: map[string][]*Point{"a": {point("1", 0, 15), point("2", 15, 30), point("4", 30, 45)}},
-			last: []Sighting{{"shop/web-0 3", at(30)}, {"shop/web-0 4", at(31)}},
-			want: []string{`12:00:30: "shop/web-0 3" came 1 times, was served 0 times`}},
-		"of another": {points: gone, last: []Sighting{{"shop/web-00 3", at(30)}},
-			want: []string{`12:00:30: "shop/web-00 3" came 1 times, was served 0 times`}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := []Sighting{{"shop/web-0 1", at(0)}, {"shop/web-0 2", at(15)}}
-			if test.stream.Identify == nil {
-				test.stream.Identify = ByVersion
-			} else {
-				got = []Sighting{{"shop web-0 1m", at(0)}, {"shop web-0 2m", at(15)}}
-			}
-			_, wrong := test.stream.Judge(test.points, append(got, test.last...), at(60))
-			if diff := cmp.Diff(test.want, wrong); diff != "" {
-				t.Errorf("what is wrong (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A point that was there for a moment, as of a pod that was deleted then, may be missed.
-func TestJudgeMoment(t *testing.T) {
-	for name, tc := range map[string]struct {
-		until int
-		want  []string
-	}{
-		"a moment":  {until: 101},
-		"some time": {until: 110, want: []string{`"shop/gone 1" came 0 times, was served 1 times`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			gone := &Point{Object: "shop/gone", Version: "1", First: at(100), Last: at(tc.until), Earliest: at(99), Latest: at(tc.until + 1)}
-			_, wrong := Stream{Identify: ByVersion}.Judge(map[string][]*Point{"a": append(points(1), gone)}, delivered(1), at(285))
-			if diff := cmp.Diff(tc.want, wrong); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
 }

@@ -8,7 +8,6 @@ package e2e
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,8 +17,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // Both APIServices are available, verified with a CA, and say so explicitly.
@@ -56,7 +56,7 @@ func TestKubectlTop(t *testing.T) {
 	if !figures.MatchString(nodes) {
 		t.Errorf("kubectl top nodes shows no figures:\n%s", nodes)
 	}
-	eventually(t, time.Minute, "kubectl top pods shows the serving pods", func(context.Context) error {
+	outcome.Eventually(t, time.Minute, "kubectl top pods shows the serving pods", func(context.Context) error {
 		pods, err := run("kubectl", "top", "pods", "-A", "--no-headers", "--containers")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, pods)
@@ -75,7 +75,7 @@ func TestBothVersionsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "one sample seen through both versions", func(ctx context.Context) error {
+	outcome.Eventually(t, 30*time.Second, "one sample seen through both versions", func(ctx context.Context) error {
 		v1, err := client.MetricsV1().NodeMetricses().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -159,29 +159,5 @@ func TestReaderRoles(t *testing.T) {
 	kubectl(t, "create", "rolebinding", user, "-n", namespace, "--clusterrole=view", "--user="+user)
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "rolebinding", user, "-n", namespace, "--ignore-not-found") })
 	// The aggregated role and serving's cache of answers take some seconds.
-	eventually(t, time.Minute, "a user with the role view may read pod metrics", func(context.Context) error { return as(path) })
-}
-
-// The objects' labels are the pods' labels, and static content is complete.
-func TestPodMetricsCarryLabels(t *testing.T) {
-	requireBackend(t)
-	eventually(t, time.Minute, "serving pods have metrics with their labels", func(context.Context) error {
-		out, err := run("kubectl", "get", "--raw", "/apis/metrics.k8s.io/v1/namespaces/"+namespace+"/pods?labelSelector=metricsbackend.io/backend="+backendName)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		var list metricsv1.PodMetricsList
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			return err
-		}
-		if len(list.Items) != 2 {
-			return fmt.Errorf("%d pods, want 2", len(list.Items))
-		}
-		for _, pod := range list.Items {
-			if pod.Labels["metricsbackend.io/backend"] != backendName || len(pod.Containers) != 1 || pod.Window.Duration <= 0 {
-				return fmt.Errorf("incomplete: %+v", pod)
-			}
-		}
-		return nil
-	})
+	outcome.Eventually(t, time.Minute, "a user with the role view may read pod metrics", func(context.Context) error { return as(path) })
 }

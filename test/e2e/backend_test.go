@@ -18,6 +18,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // requireBackend applies the sample unless it is there, and waits until it is
@@ -50,7 +51,7 @@ func getBackend(t *testing.T) *v1alpha1.MetricsBackend {
 func waitCondition(t *testing.T, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
-	eventually(t, 3*time.Minute, fmt.Sprintf("condition %s=%s %s", kind, status, reason), func(ctx context.Context) error {
+	outcome.Eventually(t, 3*time.Minute, fmt.Sprintf("condition %s=%s %s", kind, status, reason), func(ctx context.Context) error {
 		var backend v1alpha1.MetricsBackend
 		if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
 			return err
@@ -79,7 +80,7 @@ func changeBackend(t *testing.T, change func(*v1alpha1.MetricsBackendSpec)) {
 // editBackend changes the spec of the sample.
 func editBackend(t *testing.T, change func(*v1alpha1.MetricsBackendSpec)) {
 	t.Helper()
-	eventually(t, 30*time.Second, "update the MetricsBackend", func(ctx context.Context) error {
+	outcome.Eventually(t, 30*time.Second, "update the MetricsBackend", func(ctx context.Context) error {
 		var backend v1alpha1.MetricsBackend
 		if err := suite.client.Get(ctx, ctrlclient.ObjectKey{Name: backendName}, &backend); err != nil {
 			return err
@@ -111,7 +112,7 @@ func restorePart(t *testing.T, restore func(spec, before *v1alpha1.MetricsBacken
 			return suite.client.Update(context.Background(), &backend)
 		})
 		if ctrlclient.IgnoreNotFound(err) != nil {
-			t.Errorf("restore the MetricsBackend: %v", err)
+			outcome.Unsafe(t, "restore the MetricsBackend: %v", err)
 		}
 	})
 }
@@ -124,5 +125,10 @@ func getAPIService(ctx context.Context, version string) (*apiregistrationv1.APIS
 
 // serving lists the objects that belong to the sample in the serving namespace.
 func serving() []ctrlclient.ListOption {
-	return []ctrlclient.ListOption{ctrlclient.InNamespace(namespace), ctrlclient.MatchingLabels{v1alpha1.LabelBackend: backendName}}
+	return []ctrlclient.ListOption{ctrlclient.InNamespace(namespace), backendLabel()}
+}
+
+// backendLabel selects the objects that belong to the sample.
+func backendLabel() ctrlclient.MatchingLabels {
+	return ctrlclient.MatchingLabels{v1alpha1.LabelBackend: backendName}
 }

@@ -21,6 +21,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const release = "metrics-backend"
@@ -50,10 +51,10 @@ func TestChart(t *testing.T) {
 	t.Cleanup(func() {
 		// The tests after this one expect what kubectl installs.
 		if out, err := helm("uninstall", release, "--ignore-not-found", "--wait"); err != nil {
-			t.Errorf("helm uninstall: %v\n%s", err, out)
+			outcome.Unsafe(t, "helm uninstall: %v\n%s", err, out)
 		}
 		if out, err := run(filepath.Join(suite.root, "hack/deploy.sh")); err != nil {
-			t.Errorf("deploy the operator again: %v\n%s", err, out)
+			outcome.Unsafe(t, "deploy the operator again: %v\n%s", err, out)
 		}
 	})
 	load := startTraffic(t, trafficPaths...)
@@ -84,11 +85,7 @@ func TestChart(t *testing.T) {
 	if after := servingPods(t); !slices.Equal(pods, after) {
 		t.Errorf("the chart changed serving's pods: %v, then %v", pods, after)
 	}
-	asked, failures := load.result()
-	t.Logf("%d requests while the chart was installed, upgraded and removed, %d failed", asked, len(failures))
-	for _, failure := range failures {
-		t.Error(failure)
-	}
+	load.finish(t, "while the chart was installed, upgraded and removed")
 
 	mustHelm(t, "install", release, chart, "--wait", "--timeout=120s")
 	mustHelm(t, "upgrade", release, chart, "--wait", "--timeout=120s", "--set", "crds.keep=false")
@@ -143,12 +140,16 @@ func servingPods(t *testing.T) []types.UID {
 	return uids
 }
 
-// nothingIsLeft waits until no object of the backend is there any more.
+// nothingIsLeft waits until no object of the backend, which has been deleted, is there any more. Its APIServices went
+// before it did: one that is left behind leads to nobody.
 func nothingIsLeft(t *testing.T) {
 	t.Helper()
+	if services, err := apiServices(t.Context()); err != nil || len(services) > 0 {
+		outcome.Unsafe(t, "%d APIServices are left of a MetricsBackend that is gone (%v)", len(services), err)
+	}
 	const kinds = "deployments,replicasets,pods,services,endpointslices,serviceaccounts,secrets,configmaps,poddisruptionbudgets," +
 		"networkpolicies,roles,rolebindings,clusterroles,clusterrolebindings,apiservices"
-	eventually(t, time.Minute, "nothing of the backend is left", func(context.Context) error {
+	outcome.Eventually(t, time.Minute, "nothing of the backend is left", func(context.Context) error {
 		out, err := run("kubectl", "get", kinds, "-A", "-l", v1alpha1.LabelBackend+"="+backendName, "-o", "name")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)

@@ -22,7 +22,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/metrics/pkg/client/custom_metrics"
 	"k8s.io/metrics/pkg/client/external_metrics"
@@ -30,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/watchconformance"
 )
 
@@ -58,7 +61,7 @@ func startCustomMetrics(t *testing.T) {
 	}
 	setFleet(t)
 
-	out, err := run("go", "run", "./cmd/kubectl-metrics", "import", "adapter-config",
+	out, err := run(plugin(), "import", "adapter-config",
 		filepath.Join(prometheusManifests, "adapter-config.yaml"), "--prometheus-url="+prometheusURL(t, "prometheus"))
 	if err != nil {
 		t.Fatalf("import prometheus-adapter's configuration: %v\n%s", err, out)
@@ -131,23 +134,8 @@ func autoscaleByMetrics(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			eventually(t, 3*time.Minute, "the HPA is ScalingActive and has scaled up", func(ctx context.Context) error {
-				hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(shop).Get(ctx, name, metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				for _, c := range hpa.Status.Conditions {
-					if c.Type == autoscalingv2.ScalingActive && c.Status != corev1.ConditionTrue {
-						return fmt.Errorf("ScalingActive=%s, %s: %s", c.Status, c.Reason, c.Message)
-					}
-				}
-				if len(hpa.Status.CurrentMetrics) != 1 || hpa.Status.CurrentMetrics[0].Type != kind {
-					return fmt.Errorf("current metrics %+v", hpa.Status.CurrentMetrics)
-				}
-				if hpa.Status.CurrentReplicas < 2 {
-					return fmt.Errorf("%d replicas, metrics %+v", hpa.Status.CurrentReplicas, hpa.Status.CurrentMetrics)
-				}
-				return nil
+			outcome.Eventually(t, 3*time.Minute, "the HPA is ScalingActive and has scaled up", func(ctx context.Context) error {
+				return scaledUp(ctx, types.NamespacedName{Namespace: shop, Name: name}, kind)
 			})
 		})
 	}
@@ -203,7 +191,7 @@ func readByStockClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eventually(t, 2*time.Minute, "the metric has its value", func(context.Context) error {
+			outcome.Eventually(t, 2*time.Minute, "the metric has its value", func(context.Context) error {
 				discovery.Invalidate()
 				got, err := test.read()
 				if err == nil && test.want != "" && got != test.want {
@@ -268,7 +256,7 @@ func readByRights(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			eventually(t, time.Minute, "RBAC decides", func(context.Context) error {
+			outcome.Eventually(t, time.Minute, "RBAC decides", func(context.Context) error {
 				out, err := run("kubectl", "get", "--raw", path, "--as="+reader)
 				switch {
 				case allowed && err != nil:
@@ -295,8 +283,8 @@ func valuesConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// Discovery follows the metrics within seconds.
-			eventually(t, time.Minute, "discovery of each pod names the metric", func(ctx context.Context) error {
-				return acrossPods(func() error { return discoverMetric(ctx, api) })
+			outcome.Eventually(t, time.Minute, "discovery of each pod names the metric", func(ctx context.Context) error {
+				return eachPod(ctx, func(client rest.Interface) error { return discoverMetric(ctx, client, api) })
 			})
 			// Beside the other tests all is slow.
 			report, err := watchconformance.Run(t.Context(), suite.config, api, watchconformance.Options{Patience: 30 * time.Second, PointInterval: 5 * time.Second})
@@ -315,14 +303,14 @@ func valuesConformance(t *testing.T) {
 }
 
 // discoverMetric returns an error unless each version in discovery names the metric.
-func discoverMetric(ctx context.Context, api watchconformance.API) error {
+func discoverMetric(ctx context.Context, client rest.Interface, api watchconformance.API) error {
 	var group metav1.APIGroup
-	if err := suite.core.RESTClient().Get().AbsPath("/apis", api.Group).Do(ctx).Into(&group); err != nil {
+	if err := client.Get().AbsPath("/apis", api.Group).Do(ctx).Into(&group); err != nil {
 		return err
 	}
 	for _, version := range group.Versions {
 		var found metav1.APIResourceList
-		if err := suite.core.RESTClient().Get().AbsPath("/apis", version.GroupVersion).Do(ctx).Into(&found); err != nil {
+		if err := client.Get().AbsPath("/apis", version.GroupVersion).Do(ctx).Into(&found); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool { return r.Name == api.Resources[0].Name }) {
@@ -339,36 +327,27 @@ func denyMetric(t *testing.T) {
 	hpa, policy := filepath.Join(prometheusManifests, "denied.yaml"), filepath.Join(prometheusManifests, "policy.yaml")
 	waitForMetric(t, denied)
 	kubectl(t, "apply", "--server-side", "-f", hpa)
-	scalingActive := func(status corev1.ConditionStatus, message string) func(context.Context) error {
+	plant := func(status corev1.ConditionStatus, words string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			hpa, err := suite.core.AutoscalingV2().HorizontalPodAutoscalers(shop).Get(ctx, "plant", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			for _, c := range hpa.Status.Conditions {
-				if c.Type == autoscalingv2.ScalingActive && c.Status == status && strings.Contains(c.Message, message) {
-					return nil
-				}
-			}
-			return fmt.Errorf("conditions %+v", hpa.Status.Conditions)
+			_, err := scalingActive(ctx, types.NamespacedName{Namespace: shop, Name: "plant"}, status, words)
+			return err
 		}
 	}
-	eventually(t, 2*time.Minute, "the HPA is ScalingActive", scalingActive(corev1.ConditionTrue, ""))
+	outcome.Eventually(t, 2*time.Minute, "the HPA is ScalingActive", plant(corev1.ConditionTrue, ""))
 
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "--ignore-not-found", "-f", policy) })
 	kubectl(t, "apply", "--server-side", "-f", policy)
 	const name = "plants-are-secret"
-	eventually(t, time.Minute, "a query is denied", func(ctx context.Context) error {
-		// Policies come to the pods one by one.
-		return acrossPods(func() error {
-			if err := suite.core.RESTClient().Get().RequestURI(denied).Do(ctx).Error(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), name) {
+	outcome.Eventually(t, time.Minute, "a query is denied", func(ctx context.Context) error {
+		return eachPod(ctx, func(client rest.Interface) error {
+			if err := client.Get().RequestURI(denied).Do(ctx).Error(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), name) {
 				return fmt.Errorf("want a refusal by the policy, got %w", err)
 			}
 			return nil
 		})
 	})
 	waitForMetric(t, strings.Replace(denied, "/shop/", "/"+fleet+"/", 1))
-	eventually(t, time.Minute, "an HPA with the metric is denied at admission", func(context.Context) error {
+	outcome.Eventually(t, time.Minute, "an HPA with the metric is denied at admission", func(context.Context) error {
 		other, err := run("kubectl", "create", "--dry-run=server", "-f", filepath.Join(prometheusManifests, "denied-later.yaml"))
 		if err == nil || !strings.Contains(other, "denied request") || !strings.Contains(other, name) {
 			return fmt.Errorf("%w: %s", err, other)
@@ -377,15 +356,11 @@ func denyMetric(t *testing.T) {
 	})
 	// One that is older than the policy is not locked.
 	kubectl(t, "-n", shop, "annotate", "--overwrite", "hpa/plant", "test/edited=true")
-	eventually(t, 2*time.Minute, "the HPA says why it does not scale", scalingActive(corev1.ConditionFalse, name))
+	outcome.Eventually(t, 2*time.Minute, "the HPA says why it does not scale", plant(corev1.ConditionFalse, name))
 }
 
 // explainMetrics runs the plugin against what runs.
 func explainMetrics(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "kubectl-metrics")
-	if out, err := run("go", "build", "-o", binary, "./cmd/kubectl-metrics"); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, out)
-	}
 	for name, test := range map[string]struct {
 		args []string
 		want []string
@@ -396,8 +371,8 @@ func explainMetrics(t *testing.T) {
 			want: []string{"spec.externalMetrics.rules[0]", "sum(mail_queue_length{", `{queue="outgoing"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eventually(t, 2*time.Minute, "the metric is explained", func(context.Context) error {
-				out, err := run(binary, append([]string{"explain-metric", "-n", shop}, test.args...)...)
+			outcome.Eventually(t, 2*time.Minute, "the metric is explained", func(context.Context) error {
+				out, err := run(plugin(), append([]string{"explain-metric", "-n", shop}, test.args...)...)
 				if err != nil {
 					return fmt.Errorf("%w: %s", err, out)
 				}

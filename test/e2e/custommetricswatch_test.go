@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // mostGap is the longest time between two events of a metric that is evaluated each 5 s.
@@ -43,16 +44,18 @@ func watchMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			waitForMetric(t, strings.Replace(strings.Replace(path, "/watch/", "/", 1), "watch=true", "", 1))
-			ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t))
+			ctx, cancel := context.WithTimeout(t.Context(), watchWindow(t))
 			defer cancel()
 			held := holdWatch(ctx, path)
 			if ctx.Err() == nil {
-				t.Errorf("it ended after %s, before its time: %v", held.lasted, held.err)
+				outcome.Unsafe(t, "it ended after %s, before its time: %v", held.lasted, held.err)
 			}
-			if least := int(watchMinutes(t) / mostGap); held.points < least || held.gap > mostGap {
-				t.Errorf("%d points, want %d and more; the longest gap is %s", held.points, least, held.gap)
+			// A new one comes each 5 s.
+			if least := int(watchWindow(t) / (30 * time.Second)); held.points < least {
+				outcome.Unsafe(t, "%d points in %s, want %d and more", held.points, held.lasted, least)
 			}
-			t.Logf("%d points in %s, longest gap %s", held.points, held.lasted.Round(time.Second), held.gap.Round(time.Millisecond))
+			outcome.Measure(t, "longest gap between values of a metric that is evaluated each 5 s", held.gap, mostGap)
+			t.Logf("%d points in %s", held.points, held.lasted.Round(time.Second))
 		})
 	}
 	t.Run("custom, ?watch=true", func(t *testing.T) {
@@ -60,9 +63,10 @@ func watchMetrics(t *testing.T) {
 		waitForMetric(t, custom+pods)
 		held := holdWatch(t.Context(), custom+pods+"?watch=true&allowWatchBookmarks=true")
 		// kube-apiserver would reset the stream at 60 s.
-		if !errors.Is(held.err, io.EOF) || held.lasted > 59*time.Second || held.lasted < 30*time.Second || held.bookmarks == 0 {
-			t.Errorf("it ended after %s with %v, after %d bookmarks; want a clean end between 30 s and 59 s, with a bookmark", held.lasted, held.err, held.bookmarks)
+		if !errors.Is(held.err, io.EOF) || held.lasted < 30*time.Second || held.bookmarks == 0 {
+			outcome.Unsafe(t, "it ended after %s with %v, after %d bookmarks; want a clean end after 30 s and more, with a bookmark", held.lasted, held.err, held.bookmarks)
 		}
+		outcome.Measure(t, "a stream that kube-apiserver would cut off at 60 s ends", held.lasted, 59*time.Second)
 		t.Logf("%d points, clean end after %s", held.points, held.lasted.Round(time.Second))
 	})
 	t.Run("custom, by the client without /watch/", func(t *testing.T) {
@@ -75,14 +79,14 @@ func watchMetrics(t *testing.T) {
 // waitForMetric waits until each pod has values of a metric.
 func waitForMetric(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "each pod has values of "+path, func(ctx context.Context) error {
-		return acrossPods(func() error { return readValue(ctx, path) })
+	outcome.Eventually(t, 2*time.Minute, "each pod has values of "+path, func(ctx context.Context) error {
+		return eachPod(ctx, func(pod rest.Interface) error { return readValue(ctx, pod, path) })
 	})
 }
 
 // readValue returns an error unless there are values at a path.
-func readValue(ctx context.Context, path string) error {
-	body, err := suite.core.RESTClient().Get().RequestURI(path).DoRaw(ctx)
+func readValue(ctx context.Context, client rest.Interface, path string) error {
+	body, err := client.Get().RequestURI(path).DoRaw(ctx)
 	if err == nil && !strings.Contains(string(body), `"value"`) {
 		err = fmt.Errorf("no value in %s", body)
 	}
@@ -173,7 +177,7 @@ func resumeWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), min(watchMinutes(t), 150*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), min(watchWindow(t), 150*time.Second))
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- values.Run(ctx) }()
@@ -192,8 +196,9 @@ func resumeWatch(t *testing.T) {
 	if status := values.Status(); status.Mode != client.Watching {
 		t.Errorf("status %+v", status)
 	}
-	if len(transport.watches) < 2 || gap > mostGap {
-		t.Errorf("%d watches, %d points, longest gap %s", len(transport.watches), points, gap)
+	if len(transport.watches) < 2 || points < 2 {
+		outcome.Unsafe(t, "%d watches, %d points", len(transport.watches), points)
 	}
-	t.Logf("%d points by %d watches, longest gap %s", points, len(transport.watches), gap.Round(time.Millisecond))
+	outcome.Measure(t, "longest gap between values across resumed watches", max(gap, time.Since(last)), mostGap)
+	t.Logf("%d points by %d watches", points, len(transport.watches))
 }

@@ -16,6 +16,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // One of two serving pods is deleted under load: no request fails.
@@ -28,13 +29,8 @@ func TestServingPodDeletedUnderLoad(t *testing.T) {
 		kubectl(t, "delete", "pod", "-n", namespace, victim, "--wait")
 		waitServing(t, 2)
 	}
-	asked, failures := load.result()
-	if asked < 100 {
+	if asked := load.finish(t, "while two pods were replaced"); asked < 100 {
 		t.Errorf("only %d requests were made: too few to tell", asked)
-	}
-	t.Logf("%d requests while two pods were replaced, %d failed", asked, len(failures))
-	for _, f := range failures {
-		t.Error(f)
 	}
 	waitReady(t)
 }
@@ -49,7 +45,7 @@ func TestOperatorKilled(t *testing.T) {
 	changeBackend(t, func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.Labels = map[string]string{"example.com/changed": "while-away"}
 	})
-	eventually(t, 2*time.Minute, "the operator rolls out the change", func(ctx context.Context) error {
+	outcome.Eventually(t, 2*time.Minute, "the operator rolls out the change", func(ctx context.Context) error {
 		var list appsv1.DeploymentList
 		if err := suite.client.List(ctx, &list, serving()...); err != nil {
 			return err
@@ -60,20 +56,16 @@ func TestOperatorKilled(t *testing.T) {
 		return nil
 	})
 	waitReady(t)
-	asked, failures := load.result()
-	t.Logf("%d requests while the operator was away and serving was rolled, %d failed", asked, len(failures))
-	for _, f := range failures {
-		t.Error(f)
-	}
+	load.finish(t, "while the operator was away and serving was rolled")
 }
 
 // kube-apiserver is killed and comes back: everything heals without a hand.
 func TestKubeAPIServerKilled(t *testing.T) {
 	requireBackend(t)
-	before := restarts(t)
+	before := startsOfPods(t)
 	cluster(t, "kill", "kube-apiserver")
 	cluster(t, "start", "kube-apiserver")
-	eventually(t, 2*time.Minute, "both versions answer again", func(ctx context.Context) error {
+	outcome.Eventually(t, 2*time.Minute, "both versions answer again", func(ctx context.Context) error {
 		for _, path := range trafficPaths {
 			if err := suite.core.RESTClient().Get().AbsPath(path).Do(ctx).Error(); err != nil {
 				return err
@@ -82,8 +74,8 @@ func TestKubeAPIServerKilled(t *testing.T) {
 		return nil
 	})
 	waitReady(t)
-	if after := restarts(t); after != before {
-		t.Errorf("serving pods restarted: %d containers restarts before, %d after", before, after)
+	if after := startsOfPods(t); after != before {
+		outcome.Unsafe(t, "serving pods were replaced or restarted:\n%s\nnow:\n%s", before, after)
 	}
 	waitControllers(t)
 }
@@ -108,7 +100,7 @@ func waitControllers(t *testing.T) {
 	}
 	expect := func(want int, what string) {
 		t.Helper()
-		eventually(t, 2*time.Minute, what, func(ctx context.Context) error {
+		outcome.Eventually(t, 2*time.Minute, what, func(ctx context.Context) error {
 			if n, err := owned(ctx); err != nil || n != want {
 				return fmt.Errorf("%d ReplicaSets and pods, want %d: %v", n, want, err)
 			}
@@ -128,7 +120,7 @@ func TestServingChildrenDeleted(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			kubectl(t, "delete", kind, "-n", namespace, "-l", v1alpha1.LabelBackend+"="+backendName, "--wait")
-			eventually(t, time.Minute, kind+" is made again", func(context.Context) error {
+			outcome.Eventually(t, time.Minute, kind+" is made again", func(context.Context) error {
 				out, err := run("kubectl", "get", kind, "-n", namespace, "-l", v1alpha1.LabelBackend+"="+backendName, "-o", "name")
 				if err != nil || out == "" {
 					return fmt.Errorf("%v: %q", err, out)
@@ -144,7 +136,7 @@ func TestServingChildrenDeleted(t *testing.T) {
 // waitServing waits until that many serving pods are ready and no other is left.
 func waitServing(t *testing.T, want int) {
 	t.Helper()
-	eventually(t, 3*time.Minute, fmt.Sprintf("%d ready serving pods", want), func(ctx context.Context) error {
+	outcome.Eventually(t, 3*time.Minute, fmt.Sprintf("%d ready serving pods", want), func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := suite.client.List(ctx, &pods, serving()...); err != nil {
 			return err
@@ -173,19 +165,4 @@ func readyPods(ctx context.Context, t *testing.T) []string {
 		}
 	}
 	return names
-}
-
-func restarts(t *testing.T) int32 {
-	t.Helper()
-	var pods corev1.PodList
-	if err := suite.client.List(t.Context(), &pods, serving()...); err != nil {
-		t.Fatal(err)
-	}
-	var n int32
-	for _, pod := range pods.Items {
-		for _, c := range pod.Status.ContainerStatuses {
-			n += c.RestartCount
-		}
-	}
-	return n
 }

@@ -23,6 +23,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // Argo CD prunes in the foreground: the garbage collector then deletes whatever an
@@ -35,7 +36,7 @@ func TestForegroundDeletion(t *testing.T) {
 		apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"), appsv1.SchemeGroupVersion.WithResource("deployments"),
 		corev1.SchemeGroupVersion.WithResource("services"), corev1.SchemeGroupVersion.WithResource("pods"),
 	}, v1alpha1.LabelBackend+"="+backendName)
-	eventually(t, time.Minute, "requests are answered", func(context.Context) error {
+	outcome.Eventually(t, time.Minute, "requests are answered", func(context.Context) error {
 		load.mu.Lock()
 		defer load.mu.Unlock()
 		if load.answered < 50 || len(load.failures) > 0 {
@@ -60,7 +61,7 @@ func TestForegroundDeletion(t *testing.T) {
 			notFound++
 			continue
 		}
-		t.Error(failure)
+		outcome.Unsafe(t, "%s", failure)
 	}
 	if notFound == 0 || notFound == asked {
 		t.Errorf("%d of %d requests got 404: the load was not there before and after", notFound, asked)

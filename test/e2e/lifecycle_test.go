@@ -6,11 +6,8 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,11 +57,7 @@ func TestVersionDroppedAndAdded(t *testing.T) {
 	if got := backend.Status.RegisteredVersions; got != "v1, v1beta1" {
 		t.Errorf("registeredVersions = %q", got)
 	}
-	asked, failures := load.result()
-	t.Logf("%d requests while v1 went and came, %d failed", asked, len(failures))
-	for _, f := range failures {
-		t.Error(f)
-	}
+	load.finish(t, "while v1 went and came")
 }
 
 // A Secret that does not exist stalls the backend with a message that names it,
@@ -84,30 +77,7 @@ func TestMissingSecretStalls(t *testing.T) {
 		"--docker-server=registry.example.com", "--docker-username=u", "--docker-password=p")
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "secret", secret, "-n", namespace, "--ignore-not-found") })
 	waitReady(t)
-	_, failures := load.result()
-	for _, f := range failures {
-		t.Error(f)
-	}
-}
-
-// Validation refuses what cannot work, and says what to do.
-func TestValidationMessages(t *testing.T) {
-	cases := map[string]struct {
-		manifest, want string
-	}{
-		"unknown version": {`{"resourceMetrics":{"versions":["v2"]}}`, `supported values: "v1", "v1beta1"`},
-		"nothing to do":   {`{}`, "nothing to serve: set spec.resourceMetrics"},
-		"short maxAge":    {`{"resourceMetrics":{"maxAge":"10s","scrape":{"interval":"30s","timeout":"5s"}}}`, "maxAge must be at least 30s longer than scrape.interval"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			manifest := fmt.Sprintf(`{"apiVersion":"metricsbackend.io/v1alpha1","kind":"MetricsBackend","metadata":{"name":"refused"},"spec":%s}`, tc.manifest)
-			out, err := run("bash", "-c", `echo "$0" | kubectl create --dry-run=server -f -`, manifest)
-			if err == nil || !strings.Contains(out, tc.want) {
-				t.Errorf("want a refusal with %q, got %v: %s", tc.want, err, out)
-			}
-		})
-	}
+	load.finish(t, "while a Secret was missing")
 }
 
 // Deleting the MetricsBackend removes everything, APIServices first, and
@@ -119,19 +89,7 @@ func TestDeletion(t *testing.T) {
 	kubectl(t, "delete", "namespace", "e2e-canary", "--timeout=120s")
 	kubectl(t, "wait", "--for=delete", "metricsbackend/"+backendName, "--timeout=120s")
 
-	selector := v1alpha1.LabelBackend + "=" + backendName
-	kinds := "deployments,services,serviceaccounts,secrets,configmaps,poddisruptionbudgets,networkpolicies,roles,rolebindings,clusterroles,clusterrolebindings,apiservices"
-	eventually(t, time.Minute, "nothing of the backend is left", func(context.Context) error {
-		out, err := run("kubectl", "get", kinds, "-A", "-l", selector, "-o", "name")
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		if left := strings.TrimSpace(out); left != "" {
-			return fmt.Errorf("left: %s", left)
-		}
-		return nil
-	})
-	// Later tests need this figure, and there is no backend now. TestForeignAPIService,
-	// which is next, makes one.
+	nothingIsLeft(t)
+	// Later tests need this figure, and there is no backend now.
 	measureNamespaces(t)
 }

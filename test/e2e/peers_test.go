@@ -13,6 +13,8 @@ import (
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // metricsServerManifests are metrics-server's own; hack/peers.sh loads its image.
@@ -27,7 +29,7 @@ func deployMetricsServer(t *testing.T) {
 	t.Cleanup(func() { removeMetricsServer(t) })
 	kubectl(t, "apply", "--server-side", "-f", metricsServerManifests)
 	kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/metrics-server", "--timeout=180s")
-	eventually(t, 2*time.Minute, "metrics-server answers through kube-apiserver", func(ctx context.Context) error {
+	outcome.Eventually(t, 2*time.Minute, "metrics-server answers through kube-apiserver", func(ctx context.Context) error {
 		service, err := getAPIService(ctx, "v1beta1")
 		if err != nil {
 			return err
@@ -51,7 +53,7 @@ func removeMetricsServer(t *testing.T) {
 	t.Helper()
 	if service, err := getAPIService(context.Background(), "v1beta1"); err == nil && service.Labels["k8s-app"] == "metrics-server" {
 		if out, err := run("kubectl", "delete", "apiservice", service.Name, "--ignore-not-found"); err != nil {
-			t.Errorf("remove metrics-server's APIService: %v: %s", err, out)
+			outcome.Unsafe(t, "remove metrics-server's APIService: %v: %s", err, out)
 		}
 	}
 	out, err := run("kubectl", "delete", "--ignore-not-found", "--wait", "-n", "kube-system",
@@ -59,6 +61,6 @@ func removeMetricsServer(t *testing.T) {
 		"clusterrole/system:metrics-server", "clusterrole/system:aggregated-metrics-reader",
 		"clusterrolebinding/system:metrics-server", "clusterrolebinding/metrics-server:system:auth-delegator")
 	if err != nil {
-		t.Errorf("remove metrics-server: %v: %s", err, out)
+		outcome.Unsafe(t, "remove metrics-server: %v: %s", err, out)
 	}
 }

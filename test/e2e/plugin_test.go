@@ -15,16 +15,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// installPlugin builds the plugin and puts it into PATH, where kubectl finds it.
+// plugin is the binary that `make load` builds beside those of the images.
+func plugin() string { return filepath.Join(suite.root, "bin", "kubectl-metrics") }
+
+// installPlugin puts the plugin into PATH, where kubectl finds it.
 func installPlugin(t *testing.T) {
 	t.Helper()
-	folder := t.TempDir()
-	if out, err := run("go", "build", "-o", folder, "./cmd/kubectl-metrics"); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, out)
-	}
-	t.Setenv("PATH", folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Dir(plugin())+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
 // verify runs kubectl metrics verify and returns what it printed with its exit code.
@@ -44,7 +45,7 @@ func verify(args ...string) (string, int) {
 // check, an object and what is wrong with it.
 func eventuallyFails(t *testing.T, args []string, lines ...string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, fmt.Sprintf("verify %s fails with %s", args, lines), func(context.Context) error {
+	outcome.Eventually(t, 2*time.Minute, fmt.Sprintf("verify %s fails with %s", args, lines), func(context.Context) error {
 		out, code := verify(args...)
 		words := strings.Join(strings.Fields(out), " ") // columns are as wide as they must be
 		for _, line := range lines {
@@ -81,7 +82,7 @@ func TestPluginVerify(t *testing.T) {
 		// What is unavailable here blocks the deletion of namespaces elsewhere.
 		out, err := run("kubectl", "metrics", "wait", backendName, "--for=versions=v1,v1beta1", "--timeout=3m")
 		if err != nil {
-			t.Errorf("the operator does not mend it: %v\n%s", err, out)
+			outcome.Unsafe(t, "the operator does not mend it: %v\n%s", err, out)
 		}
 	})
 	kubectl(t, "-n", namespace, "wait", "pods", "-l", "app.kubernetes.io/name=metrics-backend-operator", "--for=delete", "--timeout=60s")

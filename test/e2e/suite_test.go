@@ -9,7 +9,6 @@
 package e2e
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -17,10 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,6 +26,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -136,7 +134,10 @@ func run(name string, args ...string) (string, error) {
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := run("kubectl", args...)
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(out, "timed out waiting for the condition"):
+		outcome.Late(t, "kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	case err != nil:
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
@@ -148,32 +149,4 @@ func cluster(t *testing.T, args ...string) {
 	if out, err := run("go", append([]string{"-C", "test/cluster", "run", "."}, args...)...); err != nil {
 		t.Fatalf("test/cluster %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-}
-
-// eventually polls check until it returns nil, and fails with its last error.
-func eventually(t *testing.T, timeout time.Duration, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if ctx.Err() == nil || last == nil {
-			// The check that the deadline cuts off says nothing of what is missing.
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: not within %s: %v", what, timeout, last)
-	}
-}
-
-// acrossPods makes a request often enough that each serving pod answers one: which of
-// them does, kube-apiserver draws each time. What one knows the next may not know yet.
-func acrossPods(request func() error) error {
-	for range 12 {
-		if err := request(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/client"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -35,11 +36,11 @@ const (
 // consumers notices anything, but for those who can watch: they do so while our pods
 // serve, and poll while metrics-server does.
 func TestTakeover(t *testing.T) {
-	took := measureNamespaces(t)
+	measureNamespaces(t)
 	deployMetricsServer(t)
 	stock := leadsTo(t, "v1beta1", theirService)
 	requireNoWatch(t)
-	canary := startCanary(t, took)
+	canary := startCanary(t)
 	consumer := startFollower(t)
 	consumer.wait(t, client.Polling)
 	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
@@ -121,7 +122,7 @@ func existingMetricsServer(spec *v1alpha1.MetricsBackendSpec) {
 func leadsTo(t *testing.T, version, to string) *apiregistrationv1.APIService {
 	t.Helper()
 	var service *apiregistrationv1.APIService
-	eventually(t, time.Minute, version+" leads to "+to, func(ctx context.Context) (err error) {
+	outcome.Eventually(t, time.Minute, version+" leads to "+to, func(ctx context.Context) (err error) {
 		if service, err = getAPIService(ctx, version); err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func contest(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds := 0
-	eventually(t, 3*time.Minute, "the operator gives in", func(ctx context.Context) error {
+	outcome.Eventually(t, 3*time.Minute, "the operator gives in", func(ctx context.Context) error {
 		service, err := getAPIService(ctx, "v1beta1")
 		if err != nil {
 			return err

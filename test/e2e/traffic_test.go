@@ -9,12 +9,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // trafficPaths are asked by clients of both versions.
@@ -28,6 +31,7 @@ var trafficPaths = []string{
 // traffic is a steady load of real requests through kube-apiserver.
 type traffic struct {
 	stop     func()
+	context  context.Context
 	mu       sync.Mutex
 	answered int
 	failures []string
@@ -39,7 +43,7 @@ func startTraffic(t *testing.T, paths ...string) *traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	tr := &traffic{stop: sync.OnceFunc(func() { cancel(); done.Wait() })}
+	tr := &traffic{context: ctx, stop: sync.OnceFunc(func() { cancel(); done.Wait() })}
 	for _, path := range paths {
 		config := rest.CopyConfig(suite.config)
 		config.QPS = -1
@@ -49,9 +53,17 @@ func startTraffic(t *testing.T, paths ...string) *traffic {
 		}
 		done.Go(func() { tr.ask(ctx, client.RESTClient(), path) })
 	}
-	t.Cleanup(tr.stop)
+	t.Cleanup(func() {
+		// A test that ended early says what its clients saw, too.
+		if tr.running() {
+			tr.finish(t, "until the test ended")
+		}
+	})
 	return tr
 }
+
+// running reports whether nobody has asked for the result yet.
+func (tr *traffic) running() bool { return tr.context.Err() == nil }
 
 func (tr *traffic) ask(ctx context.Context, client rest.Interface, path string) {
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -75,6 +87,20 @@ func (tr *traffic) ask(ctx context.Context, client rest.Interface, path string) 
 		}
 		tr.mu.Unlock()
 	}
+}
+
+// finish stops the load, and fails the test unless requests were made and each was answered. It returns their number.
+func (tr *traffic) finish(t *testing.T, during string) int {
+	t.Helper()
+	asked, failures := tr.result()
+	t.Logf("%d requests %s, %d failed", asked, during, len(failures))
+	if len(failures) > 0 {
+		outcome.Unsafe(t, "%d of %d requests failed %s:\n%s", len(failures), asked, during, strings.Join(failures[:min(len(failures), 20)], "\n"))
+	}
+	if asked == 0 {
+		t.Errorf("no request was made %s", during)
+	}
+	return asked
 }
 
 // result stops the load and returns how many requests were answered or failed,

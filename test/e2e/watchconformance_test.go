@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/watchconformance"
 )
 
@@ -30,7 +31,7 @@ func watchConformance(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, 2*time.Minute, "the pod has metrics", func(ctx context.Context) error {
+	outcome.Eventually(t, 2*time.Minute, "the pod has metrics", func(ctx context.Context) error {
 		_, err := suite.core.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1/namespaces", namespace, "pods", name).DoRaw(ctx)
 		return err
 	})

@@ -17,6 +17,7 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // followerRetry is how often a follower that polls looks whether there is a watch
@@ -54,7 +55,7 @@ func startFollower(t *testing.T) *follower {
 	synced, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	if err := nodes.WaitForSync(synced); err != nil {
-		t.Fatal(err)
+		outcome.Late(t, "%v", err)
 	}
 	return f
 }
@@ -89,7 +90,7 @@ func (f *follower) look() {
 func (f *follower) wait(t *testing.T, mode client.Mode) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, 2*time.Minute, "the consumer's mode is "+string(mode), func(context.Context) error {
+	outcome.Eventually(t, 2*time.Minute, "the consumer's mode is "+string(mode), func(context.Context) error {
 		if s := f.nodes.Status(); s.Mode != mode {
 			return fmt.Errorf("it is %s of %q, last error: %v", s.Mode, s.Version, s.Err)
 		}
@@ -118,9 +119,9 @@ func (f *follower) finish(t *testing.T, want ...client.Mode) {
 	// client.Options.MaxAge, by default, counts from when a sample came, which then was
 	// as old as the kubelet's period and the scrape interval make it.
 	if f.oldest > (90+15+15)*time.Second {
-		t.Errorf("the consumer showed a sample that was %s old", f.oldest)
+		outcome.Unsafe(t, "the consumer showed a sample that was %s old", f.oldest)
 	}
 	if n := len(f.faults); n > 0 {
-		t.Errorf("%d times the consumer had nothing, first %s", n, f.faults[0])
+		outcome.Unsafe(t, "%d times the consumer had nothing, first %s", n, f.faults[0])
 	}
 }

@@ -15,9 +15,10 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/test/delivery"
 	"github.com/metricsbackend/metrics-backend-operator/test/informers"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// watchByInformers holds stock informers of client-go, in each way to ask, for minutes:
+// watchByInformers holds stock informers of client-go, in each way to ask, for the watch window:
 // their handlers are called once for each data point.
 func watchByInformers(t *testing.T, p *polls) {
 	for _, way := range informers.Ways() {
@@ -35,7 +36,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 	}
 	failed := func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil {
-			t.Errorf("the informer's watch: %v", err)
+			outcome.Unsafe(t, "the informer's watch: %v", err)
 		}
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
@@ -56,7 +57,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 		t.Fatal(err)
 	}
 	// A reflector asks for five to ten minutes at a time, and starts over then.
-	ctx, cancel := context.WithTimeout(t.Context(), min(watchMinutes(t), 5*time.Minute)-10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), min(watchWindow(t), 5*time.Minute)-10*time.Second)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() {
@@ -66,7 +67,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 	synced, late := context.WithTimeout(ctx, time.Minute)
 	defer late()
 	if !cache.WaitForCacheSync(synced.Done(), registered.HasSynced) {
-		t.Fatal("the informer has not synced after a minute")
+		outcome.Late(t, "the informer has not synced after a minute")
 	}
 	<-ended
 	p.judge(t, s)

@@ -41,7 +41,7 @@ var kubectlWatches = map[string]struct {
 // eventLine prints what of a point is not in a Table.
 const eventLine = `jsonpath={.type} {.object.metadata.namespace} {.object.metadata.name} {.object.metadata.resourceVersion}{"\n"}`
 
-// watchByKubectl holds `kubectl get --watch` through the aggregator for minutes: no
+// watchByKubectl holds `kubectl get --watch` through the aggregator for the watch window: no
 // gap, no error, and no end but ours.
 func watchByKubectl(t *testing.T, p *polls) {
 	for name, watch := range kubectlWatches {
@@ -73,10 +73,10 @@ func watchByKubectl(t *testing.T, p *polls) {
 	}
 }
 
-// holdKubectl runs kubectl for watchMinutes, and fails if it ends before or complains.
+// holdKubectl runs kubectl for watchWindow, and fails if it ends before or complains.
 func holdKubectl(t *testing.T, args []string, line func(string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), watchMinutes(t))
+	ctx, cancel := context.WithTimeout(t.Context(), watchWindow(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir())

@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/delivery"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // pollPeriod is far below the time that a data point is the newest of its object.
@@ -69,7 +68,7 @@ func startPolls(t *testing.T) *polls {
 		if err != nil {
 			t.Fatal(err)
 		}
-		host := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(pod.Spec.Containers[0].Ports[0].ContainerPort)))
+		host := podAddress(pod)
 		for _, resource := range []string{"nodes", "pods"} {
 			done.Go(func() {
 				ticker := time.NewTicker(pollPeriod)
@@ -175,7 +174,7 @@ func (p *polls) judge(t *testing.T, s *stream) {
 	s.mu.Lock()
 	got, ended := slices.Clone(s.got), time.Now()
 	s.mu.Unlock()
-	eventually(t, time.Minute, "the polls are as far as the stream", func(context.Context) error {
+	outcome.Eventually(t, time.Minute, "the polls are as far as the stream", func(context.Context) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, pod := range p.pods {
@@ -186,7 +185,7 @@ func (p *polls) judge(t *testing.T, s *stream) {
 		return nil
 	})
 	// One object, with a new point each 15 s, would be twice that.
-	if least := int(min(watchMinutes(t), 5*time.Minute) / (30 * time.Second)); len(got) < least {
+	if least := int(min(watchWindow(t), 5*time.Minute) / (30 * time.Second)); len(got) < least {
 		t.Fatalf("%d data points were delivered, want %d and more", len(got), least)
 	}
 	p.mu.Lock()
@@ -202,6 +201,6 @@ func (p *polls) judge(t *testing.T, s *stream) {
 			t.Errorf("and %d more", len(wrong)-i)
 			break
 		}
-		t.Errorf("compared with polls of pod %s: %s", pod, of)
+		outcome.Unsafe(t, "compared with polls of pod %s: %s", pod, of)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	defaultMetricsPath = "/metrics/resource"
+	metricsPath = "/metrics/resource"
 	// contentType as promhttp answers a client that states no preference for escaping.
 	contentType = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 )
@@ -21,9 +21,8 @@ type sample struct {
 	start     float64
 	cpu       float64
 	memory    float64
-	swap      float64
-	swapLimit float64
-	timestamp int64 // milliseconds since 1970
+	swap      float64 // 0: nodes are without swap, and report so
+	timestamp int64   // milliseconds since 1970
 }
 
 // samples of one scrape. They are computed once and stand in several families.
@@ -36,7 +35,6 @@ type samples struct {
 type family struct {
 	name   string
 	header string
-	swap   bool
 	of     func(*samples) []sample
 	value  func(*sample) float64
 	bare   bool // without a timestamp, as kubelets report start times
@@ -51,8 +49,7 @@ func newFamily(name, kind, help string, of func(*samples) []sample, value func(*
 	}
 }
 
-func (f family) swapData() family { f.swap = true; return f }
-func (f family) untimed() family  { f.bare = true; return f }
+func (f family) untimed() family { f.bare = true; return f }
 
 var (
 	ofContainers = func(s *samples) []sample { return s.containers }
@@ -63,7 +60,7 @@ var (
 	memoryOf    = func(s *sample) float64 { return s.memory }
 	startOf     = func(s *sample) float64 { return s.start }
 	swapOf      = func(s *sample) float64 { return s.swap }
-	swapLimitOf = func(s *sample) float64 { return s.swapLimit }
+	swapLimitOf = func(*sample) float64 { return 0 }
 )
 
 // families of a 1.37 kubelet (pkg/kubelet/metrics/collectors/resource_metrics.go).
@@ -72,14 +69,14 @@ var families = []family{
 	newFamily("container_cpu_usage_seconds_total", "counter", "[STABLE] Cumulative cpu time consumed by the container in core-seconds", ofContainers, cpuOf),
 	newFamily("container_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the container in bytes", ofContainers, memoryOf),
 	newFamily("container_start_time_seconds", "gauge", "[STABLE] Start time of the container since unix epoch in seconds", ofContainers, startOf).untimed(),
-	newFamily("container_swap_limit_bytes", "gauge", "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems", ofContainers, swapLimitOf).swapData(),
-	newFamily("container_swap_usage_bytes", "gauge", "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems", ofContainers, swapOf).swapData(),
+	newFamily("container_swap_limit_bytes", "gauge", "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems", ofContainers, swapLimitOf),
+	newFamily("container_swap_usage_bytes", "gauge", "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems", ofContainers, swapOf),
 	newFamily("node_cpu_usage_seconds_total", "counter", "[STABLE] Cumulative cpu time consumed by the node in core-seconds", ofNode, cpuOf),
 	newFamily("node_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the node in bytes", ofNode, memoryOf),
-	newFamily("node_swap_usage_bytes", "gauge", "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems", ofNode, swapOf).swapData(),
+	newFamily("node_swap_usage_bytes", "gauge", "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems", ofNode, swapOf),
 	newFamily("pod_cpu_usage_seconds_total", "counter", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds", ofPods, cpuOf),
 	newFamily("pod_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the pod in bytes", ofPods, memoryOf),
-	newFamily("pod_swap_usage_bytes", "gauge", "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems", ofPods, swapOf).swapData(),
+	newFamily("pod_swap_usage_bytes", "gauge", "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems", ofPods, swapOf),
 }
 
 const trailer = "# HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise\n" +
@@ -98,30 +95,27 @@ func (n *Node) AppendBody(body []byte, t time.Time) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	s.samples.take(n, n.state.Load(), t)
-	return s.samples.appendTo(body, n.swap != SwapAbsent)
+	return s.samples.appendTo(body)
 }
 
 // take fills in what the node reports at t.
 func (s *samples) take(n *Node, state *nodeState, t time.Time) {
 	s.containers, s.pods, s.node = s.containers[:0], s.pods[:0], s.node[:0]
 	for _, c := range state.containers {
-		at, ok := c.SampleTime(t)
+		at, ok := c.cadence.at(t)
 		if !ok {
 			continue
 		}
-		usage := float64(c.SwapUsage(at))
 		s.containers = append(s.containers, sample{
 			labels:    c.labels,
 			start:     float64(c.Start.UnixNano()) / 1e9,
 			cpu:       c.CPU(at),
 			memory:    float64(c.Memory(at)),
-			swap:      usage,
-			swapLimit: 2 * usage,
 			timestamp: at.UnixMilli(),
 		})
 	}
 	for _, p := range state.sorted {
-		at, ok := p.SampleTime(t)
+		at, ok := p.cadence.at(t)
 		if !ok {
 			continue
 		}
@@ -129,26 +123,24 @@ func (s *samples) take(n *Node, state *nodeState, t time.Time) {
 			labels:    p.labels,
 			cpu:       p.CPU(at),
 			memory:    float64(p.Memory(at)),
-			swap:      float64(p.SwapUsage(at)),
 			timestamp: at.UnixMilli(),
 		})
 	}
-	at := n.SampleTime(t)
+	at := n.cadence.at(t)
 	s.node = append(s.node, sample{
 		labels:    " ",
 		cpu:       seconds(n.nanoseconds(state, at)),
 		memory:    float64(n.workingSet(state, at)),
-		swap:      float64(sum(state.pods, at, (*Pod).SwapUsage)),
 		timestamp: at.UnixMilli(),
 	})
 }
 
 // appendTo writes the samples in the text exposition format.
-func (s *samples) appendTo(body []byte, swap bool) []byte {
+func (s *samples) appendTo(body []byte) []byte {
 	for i := range families {
 		f := &families[i]
 		rows := f.of(s)
-		if len(rows) == 0 || f.swap && !swap {
+		if len(rows) == 0 {
 			continue
 		}
 		body = append(body, f.header...)

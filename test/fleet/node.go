@@ -4,11 +4,11 @@
 package fleet
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -23,18 +23,15 @@ type Node struct {
 	cadence nodeCadence
 	load    load // what runs outside pods
 	memory  walk
-	swap    Swap
 
-	address netip.AddrPort // set by Start
-	state   atomic.Pointer[nodeState]
-	fault   atomic.Pointer[activeFault]
-	door    door
-
-	certificates certificates
+	address     netip.AddrPort   // set by Start
+	certificate *tls.Certificate // likewise
+	state       atomic.Pointer[nodeState]
+	fault       atomic.Pointer[activeFault]
 }
 
-// nodeState is the pods of a node at one moment. It never changes: churn stores
-// another, so that a scrape needs no lock and a frozen node keeps the old one.
+// nodeState is the pods of a node at one moment. It never changes: a restart or a
+// move stores another, so that a scrape needs no lock and a frozen node keeps the old one.
 type nodeState struct {
 	pods       []*Pod       // in the order of arrival
 	containers []*Container // in the order of the body: by container, namespace, pod
@@ -42,24 +39,22 @@ type nodeState struct {
 	past       ledger       // containers that left; the node's counter keeps them
 }
 
-func newNode(o Options, index int) *Node {
-	name := fmt.Sprintf("%s-node-%04d", o.Name, index)
-	seed := digest(o.Seed, "node", name)
+func newNode(fleetSeed uint64, index int, epoch time.Time) *Node {
+	name := fmt.Sprintf("fleet-node-%04d", index)
+	seed := digest(fleetSeed, "node", name)
 	n := &Node{
 		Name:  name,
 		index: index,
 		seed:  seed,
-		boot:  o.Epoch.Add(-40 * 24 * time.Hour),
+		boot:  epoch.Add(-40 * 24 * time.Hour),
 		cadence: nodeCadence{
-			period: o.Period,
-			phase:  time.Duration(fraction(digest(seed, "phase")) * float64(o.Period)).Truncate(time.Millisecond),
+			period: housekeeping,
+			phase:  time.Duration(fraction(digest(seed, "phase")) * float64(housekeeping)).Truncate(time.Millisecond),
 		},
 		load:   newLoad(seed, 0.05, 0.5),
 		memory: newWalk(seed, 256<<20, 1<<30),
-		swap:   o.Swap,
 	}
-	n.fault.Store(newActiveFault(Fault{}))
-	n.door.open = map[*conn]struct{}{}
+	n.fault.Store(&activeFault{})
 	return n
 }
 
@@ -85,13 +80,6 @@ func (n *Node) Pods() []*Pod { return slices.Clone(n.state.Load().pods) }
 // Address the kubelet listens on; the zero value before Start.
 func (n *Node) Address() netip.AddrPort { return n.address }
 
-// Phase at which the node's samples are renewed: sample times are equal to it
-// modulo the housekeeping period.
-func (n *Node) Phase() time.Duration { return n.cadence.phase }
-
-// SampleTime is the time of the newest node sample that a scrape at t reports.
-func (n *Node) SampleTime(t time.Time) time.Time { return n.cadence.at(t) }
-
 // CPU is the true value of the node's counter at t, in core-seconds: its pods,
 // those that left, and what runs outside pods.
 func (n *Node) CPU(t time.Time) float64 { return seconds(n.nanoseconds(n.state.Load(), t)) }
@@ -105,10 +93,4 @@ func (n *Node) nanoseconds(s *nodeState, t time.Time) uint64 {
 
 func (n *Node) workingSet(s *nodeState, t time.Time) uint64 {
 	return n.memory.bytes(t) + sum(s.pods, t, (*Pod).Memory)
-}
-
-// door is the node's open connections, so that a fault can close them.
-type door struct {
-	mu   sync.Mutex
-	open map[*conn]struct{}
 }

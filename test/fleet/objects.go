@@ -13,39 +13,29 @@ import (
 )
 
 const (
-	// FleetLabel is on every object of a fleet; its value is Options.Name. Only
-	// objects that carry it are ever changed or deleted.
-	FleetLabel = "fleet.metricsbackend.io/name"
-	// Taint keeps pods that are not the fleet's off its nodes.
-	Taint = "fleet.metricsbackend.io/fake"
+	// fleetLabel is on each node and pod.
+	fleetLabel = "fleet.metricsbackend.io/name"
 
-	pathAnnotation = "metrics.k8s.io/resource-metrics-path"
 	kubeletVersion = "v1.37.1"
 	image          = "registry.k8s.io/pause:3.10"
 )
-
-// Selector matches the fleet's objects.
-func (f *Fleet) Selector() string { return FleetLabel + "=" + f.options.Name }
 
 // NodeObject is the Node that announces the kubelet: its address and port, and
 // Ready. The fleet must have been started.
 func (f *Fleet) NodeObject(n *Node) *corev1.Node {
 	since := metav1.NewTime(n.boot)
-	node := &corev1.Node{
+	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: n.Name,
 			Labels: map[string]string{
-				FleetLabel:               f.options.Name,
+				fleetLabel:               "fleet",
 				corev1.LabelHostname:     n.Name,
 				corev1.LabelOSStable:     "linux",
 				corev1.LabelArchStable:   "amd64",
 				corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", n.index%3),
 			},
 		},
-		Spec: corev1.NodeSpec{
-			ProviderID: "fleet://" + n.Name,
-			Taints:     []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}},
-		},
+		Spec: corev1.NodeSpec{ProviderID: "fleet://" + n.Name},
 		Status: corev1.NodeStatus{
 			Capacity:    nodeCapacity(),
 			Allocatable: nodeCapacity(),
@@ -66,10 +56,6 @@ func (f *Fleet) NodeObject(n *Node) *corev1.Node {
 			},
 		},
 	}
-	if f.options.MetricsPath != defaultMetricsPath {
-		node.Annotations = map[string]string{pathAnnotation: f.options.MetricsPath}
-	}
-	return node
 }
 
 func nodeCapacity() corev1.ResourceList {
@@ -93,13 +79,10 @@ func (f *Fleet) PodObject(p *Pod, n *Node) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace,
 			Name:      p.Name,
-			Labels:    map[string]string{FleetLabel: f.options.Name},
+			Labels:    map[string]string{fleetLabel: "fleet"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: n.Name,
-			// No lease is renewed, so the node lifecycle controller taints these
-			// nodes before long: with this, the pods stay.
-			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			NodeName:                      n.Name,
 			AutomountServiceAccountToken:  ptr.To(false),
 			EnableServiceLinks:            ptr.To(false),
 			TerminationGracePeriodSeconds: ptr.To[int64](0),
@@ -130,27 +113,18 @@ func (f *Fleet) podStatus(p *Pod, n *Node) corev1.PodStatus {
 		StartTime: &start,
 		QOSClass:  corev1.PodQOSBurstable,
 	}
-	ready := start
 	for _, c := range p.Containers {
-		if c.Start.After(ready.Time) {
-			ready = metav1.NewTime(c.Start)
-		}
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name:         c.Name,
-			Image:        image,
-			ContainerID:  fmt.Sprintf("fleet://%016x-%d", digest(c.cadence.seed, n.Name), c.Restarts),
-			Ready:        true,
-			Started:      ptr.To(true),
-			RestartCount: int32(c.Restarts),
-			State:        corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Start)}},
+			Name:        c.Name,
+			Image:       image,
+			ContainerID: fmt.Sprintf("fleet://%016x-0", digest(c.cadence.seed, n.Name)),
+			Ready:       true,
+			Started:     ptr.To(true),
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Start)}},
 		})
 	}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		since := start
-		if kind == corev1.ContainersReady || kind == corev1.PodReady {
-			since = ready
-		}
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: since})
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: start})
 	}
 	return status
 }

@@ -17,41 +17,23 @@ type Container struct {
 	Name string
 	// Start of this incarnation, whole milliseconds.
 	Start time.Time
-	// Restarts before this incarnation.
-	Restarts int
 
 	labels  string // as they stand in the body
 	load    load
 	memory  walk
 	cadence jitteredCadence
-	swaps   bool
 }
-
-// SampleTime is the time of the newest sample that a scrape at t reports; false
-// when the container has not been sampled yet and is not in the body.
-func (c *Container) SampleTime(t time.Time) (time.Time, bool) { return c.cadence.at(t) }
 
 // CPU used from Start to t, in core-seconds: the true value of the counter at t.
 func (c *Container) CPU(t time.Time) float64 { return seconds(c.nanoseconds(t)) }
 
-// Cores in use at t: the slope of CPU.
-func (c *Container) Cores(t time.Time) float64 { return c.load.cores(t.Sub(c.Start)) }
-
 // Memory is the working set at t, in bytes.
 func (c *Container) Memory(t time.Time) uint64 { return c.memory.bytes(t) }
 
-// SwapUsage at t in bytes.
-func (c *Container) SwapUsage(t time.Time) uint64 {
-	if !c.swaps {
-		return 0
-	}
-	return c.memory.bytes(t) / 8 / page * page
-}
-
 func (c *Container) nanoseconds(t time.Time) uint64 { return c.load.nanoseconds(t.Sub(c.Start)) }
 
-// Pod and the present incarnation of its containers. It never changes: churn
-// puts another one in its place.
+// Pod and the present incarnation of its containers. It never changes: a restart or a
+// move puts another one in its place.
 type Pod struct {
 	Namespace, Name string
 	Labels          map[string]string
@@ -69,17 +51,11 @@ func (p *Pod) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// SampleTime is the time of the newest sample of the pod's own cgroup at t.
-func (p *Pod) SampleTime(t time.Time) (time.Time, bool) { return p.cadence.at(t) }
-
 // CPU used by the pod's containers up to t, in core-seconds, restarts included.
 func (p *Pod) CPU(t time.Time) float64 { return seconds(p.nanoseconds(t)) }
 
 // Memory is the sum of the containers' working sets at t, in bytes.
 func (p *Pod) Memory(t time.Time) uint64 { return sum(p.Containers, t, (*Container).Memory) }
-
-// SwapUsage is the sum over the containers at t, in bytes.
-func (p *Pod) SwapUsage(t time.Time) uint64 { return sum(p.Containers, t, (*Container).SwapUsage) }
 
 func (p *Pod) nanoseconds(t time.Time) uint64 {
 	return p.past.nanoseconds(t) + sum(p.Containers, t, (*Container).nanoseconds)
@@ -99,11 +75,7 @@ func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / 1e9 }
 func (p *Pod) restarted(at, forget time.Time) *Pod {
 	next := *p
 	next.past = p.past.add(at, p.Containers...).fold(forget)
-	next.Containers = make([]*Container, len(p.Containers))
-	for i, old := range p.Containers {
-		next.Containers[i] = old.startedAt(at)
-		next.Containers[i].Restarts = old.Restarts + 1
-	}
+	next.Containers = startedAt(p.Containers, at)
 	return &next
 }
 
@@ -113,19 +85,19 @@ func (p *Pod) startedAt(at time.Time) *Pod {
 	next.Start = at
 	next.past = ledger{}
 	next.cadence = newJitteredCadence(p.cadence.seed, at, p.cadence.period)
-	next.Containers = make([]*Container, len(p.Containers))
-	for i, old := range p.Containers {
-		next.Containers[i] = old.startedAt(at)
-		next.Containers[i].Restarts = 0
-	}
+	next.Containers = startedAt(p.Containers, at)
 	return &next
 }
 
-func (c *Container) startedAt(at time.Time) *Container {
-	next := *c
-	next.Start = at
-	next.cadence = newJitteredCadence(c.cadence.seed, at, c.cadence.period)
-	return &next
+func startedAt(containers []*Container, at time.Time) []*Container {
+	started := make([]*Container, len(containers))
+	for i, c := range containers {
+		next := *c
+		next.Start = at
+		next.cadence = newJitteredCadence(c.cadence.seed, at, c.cadence.period)
+		started[i] = &next
+	}
+	return started
 }
 
 // ledger is the CPU of containers that are gone, which their pod's and node's
@@ -188,8 +160,7 @@ var containerNames = [...]string{"app", "proxy", "logger", "agent"}
 // the same number of pods and a label selects a third of it.
 func (f *Fleet) newPod(start time.Time) *Pod {
 	o := &f.options
-	number := f.created
-	f.created++
+	number := len(f.pods)
 	namespace, within := f.namespaces[number%len(f.namespaces)], number/len(f.namespaces)
 	app := fmt.Sprintf("app-%02d", within%20)
 	template := suffix(digest(o.Seed, namespace, app), 10)
@@ -202,12 +173,12 @@ func (f *Fleet) newPod(start time.Time) *Pod {
 		},
 		Start: start,
 	}
-	for try := 0; p.Name == "" || f.homes[p.Key()] != nil; try++ {
+	for try := 0; p.Name == "" || f.pods[p.Key()] != nil; try++ {
 		p.Name = fmt.Sprintf("%s-%s-%s", app, template, suffix(digest(o.Seed, "pod", fmt.Sprint(number, try)), 5))
 	}
 	seed := digest(o.Seed, p.Namespace, p.Name)
 	p.labels = fmt.Sprintf(`{namespace=%q,pod=%q} `, p.Namespace, p.Name)
-	p.cadence = newJitteredCadence(seed, start, o.Period)
+	p.cadence = newJitteredCadence(seed, start, housekeeping)
 	for i := range o.ContainersPerPod {
 		name := fmt.Sprintf("container-%d", i)
 		if i < len(containerNames) {
@@ -226,8 +197,7 @@ func newContainer(o *Options, p *Pod, name string, start time.Time) *Container {
 		labels:  fmt.Sprintf(`{container=%q,namespace=%q,pod=%q} `, name, p.Namespace, p.Name),
 		load:    newLoad(seed, 0.001, 0.5),
 		memory:  newWalk(seed, 8<<20, 1<<30),
-		cadence: newJitteredCadence(seed, start, o.Period),
-		swaps:   o.Swap == SwapUsed && digest(seed, "swap")%4 == 0,
+		cadence: newJitteredCadence(seed, start, housekeeping),
 	}
 }
 

@@ -10,20 +10,20 @@ import (
 )
 
 func TestNodeSamplesKeepABeat(t *testing.T) {
-	f, _ := newFleet(t, Options{Nodes: 200, PodsPerNode: -1})
+	f, _ := newFleet(t, Options{Nodes: 200, PodsPerNode: 1})
 	phases := map[time.Duration]int{}
 	quarters := [4]int{}
 	for _, n := range f.Nodes() {
-		phases[n.Phase()]++
-		quarters[n.Phase()*4/(10*time.Second)]++
+		phases[n.cadence.phase]++
+		quarters[n.cadence.phase*4/(10*time.Second)]++
 		for offset := time.Duration(0); offset < 25*time.Second; offset += 333 * time.Millisecond {
 			at := epoch.Add(offset)
-			sampled := n.SampleTime(at)
+			sampled := n.cadence.at(at)
 			if age := at.Sub(sampled); age < 0 || age >= 10*time.Second {
 				t.Fatalf("%s: the sample at %v is %v old", n.Name, offset, age)
 			}
-			if got := time.Duration(sampled.UnixNano() % int64(10*time.Second)); got != n.Phase() {
-				t.Fatalf("%s: sampled at phase %v, want %v", n.Name, got, n.Phase())
+			if got := time.Duration(sampled.UnixNano() % int64(10*time.Second)); got != n.cadence.phase {
+				t.Fatalf("%s: sampled at phase %v, want %v", n.Name, got, n.cadence.phase)
 			}
 		}
 	}

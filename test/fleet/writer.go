@@ -6,13 +6,11 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -31,14 +29,11 @@ func NewClient(config *rest.Config) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// Writer keeps the fleet's objects in an API server. It touches only objects
-// that carry the fleet's label, and fails where another one has their name.
+// Writer writes the fleet's objects to an API server that has none of them.
 type Writer struct {
 	client      kubernetes.Interface
 	fleet       *Fleet
 	concurrency int
-
-	nodes, pods atomic.Int64
 }
 
 // NewWriter with at most that many requests in flight, default 32.
@@ -47,107 +42,56 @@ func NewWriter(client kubernetes.Interface, fleet *Fleet, concurrency int) *Writ
 	return &Writer{client: client, fleet: fleet, concurrency: concurrency}
 }
 
-// Progress is how many nodes and pods the last Sync settled (wrote, or found as
-// they should be), or the last Cleanup deleted.
-func (w *Writer) Progress() (nodes, pods int64) { return w.nodes.Load(), w.pods.Load() }
-
-// Sync makes the API server's objects those of the started fleet: it creates what
-// is missing, repairs what differs, and deletes what an earlier run left. It may
-// be called again at any time; after an error it goes on where it stopped.
+// Sync creates the namespaces, nodes and pods of the started fleet.
 func (w *Writer) Sync(ctx context.Context) error {
-	w.begin()
-	if err := w.syncNamespaces(ctx); err != nil {
-		return err
+	for _, name := range w.fleet.Namespaces() {
+		if err := w.putNamespace(ctx, name); err != nil {
+			return err
+		}
 	}
-	if err := w.syncNodes(ctx); err != nil {
-		return err
-	}
-	return w.syncPods(ctx)
-}
-
-// Apply brings the pods that changed up to date. It looks at what they are now,
-// so changes may be applied late, twice or in another order.
-func (w *Writer) Apply(ctx context.Context, changes []Change) error {
-	keys := map[types.NamespacedName]bool{}
-	for _, c := range changes {
-		keys[c.Pod.Key()] = true
-	}
-	group, ctx := w.group(ctx)
-	for key := range keys {
-		group.Go(func() error {
-			if pod, node := w.fleet.Pod(key); pod != nil {
-				return w.putPod(ctx, pod, node)
-			}
-			return w.deletePod(ctx, key, nil)
-		})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(w.concurrency)
+	for _, n := range w.fleet.Nodes() {
+		group.Go(func() error { return w.putNode(ctx, n) })
+		for _, pod := range n.Pods() {
+			group.Go(func() error { return w.putPod(ctx, pod, n) })
+		}
 	}
 	return group.Wait()
 }
 
-// Cleanup deletes the fleet's pods, nodes and namespaces. The namespace
-// controller takes the namespaces' remains away in its own time.
-func (w *Writer) Cleanup(ctx context.Context) error {
-	w.begin()
-	pods, err := w.listPods(ctx)
-	if err != nil {
-		return err
+// putNamespace creates a namespace and its default ServiceAccount, without which
+// admission refuses pods: no controller manager makes one.
+func (w *Writer) putNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", name, err)
 	}
-	group, limited := w.group(ctx)
-	for key := range pods {
-		group.Go(func() error { return count(&w.pods, w.deletePod(limited, key, nil)) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	nodes, err := w.listNodes(ctx)
-	if err != nil {
-		return err
-	}
-	group, limited = w.group(ctx)
-	for name := range nodes {
-		group.Go(func() error { return count(&w.nodes, w.deleteNode(limited, name)) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	namespaces, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: w.fleet.Selector()})
-	if err != nil {
-		return fmt.Errorf("listing the fleet's namespaces: %w", err)
-	}
-	for _, namespace := range namespaces.Items {
-		if err := w.client.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
-		}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+	if _, err := w.client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating ServiceAccount %s/default: %w", name, err)
 	}
 	return nil
 }
 
-// Selector matches the objects that the writer keeps.
-func (w *Writer) Selector() string { return w.fleet.Selector() }
-
-func (w *Writer) begin() {
-	w.nodes.Store(0)
-	w.pods.Store(0)
-}
-
-// count what succeeded.
-func count(settled *atomic.Int64, err error) error {
-	if err == nil {
-		settled.Add(1)
+// putNode creates the Node. Unlike a pod's, a node's status is taken from the create.
+func (w *Writer) putNode(ctx context.Context, n *Node) error {
+	if _, err := w.client.CoreV1().Nodes().Create(ctx, w.fleet.NodeObject(n), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating node %s: %w", n.Name, err)
 	}
-	return err
+	return nil
 }
 
-func (w *Writer) group(ctx context.Context) (*errgroup.Group, context.Context) {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(w.concurrency)
-	return group, ctx
-}
-
-// own is an error unless the object found under the fleet's name is the fleet's.
-func (w *Writer) own(found metav1.Object) error {
-	if found.GetLabels()[FleetLabel] != w.fleet.options.Name {
-		return fmt.Errorf("%s exists without the label %s: delete it, or give the fleet another name", found.GetName(), w.fleet.Selector())
+// putPod creates the Pod and then writes its status, which a create drops.
+func (w *Writer) putPod(ctx context.Context, p *Pod, n *Node) error {
+	pods, wanted := w.client.CoreV1().Pods(p.Namespace), w.fleet.PodObject(p, n)
+	pod, err := pods.Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating pod %s: %w", p.Key(), err)
+	}
+	pod.Status = wanted.Status
+	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("writing the status of pod %s: %w", p.Key(), err)
 	}
 	return nil
 }

@@ -128,17 +128,3 @@ func TestProblems(t *testing.T) {
 		})
 	}
 }
-
-// The tools themselves, on good statuses.
-func TestRead(t *testing.T) {
-	reader, err := NewReader("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, backend := range map[string]*v1alpha1.MetricsBackend{"Healthy": ready(), "Progressing": working()} {
-		reading, problems, err := reader.Read(backend)
-		if err != nil || len(problems) > 0 || reading.ArgoCD.Status != want {
-			t.Errorf("%s, %v, %v; want Argo CD to say %s", reading, problems, err, want)
-		}
-	}
-}

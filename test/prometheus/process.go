@@ -49,20 +49,21 @@ func Scrape(targets ...string) string {
 }
 
 // Launch runs Prometheus with a configuration, Scrape's or any other, and further
-// arguments, and waits until it is ready. Its data and its log are in the folder; a
-// later process goes on with them. It ends with Stop, or with this process.
+// arguments, and waits until it is ready. Its data and its log are in the folder. It
+// ends with Stop, or with this process.
 func Launch(ctx context.Context, folder, address, config string, args ...string) (*Process, error) {
 	binary, err := Binary(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{URL: "http://" + address, folder: folder, ended: make(chan struct{})}
-	if err := p.configure(config); err != nil {
-		return nil, err
+	configFile := filepath.Join(folder, "prometheus.yml")
+	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
+		return nil, fmt.Errorf("write Prometheus' configuration: %w", err)
 	}
 	p.cmd = exec.Command(binary, append([]string{
-		"--config.file=" + p.configFile(), "--storage.tsdb.path=" + filepath.Join(folder, "data"),
-		"--web.listen-address=" + address, "--web.enable-lifecycle", "--log.level=warn",
+		"--config.file=" + configFile, "--storage.tsdb.path=" + filepath.Join(folder, "data"),
+		"--web.listen-address=" + address, "--log.level=warn",
 	}, args...)...)
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -89,7 +90,7 @@ func Launch(ctx context.Context, folder, address, config string, args ...string)
 	return p, nil
 }
 
-// Stop ends the process in order, as a source that goes down, and if need be by force.
+// Stop ends the process in order, and if need be by force.
 func (p *Process) Stop() error {
 	// It may have ended by itself.
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -129,22 +130,7 @@ func (p *Process) WaitFor(ctx context.Context, expression string) error {
 
 // Get returns what it answers; any status but 200 is an error.
 func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
-	return p.do(ctx, http.MethodGet, path)
-}
-
-// reload puts another configuration in force.
-func (p *Process) reload(ctx context.Context, config string) error {
-	if err := p.configure(config); err != nil {
-		return err
-	}
-	if _, err := p.do(ctx, http.MethodPost, "/-/reload"); err != nil {
-		return fmt.Errorf("reload Prometheus: %w\n%s", err, p.log())
-	}
-	return nil
-}
-
-func (p *Process) do(ctx context.Context, method, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -159,15 +145,6 @@ func (p *Process) do(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	return body, err
 }
-
-func (p *Process) configure(config string) error {
-	if err := os.WriteFile(p.configFile(), []byte(config), 0o600); err != nil {
-		return fmt.Errorf("write Prometheus' configuration: %w", err)
-	}
-	return nil
-}
-
-func (p *Process) configFile() string { return filepath.Join(p.folder, "prometheus.yml") }
 
 func (p *Process) logFile() string { return filepath.Join(p.folder, "prometheus.log") }
 

@@ -27,9 +27,4 @@ func TestScrapesWhatATestSets(t *testing.T) {
 	set(`queue_length{namespace="shop",queue="a"} 18` + "\nhits_total 0 +10")
 	server.WaitFor(t, `queue_length == 18`)
 	server.WaitFor(t, `rate(hits_total[10s]) > 5`)
-
-	server.Stop(t)
-	server.Run(t)
-	server.WaitFor(t, `last_over_time(queue_length[1h])`)
-	server.Reload(t, `scrape_configs: []`)
 }

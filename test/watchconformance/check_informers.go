@@ -38,16 +38,13 @@ type listWatch struct {
 // IsWatchListSemanticsUnSupported is what client-go asks for.
 func (l listWatch) IsWatchListSemanticsUnSupported() bool { return !l.byWatch }
 
-// informer runs a stock one until it has synced and has told of a new data point
-// of each object that lists renew.
+// informer runs a stock informer until it has synced and has told of two new data
+// points of each object that lists renew. One could be what a watch that opens late
+// begins with.
 func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	// The reflector logs what goes wrong; it is told in the result.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), 3*t.options.PointInterval+2*t.options.Patience)
 	defer cancel()
-	before, err := t.list(ctx, nil)
-	if err != nil {
-		return "", err
-	}
 	config := rest.CopyConfig(t.config)
 	config.QPS = -1
 	client, err := dynamic.NewForConfig(config)
@@ -55,7 +52,7 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 		return "", err
 	}
 	resource := client.Resource(schema.GroupVersionResource{Group: t.api.Group, Version: t.version, Resource: t.resource.Name})
-	seen := &sightings{keys: map[string]bool{}}
+	seen := &sightings{updates: map[string]int{}}
 	var lists atomic.Int64
 	informer := cache.NewSharedIndexInformer(listWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -68,7 +65,8 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 			return w, seen.failed("watch", err)
 		},
 	}, byWatch}, &unstructured.Unstructured{}, 0, cache.Indexers{})
-	if _, err := informer.AddEventHandler(seen); err != nil {
+	handler, err := informer.AddEventHandler(seen)
+	if err != nil {
 		return "", err
 	}
 	began := time.Now()
@@ -76,36 +74,34 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	running.Go(func() { informer.RunWithContext(ctx) })
 	defer running.Wait()
 	defer cancel()
-	if !cache.WaitForCacheSync(within(ctx, t.options.Patience), informer.HasSynced) {
+	if !cache.WaitForCacheSync(within(ctx, t.options.Patience), handler.HasSynced) {
 		return "", fmt.Errorf("it has not synced within %s%s", t.options.Patience, seen.lastError())
 	}
 	synced := time.Since(began)
 	if byWatch && lists.Load() > 0 {
 		return "", fmt.Errorf("it fell back to lists%s", seen.lastError())
 	}
-	// The first watch after a list repeats what the list had; what it tells after
-	// that is new.
-	if _, err := t.changed(ctx, before); err != nil {
-		return "", err
-	}
 	seen.forget()
-	if before, err = t.list(ctx, nil); err != nil {
-		return "", err
-	}
-	changed, err := t.changed(ctx, before)
+	before, err := t.list(ctx, nil)
 	if err != nil {
 		return "", err
+	}
+	var renewed []string
+	for len(renewed) == 0 { // a list may be of a replica that is behind
+		if renewed, err = t.changed(ctx, before); err != nil {
+			return "", err
+		}
 	}
 	ticker := time.NewTicker(t.options.moment() / 20)
 	defer ticker.Stop()
 	for {
-		missing := seen.lacking(changed)
-		if fewEnough(len(missing), len(changed)) {
-			return fmt.Sprintf("synced in %s, updates of %d objects", synced.Round(time.Millisecond), len(changed)-len(missing)), nil
+		missing := seen.lacking(renewed)
+		if fewEnough(len(missing), len(renewed)) {
+			return fmt.Sprintf("synced in %s, updates of %d objects", synced.Round(time.Millisecond), len(renewed)-len(missing)), nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("it told of no new data point of %d of %d objects, as %s%s", len(missing), len(changed), missing[0], seen.lastError())
+			return "", fmt.Errorf("it told of no two new data points of %d of %d objects, as %s%s", len(missing), len(renewed), missing[0], seen.lastError())
 		case <-ticker.C:
 		}
 	}
@@ -133,11 +129,11 @@ func (t *target) changed(ctx context.Context, before *listing) ([]string, error)
 	return changed, nil
 }
 
-// sightings are the objects whose updates an informer told of.
+// sightings counts the updates of each object that an informer told of.
 type sightings struct {
-	mu   sync.Mutex
-	keys map[string]bool
-	err  error
+	mu      sync.Mutex
+	updates map[string]int
+	err     error
 }
 
 var _ cache.ResourceEventHandler = &sightings{}
@@ -160,22 +156,22 @@ func (s *sightings) saw(object any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys[u.GetNamespace()+"/"+u.GetName()] = true
+	s.updates[u.GetNamespace()+"/"+u.GetName()]++
 }
 
 func (s *sightings) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.keys)
+	clear(s.updates)
 }
 
-// lacking are those objects of which it did not tell.
+// lacking returns the objects of which it did not tell twice.
 func (s *sightings) lacking(keys []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []string
 	for _, key := range keys {
-		if !s.keys[key] {
+		if s.updates[key] < 2 {
 			missing = append(missing, key)
 		}
 	}

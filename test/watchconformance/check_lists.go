@@ -79,7 +79,7 @@ func (t *target) one(ctx context.Context, o Object) (got Object, asked bool, err
 			return got, false, nil
 		}
 	}
-	body, err := t.connection.get(ctx, path, nil, acceptJSON)
+	body, err := t.connection.get(ctx, path, nil)
 	if err != nil {
 		return got, false, fmt.Errorf("get %s: %w", path, err)
 	}

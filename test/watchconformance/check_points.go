@@ -94,15 +94,17 @@ func thenAtOnce(ctx context.Context, t *target) (string, error) {
 	if len(arrivals) == 0 {
 		return "", unseen("lists show no new data point of any object for %s", 2*t.options.PointInterval)
 	}
-	late, example, allowed := 0, arrival{}, t.options.Patience+r.spread()
+	late, undecided, example, allowed := 0, 0, arrival{}, t.options.Patience+r.spread()
 	worst := arrivals[0].delay
 	for _, a := range arrivals {
 		if a.sent {
 			worst = max(worst, a.delay)
 		}
-		// What was not sent and may come yet is no news of either kind.
-		if a.delay > allowed {
+		switch {
+		case a.delay > allowed:
 			late, example = late+1, a
+		case !a.sent:
+			undecided++
 		}
 	}
 	if !fewEnough(late, len(arrivals)) {
@@ -112,6 +114,9 @@ func thenAtOnce(ctx context.Context, t *target) (string, error) {
 		}
 		return "", fmt.Errorf("%d of %d data points that lists showed were not sent within %s, as %s of %s: %s",
 			late, len(arrivals), allowed.Round(10*time.Millisecond), example.object.key(), example.object.Timestamp.Format(time.TimeOnly), how)
+	}
+	if !fewEnough(undecided, len(arrivals)) {
+		return "", unseen("the watch ended before %d of %d data points could be late", undecided, len(arrivals))
 	}
 	if worst <= 0 {
 		return fmt.Sprintf("each of %d before a list showed it", len(arrivals)), nil

@@ -5,6 +5,7 @@ package watchconformance
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -37,6 +38,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// Tests wait most of the time: more of them at once than cores, unless -parallel says otherwise.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintf(os.Stderr, "set up the tests: %v\n", err)
+		os.Exit(1)
+	}
 	flag.Parse()
 	// The reference's own log tells nothing that a check does not.
 	klog.SetLogger(klog.Logger{})
@@ -45,6 +51,7 @@ func TestMain(m *testing.M) {
 
 // TestConformance checks the cluster of the flags, or else the reference.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	level, ok := map[string]Level{"required": Required, "expected": Expected, "promised": Promised}[*levelName]
 	if !ok {
 		t.Fatalf("-level=%s: want required, expected or promised", *levelName)

@@ -136,9 +136,9 @@ func (c *connection) open(ctx context.Context, method, path string, query url.Va
 	return nil, &refusal{answer{response.StatusCode, response.Header, body}}
 }
 
-// get returns the body of an answer of 200, or a *refusal.
-func (c *connection) get(ctx context.Context, path string, query url.Values, accept string) ([]byte, error) {
-	response, err := c.open(ctx, http.MethodGet, path, query, accept)
+// get returns the body of an answer of 200, in JSON, or a *refusal.
+func (c *connection) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	response, err := c.open(ctx, http.MethodGet, path, query, acceptJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (c *connection) get(ctx context.Context, path string, query url.Values, acc
 
 // getJSON decodes the body of an answer of 200.
 func (c *connection) getJSON(ctx context.Context, path string, into any) error {
-	body, err := c.get(ctx, path, nil, acceptJSON)
+	body, err := c.get(ctx, path, nil)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -33,6 +34,8 @@ type mutant struct {
 	stream func(r *http.Request) func(e mutantEvent, send func(mutantEvent))
 	// inTurn writes each event to one client after the other.
 	inTurn bool
+	// patience is that of the suite's options, for what depends on time.
+	patience time.Duration
 	// open is how many watches are.
 	open atomic.Int64
 }
@@ -51,9 +54,14 @@ func (e mutantEvent) metadata() map[string]any {
 	return m
 }
 
+// key is NAMESPACE/NAME of the object, or of what a value describes.
 func (e mutantEvent) key() string {
-	namespace, _ := e.metadata()["namespace"].(string)
-	name, _ := e.metadata()["name"].(string)
+	of, isValue := e.Object["describedObject"].(map[string]any)
+	if !isValue {
+		of = e.metadata()
+	}
+	namespace, _ := of["namespace"].(string)
+	name, _ := of["name"].(string)
 	return namespace + "/" + name
 }
 
@@ -157,15 +165,6 @@ func changed(body io.ReadCloser, change func(mutantEvent, func(mutantEvent))) io
 // each makes a stream's change of a function that keeps nothing between events.
 func each(change func(e mutantEvent, send func(mutantEvent))) func(*http.Request) func(mutantEvent, func(mutantEvent)) {
 	return func(*http.Request) func(mutantEvent, func(mutantEvent)) { return change }
-}
-
-// without leaves events out.
-func without(drop func(mutantEvent) bool) func(*http.Request) func(mutantEvent, func(mutantEvent)) {
-	return each(func(e mutantEvent, send func(mutantEvent)) {
-		if !drop(e) {
-			send(e)
-		}
-	})
 }
 
 // status refuses a request with a Status.

@@ -74,7 +74,7 @@ func (t *target) list(ctx context.Context, query url.Values) (*listing, error) {
 
 func (t *target) listIn(ctx context.Context, namespace string, query url.Values) (*listing, error) {
 	l := &listing{began: time.Now()}
-	body, err := t.connection.get(ctx, t.path(namespace), query, acceptJSON)
+	body, err := t.connection.get(ctx, t.path(namespace), query)
 	if err != nil {
 		return nil, fmt.Errorf("list %s?%s: %w", t.path(namespace), query.Encode(), err)
 	}

@@ -25,7 +25,7 @@ type recording struct {
 // come, and then watches on until all that the lists had was sent, or was late.
 func (t *target) record(ctx context.Context) (*recording, error) {
 	interval, patience := t.options.PointInterval, t.options.Patience
-	ctx, cancel := context.WithTimeout(ctx, 3*interval+patience)
+	ctx, cancel := context.WithTimeout(ctx, 3*interval+3*patience)
 	defer cancel()
 	before, err := t.list(ctx, nil)
 	if err != nil {

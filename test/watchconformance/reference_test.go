@@ -5,24 +5,19 @@ package watchconformance
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"maps"
-	"math/big"
-	"net"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -30,11 +25,13 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // reference is this repository's API group on a real generic API server, whose
@@ -47,6 +44,9 @@ type reference struct {
 	mu   sync.Mutex
 	pods map[point.Key]map[string]string
 	made int
+
+	// pauses are how long it took to answer when that was long, see keepPace.
+	pauses []pause
 }
 
 // referenceInterval is how often the reference has new data points.
@@ -75,33 +75,32 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { streams.Run(ctx) })
-	running.Go(func() { r.feed(ctx) })
+	began := time.Now().Truncate(time.Second)
+	// What the first lists lack is new to the suite, which then expects less of what follows.
+	r.publish(began)
+	running.Go(func() { r.feed(ctx, began) })
 
-	config := genericapiserver.NewConfig(resourcemetrics.Codecs)
-	config.ExternalAddress = "reference.test:443"
-	config.LoopbackClientConfig = &rest.Config{}
-	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	namer := openapinamer.NewDefinitionNamer(resourcemetrics.Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(resourcemetrics.GetOpenAPIDefinitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(resourcemetrics.GetOpenAPIDefinitions, namer)
-	server, err := config.Complete(nil).New("reference", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := newGenericServer(t, resourcemetrics.Scheme, resourcemetrics.GetOpenAPIDefinitions, func(*genericapiserver.Config) {})
 	if _, err := resourcemetrics.InstallAPI(server, r.store, streams, func(schema.GroupVersion) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	server.PrepareRun()
 	r.server = httptest.NewUnstartedServer(stream.WithRequestFacts(server.Handler))
 	r.server.EnableHTTP2 = true
-	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
+	// Handshakes with its keys are cheap, which those of httptest's own are not.
+	ca, err := authority.New("reference")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := ca.Issue("reference", []string{"127.0.0.1", "::1", "example.com"}) // which httptest's clients ask for
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.TLS}}
 	// Clients that leave in the middle of a handshake are this suite's own.
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	r.server.StartTLS()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
-	r.config = &rest.Config{Host: r.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
+	r.config = &rest.Config{Host: r.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca.PEM}}
 	t.Cleanup(func() {
 		streams.Drain(0)
 		cancel()
@@ -113,25 +112,24 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	return r
 }
 
-// selfSigned is a certificate for loopback, with a key whose handshakes are cheap,
-// which those of httptest's own are not.
-func selfSigned(t *testing.T) tls.Certificate {
+// newGenericServer is a generic API server that lets everybody do everything.
+func newGenericServer(t *testing.T, scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions, change func(*genericapiserver.Config)) *genericapiserver.GenericAPIServer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	config := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
+	config.ExternalAddress = "reference.test:443"
+	config.LoopbackClientConfig = &rest.Config{}
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	namer := openapinamer.NewDefinitionNamer(scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	change(config)
+	server, err := config.Complete(nil).New("reference", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"example.com"}, // as httptest's clients ask for
-		IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
+	return server
 }
 
 func (r *reference) setPod(key point.Key, labels map[string]string) {
@@ -143,36 +141,40 @@ func (r *reference) setPod(key point.Key, labels map[string]string) {
 
 // feed stores a data point of everything again and again. Their times are a second
 // apart, since clients are shown no less.
-func (r *reference) feed(ctx context.Context) {
+func (r *reference) feed(ctx context.Context, at time.Time) {
 	ticker := time.NewTicker(referenceInterval)
 	defer ticker.Stop()
-	at := time.Now().Truncate(time.Second)
 	for {
-		at = at.Add(time.Second)
-		sample := func(key point.Key, containers ...string) point.Update {
-			p := &point.Point{Time: at.Add(200 * time.Millisecond), Newest: at.Add(700 * time.Millisecond), Window: 15 * time.Second, Node: "node-1"}
-			for _, container := range containers {
-				p.Usages = append(p.Usages, point.Usage{Name: container, CPU: uint64(at.Unix()%1000) * 1e6, Memory: uint64(at.Unix())})
-			}
-			return point.Update{Key: key, Point: p}
-		}
-		var nodes, pods []point.Update
-		for o := range 3 {
-			nodes = append(nodes, sample(point.Key{Name: fmt.Sprintf("node-%d", o+1)}, ""))
-		}
-		r.mu.Lock()
-		for key := range maps.Keys(r.pods) {
-			pods = append(pods, sample(key, "app", "sidecar"))
-		}
-		r.mu.Unlock()
-		r.store.Nodes.Publish(nodes)
-		r.store.Pods.Publish(pods)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+		at = at.Add(time.Second)
+		r.publish(at)
 	}
+}
+
+// publish stores a data point of everything.
+func (r *reference) publish(at time.Time) {
+	sample := func(key point.Key, containers ...string) point.Update {
+		p := &point.Point{Time: at.Add(200 * time.Millisecond), Newest: at.Add(700 * time.Millisecond), Window: 15 * time.Second, Node: "node-1"}
+		for _, container := range containers {
+			p.Usages = append(p.Usages, point.Usage{Name: container, CPU: uint64(at.Unix()%1000) * 1e6, Memory: uint64(at.Unix())})
+		}
+		return point.Update{Key: key, Point: p}
+	}
+	var nodes, pods []point.Update
+	for o := range 3 {
+		nodes = append(nodes, sample(point.Key{Name: fmt.Sprintf("node-%d", o+1)}, ""))
+	}
+	r.mu.Lock()
+	for key := range maps.Keys(r.pods) {
+		pods = append(pods, sample(key, "app", "sidecar"))
+	}
+	r.mu.Unlock()
+	r.store.Nodes.Publish(nodes)
+	r.store.Pods.Publish(pods)
 }
 
 // Create, Relabel and Delete implement Pods.

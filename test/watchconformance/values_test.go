@@ -6,22 +6,15 @@ package watchconformance
 import (
 	"context"
 	"maps"
-	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
@@ -80,25 +73,14 @@ func newValuesReference(t *testing.T) *reference {
 	t.Helper()
 	c, random := clock.RealClock{}, func() float64 { return 0.5 }
 	desk := query.NewDesk(c, random, func(string) (query.Source, bool) { return hits{}, true }, query.Limits{})
-	config := genericapiserver.NewConfig(serializer.NewCodecFactory(custommetrics.Scheme))
-	config.ExternalAddress = "reference.test:443"
-	config.LoopbackClientConfig = &rest.Config{}
-	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	config.RequestInfoResolver = valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := resourcemetrics.GetOpenAPIDefinitions(ref)
 		maps.Copy(all, custommetrics.OpenAPIDefinitions(ref))
 		return all
 	}
-	namer := openapinamer.NewDefinitionNamer(custommetrics.Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	generic, err := config.Complete(nil).New("reference", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatal(err)
-	}
+	generic := newGenericServer(t, custommetrics.Scheme, definitions, func(config *genericapiserver.Config) {
+		config.RequestInfoResolver = valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
+	})
 	group, err := custommetrics.InstallAPI(generic, custommetrics.Options{
 		Metrics: hits{}, Asker: desk, Objects: hits{}, Clock: c, Random: random,
 		Admission:         stream.NewAdmission(c, random, roomy),
@@ -134,6 +116,7 @@ func hitsAPI() API { return CustomMetric(hits{}.metric().Resource, "shop", "hits
 
 // TestValuesConformance: the checks that need no metadata pass for a custom metric.
 func TestValuesConformance(t *testing.T) {
+	t.Parallel()
 	report, err := Run(t.Context(), newValuesReference(t).config, hitsAPI(), valuesOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -149,75 +132,29 @@ func TestValuesConformance(t *testing.T) {
 	}
 }
 
-// valueMutants are servers of values that break a line, and the check that must say so.
-var valueMutants = map[string]struct {
-	check  string
-	mutant func() *mutant
-}{
-	"an object is never sent": {"first-all", func() *mutant {
-		return &mutant{stream: without(func(e mutantEvent) bool { return describes(e) == valuePods[1] })}
-	}},
-	"only the first data points are sent": {"then-each-new", func() *mutant {
-		return onceSent(func(mutantEvent, func(mutantEvent)) {})
-	}},
-	"a new data point is MODIFIED": {"added-only", func() *mutant {
-		return onceSent(func(e mutantEvent, send func(mutantEvent)) { e.Type = "MODIFIED"; send(e) })
-	}},
-	"bookmarks come unasked": {"bookmarks-only-when-asked", func() *mutant {
-		return &mutant{stream: each(func(e mutantEvent, send func(mutantEvent)) {
-			send(e)
-			send(mutantEvent{Type: "BOOKMARK", Object: map[string]any{"kind": "MetricValueList", "items": []any{}}})
-		})}
-	}},
-	"no bookmarks": {"bookmark-interval", func() *mutant {
-		return &mutant{stream: without(func(e mutantEvent) bool { return e.Type == "BOOKMARK" })}
-	}},
-}
-
-func describes(e mutantEvent) string {
-	object, _ := e.Object["describedObject"].(map[string]any)
-	name, _ := object["name"].(string)
-	return name
-}
-
-// onceSent changes the further data points of an object.
-func onceSent(again func(mutantEvent, func(mutantEvent))) *mutant {
-	return &mutant{stream: func(*http.Request) func(mutantEvent, func(mutantEvent)) {
-		sent := map[string]bool{}
-		return func(e mutantEvent, send func(mutantEvent)) {
-			name := describes(e)
-			if name != "" && sent[name] {
-				again(e, send)
-				return
-			}
-			sent[name] = true
-			send(e)
-		}
-	}}
+// valueMutants are the mutants whose fault values can have, too, and the check that must say so.
+var valueMutants = map[string]string{
+	"some objects are never sent":                             "first-all",
+	"only the first data points are sent":                     "then-each-new",
+	"a new data point is MODIFIED":                            "added-only",
+	"bookmarks come unasked":                                  "bookmarks-only-when-asked",
+	"there are no bookmarks but at the end of initial events": "bookmark-interval",
 }
 
 // TestValueMutants: what tells objects without metadata apart is enough to see what is
 // wrong with a server of them.
 func TestValueMutants(t *testing.T) {
+	t.Parallel()
 	r := newValuesReference(t)
-	for name, m := range valueMutants {
+	r.keepPace(t)
+	for name, check := range valueMutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			options := valuesOptions()
-			options.Patience, options.Only = mutantPatience, regexp.MustCompile("^"+m.check+"$")
-			var report *Report
-			// A request that was not answered in time tells of the machine.
-			for range mutantTries {
-				var err error
-				if report, err = Run(t.Context(), m.mutant().serve(t, r), hitsAPI(), options); err != nil {
-					t.Fatal(err)
-				}
-				if !slices.ContainsFunc(report.Results, overdue) {
-					break
-				}
-			}
+			options.Patience, options.Only = mutantPatience, regexp.MustCompile("^"+check+"$")
+			report := r.judge(t, mutants[name].mutant, hitsAPI(), options)
 			if got := len(report.With(Failed, Promised)); got != 2 {
-				t.Errorf("%s failed in %d versions, want 2:\n%s", m.check, got, report)
+				t.Errorf("%s failed in %d versions, want 2:\n%s", check, got, report)
 			}
 		})
 	}

@@ -141,7 +141,7 @@ func TestGoShowsTheCompilersErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := Go(t.Context(), module, func(int, string) {}, 1<<40, "build", "-v", "-o", os.DevNull, ".")
+	err := Go(t.Context(), module, func(int) {}, 1<<40, "build", "-v", "-o", os.DevNull, ".")
 	if err == nil || !strings.Contains(err.Error(), "undefinedName") {
 		t.Fatalf("got %v, want the compiler's words", err)
 	}

@@ -48,10 +48,8 @@ func Build(ctx context.Context, report *progress.Reporter, names ...string) (str
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return "", fmt.Errorf("creating the folder of the binaries: %w", err)
 	}
-	for _, t := range missing(target, selected) {
-		if err := build(ctx, report, module, target, t); err != nil {
-			return "", err
-		}
+	if err := build(ctx, report, module, target, missing(target, selected)); err != nil {
+		return "", err
 	}
 	return target, nil
 }
@@ -82,30 +80,66 @@ func Module(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-func build(ctx context.Context, report *progress.Reporter, module, target string, t tool) error {
+// build makes all of them with one go command, which links some while it compiles the others.
+func build(ctx context.Context, report *progress.Reporter, module, target string, wanted []tool) error {
+	if len(wanted) == 0 {
+		return nil
+	}
 	started := time.Now()
-	report.Say("binary "+t.name, "building from source (a first build takes about %s on 2 cores)", t.cold)
-	// Next to its place, so that the rename is atomic; a killed build leaves no half binary under the name.
-	partial := filepath.Join(target, "."+t.name+".partial")
-	err := Go(ctx, module, func(packages int, last string) {
-		report.Tick("binary "+t.name, "%s, %d packages compiled, last %s", progress.Clock(time.Since(started)), packages, last)
-	}, report.Interval(), "build", "-v", "-ldflags", linkerFlags(), "-o", partial, t.pkg)
+	packages, names := make([]string, 0, len(wanted)), make([]string, 0, len(wanted))
+	for _, t := range wanted {
+		packages, names = append(packages, t.pkg), append(names, t.name)
+	}
+	report.Say("binaries", "building %s from source (all of them about 8 minutes on 2 cores, the first time)", strings.Join(names, ", "))
+	all, err := dependencies(ctx, module, packages)
 	if err != nil {
-		return fmt.Errorf("building %s: %w", t.name, err)
+		return err
 	}
-	if err := os.Rename(partial, filepath.Join(target, t.name)); err != nil {
-		return fmt.Errorf("building %s: %w", t.name, err)
+	// Beside the finished ones, so that each rename is atomic; a killed build leaves no half binary under its name.
+	partial := filepath.Join(target, ".partial")
+	defer func() { _ = os.RemoveAll(partial) }()
+	err = Go(ctx, module, func(compiled int) {
+		report.Tick("binaries", "%s, %d packages compiled, at most %d left", progress.Clock(time.Since(started)), compiled, max(all-compiled, 0))
+	}, report.Interval(), append([]string{"build", "-v", "-ldflags", linkerFlags(), "-o", partial + string(filepath.Separator)}, packages...)...)
+	if err != nil {
+		return fmt.Errorf("building %s: %w", strings.Join(names, ", "), err)
 	}
-	report.Say("binary "+t.name, "built in %s", progress.Clock(time.Since(started)))
+	for _, t := range wanted {
+		if err := os.Rename(filepath.Join(partial, t.output()), filepath.Join(target, t.name)); err != nil {
+			return fmt.Errorf("building %s: %w", t.name, err)
+		}
+	}
+	report.Say("binaries", "built in %s", progress.Clock(time.Since(started)))
 	return nil
 }
 
-// Go runs the go command without cgo in the module, and calls tick each interval with the number of
-// packages that it has compiled (with the argument -v) and the last one's name.
-func Go(ctx context.Context, module string, tick func(packages int, last string), interval time.Duration, args ...string) error {
+// dependencies returns how many packages these are made of. It fetches their modules.
+func dependencies(ctx context.Context, module string, packages []string) (int, error) {
+	cmd := command(ctx, module, append([]string{"list", "-deps"}, packages...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return 0, cause
+		}
+		return 0, fmt.Errorf("listing what the binaries are made of: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return bytes.Count(out, []byte("\n")), nil
+}
+
+// command is the go command without cgo in the module.
+func command(ctx context.Context, module string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	return cmd
+}
+
+// Go runs the go command without cgo in the module, and calls tick each interval with the number of
+// packages that it has compiled (with the argument -v).
+func Go(ctx context.Context, module string, tick func(packages int), interval time.Duration, args ...string) error {
+	cmd := command(ctx, module, args...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -115,11 +149,9 @@ func Go(ctx context.Context, module string, tick func(packages int, last string)
 	}
 	var (
 		packages atomic.Int64
-		last     atomic.Value
 		output   []string
 		read     = make(chan struct{})
 	)
-	last.Store("none")
 	go func() {
 		defer close(read)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
@@ -127,7 +159,6 @@ func Go(ctx context.Context, module string, tick func(packages int, last string)
 			// -v prints one import path a line; anything else is an error to show.
 			if line != "" && !strings.ContainsAny(line, " :") {
 				packages.Add(1)
-				last.Store(line)
 				continue
 			}
 			output = append(output, line)
@@ -138,7 +169,7 @@ func Go(ctx context.Context, module string, tick func(packages int, last string)
 	for {
 		select {
 		case <-ticker.C:
-			tick(int(packages.Load()), last.Load().(string))
+			tick(int(packages.Load()))
 			continue
 		case <-read:
 		}

@@ -65,6 +65,22 @@ func TestEveryComponentIsStoppedOnce(t *testing.T) {
 	}
 }
 
+// A change of the kubelet's certificate restarts the kubelet, and not kube-apiserver, which everybody else would notice.
+func TestKubeletCertificateConcernsTheKubeletAlone(t *testing.T) {
+	config := cluster(t, state.SignedByCluster)
+	signed := all(t, config)
+	config.KubeletCertificate = state.SelfSigned
+	var changed []string
+	for i, component := range all(t, config) {
+		if component.Fingerprint() != signed[i].Fingerprint() {
+			changed = append(changed, component.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{Kubelet}, changed); diff != "" {
+		t.Errorf("components that are to be started anew (-want +got):\n%s", diff)
+	}
+}
+
 func TestConfigurationIsWhatTheComponentsRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		certificate state.KubeletCertificate
@@ -88,18 +104,6 @@ func TestConfigurationIsWhatTheComponentsRead(t *testing.T) {
 			if kubelet.Authentication.Anonymous.Enabled == nil || *kubelet.Authentication.Anonymous.Enabled {
 				t.Error("kubelet: anonymous requests are allowed")
 			}
-			// Where the kubelet signs for itself, the apiserver cannot verify it.
-			server, err := Named(components, APIServer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			verifies := slices.ContainsFunc(server.Args, func(a string) bool {
-				return strings.HasPrefix(a, "--kubelet-certificate-authority=")
-			})
-			if verifies != test.wantFile {
-				t.Errorf("kube-apiserver verifies the kubelet: %t, want %t", verifies, test.wantFile)
-			}
-
 			var proxy proxyapi.KubeProxyConfiguration
 			read(t, components, Proxy, "kube-proxy.yaml", &proxy)
 			if proxy.Mode != "nftables" || !proxy.NFTables.MasqueradeAll {

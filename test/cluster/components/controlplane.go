@@ -9,7 +9,6 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/network"
-	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
 func etcd(c Config, clients *clients) (Component, error) {
@@ -78,13 +77,12 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--kubelet-client-certificate=" + s.Certificate(apiServerToKubelet),
 		"--kubelet-client-key=" + s.Key(apiServerToKubelet),
+		// No --kubelet-certificate-authority, as kubeadm leaves it: logs and exec work whoever signs the kubelet's
+		// certificate, and a change of that restarts the kubelet alone.
 		// Without it every watch, and there are always some, holds up the end for a minute.
 		"--shutdown-send-retry-after=true",
 		// The node's name resolves nowhere.
 		"--kubelet-preferred-address-types=InternalIP",
-	}
-	if c.KubeletCertificate == state.SignedByCluster {
-		args = append(args, "--kubelet-certificate-authority="+s.Certificate(clusterCA))
 	}
 	return Component{
 		Name:      APIServer,

@@ -43,7 +43,7 @@ func (c Cluster) ownImages(ctx context.Context, settings *state.Settings) (impor
 	for _, image := range own {
 		program := c.Dir.Path("images", image.program)
 		archive := program + ".tar"
-		err := binaries.Go(ctx, module, func(int, string) {}, c.Report.Interval(),
+		err := binaries.Go(ctx, module, func(int) {}, c.Report.Interval(),
 			"build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./images/"+image.program)
 		if err != nil {
 			return false, fmt.Errorf("building the program of the image %s: %w", image.tag, err)

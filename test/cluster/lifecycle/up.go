@@ -30,11 +30,14 @@ func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) e
 	if err := privileged("up"); err != nil {
 		return err
 	}
-	if err := c.install(ctx); err != nil {
+	var folder string
+	needs, working := errgroup.WithContext(ctx)
+	needs.Go(func() error { return c.install(working) })
+	needs.Go(func() (err error) {
+		folder, err = binaries.Build(working, c.Report)
 		return err
-	}
-	folder, err := binaries.Build(ctx, c.Report)
-	if err != nil {
+	})
+	if err := needs.Wait(); err != nil {
 		return err
 	}
 	c.Report.Say("binaries", "Kubernetes %s and etcd in %s", binaries.KubernetesVersion, folder)

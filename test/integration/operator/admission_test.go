@@ -8,8 +8,8 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -17,6 +17,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -29,10 +30,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
-	policedNamespace = "policed"
+	policedNamespace, unpolicedNamespace = "policed", "unpoliced"
 	// canary is a metric that nobody may use once a policy is known to kube-apiserver.
 	canary = "canary"
 )
@@ -76,39 +78,35 @@ func allow(metric string, selector metav1.LabelSelector) v1alpha1.ExternalMetric
 
 // police starts with a backend that serves external metrics and waits until the
 // operator has put the admission policy in force.
-func police(t *testing.T) {
+func police(t *testing.T, suite *controlPlane) {
 	t.Helper()
-	for _, name := range []string{policedNamespace, "unpoliced"} {
-		err := suite.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-	}
-	createBackend(t, newBackend("police", withExternalMetrics))
-	eventually(t, patience, "the admission policy's binding", func(ctx context.Context) error {
+	createBackend(t, suite, newBackend("police", withExternalMetrics))
+	outcome.Eventually(t, patience, "the admission policy's binding", func(ctx context.Context) error {
 		return suite.admin.Get(ctx, client.ObjectKey{Name: manifests.AdmissionPolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
 	})
 }
 
 // policies creates them and waits until kube-apiserver knows them all: it learns of
 // them in order, and the last one denies the canary.
-func policies(t *testing.T, all ...v1alpha1.ExternalMetricsPolicy) {
+func policies(t *testing.T, suite *controlPlane, all ...v1alpha1.ExternalMetricsPolicy) {
 	t.Helper()
 	last := v1alpha1.ExternalMetricsPolicy{ObjectMeta: metav1.ObjectMeta{Name: "zz-canary"}}
 	last.Spec.Rules = []v1alpha1.ExternalMetricsPolicyRule{deny(canary)}
 	for _, object := range append(all, last) {
-		if err := suite.admin.Create(t.Context(), &object); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := suite.admin.Delete(context.Background(), &object); client.IgnoreNotFound(err) != nil {
-				t.Error(err)
-			}
-		})
+		create(t, suite, &object)
 	}
-	eventually(t, patience, "the canary is refused", func(ctx context.Context) error {
-		if err := suite.admin.Create(ctx, autoscaler("unpoliced", external(canary, nil)), client.DryRunAll); !apierrors.IsForbidden(err) {
+	outcome.Eventually(t, patience, "the canary is refused", func(ctx context.Context) error {
+		if err := suite.admin.Create(ctx, autoscaler(unpolicedNamespace, external(canary, nil)), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	outcome.Eventually(t, patience, "its status tells that its rules can be read", func(ctx context.Context) error {
+		if err := suite.admin.Get(ctx, client.ObjectKeyFromObject(&last), &last); err != nil {
+			return err
+		}
+		if last.Status.ObservedGeneration != last.Generation || !meta.IsStatusConditionTrue(last.Status.Conditions, v1alpha1.ConditionReady) {
+			return fmt.Errorf("%+v", last.Status)
 		}
 		return nil
 	})
@@ -128,8 +126,9 @@ func some(key string, operator metav1.LabelSelectorOperator, values ...string) m
 
 // An autoscaler is refused where a policy denies its metrics, with the policy's name.
 func TestAdmissionOfAutoscalers(t *testing.T) {
-	police(t)
-	policies(t,
+	suite := take(t)
+	police(t, suite)
+	policies(t, suite,
 		policyOf("queues", v1alpha1.ExternalMetricsPolicySpec{Namespaces: []string{policedNamespace}, Rules: []v1alpha1.ExternalMetricsPolicyRule{
 			allow("queue_public_.*", metav1.LabelSelector{}),
 			allow("queue_team_.*|a/b", is("team", "shop")),
@@ -159,9 +158,9 @@ func TestAdmissionOfAutoscalers(t *testing.T) {
 		"the first match allows":    {metrics: []autoscalingv2.MetricSpec{external("queue_public_depth", nil)}},
 		"denied":                    {metrics: []autoscalingv2.MetricSpec{external("queue_depth", nil)}, refused: `ExternalMetricsPolicy "queues" denies external metric "queue_depth" in namespace "policed" (its rule for "queue_.*"): take the metric out`},
 		"denied among others":       {metrics: []autoscalingv2.MetricSpec{cpu(50), external("requests", nil), external("queue_depth", nil)}, refused: `"queue_depth"`},
-		"another namespace":         {namespace: "unpoliced", metrics: []autoscalingv2.MetricSpec{external("queue_depth", nil)}},
+		"another namespace":         {namespace: unpolicedNamespace, metrics: []autoscalingv2.MetricSpec{external("queue_depth", nil)}},
 		"the name is matched whole": {metrics: []autoscalingv2.MetricSpec{external("my_queue_depth", nil), external("billings", nil)}},
-		"any namespace":             {namespace: "unpoliced", metrics: []autoscalingv2.MetricSpec{external("billing", nil)}, refused: `"everywhere" denies external metric "billing" in namespace "unpoliced"`},
+		"any namespace":             {namespace: unpolicedNamespace, metrics: []autoscalingv2.MetricSpec{external("billing", nil)}, refused: `"everywhere" denies external metric "billing" in namespace "unpoliced"`},
 		"the selector":              {metrics: []autoscalingv2.MetricSpec{external("queue_team_depth", &shop)}},
 		"no selector":               {metrics: []autoscalingv2.MetricSpec{external("queue_team_depth", nil)}, refused: `"queues" allows external metric "queue_team_depth" in namespace "policed" only for a subset of the selector of its rule for "queue_team_.*|a/b"`},
 		"another selector":          {metrics: []autoscalingv2.MetricSpec{external("queue_team_depth", &other)}, refused: "kubectl get externalmetricspolicy queues -o yaml"},
@@ -226,13 +225,11 @@ func TestAdmissionOfAutoscalers(t *testing.T) {
 // An autoscaler that was there before a policy is not locked: only metrics that it
 // did not have are judged.
 func TestAdmissionLeavesOldMetrics(t *testing.T) {
-	police(t)
+	suite := take(t)
+	police(t, suite)
 	old := autoscaler(policedNamespace, cpu(50), external("queue_depth", nil))
-	if err := suite.admin.Create(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = suite.admin.Delete(context.Background(), old) })
-	policies(t, policyOf("queues", v1alpha1.ExternalMetricsPolicySpec{Rules: []v1alpha1.ExternalMetricsPolicyRule{deny("queue_.*")}}))
+	create(t, suite, old)
+	policies(t, suite, policyOf("queues", v1alpha1.ExternalMetricsPolicySpec{Rules: []v1alpha1.ExternalMetricsPolicyRule{deny("queue_.*")}}))
 	cases := map[string]struct {
 		change  func(*autoscalingv2.HorizontalPodAutoscaler)
 		refused string
@@ -274,7 +271,8 @@ func TestAdmissionLeavesOldMetrics(t *testing.T) {
 // What admission refuses serving denies; and what serving denies admission refuses,
 // but for a label whose value may be empty.
 func TestAdmissionDecidesAsServing(t *testing.T) {
-	police(t)
+	suite := take(t)
+	police(t, suite)
 	selectors := []metav1.LabelSelector{
 		{}, is("a", "1"), is("a", "2"), is("a", ""), is("b", "1"),
 		{MatchLabels: map[string]string{"a": "1", "b": "1"}},
@@ -292,7 +290,7 @@ func TestAdmissionDecidesAsServing(t *testing.T) {
 	for i, selector := range selectors {
 		bound.Spec.Rules = append(bound.Spec.Rules, allow(fmt.Sprintf("m%d", i), selector))
 	}
-	policies(t, bound)
+	policies(t, suite, bound)
 	set, err := policy.Compile([]v1alpha1.ExternalMetricsPolicy{bound})
 	if err != nil {
 		t.Fatal(err)
@@ -314,11 +312,10 @@ func TestAdmissionDecidesAsServing(t *testing.T) {
 			if err != nil {
 				refusals++
 			}
-			doubtful := strings.Contains(asked.String(), `""`) || hasEmptyValue(asked)
 			switch {
 			case err != nil && denial == nil:
 				t.Errorf("rule %q, query %q: refused although serving allows it: %v", metav1.FormatLabelSelector(&selectors[i]), query, err)
-			case err == nil && denial != nil && doubtful:
+			case err == nil && denial != nil && hasEmptyValue(asked):
 				doubts++
 			case err == nil && denial != nil:
 				t.Errorf("rule %q, query %q: admitted although serving denies it: %v", metav1.FormatLabelSelector(&selectors[i]), query, denial)
@@ -331,28 +328,19 @@ func TestAdmissionDecidesAsServing(t *testing.T) {
 	}
 }
 
+// hasEmptyValue reports whether a selector asks for a label whose value is empty, among others.
 func hasEmptyValue(selector metav1.LabelSelector) bool {
-	for _, value := range selector.MatchLabels {
-		if value == "" {
-			return true
-		}
-	}
-	for _, e := range selector.MatchExpressions {
-		for _, value := range e.Values {
-			if value == "" {
-				return true
-			}
-		}
-	}
-	return false
+	empty := func(e metav1.LabelSelectorRequirement) bool { return slices.Contains(e.Values, "") }
+	return slices.Contains(slices.Collect(maps.Values(selector.MatchLabels)), "") || slices.ContainsFunc(selector.MatchExpressions, empty)
 }
 
 // A policy that kube-apiserver cannot evaluate stops nobody, and no other policy;
 // nor does the loss of their CRD. Its end with the MetricsBackend frees everybody.
 func TestAdmissionFailsOpen(t *testing.T) {
-	police(t)
+	suite := take(t)
+	police(t, suite)
 	quotation := `\Qa.b` // an open quotation: it compiles, and cannot be anchored in CEL
-	policies(t,
+	policies(t, suite,
 		policyOf("broken", v1alpha1.ExternalMetricsPolicySpec{Rules: []v1alpha1.ExternalMetricsPolicyRule{deny(quotation), deny(".*")}}),
 		policyOf("sound", v1alpha1.ExternalMetricsPolicySpec{Rules: []v1alpha1.ExternalMetricsPolicyRule{deny("queue_.*")}}),
 	)
@@ -368,19 +356,19 @@ func TestAdmissionFailsOpen(t *testing.T) {
 	t.Run("the CRD goes", func(t *testing.T) {
 		const crd = "config/crd/bases/metricsbackend.io_externalmetricspolicies.yaml"
 		restore := func() {
-			if out, err := kubectl("apply", "--server-side", "-f", crd); err != nil {
+			if out, err := kubectl(suite, "apply", "--server-side", "-f", crd); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
-			if out, err := kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crd); err != nil {
+			if out, err := kubectl(suite, "wait", "--for=condition=Established", "--timeout=60s", "-f", crd); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 		}
-		if out, err := kubectl("delete", "-f", crd, "--timeout=60s"); err != nil {
+		if out, err := kubectl(suite, "delete", "-f", crd, "--timeout=60s"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		t.Cleanup(restore)
-		eventually(t, patience, "autoscalers are made as ever", func(context.Context) error { return create("queue_depth") })
-		eventually(t, patience, "the admission policy is gone", func(ctx context.Context) error {
+		outcome.Eventually(t, patience, "autoscalers are made as ever", func(context.Context) error { return create("queue_depth") })
+		outcome.Eventually(t, patience, "the admission policy is gone", func(ctx context.Context) error {
 			err := suite.admin.Get(ctx, client.ObjectKey{Name: manifests.AdmissionPolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicy{})
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("it is there: %v", err)
@@ -388,23 +376,24 @@ func TestAdmissionFailsOpen(t *testing.T) {
 			return nil
 		})
 	})
-	eventually(t, patience, "the admission policy is back with the CRD", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "the admission policy is back with the CRD", func(ctx context.Context) error {
 		return suite.admin.Get(ctx, client.ObjectKey{Name: manifests.AdmissionPolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
 	})
-	deleteBackend(t, "police")
+	deleteBackend(t, suite, "police")
 	for _, object := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {
 		if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: manifests.AdmissionPolicyName}, object); !apierrors.IsNotFound(err) {
-			t.Errorf("%T is still there after its MetricsBackend: %v", object, err)
+			outcome.Unsafe(t, "%T is still there after its MetricsBackend: %v", object, err)
 		}
 	}
-	eventually(t, patience, "autoscalers are free", func(context.Context) error { return create("queue_depth") })
+	outcome.Eventually(t, patience, "autoscalers are free", func(context.Context) error { return create("queue_depth") })
 }
 
 // The largest policy that its CRD takes, and an autoscaler with more metrics than
 // anybody has, stay within the budget that kube-apiserver gives to CEL: beyond it,
 // everything would pass.
 func TestAdmissionStaysWithinBudget(t *testing.T) {
-	police(t)
+	suite := take(t)
+	police(t, suite)
 	large := policyOf("large", v1alpha1.ExternalMetricsPolicySpec{})
 	for i := range 99 {
 		large.Spec.Rules = append(large.Spec.Rules, allow(fmt.Sprintf("team_%d_[a-z0-9_]+|(queue|topic)_of_%d_.*", i, i), metav1.LabelSelector{
@@ -413,7 +402,7 @@ func TestAdmissionStaysWithinBudget(t *testing.T) {
 		}))
 	}
 	large.Spec.Rules = append(large.Spec.Rules, deny(".*_denied"))
-	policies(t, large)
+	policies(t, suite, large)
 	metrics := make([]autoscalingv2.MetricSpec, 30)
 	selector := metav1.LabelSelector{
 		MatchLabels:      map[string]string{"team": "98", "env": "a", "queue": "orders"},

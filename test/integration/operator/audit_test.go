@@ -8,7 +8,11 @@ package operator
 import (
 	"bufio"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -29,26 +33,60 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
+// refused tells whether a right was missing. A namespace that ends takes nothing new from anyone.
+func (e *auditEvent) refused() bool {
+	return e.ResponseStatus.Code == http.StatusForbidden && !strings.Contains(e.ResponseStatus.Message, "because it is being terminated")
+}
+
+// writes reports whether the request was to change anything.
+func (e *auditEvent) writes() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
+}
+
 // auditEvents are all requests of the operator so far, watches at their begin or end.
-func auditEvents(t *testing.T) []auditEvent {
+func auditEvents(t *testing.T, suite *controlPlane) []auditEvent {
+	t.Helper()
+	events, _ := auditEventsFrom(t, suite, 0)
+	return events
+}
+
+// auditEventsFrom are those that begin at an offset of the log, and the offset of the next one.
+func auditEventsFrom(t *testing.T, suite *controlPlane, offset int64) (events []auditEvent, next int64) {
 	t.Helper()
 	file, err := os.Open(suite.auditLog)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	var events []auditEvent
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e auditEvent
-		// The last line may be half written.
-		if json.Unmarshal(lines.Bytes(), &e) == nil {
-			events = append(events, e)
-		}
-	}
-	if err := lines.Err(); err != nil {
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	return events
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF { // the last line may be half written
+			return events, offset
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		offset += int64(len(line))
+		var e auditEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+}
+
+// noneRefused fails a test in whose time the operator was refused something.
+func noneRefused(t *testing.T, suite *controlPlane) {
+	t.Helper()
+	events, next := auditEventsFrom(t, suite, suite.judged)
+	suite.judged = next
+	for _, e := range events {
+		if e.refused() {
+			t.Errorf("refused: %s %s: %s", e.Verb, e.RequestURI, e.ResponseStatus.Message)
+		}
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // patience is for what takes a second or two when the machine is idle.
@@ -33,41 +34,36 @@ func newBackend(name string, change ...func(*v1alpha1.MetricsBackendSpec)) *v1al
 }
 
 // createBackend creates a MetricsBackend that the test's end removes.
-func createBackend(t *testing.T, backend *v1alpha1.MetricsBackend) *v1alpha1.MetricsBackend {
+func createBackend(t *testing.T, suite *controlPlane, backend *v1alpha1.MetricsBackend) *v1alpha1.MetricsBackend {
 	t.Helper()
 	if err := suite.admin.Create(t.Context(), backend); err != nil {
 		t.Fatalf("create MetricsBackend %s: %v", backend.Name, err)
 	}
-	t.Cleanup(func() { deleteBackend(t, backend.Name) })
+	t.Cleanup(func() { deleteBackend(t, suite, backend.Name) })
 	return backend
 }
 
 // deleteBackend deletes a MetricsBackend and waits until it is gone. It runs in
 // cleanups too, when the test's own context has ended.
-func deleteBackend(t *testing.T, name string) {
+func deleteBackend(t *testing.T, suite *controlPlane, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
+	ctx := context.Background()
 	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := suite.admin.Delete(ctx, backend); client.IgnoreNotFound(err) != nil {
 		t.Errorf("delete MetricsBackend %s: %v", name, err)
 	}
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	if err := outcome.Poll(ctx, 2*patience, func(ctx context.Context) error {
 		err := suite.admin.Get(ctx, client.ObjectKey{Name: name}, backend)
-		if apierrors.IsNotFound(err) {
-			return
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%+v, %v", backend.Status.Conditions, err)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("MetricsBackend %s is not gone: %+v", name, backend.Status.Conditions)
-		case <-ticker.C:
-		}
+		return nil
+	}); err != nil {
+		t.Fatalf("MetricsBackend %s is not gone: %v", name, err)
 	}
 }
 
-func getBackend(t *testing.T, name string) *v1alpha1.MetricsBackend {
+func getBackend(t *testing.T, suite *controlPlane, name string) *v1alpha1.MetricsBackend {
 	t.Helper()
 	backend := &v1alpha1.MetricsBackend{}
 	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: name}, backend); err != nil {
@@ -76,9 +72,9 @@ func getBackend(t *testing.T, name string) *v1alpha1.MetricsBackend {
 	return backend
 }
 
-func changeBackend(t *testing.T, name string, change func(*v1alpha1.MetricsBackendSpec)) {
+func changeBackend(t *testing.T, suite *controlPlane, name string, change func(*v1alpha1.MetricsBackendSpec)) {
 	t.Helper()
-	eventually(t, patience, "change the MetricsBackend", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "change the MetricsBackend", func(ctx context.Context) error {
 		backend := &v1alpha1.MetricsBackend{}
 		if err := suite.admin.Get(ctx, client.ObjectKey{Name: name}, backend); err != nil {
 			return err
@@ -89,10 +85,10 @@ func changeBackend(t *testing.T, name string, change func(*v1alpha1.MetricsBacke
 }
 
 // waitCondition waits until the current generation has the condition.
-func waitCondition(t *testing.T, name, kind string, status metav1.ConditionStatus, reason string) *v1alpha1.MetricsBackend {
+func waitCondition(t *testing.T, suite *controlPlane, name, kind string, status metav1.ConditionStatus, reason string) *v1alpha1.MetricsBackend {
 	t.Helper()
 	backend := &v1alpha1.MetricsBackend{}
-	eventually(t, patience, fmt.Sprintf("condition %s=%s %s", kind, status, reason), func(ctx context.Context) error {
+	outcome.Eventually(t, patience, fmt.Sprintf("condition %s=%s %s", kind, status, reason), func(ctx context.Context) error {
 		if err := suite.admin.Get(ctx, client.ObjectKey{Name: name}, backend); err != nil {
 			return err
 		}
@@ -106,9 +102,9 @@ func waitCondition(t *testing.T, name, kind string, status metav1.ConditionStatu
 	return backend
 }
 
-func waitReady(t *testing.T, name string) *v1alpha1.MetricsBackend {
+func waitReady(t *testing.T, suite *controlPlane, name string) *v1alpha1.MetricsBackend {
 	t.Helper()
-	return waitCondition(t, name, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	return waitCondition(t, suite, name, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 }
 
 func show(backend *v1alpha1.MetricsBackend) string {
@@ -129,7 +125,7 @@ func condition(backend *v1alpha1.MetricsBackend, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-func getAPIService(ctx context.Context, version string) (*apiregistrationv1.APIService, error) {
+func getAPIService(ctx context.Context, suite *controlPlane, version string) (*apiregistrationv1.APIService, error) {
 	service := &apiregistrationv1.APIService{}
 	err := suite.admin.Get(ctx, client.ObjectKey{Name: version + ".metrics.k8s.io"}, service)
 	return service, err

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,15 +25,28 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
+
+// binaries is the folder of what tests build, which goes with the process.
+var binaries string
+
+// operatorBinary is built by the first test that needs it.
+var operatorBinary = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(binaries, "operator")
+	cmd := exec.Command("go", "build", "-o", binary, "../../../cmd/operator")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build cmd/operator: %w\n%s", err, out)
+	}
+	return binary, nil
+})
 
 func buildOperator(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "operator")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/operator")
-	cmd.Dir = suite.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build cmd/operator: %v\n%s", err, out)
+	binary, err := operatorBinary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
@@ -51,6 +65,7 @@ func freeAddress(t *testing.T) string {
 // The binary leads, answers probes, shows its metrics to those who may see them,
 // logs JSON, and gives its Lease back when it is told to end.
 func TestBinary(t *testing.T) {
+	suite := take(t)
 	binary := buildOperator(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	content, err := suite.operator.KubeConfig()
@@ -63,10 +78,10 @@ func TestBinary(t *testing.T) {
 	metrics, health := freeAddress(t), freeAddress(t)
 	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics,
 		"--health-probe-bind-address="+health, "--namespaces="+systemNamespace+","+otherNamespace)
-	cmd.Env = append(os.Environ(), "POD_NAMESPACE="+systemNamespace, "SERVING_IMAGE="+imageBoth)
+	cmd.Env = append(suite.environment(), "POD_NAMESPACE="+systemNamespace, "SERVING_IMAGE="+imageBoth)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	from := len(auditEvents(t))
+	from := len(auditEvents(t, suite))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +90,7 @@ func TestBinary(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill() }()
 
 	for _, path := range []string{"/healthz", "/readyz"} {
-		eventually(t, patience, path, func(ctx context.Context) error {
+		outcome.Eventually(t, patience, path, func(ctx context.Context) error {
 			code, _, err := fetch(ctx, "http://"+health+path, "")
 			if err != nil || code != http.StatusOK {
 				return fmt.Errorf("%d, %v", code, err)
@@ -85,7 +100,7 @@ func TestBinary(t *testing.T) {
 	}
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: systemNamespace, Name: "metrics-backend-operator.metricsbackend.io"}
-	eventually(t, patience, "it leads", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "it leads", func(ctx context.Context) error {
 		if err := suite.admin.Get(ctx, key, lease); err != nil {
 			return err
 		}
@@ -96,7 +111,7 @@ func TestBinary(t *testing.T) {
 	})
 
 	token := func(account string) string {
-		out, err := kubectl("create", "token", account, "-n", systemNamespace)
+		out, err := kubectl(suite, "create", "token", account, "-n", systemNamespace)
 		if err != nil {
 			t.Fatal(out)
 		}
@@ -107,17 +122,17 @@ func TestBinary(t *testing.T) {
 		{"create", "serviceaccount", "stranger", "-n", systemNamespace},
 		{"create", "clusterrolebinding", "reader", "--clusterrole=metrics-backend-operator-metrics-reader", "--serviceaccount=" + systemNamespace + ":reader"},
 	} {
-		if out, err := kubectl(args...); err != nil {
+		if out, err := kubectl(suite, args...); err != nil {
 			t.Fatal(out)
 		}
 	}
 	t.Cleanup(func() {
-		_, _ = kubectl("delete", "serviceaccounts", "reader", "stranger", "-n", systemNamespace)
-		_, _ = kubectl("delete", "clusterrolebinding", "reader")
-		_, _ = kubectl("delete", "leases", "--all", "-n", systemNamespace)
+		_, _ = kubectl(suite, "delete", "serviceaccounts", "reader", "stranger", "-n", systemNamespace)
+		_, _ = kubectl(suite, "delete", "clusterrolebinding", "reader")
+		_, _ = kubectl(suite, "delete", "leases", "--all", "-n", systemNamespace)
 	})
 	// It listens once it has made a certificate for itself, which nothing waits for.
-	eventually(t, patience, "/metrics listens", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "/metrics listens", func(ctx context.Context) error {
 		_, _, err := fetch(ctx, "https://"+metrics+"/metrics", "")
 		return err
 	})
@@ -127,7 +142,7 @@ func TestBinary(t *testing.T) {
 			bearer = token(who)
 		}
 		// kube-apiserver's authorizer hears of a new binding a moment later.
-		eventually(t, patience, "/metrics answers "+who, func(ctx context.Context) error {
+		outcome.Eventually(t, patience, "/metrics answers "+who, func(ctx context.Context) error {
 			code, body, err := fetch(ctx, "https://"+metrics+"/metrics", bearer)
 			if err != nil {
 				return err
@@ -168,7 +183,7 @@ func TestBinary(t *testing.T) {
 		"create leases": false, "get leases": false, "update leases": false,
 		"create tokenreviews": false, "create subjectaccessreviews": false, "create events": false,
 	}
-	for _, e := range auditEvents(t)[from:] {
+	for _, e := range auditEvents(t, suite)[from:] {
 		if e.ResponseStatus.Code == http.StatusForbidden {
 			t.Errorf("refused: %s %s: %s", e.Verb, e.RequestURI, e.ResponseStatus.Message)
 		}
@@ -205,6 +220,7 @@ func fetch(ctx context.Context, url, token string) (int, string, error) {
 // A command line or environment that cannot work is refused at once, and says
 // what to do.
 func TestBinaryRefuses(t *testing.T) {
+	t.Parallel()
 	binary := buildOperator(t)
 	good := []string{"POD_NAMESPACE=ns", "SERVING_IMAGE=image"}
 	cases := map[string]struct {

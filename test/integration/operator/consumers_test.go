@@ -18,7 +18,7 @@ import (
 )
 
 // askAs asks for nodes through kube-apiserver as a user with a user agent.
-func askAs(t *testing.T, version, user, userAgent string) {
+func askAs(t *testing.T, suite *controlPlane, version, user, userAgent string) {
 	t.Helper()
 	config := rest.CopyConfig(suite.config)
 	config.UserAgent = userAgent
@@ -36,18 +36,18 @@ func askAs(t *testing.T, version, user, userAgent string) {
 // that leaves the spec, also when every pod that saw them is gone. kube-apiserver's
 // own checks, clients that only read discovery, and the operator's requests do not.
 func TestVersionKeptForItsConsumers(t *testing.T) {
-	suite.pods.setTells(true)
-	t.Cleanup(func() { suite.pods.setTells(false) })
-	createBackend(t, newBackend("cluster"))
-	waitReady(t, "cluster")
-	askAs(t, "v1", "jane", "kubectl/v1.37.0 (linux/amd64) kubernetes/1234567")
-	askAs(t, "v1beta1", "system:serviceaccount:kube-system:horizontal-pod-autoscaler", "kube-controller-manager/v1.37.0 (linux/amd64) kubernetes/1234567")
-	discovered(t)
+	suite := take(t)
+	suite.pods.behave(t, behaviour{tells: true})
+	createBackend(t, suite, newBackend("cluster"))
+	waitReady(t, suite, "cluster")
+	askAs(t, suite, "v1", "jane", "kubectl/v1.37.0 (linux/amd64) kubernetes/1234567")
+	askAs(t, suite, "v1beta1", "system:serviceaccount:kube-system:horizontal-pod-autoscaler", "kube-controller-manager/v1.37.0 (linux/amd64) kubernetes/1234567")
+	discovered(t, suite)
 
-	changeBackend(t, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
+	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1}
 	})
-	backend := waitCondition(t, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConsumersActive)
+	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConsumersActive)
 	c := condition(backend, v1alpha1.ConditionConsumersCompatible)
 	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonConsumersActive || !strings.Contains(c.Message, "the HPA controller, kube-controller-manager") {
 		t.Errorf("ConsumersCompatible is %s, %s: %s", c.Status, c.Reason, c.Message)
@@ -61,21 +61,21 @@ func TestVersionKeptForItsConsumers(t *testing.T) {
 	}
 
 	// Every pod is replaced; the new ones have seen nobody.
-	changeBackend(t, "cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Labels = map[string]string{"rolled": "yes"} })
-	backend = waitCondition(t, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConsumersActive)
+	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Labels = map[string]string{"rolled": "yes"} })
+	backend = waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConsumersActive)
 	if got := consumersOf(backend); !slices.Equal(got, want) {
 		t.Errorf("after a rolling update: consumers %q, want %q", got, want)
 	}
-	if got := strings.Join(discovered(t), " "); got != "v1 v1beta1" {
+	if got := strings.Join(discovered(t, suite), " "); got != "v1 v1beta1" {
 		t.Errorf("discovery lists %q while v1beta1 is kept", got)
 	}
 
-	changeBackend(t, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
+	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
 	})
-	waitCondition(t, "cluster", v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, v1alpha1.ReasonRemovalForced)
-	waitReady(t, "cluster")
-	if got := strings.Join(discovered(t), " "); got != "v1" {
+	waitCondition(t, suite, "cluster", v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, v1alpha1.ReasonRemovalForced)
+	waitReady(t, suite, "cluster")
+	if got := strings.Join(discovered(t, suite), " "); got != "v1" {
 		t.Errorf("discovery lists %q after the override", got)
 	}
 }

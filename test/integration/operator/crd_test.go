@@ -6,13 +6,14 @@
 package operator
 
 import (
-	"context"
+	"cmp"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,8 +24,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// refused is part of the message of a manifest that is refused; accepted ones
-// have none.
+// validationCase is an object, and a part of the message with which it is refused; accepted
+// ones have none.
 type validationCase struct {
 	name    string // metadata.name, "valid" unless set
 	spec    string // YAML
@@ -33,6 +34,7 @@ type validationCase struct {
 
 // Each rule of the CRD's schema, with what passes it and what does not.
 func TestValidation(t *testing.T) {
+	suite := take(t)
 	labels := func(prefix string) string { return "{serving: {labels: {" + prefix + "team: a}}, resourceMetrics: {}}" }
 	scrape := func(fields string) string { return "{resourceMetrics: {scrape: {" + fields + "}}}" }
 	watch := func(fields string) string { return "{watch: {" + fields + "}, resourceMetrics: {}}" }
@@ -133,6 +135,11 @@ func TestValidation(t *testing.T) {
 		"unknown pull policy":            {spec: `{serving: {imagePullPolicy: Sometimes}, resourceMetrics: {}}`, refused: `supported values: "Always"`},
 		"pull secrets":                   {spec: `{serving: {imagePullSecrets: [{name: a}, {name: b}]}, resourceMetrics: {}}`},
 		"the same pull secret":           {spec: `{serving: {imagePullSecrets: [{name: a}, {name: a}]}, resourceMetrics: {}}`, refused: "Duplicate value"},
+		"no pull secrets":                {spec: `{serving: {imagePullSecrets: []}, resourceMetrics: {}}`},
+		// It would stall the backend over a Secret "".
+		"pull secret without a name":     {spec: `{serving: {imagePullSecrets: [{}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
+		"pull secret of an empty name":   {spec: `{serving: {imagePullSecrets: [{name: ""}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
+		"one pull secret without a name": {spec: `{serving: {imagePullSecrets: [{name: pull}, {}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
 		"serving port":                   {spec: `{serving: {port: 1024, hostNetwork: true}, resourceMetrics: {}}`},
 		"privileged serving port":        {spec: `{serving: {port: 443}, resourceMetrics: {}}`, refused: "spec.serving.port"},
 		"serving port too high":          {spec: `{serving: {port: 65536}, resourceMetrics: {}}`, refused: "spec.serving.port"},
@@ -162,29 +169,40 @@ func TestValidation(t *testing.T) {
 		"another file's settings":        {spec: args("--backend-file=/tmp/x"), refused: "this flag is set by the operator"},
 		"too long a flag":                {spec: args("--x=" + strings.Repeat("y", 1024)), refused: "spec.serving.extraArgs"},
 	}
+	validate(t, suite, "MetricsBackend", "", cases)
+}
+
+// validate creates each case's object, in a dry run, and compares the refusal.
+func validate(t *testing.T, suite *controlPlane, kind, namespace string, cases map[string]validationCase) {
+	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if tc.name == "" {
-				tc.name = "valid"
-			}
-			err := suite.admin.Create(t.Context(), manifest(t, tc.name, tc.spec), client.DryRunAll, client.FieldValidation("Strict"))
-			switch {
-			case tc.refused == "" && err != nil:
-				t.Errorf("refused: %v", err)
-			case tc.refused != "" && err == nil:
-				t.Errorf("accepted, want a refusal with %q", tc.refused)
-			case tc.refused != "" && !strings.Contains(err.Error(), tc.refused):
-				t.Errorf("refused with %q, want %q in it", err, tc.refused)
-			}
+			object := manifest(t, kind, namespace, cmp.Or(tc.name, "valid"), tc.spec)
+			wantRefusal(t, suite.admin.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")), tc.refused)
 		})
 	}
 }
 
-func manifest(t *testing.T, name, spec string) *unstructured.Unstructured {
+// wantRefusal compares an error with a part of the wanted message; an empty one
+// stands for none.
+func wantRefusal(t *testing.T, err error, refused string) {
 	t.Helper()
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "MetricsBackend", "metadata": map[string]any{"name": name},
-	}}
+	switch {
+	case refused == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case refused != "" && err == nil:
+		t.Errorf("accepted, want a refusal with %q", refused)
+	case refused != "" && !strings.Contains(err.Error(), refused):
+		t.Errorf("refused with %q, want %q in it", err, refused)
+	}
+}
+
+// manifest is an object of one of our kinds; the spec is YAML.
+func manifest(t *testing.T, kind, namespace, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	object := unstructuredOf(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind})
+	object.SetNamespace(namespace)
+	object.SetName(name)
 	var fields map[string]any
 	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
 		t.Fatal(err)
@@ -195,6 +213,7 @@ func manifest(t *testing.T, name, spec string) *unstructured.Unstructured {
 
 // spec.namespace stays what it was, also when it was not set.
 func TestNamespaceIsImmutable(t *testing.T) {
+	suite := take(t)
 	cases := map[string]struct {
 		before, after string
 		refused       bool
@@ -207,27 +226,17 @@ func TestNamespaceIsImmutable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			createBackend(t, newBackend("immutable", func(spec *v1alpha1.MetricsBackendSpec) {
+			createBackend(t, suite, newBackend("immutable", func(spec *v1alpha1.MetricsBackendSpec) {
 				spec.Namespace = tc.before
 				// The versions of no other test; the image never starts.
 				spec.Serving.Image = imageMissing
 			}))
-			backend := getBackend(t, "immutable")
+			backend := getBackend(t, suite, "immutable")
+			// A patch: the operator writes metadata and status meanwhile.
+			before := client.MergeFrom(backend.DeepCopy())
 			backend.Spec.Namespace = tc.after
 			backend.Spec.Serving.LogVerbosity = ptr.To[int32](3)
-			err := suite.admin.Update(t.Context(), backend, client.DryRunAll)
-			// The operator writes metadata and status meanwhile.
-			if err != nil && strings.Contains(err.Error(), "the object has been modified") {
-				eventually(t, patience, "update", func(context.Context) error {
-					backend = getBackend(t, "immutable")
-					backend.Spec.Namespace = tc.after
-					err = suite.admin.Update(t.Context(), backend, client.DryRunAll)
-					if err != nil && strings.Contains(err.Error(), "the object has been modified") {
-						return err
-					}
-					return nil
-				})
-			}
+			err := suite.admin.Patch(t.Context(), backend, before, client.DryRunAll)
 			const want = "spec.namespace is immutable: delete the MetricsBackend and create it again with the other namespace"
 			if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("refused = %t with %v, want %t with %q", err != nil, err, tc.refused, want)
@@ -238,13 +247,18 @@ func TestNamespaceIsImmutable(t *testing.T) {
 
 // The schema's defaults and SetDefaults are the same.
 func TestDefaults(t *testing.T) {
+	suite := take(t)
 	created := newBackend("defaults")
 	if err := suite.admin.Create(t.Context(), created, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
+	// kstatus would take an object without any condition for finished.
+	if created.Status.ObservedGeneration != -1 {
+		t.Errorf("observedGeneration %d of a backend that nobody looked at, want -1", created.Status.ObservedGeneration)
+	}
 	want := newBackend("defaults").Spec
 	v1alpha1.SetDefaults(&want)
-	if diff := cmp.Diff(want, created.Spec); diff != "" {
+	if diff := gocmp.Diff(want, created.Spec); diff != "" {
 		t.Errorf("SetDefaults (-) and the CRD (+) differ:\n%s", diff)
 	}
 	explicit := v1alpha1.MetricsBackendSpec{
@@ -270,25 +284,49 @@ func TestDefaults(t *testing.T) {
 			BookmarkInterval:         &metav1.Duration{Duration: time.Minute}, MaxAge: &metav1.Duration{Duration: time.Hour},
 		},
 	}
-	if diff := cmp.Diff(explicit, created.Spec); diff != "" {
+	if diff := gocmp.Diff(explicit, created.Spec); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 }
 
 // Each printer column is there, and kubectl explain knows each field.
 func TestKubectlShowsColumnsAndFields(t *testing.T) {
-	createBackend(t, newBackend("cluster"))
-	waitReady(t, "cluster")
-	out, err := kubectl("get", "mb", "cluster", "--no-headers")
+	suite := take(t)
+	createBackend(t, suite, newBackend("cluster"))
+	waitReady(t, suite, "cluster")
+	out, err := kubectl(suite, "get", "mb", "cluster", "--no-headers")
 	if err != nil {
 		t.Fatalf("kubectl get mb: %v: %s", err, out)
 	}
 	if got, want := strings.Join(strings.Fields(out)[:6], " "), "cluster True True v1, v1beta1 2/2"; got != want {
 		t.Errorf("columns %q, want %q", got, want)
 	}
-	for _, field := range []string{"spec.serving", "spec.resourceMetrics.scrape", "spec.resourceMetrics.kubeletTLS", "spec.watch", "status.apiServices"} {
-		if out, err := kubectl("explain", "metricsbackend."+field); err != nil || strings.Contains(out, "<no description>") {
-			t.Errorf("kubectl explain %s: %v\n%s", field, err, out)
+	for _, path := range []string{
+		"metricsbackend.spec.serving", "metricsbackend.spec.resourceMetrics.scrape", "metricsbackend.spec.resourceMetrics.kubeletTLS",
+		"metricsbackend.spec.watch", "metricsbackend.status.apiServices",
+		"metricsbackend.spec.sources", "metricsbackend.spec.sources.prometheus", "metricsbackend.spec.sources.prometheus.tls",
+		"metricsbackend.spec.sources.prometheus.authentication", "metricsbackend.spec.sources.prometheus.headers",
+		"metricsbackend.spec.sources.prometheus.tenancy", "metricsbackend.spec.customMetrics", "metricsbackend.spec.customMetrics.rules",
+		"metricsbackend.spec.customMetrics.rules.resources", "metricsbackend.spec.customMetrics.rules.seriesFilters",
+		"metricsbackend.spec.externalMetrics", "metricsbackend.spec.resourceMetrics.rules", "metricsbackend.spec.resourceMetrics.rules.cpu",
+		"custommetric", "custommetric.spec", "custommetric.spec.describes", "custommetric.spec.fallback", "custommetric.status",
+		"externalmetric", "externalmetric.spec", "externalmetric.status",
+		"externalmetricspolicy", "externalmetricspolicy.spec", "externalmetricspolicy.spec.rules", "externalmetricspolicy.status",
+	} {
+		if out, err := kubectl(suite, "explain", path); err != nil || strings.Contains(out, "<no description>") {
+			t.Errorf("kubectl explain %s: %v\n%s", path, err, out)
 		}
+	}
+	create(t, suite, manifest(t, "ExternalMetric", otherNamespace, "queue", "{query: up, metricName: queue/messages, source: main}"))
+	if out, err = kubectl(suite, "get", "emet", "-n", otherNamespace, "-o", "wide"); err != nil {
+		t.Fatalf("kubectl get emet: %v: %s", err, out)
+	}
+	header, row, _ := strings.Cut(out, "\n")
+	if diff := gocmp.Diff([]string{"NAME", "METRIC", "VALUE", "READY", "SOURCE", "AGE", "MESSAGE"}, strings.Fields(header)); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+	// READY and MESSAGE are there once the operator has looked, and VALUE with a source.
+	if got := strings.Fields(row); len(got) < 4 || got[1] != "queue/messages" || !slices.Contains(got[2:4], "main") {
+		t.Errorf("row %q, want the metric's name and its source", row)
 	}
 }

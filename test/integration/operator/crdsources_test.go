@@ -6,41 +6,19 @@
 package operator
 
 import (
-	"context"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// dryRun tells what kube-apiserver makes of a manifest.
-func dryRun(t *testing.T, object *unstructured.Unstructured) error {
-	t.Helper()
-	return suite.admin.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))
-}
-
-// wantRefusal compares an error with a part of the wanted message; an empty one
-// stands for none.
-func wantRefusal(t *testing.T, err error, refused string) {
-	t.Helper()
-	switch {
-	case refused == "" && err != nil:
-		t.Errorf("refused: %v", err)
-	case refused != "" && err == nil:
-		t.Errorf("accepted, want a refusal with %q", refused)
-	case refused != "" && !strings.Contains(err.Error(), refused):
-		t.Errorf("refused with %q, want %q in it", err, refused)
-	}
-}
-
 // Each rule of the schema on sources, and on what needs one.
 func TestValidationOfSources(t *testing.T) {
+	suite := take(t)
 	prometheus := func(fields string) string {
 		return "{customMetrics: {}, sources: [{name: main, prometheus: {" + fields + "}}]}"
 	}
@@ -118,31 +96,18 @@ func TestValidationOfSources(t *testing.T) {
 			spec: `{sources: [` + good + `], customMetrics: {rules: [{metricsQuery: ` + strings.Repeat("x", 16385) + `}]}}`, refused: "metricsQuery",
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			wantRefusal(t, dryRun(t, manifest(t, "valid", tc.spec)), tc.refused)
-		})
-	}
-}
-
-// metricManifest is an object of the other kinds.
-func metricManifest(t *testing.T, kind, namespace, spec string) *unstructured.Unstructured {
-	t.Helper()
-	object := manifest(t, "valid", spec)
-	object.SetKind(kind)
-	object.SetNamespace(namespace)
-	return object
+	validate(t, suite, "MetricsBackend", "", cases)
 }
 
 // Each rule of the schema on metrics that teams declare, and on policies.
 func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
+	suite := take(t)
 	external := func(fields string) string { return "{query: up, " + fields + "}" }
 	custom := func(fields string) string {
 		return "{query: up, describes: {resource: pods, nameLabel: pod}, " + fields + "}"
 	}
 	rules := func(rules string) string { return "{rules: [" + rules + "]}" }
-	type cases map[string]struct{ spec, refused string }
-	all := map[string]cases{
+	all := map[string]map[string]validationCase{
 		"ExternalMetric": {
 			"smallest":             {spec: "{query: up}"},
 			"no query":             {spec: "{}", refused: "query"},
@@ -199,16 +164,13 @@ func TestValidationOfDeclaredMetricsAndPolicies(t *testing.T) {
 		if kind == "ExternalMetricsPolicy" {
 			namespace = ""
 		}
-		for name, tc := range cases {
-			t.Run(kind+" "+name, func(t *testing.T) {
-				wantRefusal(t, dryRun(t, metricManifest(t, kind, namespace, tc.spec)), tc.refused)
-			})
-		}
+		t.Run(kind, func(t *testing.T) { validate(t, suite, kind, namespace, cases) })
 	}
 }
 
 // The schema's defaults and those in Go are the same.
 func TestDefaultsOfSourcesAndMetrics(t *testing.T) {
+	suite := take(t)
 	const spec = `
 resourceMetrics: {rules: {}}
 customMetrics: {rules: [{}]}
@@ -248,45 +210,5 @@ sources: [{name: main, prometheus: {url: "http://p"}}]
 	}
 	if metric.Status.ObservedGeneration != -1 {
 		t.Errorf("observedGeneration %d of a metric that nobody looked at, want -1", metric.Status.ObservedGeneration)
-	}
-}
-
-// kubectl explain tells of each field, and get has the columns.
-func TestKubectlExplainsSourcesAndMetrics(t *testing.T) {
-	for _, path := range []string{
-		"metricsbackend.spec.sources", "metricsbackend.spec.sources.prometheus", "metricsbackend.spec.sources.prometheus.tls",
-		"metricsbackend.spec.sources.prometheus.authentication", "metricsbackend.spec.sources.prometheus.headers",
-		"metricsbackend.spec.sources.prometheus.tenancy", "metricsbackend.spec.customMetrics", "metricsbackend.spec.customMetrics.rules",
-		"metricsbackend.spec.customMetrics.rules.resources", "metricsbackend.spec.customMetrics.rules.seriesFilters",
-		"metricsbackend.spec.externalMetrics", "metricsbackend.spec.resourceMetrics.rules", "metricsbackend.spec.resourceMetrics.rules.cpu",
-		"custommetric", "custommetric.spec", "custommetric.spec.describes", "custommetric.spec.fallback", "custommetric.status",
-		"externalmetric", "externalmetric.spec", "externalmetric.status",
-		"externalmetricspolicy", "externalmetricspolicy.spec", "externalmetricspolicy.spec.rules", "externalmetricspolicy.status",
-	} {
-		if out, err := kubectl("explain", path); err != nil || strings.Contains(out, "<no description>") {
-			t.Errorf("kubectl explain %s: %v\n%s", path, err, out)
-		}
-	}
-	metric := metricManifest(t, "ExternalMetric", otherNamespace, "{query: up, metricName: queue/messages, source: main}")
-	if err := suite.admin.Create(t.Context(), metric); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// The test's own context has ended by now.
-		if err := suite.admin.Delete(context.Background(), metric); err != nil {
-			t.Errorf("delete the metric, whose status the operator goes on writing: %v", err)
-		}
-	})
-	out, err := kubectl("get", "emet", "-n", otherNamespace, "-o", "wide")
-	if err != nil {
-		t.Fatalf("kubectl get emet: %v: %s", err, out)
-	}
-	header, row, _ := strings.Cut(out, "\n")
-	if diff := cmp.Diff([]string{"NAME", "METRIC", "VALUE", "READY", "SOURCE", "AGE", "MESSAGE"}, strings.Fields(header)); diff != "" {
-		t.Errorf("columns (-want +got):\n%s", diff)
-	}
-	// READY and MESSAGE are there once the operator has looked, and VALUE with a source.
-	if got := strings.Fields(row); len(got) < 4 || got[1] != "queue/messages" || !slices.Contains(got[2:4], "main") {
-		t.Errorf("row %q, want the metric's name and its source", row)
 	}
 }

@@ -18,14 +18,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // One of two kube-apiservers lags, or does not answer, while a version is retired
 // and its image rolled back: the operator says which, and no pod changes until that
 // one follows. Clients of either see no version that pods do not serve.
 func TestOneOfTwoKubeAPIServersLags(t *testing.T) {
-	second := startSecondServer(t)
-	createBackend(t, newBackend("cluster"))
+	suite := take(t)
+	second := startSecondServer(t, suite)
+	createBackend(t, suite, newBackend("cluster"))
 	cases := []struct {
 		name string
 		set  func(t *testing.T, lagging bool)
@@ -40,21 +42,21 @@ func TestOneOfTwoKubeAPIServersLags(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			waitReady(t, "cluster")
+			waitReady(t, suite, "cluster")
 			waitDiscovered(t, second, "v1 v1beta1")
 			t.Cleanup(func() { tc.set(t, false) })
 			tc.set(t, true)
-			changeBackend(t, "cluster", rolledBack)
+			changeBackend(t, suite, "cluster", rolledBack)
 			// Each look asks the one that does not answer twice, for 10 s.
-			eventually(t, 2*patience, "the condition names the kube-apiserver", func(context.Context) error {
-				backend := getBackend(t, "cluster")
+			outcome.Eventually(t, 2*patience, "the condition names the kube-apiserver", func(context.Context) error {
+				backend := getBackend(t, suite, "cluster")
 				c := condition(backend, v1alpha1.ConditionStaleAPIServicesRemoved)
 				if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonRetiring || !strings.Contains(c.Message, tc.says) {
 					return errors.New(show(backend))
 				}
 				return nil
 			})
-			if _, err := getAPIService(t.Context(), "v1"); !apierrors.IsNotFound(err) {
+			if _, err := getAPIService(t.Context(), suite, "v1"); !apierrors.IsNotFound(err) {
 				t.Errorf("APIService v1: %v, want that it is gone", err)
 			}
 			if tc.answers {
@@ -62,12 +64,12 @@ func TestOneOfTwoKubeAPIServersLags(t *testing.T) {
 					t.Fatalf("the second kube-apiserver lists %v (%v): it does not lag, and nothing is proven", got, err)
 				}
 			}
-			checkImages(t, "before the second kube-apiserver follows", imageBoth)
+			checkImages(t, suite, "before the second kube-apiserver follows", imageBoth)
 			tc.set(t, false)
-			waitReady(t, "cluster")
+			waitReady(t, suite, "cluster")
 			waitDiscovered(t, second, "v1beta1")
-			checkImages(t, "in the end", imageV1beta1)
-			changeBackend(t, "cluster", upgraded)
+			checkImages(t, suite, "in the end", imageV1beta1)
+			changeBackend(t, suite, "cluster", upgraded)
 		})
 	}
 }
@@ -85,7 +87,7 @@ func upgraded(spec *v1alpha1.MetricsBackendSpec) {
 
 func waitDiscovered(t *testing.T, s *secondServer, want string) {
 	t.Helper()
-	eventually(t, patience, "discovery of the second kube-apiserver", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "discovery of the second kube-apiserver", func(ctx context.Context) error {
 		got, err := discoveredAt(ctx, s.config)
 		if err != nil || strings.Join(got, " ") != want {
 			return fmt.Errorf("it lists %v, want %s (%w)", got, want, err)
@@ -95,7 +97,7 @@ func waitDiscovered(t *testing.T, s *secondServer, want string) {
 }
 
 // imagesOfPods are those of the pods that take traffic, in order.
-func imagesOfPods(ctx context.Context) (images []string, err error) {
+func imagesOfPods(ctx context.Context, suite *controlPlane) (images []string, err error) {
 	var pods corev1.PodList
 	if err := suite.admin.List(ctx, &pods, owned()); err != nil {
 		return nil, err
@@ -109,9 +111,9 @@ func imagesOfPods(ctx context.Context) (images []string, err error) {
 	return images, nil
 }
 
-func checkImages(t *testing.T, when, image string) {
+func checkImages(t *testing.T, suite *controlPlane, when, image string) {
 	t.Helper()
-	if images, err := imagesOfPods(t.Context()); err != nil || !slices.Equal(images, []string{image, image}) {
+	if images, err := imagesOfPods(t.Context(), suite); err != nil || !slices.Equal(images, []string{image, image}) {
 		t.Errorf("pods run %v %s (%v)", images, when, err)
 	}
 }

@@ -60,7 +60,7 @@ func (p *servingPod) noMetrics(gv schema.GroupVersion) http.HandlerFunc {
 }
 
 // registrations are our APIServices, each as NAME PRIORITY.
-func registrations(t *testing.T) []string {
+func registrations(t *testing.T, suite *controlPlane) []string {
 	t.Helper()
 	var list apiregistrationv1.APIServiceList
 	if err := suite.admin.List(t.Context(), &list, client.HasLabels{v1alpha1.LabelBackend}); err != nil {
@@ -77,8 +77,9 @@ func registrations(t *testing.T) []string {
 // The groups come and go with the spec, through the real aggregator, in which a version
 // without any metric is current; and serving's rights come and go with them.
 func TestGroupsComeAndGo(t *testing.T) {
-	createBackend(t, newBackend("groups"))
-	waitReady(t, "groups")
+	suite := take(t)
+	createBackend(t, suite, newBackend("groups"))
+	waitReady(t, suite, "groups")
 	objects := &rbacv1.ClusterRoleBinding{}
 	role := &rbacv1.Role{}
 	atObjects := client.ObjectKey{Name: "metrics-serving-groups-objects"}
@@ -100,23 +101,23 @@ func TestGroupsComeAndGo(t *testing.T) {
 		t.Errorf("without sources serving may read the Secrets %v", names)
 	}
 
-	pods := getBackend(t, "groups").Status.Serving.Pods
-	changeBackend(t, "groups", func(spec *v1alpha1.MetricsBackendSpec) {
+	pods := getBackend(t, suite, "groups").Status.Serving.Pods
+	changeBackend(t, suite, "groups", func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.CustomMetrics, spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
 		spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Optional: true, Prometheus: &v1alpha1.PrometheusSource{
 			URL:            "https://prometheus.monitoring.svc:9090",
 			Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: "prometheus-login"}},
 		}}}
 	})
-	waitCondition(t, "groups", v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	waitCondition(t, suite, "groups", v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 	want := []string{
 		"v1.metrics.k8s.io 100 200", "v1beta1.custom.metrics.k8s.io 100 100", "v1beta1.external.metrics.k8s.io 100 100",
 		"v1beta1.metrics.k8s.io 100 100", "v1beta2.custom.metrics.k8s.io 100 200",
 	}
-	if diff := cmp.Diff(want, registrations(t)); diff != "" {
+	if diff := cmp.Diff(want, registrations(t, suite)); diff != "" {
 		t.Errorf("registered (-want +got):\n%s", diff)
 	}
-	backend := getBackend(t, "groups")
+	backend := getBackend(t, suite, "groups")
 	if got, want := backend.Status.RegisteredVersions, "v1, v1beta1, custom/v1beta2, custom/v1beta1, external/v1beta1"; got != want {
 		t.Errorf("registeredVersions %q, want %q", got, want)
 	}
@@ -133,18 +134,18 @@ func TestGroupsComeAndGo(t *testing.T) {
 	}
 
 	// An older image serves neither group: they leave discovery before it takes traffic.
-	changeBackend(t, "groups", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageV1beta1 })
-	waitCondition(t, "groups", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed)
-	if diff := cmp.Diff([]string{"v1beta1.metrics.k8s.io 100 100"}, registrations(t)); diff != "" {
+	changeBackend(t, suite, "groups", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageV1beta1 })
+	waitCondition(t, suite, "groups", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed)
+	if diff := cmp.Diff([]string{"v1beta1.metrics.k8s.io 100 100"}, registrations(t, suite)); diff != "" {
 		t.Errorf("registered with an older image (-want +got):\n%s", diff)
 	}
 
-	changeBackend(t, "groups", func(spec *v1alpha1.MetricsBackendSpec) {
+	changeBackend(t, suite, "groups", func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.Image = ""
 		spec.CustomMetrics, spec.ExternalMetrics, spec.Sources = nil, nil, nil
 	})
-	waitReady(t, "groups")
-	if diff := cmp.Diff([]string{"v1.metrics.k8s.io 100 200", "v1beta1.metrics.k8s.io 100 100"}, registrations(t)); diff != "" {
+	waitReady(t, suite, "groups")
+	if diff := cmp.Diff([]string{"v1.metrics.k8s.io 100 200", "v1beta1.metrics.k8s.io 100 100"}, registrations(t, suite)); diff != "" {
 		t.Errorf("registered at the end (-want +got):\n%s", diff)
 	}
 	if names := secretNames(); len(names) > 0 {
@@ -158,12 +159,16 @@ func TestGroupsComeAndGo(t *testing.T) {
 // What autoscalers need is the stock role's: the operator grants the HPA controller
 // nothing. And who may view a namespace reads custom metrics there, not external ones.
 func TestWhoMayReadMetrics(t *testing.T) {
-	grants := func(name, group string) (verbs []string) {
+	suite := take(t)
+	role := func(name string) *rbacv1.ClusterRole {
 		t.Helper()
 		role := &rbacv1.ClusterRole{}
 		if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: name}, role); err != nil {
 			t.Fatal(err)
 		}
+		return role
+	}
+	grants := func(role *rbacv1.ClusterRole, group string) (verbs []string) {
 		for _, rule := range role.Rules {
 			if slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, "*") {
 				verbs = append(verbs, rule.Verbs...)
@@ -171,7 +176,7 @@ func TestWhoMayReadMetrics(t *testing.T) {
 		}
 		return verbs
 	}
-	const hpa = "system:controller:horizontal-pod-autoscaler"
+	hpa := role("system:controller:horizontal-pod-autoscaler")
 	for _, group := range []string{"custom.metrics.k8s.io", "external.metrics.k8s.io"} {
 		if verbs := grants(hpa, group); !slices.Contains(verbs, "get") || !slices.Contains(verbs, "list") {
 			t.Errorf("the HPA controller may %v in %s, want get and list", verbs, group)
@@ -180,24 +185,17 @@ func TestWhoMayReadMetrics(t *testing.T) {
 	for name, group := range map[string]string{
 		"metrics-backend-custom-metrics-reader": "custom.metrics.k8s.io", "metrics-backend-external-metrics-reader": "external.metrics.k8s.io",
 	} {
-		if diff := cmp.Diff([]string{"get", "list", "watch"}, grants(name, group)); diff != "" {
+		reader := role(name)
+		if diff := cmp.Diff([]string{"get", "list", "watch"}, grants(reader, group)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		role := &rbacv1.ClusterRole{}
-		if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: name}, role); err != nil {
-			t.Fatal(err)
-		}
-		aggregated := role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+		aggregated := reader.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
 		if aggregated != strings.Contains(name, "custom") {
 			t.Errorf("%s is part of view = %t", name, aggregated)
 		}
 	}
-	objects := &rbacv1.ClusterRole{}
-	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "metrics-backend-serving-objects"}, objects); err != nil {
-		t.Fatal(err)
-	}
 	want := &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"metricsbackend.io/aggregate-to-serving": "true"}}}}
-	if diff := cmp.Diff(want, objects.AggregationRule); diff != "" {
+	if diff := cmp.Diff(want, role("metrics-backend-serving-objects").AggregationRule); diff != "" {
 		t.Errorf("what is aggregated to serving (-want +got):\n%s", diff)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -35,15 +35,20 @@ import (
 
 // podNetwork leads connections to pod addresses to the servers of the pods.
 type podNetwork struct {
-	mu   sync.Mutex
-	pods map[string]*servingPod // by IP
-	next int
+	// suite is the control plane that the pods belong to.
+	suite *controlPlane
 
-	// declared is what all pods answer at /declared; nil: nothing. declaredAsked counts
-	// the requests.
-	declared      []v1alpha1.DeclaredHealth
-	declaredAsked int
-	// report is what all pods answer at /sources; nil is a healthy report.
+	mu      sync.Mutex
+	pods    map[string]*servingPod // by IP
+	next    int
+	behaves behaviour
+}
+
+// behaviour is how all pods behave.
+type behaviour struct {
+	// declared is what they answer at /declared; nil: nothing.
+	declared []v1alpha1.DeclaredHealth
+	// report is what they answer at /sources; nil is a healthy report.
 	report *v1alpha1.KubeletReport
 	// stale makes samples too old.
 	stale bool
@@ -54,7 +59,9 @@ type podNetwork struct {
 	secretDelay time.Duration
 }
 
-func newPodNetwork() *podNetwork { return &podNetwork{pods: map[string]*servingPod{}} }
+func newPodNetwork(suite *controlPlane) *podNetwork {
+	return &podNetwork{suite: suite, pods: map[string]*servingPod{}}
+}
 
 func (n *podNetwork) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ip, _, err := net.SplitHostPort(address)
@@ -70,13 +77,20 @@ func (n *podNetwork) dial(ctx context.Context, network, address string) (net.Con
 	return (&net.Dialer{}).DialContext(ctx, "tcp", pod.server.Listener.Addr().String())
 }
 
-// add starts the server of a pod and returns its IP.
-func (n *podNetwork) add(pod *corev1.Pod, backend, secret string) string {
+// add starts the server of a pod and returns its IP. Without a certificate it is a
+// pod of someone else, whose certificate nobody signed.
+func (n *podNetwork) add(backend string, versions []string, mounted *mountedCertificate) string {
+	p := newServingPod(n, backend, versions)
+	if mounted != nil {
+		p.server.TLS = &tls.Config{GetCertificate: mounted.get}
+	}
+	p.server.EnableHTTP2 = true
+	p.server.StartTLS()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.next++
 	ip := fmt.Sprintf("10.244.%d.%d", n.next/250, n.next%250+1)
-	n.pods[ip] = startServingPod(n, pod, backend, secret)
+	n.pods[ip] = p
 	return ip
 }
 
@@ -96,34 +110,21 @@ func (n *podNetwork) remove(ip string) {
 	})
 }
 
-func (n *podNetwork) setReport(report *v1alpha1.KubeletReport) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.report = report
+// behave has all pods behave so from now on, until the test ends.
+func (n *podNetwork) behave(t *testing.T, so behaviour) {
+	set := func(so behaviour) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.behaves = so
+	}
+	set(so)
+	t.Cleanup(func() { set(behaviour{}) })
 }
 
-func (n *podNetwork) setDeclared(metrics ...v1alpha1.DeclaredHealth) {
+func (n *podNetwork) behaviour() behaviour {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.declared = metrics
-}
-
-func (n *podNetwork) declaredRequests() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.declaredAsked
-}
-
-func (n *podNetwork) setStale(stale bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.stale = stale
-}
-
-func (n *podNetwork) setTells(tells bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.tells = tells
+	return n.behaves
 }
 
 // servingPod is the API of one serving pod, with the certificate that the
@@ -142,16 +143,6 @@ func versionsOf(image string) []string {
 		return []string{"v1beta1"}
 	}
 	return []string{"v1", "v1beta1"}
-}
-
-func startServingPod(n *podNetwork, pod *corev1.Pod, backend, secret string) *servingPod {
-	p := newServingPod(n, backend, versionsOf(pod.Spec.Containers[0].Image))
-	key := client.ObjectKey{Namespace: pod.Namespace, Name: secret}
-	mounted := &mountedCertificate{key: key, network: n}
-	p.server.TLS = &tls.Config{GetCertificate: mounted.get}
-	p.server.EnableHTTP2 = true
-	p.server.StartTLS()
-	return p
 }
 
 // newServingPod returns a server that is not started yet.
@@ -179,7 +170,7 @@ func (p *servingPod) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if ok {
-			if code, err := mayGet(r.Context(), token, r.URL.Path); err != nil {
+			if code, err := mayGet(r.Context(), p.network.suite, token, r.URL.Path); err != nil {
 				http.Error(w, err.Error(), code)
 				return
 			}
@@ -189,7 +180,7 @@ func (p *servingPod) authorized(next http.Handler) http.Handler {
 }
 
 // mayGet returns why the bearer of token may not get path, with the HTTP status.
-func mayGet(ctx context.Context, token, path string) (int, error) {
+func mayGet(ctx context.Context, suite *controlPlane, token, path string) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := suite.admin.Create(ctx, review); err != nil {
 		return http.StatusInternalServerError, err
@@ -262,11 +253,8 @@ func (p *servingPod) nodes(w http.ResponseWriter, r *http.Request) {
 	if user := r.Header.Get("X-Remote-User"); user != "" {
 		p.recorder.Record(schema.GroupVersion{Group: "metrics.k8s.io", Version: version}, r.UserAgent(), user)
 	}
-	p.network.mu.Lock()
-	stale := p.network.stale
-	p.network.mu.Unlock()
 	at := time.Now()
-	if stale {
+	if p.network.behaviour().stale {
 		at = at.Add(-time.Hour)
 	}
 	answer(w, map[string]any{
@@ -279,35 +267,25 @@ func (p *servingPod) nodes(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *servingPod) sources(w http.ResponseWriter, r *http.Request) {
-	p.network.mu.Lock()
-	kubelets := p.network.report
-	p.network.mu.Unlock()
 	var backend v1alpha1.MetricsBackend
-	if err := suite.admin.Get(r.Context(), client.ObjectKey{Name: p.backend}, &backend); err != nil {
+	if err := p.network.suite.admin.Get(r.Context(), client.ObjectKey{Name: p.backend}, &backend); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	report := v1alpha1.SourceReport{ObservedGeneration: backend.Generation}
 	report.Kubelets = v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}
-	if kubelets != nil {
+	if kubelets := p.network.behaviour().report; kubelets != nil {
 		report.Kubelets = *kubelets
 	}
 	answer(w, report)
 }
 
 func (p *servingPod) declared(w http.ResponseWriter, _ *http.Request) {
-	p.network.mu.Lock()
-	p.network.declaredAsked++
-	report := v1alpha1.DeclaredReport{Metrics: p.network.declared}
-	p.network.mu.Unlock()
-	answer(w, report)
+	answer(w, v1alpha1.DeclaredReport{Metrics: p.network.behaviour().declared})
 }
 
 func (p *servingPod) consumers(w http.ResponseWriter, r *http.Request) {
-	p.network.mu.Lock()
-	tells := p.network.tells
-	p.network.mu.Unlock()
-	if !tells {
+	if !p.network.behaviour().tells {
 		http.NotFound(w, r)
 		return
 	}

@@ -53,6 +53,7 @@ var errStopped = errors.New("the operator was stopped")
 // process is an operator without a cache, with the operator's rights, that is
 // stopped right after a call to the API of the test's choice: it makes no other.
 type process struct {
+	suite      *controlPlane
 	reconciler *metricsbackend.Reconciler
 	// after is told of each call that was made, and whether it may have changed
 	// anything, and returns whether the process stops.
@@ -63,9 +64,9 @@ type process struct {
 	cancel  context.CancelFunc
 }
 
-func startProcess(t *testing.T, after func(call string, changed bool) bool) *process {
+func startProcess(t *testing.T, suite *controlPlane, after func(call string, changed bool) bool) *process {
 	t.Helper()
-	p := &process{after: after}
+	p := &process{suite: suite, after: after}
 	kinds, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -152,9 +153,9 @@ func (p *process) funcs() interceptor.Funcs {
 				return errStopped
 			}
 			// A new process applies everything once, most of it in vain.
-			before := resourceVersion(ctx, o)
+			before := resourceVersion(ctx, p.suite, o)
 			err := c.Apply(ctx, o, opts...)
-			changed := err != nil || before != resourceVersion(ctx, o)
+			changed := err != nil || before != resourceVersion(ctx, p.suite, o)
 			return p.call(fmt.Sprintf("apply %T", o), changed, func() error { return err })
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
@@ -167,7 +168,7 @@ func (p *process) funcs() interceptor.Funcs {
 }
 
 // resourceVersion is that of the object of an apply, empty when there is none.
-func resourceVersion(ctx context.Context, o runtime.ApplyConfiguration) string {
+func resourceVersion(ctx context.Context, suite *controlPlane, o runtime.ApplyConfiguration) string {
 	applied, ok := o.(interface {
 		GetAPIVersion() *string
 		GetKind() *string

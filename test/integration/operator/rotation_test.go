@@ -24,6 +24,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // mountedCertificate is what a pod serves: what its Secret held some time ago, since
@@ -41,7 +42,7 @@ func (m *mountedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var secret corev1.Secret
-	if err := suite.admin.Get(context.Background(), m.key, &secret); err != nil {
+	if err := m.network.suite.admin.Get(context.Background(), m.key, &secret); err != nil {
 		if m.served != nil {
 			return m.served, nil
 		}
@@ -55,56 +56,39 @@ func (m *mountedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 		m.served, m.noticed = &pair, time.Time{}
 	case m.noticed.IsZero():
 		m.noticed = time.Now()
-	case time.Since(m.noticed) > m.network.delay():
+	case time.Since(m.noticed) > m.network.behaviour().secretDelay:
 		m.served, m.noticed = &pair, time.Time{}
 	}
 	return m.served, nil
-}
-
-func (n *podNetwork) delay() time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.secretDelay
-}
-
-func (n *podNetwork) setSecretDelay(t *testing.T, delay time.Duration) {
-	t.Helper()
-	set := func(delay time.Duration) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.secretDelay = delay
-	}
-	set(delay)
-	t.Cleanup(func() { set(0) })
 }
 
 // The authority is rotated, then a Secret of the user's takes its place, is renewed
 // by another authority, and goes again: no request fails, though pods get each
 // certificate late and one after another.
 func TestCertificatesChangeUnderLoad(t *testing.T) {
-	createBackend(t, newBackend("rotated"))
-	waitReady(t, "rotated")
-	suite.pods.setSecretDelay(t, 2*time.Second)
-	load := startRequests(t, "v1", "v1beta1")
+	suite := take(t)
+	createBackend(t, suite, newBackend("rotated"))
+	waitReady(t, suite, "rotated")
+	suite.pods.behave(t, behaviour{secretDelay: 2 * time.Second})
+	load := startRequests(t, suite, "v1", "v1beta1")
 	change := func(name string, change func()) {
-		former := trusted(t)
+		former := trusted(t, suite)
 		change()
-		waitTrusted(t, "rotated", former)
+		waitTrusted(t, suite, "rotated", former)
 		t.Logf("%s: done", name)
 	}
 	edit := func(certificates v1alpha1.CertificatesSpec) {
-		changeBackend(t, "rotated", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = certificates })
+		changeBackend(t, suite, "rotated", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = certificates })
 	}
 	change("rotation", func() { edit(v1alpha1.CertificatesSpec{Rotate: "now"}) })
 	change("a Secret", func() {
-		writeCertificate(t, "mine", nil)
+		writeCertificate(t, suite, "mine", nil)
 		edit(v1alpha1.CertificatesSpec{Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "mine"}})
 	})
 	change("the Secret renewed", func() {
-		writeCertificate(t, "mine", nil)
-		// The operator does not watch what is not its own: it looks each minute.
-		changeBackend(t, "rotated", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Secret.Name = "mine" })
-		nudge(t, "rotated")
+		writeCertificate(t, suite, "mine", nil)
+		// The operator does not watch what is not its own: it looks each minute, or when an APIService changes.
+		recheck(t, suite)
 	})
 	change("managed again", func() { edit(v1alpha1.CertificatesSpec{}) })
 	load.stop(t)
@@ -117,22 +101,9 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// nudge has the operator look at once.
-func nudge(t *testing.T, name string) {
+func trusted(t *testing.T, suite *controlPlane) servingcert.Bundle {
 	t.Helper()
-	eventually(t, patience, "touch an APIService", func(ctx context.Context) error {
-		service, err := getAPIService(ctx, "v1")
-		if err != nil {
-			return err
-		}
-		service.Annotations = map[string]string{"test.example/nudge": name}
-		return suite.admin.Update(ctx, service)
-	})
-}
-
-func trusted(t *testing.T) servingcert.Bundle {
-	t.Helper()
-	service, err := getAPIService(t.Context(), "v1")
+	service, err := getAPIService(t.Context(), suite, "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,26 +112,26 @@ func trusted(t *testing.T) servingcert.Bundle {
 
 // waitTrusted waits until none of the former authorities is trusted, and the backend
 // is ready.
-func waitTrusted(t *testing.T, name string, former servingcert.Bundle) {
+func waitTrusted(t *testing.T, suite *controlPlane, name string, former servingcert.Bundle) {
 	t.Helper()
-	eventually(t, 2*patience, "the authority is replaced", func(ctx context.Context) error {
+	outcome.Eventually(t, 2*patience, "the authority is replaced", func(ctx context.Context) error {
 		for _, version := range []string{"v1", "v1beta1"} {
-			service, err := getAPIService(ctx, version)
+			service, err := getAPIService(ctx, suite, version)
 			if err != nil {
 				return err
 			}
 			if now := servingcert.ParseBundle(service.Spec.CABundle); len(now) != 1 || former.Contains(now) {
-				return fmt.Errorf("%d authorities in %s: %s", len(now), version, show(getBackend(t, name)))
+				return fmt.Errorf("%d authorities in %s: %s", len(now), version, show(getBackend(t, suite, name)))
 			}
 		}
 		return nil
 	})
-	waitReady(t, name)
+	waitReady(t, suite, name)
 }
 
 // writeCertificate makes a certificate of a new authority, in a Secret as a user or
 // cert-manager would.
-func writeCertificate(t *testing.T, name string, labels map[string]string) {
+func writeCertificate(t *testing.T, suite *controlPlane, name string, labels map[string]string) {
 	t.Helper()
 	issuer := servingcert.NewIssuer(clock.RealClock{})
 	authority, err := issuer.Authority("test")
@@ -187,23 +158,24 @@ func writeCertificate(t *testing.T, name string, labels map[string]string) {
 // with its own rights, serves what it issues, and leaves nothing behind. This test
 // takes cert-manager's place.
 func TestCertManager(t *testing.T) {
-	createBackend(t, newBackend("rotated"))
-	waitReady(t, "rotated")
-	load := startRequests(t, "v1", "v1beta1")
-	former := trusted(t)
-	changeBackend(t, "rotated", func(spec *v1alpha1.MetricsBackendSpec) {
+	suite := take(t)
+	createBackend(t, suite, newBackend("rotated"))
+	waitReady(t, suite, "rotated")
+	load := startRequests(t, suite, "v1", "v1beta1")
+	former := trusted(t, suite)
+	changeBackend(t, suite, "rotated", func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.Certificates = v1alpha1.CertificatesSpec{
 			Mode:        v1alpha1.CertificatesCertManager,
 			CertManager: &v1alpha1.CertManagerSpec{IssuerRef: v1alpha1.IssuerReference{Name: "ours"}},
 		}
 	})
-	waitCondition(t, "rotated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCertManagerMissing)
+	waitCondition(t, suite, "rotated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCertManagerMissing)
 
-	if out, err := kubectl("apply", "-f", "test/integration/operator/testdata/certificates.yaml"); err != nil {
+	if out, err := kubectl(suite, "apply", "-f", "test/integration/operator/testdata/certificates.yaml"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := kubectl("delete", "-f", "test/integration/operator/testdata/certificates.yaml"); err != nil {
+		if out, err := kubectl(suite, "delete", "-f", "test/integration/operator/testdata/certificates.yaml"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
@@ -212,22 +184,22 @@ func TestCertManager(t *testing.T) {
 		request = unstructuredOf(map[string]any{"apiVersion": "cert-manager.io/v1", "kind": "Certificate"})
 		err = suite.admin.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-rotated"}, request)
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, show(getBackend(t, "rotated")))
+			return fmt.Errorf("%w: %s", err, show(getBackend(t, suite, "rotated")))
 		}
 		return nil
 	}
-	eventually(t, patience, "cert-manager is asked", find)
+	outcome.Eventually(t, patience, "cert-manager is asked", find)
 	labels, _, _ := unstructured.NestedStringMap(request.Object, "spec", "secretTemplate", "labels")
 	name, _, _ := unstructured.NestedString(request.Object, "spec", "secretName")
-	waitCondition(t, "rotated", v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonProgressing)
-	writeCertificate(t, name, labels)
-	waitTrusted(t, "rotated", former)
+	waitCondition(t, suite, "rotated", v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonProgressing)
+	writeCertificate(t, suite, name, labels)
+	waitTrusted(t, suite, "rotated", former)
 
-	former = trusted(t)
-	changeBackend(t, "rotated", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
-	waitTrusted(t, "rotated", former)
+	former = trusted(t, suite)
+	changeBackend(t, suite, "rotated", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
+	waitTrusted(t, suite, "rotated", former)
 	load.stop(t)
-	eventually(t, patience, "cert-manager is no longer asked", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "cert-manager is no longer asked", func(ctx context.Context) error {
 		if err := find(ctx); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("the Certificate is still there"), err)
 		}

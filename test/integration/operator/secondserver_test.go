@@ -7,7 +7,6 @@ package operator
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +26,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // advertisedSecond is the address of the second kube-apiserver in default/kubernetes.
@@ -45,6 +46,7 @@ func listensSecond(first string) string {
 // secondServer is another kube-apiserver on the same etcd, with the same
 // certificates and accounts.
 type secondServer struct {
+	suite   *controlPlane
 	config  *rest.Config
 	process *os.Process
 	etcd    *pausableProxy
@@ -52,7 +54,7 @@ type secondServer struct {
 
 // startSecondServer starts it, and waits until default/kubernetes names it. It ends
 // with the test.
-func startSecondServer(t *testing.T) *secondServer {
+func startSecondServer(t *testing.T, suite *controlPlane) *secondServer {
 	t.Helper()
 	first, err := url.Parse(suite.config.Host)
 	if err != nil {
@@ -65,36 +67,27 @@ func startSecondServer(t *testing.T) *secondServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &secondServer{config: rest.CopyConfig(suite.config), etcd: startPausableProxy(t, etcd.Host)}
+	s := &secondServer{suite: suite, config: rest.CopyConfig(suite.config), etcd: startPausableProxy(t, etcd.Host)}
 	s.config.Host, s.config.ServerName = "https://"+listensSecond(first.Host), first.Hostname()
 	logs := s.start(t, first)
-	eventually(t, patience, "the second kube-apiserver is ready", func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		// Readiness tells nothing that must be kept from anyone.
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // #nosec G402
-		defer transport.CloseIdleConnections()
-		response, err := transport.RoundTrip(request)
-		if err != nil {
+	outcome.Eventually(t, patience, "the second kube-apiserver is ready", func(ctx context.Context) error {
+		code, body, err := fetch(ctx, s.config.Host+"/readyz", "")
+		switch {
+		case err != nil:
 			text, _ := os.ReadFile(logs) // #nosec G304
 			return fmt.Errorf("%w: %s", err, text[max(0, len(text)-2000):])
-		}
-		defer func() { _ = response.Body.Close() }()
-		body, _ := io.ReadAll(response.Body)
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s", response.Status, body)
+		case code != http.StatusOK:
+			return fmt.Errorf("%d: %s", code, body)
 		}
 		return nil
 	})
-	enterSecondServer(t)
+	enterSecondServer(t, suite)
 	return s
 }
 
 func (s *secondServer) start(t *testing.T, first *url.URL) (logs string) {
 	t.Helper()
-	certificates := suite.server.CertDir
+	certificates := s.suite.server.CertDir
 	flags := map[string]string{
 		"etcd-servers":   "http://" + s.etcd.address(),
 		"bind-address":   "127.0.0.2",
@@ -112,7 +105,7 @@ func (s *secondServer) start(t *testing.T, first *url.URL) (logs string) {
 	}
 	var args []string
 	for _, name := range []string{"client-ca-file", "egress-selector-config-file", "enable-aggregator-routing", "authorization-mode"} {
-		flags[name] = strings.Join(suite.server.Configure().Get(name).Get(nil), ",")
+		flags[name] = strings.Join(s.suite.server.Configure().Get(name).Get(nil), ",")
 	}
 	for name, value := range flags {
 		args = append(args, "--"+name+"="+value)
@@ -124,7 +117,7 @@ func (s *secondServer) start(t *testing.T, first *url.URL) (logs string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	cmd := exec.Command(suite.server.Path, args...) // #nosec G204
+	cmd := exec.Command(s.suite.server.Path, args...) // #nosec G204
 	cmd.Stdout, cmd.Stderr = file, file
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start a second kube-apiserver: %v", err)
@@ -154,7 +147,7 @@ func (s *secondServer) setStopped(t *testing.T, stopped bool) {
 
 // enterSecondServer writes the lease by which the first kube-apiserver enters the
 // second one into default/kubernetes, without an end, until the test's.
-func enterSecondServer(t *testing.T) {
+func enterSecondServer(t *testing.T, suite *controlPlane) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{suite.etcd}, DialTimeout: 10 * time.Second})
 	if err != nil {
@@ -172,17 +165,17 @@ func enterSecondServer(t *testing.T) {
 		if _, err := etcd.Delete(ctx, key); err != nil {
 			t.Errorf("remove the lease of the second kube-apiserver: %v", err)
 		}
-		waitServers(ctx, t, advertised)
+		waitServers(ctx, t, suite, advertised)
 	})
-	waitServers(t.Context(), t, advertised, advertisedSecond)
+	waitServers(t.Context(), t, suite, advertised, advertisedSecond)
 }
 
 // waitServers waits until default/kubernetes names these, which the first
 // kube-apiserver sees to each 10 s.
-func waitServers(ctx context.Context, t *testing.T, want ...string) {
+func waitServers(ctx context.Context, t *testing.T, suite *controlPlane, want ...string) {
 	t.Helper()
 	var got []string
-	if err := poll(ctx, patience, func(ctx context.Context) error {
+	if err := outcome.Poll(ctx, patience, func(ctx context.Context) error {
 		var slice discoveryv1.EndpointSlice
 		if err := suite.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "kubernetes"}, &slice); err != nil {
 			return err

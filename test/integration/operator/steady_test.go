@@ -22,19 +22,21 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 	"github.com/metricsbackend/metrics-backend-operator/test/etcdwrites"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // An operator that works through an hour of simulated time on a backend that is
 // ready, with every request to kube-apiserver, pods and the aggregator real,
 // persists nothing. Nor does the one that runs beside it in real time.
 func TestSteadyHourPersistsLeasesOnly(t *testing.T) {
-	createBackend(t, newBackend("cluster"))
-	waitReady(t, "cluster")
-	settled(t)
+	suite := take(t)
+	createBackend(t, suite, newBackend("cluster"))
+	waitReady(t, suite, "cluster")
+	settled(t, suite)
 
 	simulated := testingclock.NewFakePassiveClock(time.Now())
 	recorder := events.NewFakeRecorder(100)
-	reconciler := newSimulatedOperator(t, simulated, recorder)
+	reconciler := newSimulatedOperator(t, suite, simulated, recorder)
 	writes, err := etcdwrites.Start(t.Context(), suite.etcd)
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +76,9 @@ func TestSteadyHourPersistsLeasesOnly(t *testing.T) {
 }
 
 // settled waits until the simulated controllers have written for the last time.
-func settled(t *testing.T) {
+func settled(t *testing.T, suite *controlPlane) {
 	t.Helper()
-	eventually(t, patience, "nothing is written any more", func(ctx context.Context) error {
+	outcome.Eventually(t, patience, "nothing is written any more", func(ctx context.Context) error {
 		writes, err := etcdwrites.Start(ctx, suite.etcd)
 		if err != nil {
 			return err
@@ -100,7 +102,7 @@ func settled(t *testing.T) {
 }
 
 // newSimulatedOperator has the operator's rights and a clock of its own.
-func newSimulatedOperator(t *testing.T, simulated *testingclock.FakePassiveClock, recorder events.EventRecorder) *metricsbackend.Reconciler {
+func newSimulatedOperator(t *testing.T, suite *controlPlane, simulated *testingclock.FakePassiveClock, recorder events.EventRecorder) *metricsbackend.Reconciler {
 	t.Helper()
 	kinds, err := newScheme()
 	if err != nil {

@@ -29,20 +29,21 @@ import (
 // one before it: the next process has no memory, and finds the same. Without the
 // retirement before everything else this fails at the first rollback.
 func TestStoppedAfterEachWrite(t *testing.T) {
+	suite := take(t)
 	suite.workload.ungated.Store(true)
 	t.Cleanup(func() { suite.workload.ungated.Store(false) })
-	j := &stoppedJourneys{t: t}
+	j := &stoppedJourneys{t: t, suite: suite}
 	j.create()
-	guard := startGuard(t)
+	guard := startGuard(t, suite)
 	directions := []*direction{
 		{name: "rollback", change: rolledBack, image: imageV1beta1, versions: "v1beta1",
 			writes: []string{"delete *v1.APIService v1.metrics.k8s.io", "apply *v1.DeploymentApplyConfiguration", "patch status"}},
 		{name: "upgrade", change: upgraded, image: imageBoth, versions: "v1 v1beta1",
 			writes: []string{"apply *v1.DeploymentApplyConfiguration", "apply *v1.APIServiceApplyConfiguration", "patch status"}},
 	}
-	for n := 1; slices.ContainsFunc(directions, func(d *direction) bool { return !d.done }); n++ {
+	for slices.ContainsFunc(directions, func(d *direction) bool { return !d.done }) {
 		for _, d := range directions {
-			j.travel(d, n)
+			j.travel(d)
 			if t.Failed() {
 				t.FailNow()
 			}
@@ -66,36 +67,49 @@ type direction struct {
 	image, versions string
 	// writes are those that it takes.
 	writes []string
-	// stops are the writes after which the operator was stopped; done tells that
-	// there is no further one.
-	stops []string
-	done  bool
+	// stops are the writes after which the operator was stopped, next the number of
+	// the one of the next journey. A round ends where there is no further one.
+	stops        []string
+	next, rounds int
+	done         bool
+}
+
+// mostRounds bounds the rounds of a direction. How many writes there are before a
+// certain one depends on what the operator sees of the pods on the way: in one round
+// no journey may stop right after it.
+const mostRounds = 3
+
+func (d *direction) endRound() {
+	d.next, d.rounds = 0, d.rounds+1
+	missed := slices.ContainsFunc(d.writes, func(write string) bool { return !slices.Contains(d.stops, write) })
+	d.done = !missed || d.rounds == mostRounds
 }
 
 type stoppedJourneys struct {
 	t        *testing.T
+	suite    *controlPlane
 	children int
 }
 
 // create makes the backend, which no other operator sees, and removes it in the end.
 func (j *stoppedJourneys) create() {
 	j.t.Helper()
-	if err := suite.admin.Create(j.t.Context(), newBackend(drivenByTest)); err != nil {
+	if err := j.suite.admin.Create(j.t.Context(), newBackend(drivenByTest)); err != nil {
 		j.t.Fatal(err)
 	}
 	j.t.Cleanup(j.remove)
-	j.run(j.t.Context(), j.start(0), func(ctx context.Context) error { return settledWith(ctx, imageBoth, "v1 v1beta1") })
-	j.children = eachChild(j.t, drivenByTest, func(string, *metav1.PartialObjectMetadata) {})
+	j.run(j.t.Context(), j.start(0), func(ctx context.Context) error { return settledWith(ctx, j.suite, imageBoth, "v1 v1beta1") })
+	j.children = len(listChildren(j.t, j.suite, drivenByTest))
 }
 
 func (j *stoppedJourneys) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := suite.admin.Delete(ctx, newBackend(drivenByTest)); err != nil {
+	if err := j.suite.admin.Delete(ctx, newBackend(drivenByTest)); err != nil {
 		j.t.Errorf("delete the MetricsBackend: %v", err)
 	}
 	j.run(ctx, j.start(0), func(ctx context.Context) error {
-		err := suite.admin.Get(ctx, client.ObjectKey{Name: drivenByTest}, &v1alpha1.MetricsBackend{})
+		err := j.suite.admin.Get(ctx, client.ObjectKey{Name: drivenByTest}, &v1alpha1.MetricsBackend{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is still there (%w)", err)
 		}
@@ -103,22 +117,24 @@ func (j *stoppedJourneys) remove() {
 	})
 }
 
-// travel goes one way, with an operator that is stopped after its nth write, if it
-// makes as many, and then with another one.
-func (j *stoppedJourneys) travel(d *direction, n int) {
+// travel goes one way, with an operator that is stopped after its next write of the
+// round, if it makes as many, and then with another one.
+func (j *stoppedJourneys) travel(d *direction) {
 	j.t.Helper()
-	changeBackend(j.t, drivenByTest, d.change)
-	arrived := func(ctx context.Context) error { return settledWith(ctx, d.image, d.versions) }
-	if d.done {
-		n = 0
+	changeBackend(j.t, j.suite, drivenByTest, d.change)
+	arrived := func(ctx context.Context) error { return settledWith(ctx, j.suite, d.image, d.versions) }
+	n := 0
+	if !d.done {
+		d.next++
+		n = d.next
 	}
 	if stopped := j.run(j.t.Context(), j.start(n), arrived); stopped != "" {
 		d.stops = append(d.stops, stopped)
 		j.run(j.t.Context(), j.start(0), arrived)
-	} else {
-		d.done = true
+	} else if !d.done {
+		d.endRound()
 	}
-	if got := eachChild(j.t, drivenByTest, func(string, *metav1.PartialObjectMetadata) {}); d.image == imageBoth && got != j.children {
+	if got := len(listChildren(j.t, j.suite, drivenByTest)); d.image == imageBoth && got != j.children {
 		j.t.Errorf("%d children after the %s stopped at write %d, want %d as before", got, d.name, n, j.children)
 	}
 }
@@ -126,7 +142,7 @@ func (j *stoppedJourneys) travel(d *direction, n int) {
 // start starts an operator that stops after its nth write, or never for 0.
 func (j *stoppedJourneys) start(n int) *process {
 	writes := 0
-	return startProcess(j.t, func(call string, changed bool) bool {
+	return startProcess(j.t, j.suite, func(call string, changed bool) bool {
 		if !changed {
 			return false
 		}
@@ -138,8 +154,8 @@ func (j *stoppedJourneys) start(n int) *process {
 
 // look reports each version that is in discovery and not served.
 func (j *stoppedJourneys) look(when string) {
-	broken, err := brokenInvariant(context.Background(), func() ([]string, error) {
-		return discoveredAt(context.Background(), suite.config)
+	broken, err := brokenInvariant(context.Background(), j.suite, func() ([]string, error) {
+		return discoveredAt(context.Background(), j.suite.config)
 	})
 	if err != nil {
 		j.t.Errorf("%s: %v", when, err)
@@ -177,7 +193,7 @@ func (j *stoppedJourneys) run(ctx context.Context, p *process, arrived func(cont
 
 // settledWith tells what is missing until the backend is ready with ready pods of the
 // image alone, and the versions, in their order in discovery.
-func settledWith(ctx context.Context, image, versions string) error {
+func settledWith(ctx context.Context, suite *controlPlane, image, versions string) error {
 	backend := &v1alpha1.MetricsBackend{}
 	if err := suite.admin.Get(ctx, client.ObjectKey{Name: drivenByTest}, backend); err != nil {
 		return err
@@ -186,7 +202,7 @@ func settledWith(ctx context.Context, image, versions string) error {
 		c.Status != metav1.ConditionTrue || c.ObservedGeneration != backend.Generation {
 		return fmt.Errorf("generation %d: %s", backend.Generation, show(backend))
 	}
-	images, err := imagesOfPods(ctx)
+	images, err := imagesOfPods(ctx, suite)
 	if err != nil || !slices.Equal(images, []string{image, image}) {
 		return fmt.Errorf("pods run %v (%w)", images, err)
 	}

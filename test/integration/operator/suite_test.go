@@ -10,25 +10,27 @@
 package operator
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -38,6 +40,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/policystatus"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -57,7 +60,8 @@ const (
 	imageMissing = "test.example/serving:missing"
 )
 
-var suite struct {
+// controlPlane is a kube-apiserver with etcd, an operator, and pods of its own.
+type controlPlane struct {
 	admin    client.WithWatch
 	config   *rest.Config
 	operator *envtest.AuthenticatedUser
@@ -67,10 +71,35 @@ var suite struct {
 	// server is the kube-apiserver that all tests use.
 	server   *envtest.APIServer
 	auditLog string
+	// judged is how much of the audit log belongs to tests that have ended.
+	judged int64
 	// etcd is the URL of etcd.
-	etcd    string
-	kubectl string
-	root    string
+	etcd string
+	// kubectl is a path; kubeconfig is of an administrator.
+	kubectl, kubeconfig string
+	root                string
+
+	env     *envtest.Environment
+	stopped <-chan struct{}
+}
+
+// concurrent is how many control planes there are. A MetricsBackend registers what only one of a cluster can, so a test
+// has a control plane to itself; and most of its time it waits.
+const concurrent = 3
+
+// idle are the control planes that no test has.
+var idle = make(chan *controlPlane, concurrent)
+
+// take waits for a control plane, which the test has to itself until its cleanups have run. It fails if the operator
+// was refused anything meanwhile.
+func take(t *testing.T) *controlPlane {
+	t.Helper()
+	t.Parallel()
+	suite := <-idle
+	outcome.Begin(t)
+	t.Cleanup(func() { idle <- suite })
+	t.Cleanup(func() { noneRefused(t, suite) })
+	return suite
 }
 
 func TestMain(m *testing.M) {
@@ -89,8 +118,8 @@ func run(m *testing.M) (int, error) {
 			"Run make test-integration, or set it to the output of: go -C test/cluster run . binaries kube-apiserver etcd kubectl")
 	}
 	ctrl.SetLogger(klog.Background())
-	var err error
-	if suite.root, err = filepath.Abs("../../.."); err != nil {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
 		return 0, err
 	}
 	dir, err := os.MkdirTemp("", "operator-integration-")
@@ -98,83 +127,110 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-
-	suite.pods = newPodNetwork()
-	egress, err := startEgressProxy(filepath.Join(dir, "egress.sock"), suite.pods.dial)
-	if err != nil {
-		return 0, err
-	}
-	defer egress.close()
-	suite.egress = egress
-	env, err := startControlPlane(dir, egress)
-	if env != nil {
-		defer func() { _ = env.Stop() }()
-	}
-	if err != nil {
-		return 0, err
-	}
-	suite.kubectl = filepath.Join(assets, "kubectl")
-	if err := install(dir, env); err != nil {
-		return 0, err
-	}
+	binaries = filepath.Join(dir, "bin")
 
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	suite.workload = newWorkload(suite.admin, suite.pods)
-	go suite.workload.run(ctx)
-	stopped, err := startOperator(ctx)
-	if err != nil {
+	var planes [concurrent]controlPlane
+	var errs [concurrent]error
+	var starting sync.WaitGroup
+	for i := range planes {
+		planes[i].root, planes[i].kubectl = root, filepath.Join(assets, "kubectl")
+		starting.Go(func() { errs[i] = planes[i].start(ctx, filepath.Join(dir, fmt.Sprint(i))) })
+	}
+	starting.Wait()
+	defer func() {
+		cancel()
+		var stopping sync.WaitGroup
+		for i := range planes {
+			stopping.Go(planes[i].stop)
+		}
+		stopping.Wait()
+	}()
+	if err := errors.Join(errs[:]...); err != nil {
 		return 0, err
 	}
-	code := m.Run()
-	cancel()
-	<-stopped
-	return code, nil
+	for i := range planes {
+		idle <- &planes[i]
+	}
+	return m.Run(), nil
 }
 
-func startControlPlane(dir string, egress *egressProxy) (*envtest.Environment, error) {
-	env := &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute}
-	suite.auditLog = filepath.Join(dir, "audit.log")
+// start makes everything, in a folder that it creates; stop ends what it has made when it fails.
+func (c *controlPlane) start(ctx context.Context, dir string) (err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	c.pods = newPodNetwork(c)
+	if c.egress, err = startEgressProxy(filepath.Join(dir, "egress.sock"), c.pods.dial); err != nil {
+		return err
+	}
+	if err := c.startServers(dir); err != nil {
+		return err
+	}
+	if err := c.install(dir); err != nil {
+		return err
+	}
+	c.workload = newWorkload(c.admin, c.pods)
+	go c.workload.run(ctx)
+	c.stopped, err = c.startOperator(ctx)
+	return err
+}
+
+func (c *controlPlane) stop() {
+	if c.stopped != nil {
+		<-c.stopped
+	}
+	if c.env != nil {
+		_ = c.env.Stop()
+	}
+	if c.egress != nil {
+		c.egress.close()
+	}
+}
+
+func (c *controlPlane) startServers(dir string) error {
+	c.env = &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute}
+	c.auditLog = filepath.Join(dir, "audit.log")
 	policy := filepath.Join(dir, "audit.yaml")
 	selector := filepath.Join(dir, "egress.yaml")
 	files := map[string]string{
 		policy: "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n" +
 			"- level: Metadata\n  users: [\"" + operatorUser + "\"]\n- level: None\n",
 		selector: "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n" +
-			"- name: cluster\n  connection:\n    proxyProtocol: HTTPConnect\n    transport:\n      uds:\n        udsName: " + egress.path + "\n",
+			"- name: cluster\n  connection:\n    proxyProtocol: HTTPConnect\n    transport:\n      uds:\n        udsName: " + c.egress.path + "\n",
 	}
 	for name, content := range files {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	env.ControlPlane.GetAPIServer().Configure().
+	c.env.ControlPlane.GetAPIServer().Configure().
 		Set("advertise-address", advertised).
 		Set("egress-selector-config-file", selector).
 		Set("audit-policy-file", policy).
-		Set("audit-log-path", suite.auditLog).
+		Set("audit-log-path", c.auditLog).
 		Set("enable-aggregator-routing", "true").
 		// Availability of APIServices and discovery are renewed by this.
 		Set("authorization-mode", "RBAC")
-	config, err := env.Start()
+	config, err := c.env.Start()
 	if err != nil {
-		return env, fmt.Errorf("start kube-apiserver and etcd of KUBEBUILDER_ASSETS: %w", err)
+		return fmt.Errorf("start kube-apiserver and etcd of KUBEBUILDER_ASSETS: %w", err)
 	}
-	suite.config, suite.etcd, suite.server = config, env.ControlPlane.Etcd.URL.String(), env.ControlPlane.GetAPIServer()
+	c.config, c.etcd, c.server = config, c.env.ControlPlane.Etcd.URL.String(), c.env.ControlPlane.GetAPIServer()
 	// The operator's ServiceAccount by a certificate: it has its rights and no others.
-	suite.operator, err = env.AddUser(envtest.User{
+	c.operator, err = c.env.AddUser(envtest.User{
 		Name:   operatorUser,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace},
 	}, &rest.Config{QPS: 50, Burst: 100}) // as cmd/operator's defaults
 	if err != nil {
-		return env, fmt.Errorf("make the operator's credentials: %w", err)
+		return fmt.Errorf("make the operator's credentials: %w", err)
 	}
 	kinds, err := newScheme()
 	if err != nil {
-		return env, err
+		return err
 	}
-	suite.admin, err = client.NewWithWatch(config, client.Options{Scheme: kinds})
-	return env, err
+	c.admin, err = client.NewWithWatch(config, client.Options{Scheme: kinds})
+	return err
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -189,60 +245,64 @@ func newScheme() (*runtime.Scheme, error) {
 
 // install applies config/default as a user would, but for the Deployment's pods,
 // which nothing starts here.
-func install(dir string, env *envtest.Environment) error {
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
-		return err
-	}
-	if err := os.Setenv("KUBECONFIG", kubeconfig); err != nil {
+func (c *controlPlane) install(dir string) error {
+	c.kubeconfig = filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(c.kubeconfig, c.env.KubeConfig, 0o600); err != nil {
 		return err
 	}
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", "config/default"},
 		{"create", "namespace", otherNamespace},
 		{"create", "namespace", foreignNamespace},
+		{"create", "namespace", policedNamespace},
+		{"create", "namespace", unpolicedNamespace},
 		{"apply", "--server-side", "-n", otherNamespace, "-k", "config/rbac/serving-namespace"},
 		{"wait", "--for=condition=Established", "--timeout=60s", "crd/metricsbackends.metricsbackend.io",
 			"crd/custommetrics.metricsbackend.io", "crd/externalmetrics.metricsbackend.io", "crd/externalmetricspolicies.metricsbackend.io"},
 	} {
-		if out, err := kubectl(args...); err != nil {
+		if out, err := kubectl(c, args...); err != nil {
 			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
 		}
 	}
 	return nil
 }
 
-func kubectl(args ...string) (string, error) {
+// environment is that of commands that a user types.
+func (c *controlPlane) environment() []string {
+	return append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+}
+
+func kubectl(suite *controlPlane, args ...string) (string, error) {
 	cmd := exec.Command(suite.kubectl, args...)
-	cmd.Dir = suite.root
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.String(), err
+	cmd.Dir, cmd.Env = suite.root, suite.environment()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // startOperator runs the controller as cmd/operator does.
-func startOperator(ctx context.Context) (<-chan struct{}, error) {
+func (c *controlPlane) startOperator(ctx context.Context) (<-chan struct{}, error) {
 	kinds, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
 	namespaces := []string{systemNamespace, otherNamespace}
-	mgr, err := ctrl.NewManager(suite.operator.Config(), ctrl.Options{
+	mgr, err := ctrl.NewManager(c.operator.Config(), ctrl.Options{
 		Scheme:  kinds,
 		Cache:   metricsbackend.CacheOptions(namespaces),
 		Metrics: metricsserver.Options{BindAddress: "0"},
+		// Names are unique in a process, for the metrics; here each control plane has an operator.
+		Controller: controllerconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	direct := suite.operator.Config()
-	direct.Dial = dialAdvertised(suite.config.Host)
+	direct := c.operator.Config()
+	direct.Dial = dialAdvertised(c.config.Host)
 	aggregated, err := aggregator.NewClient(direct, mgr.GetAPIReader())
 	if err != nil {
 		return nil, err
 	}
-	pods, directory := podapi.NewClient(suite.pods.dial), podapi.NewDirectory()
+	pods, directory := podapi.NewClient(c.pods.dial), podapi.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
 		Client: mgr.GetClient(), Live: blindTo{mgr.GetAPIReader(), drivenByTest},
 		Events: mgr.GetEventRecorder(v1alpha1.FieldOwner),
@@ -275,25 +335,4 @@ func startOperator(ctx context.Context) (<-chan struct{}, error) {
 		}
 	}()
 	return stopped, nil
-}
-
-// eventually polls check until it returns nil, and fails with its last error.
-func eventually(t *testing.T, timeout time.Duration, what string, check func(context.Context) error) {
-	t.Helper()
-	if err := poll(t.Context(), timeout, check); err != nil {
-		t.Fatalf("%s: not within %s: %v", what, timeout, err)
-	}
-}
-
-// poll is eventually for cleanups, too. It returns the last error of check.
-func poll(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil && last != nil {
-		return last
-	}
-	return err
 }

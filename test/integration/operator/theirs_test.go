@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -28,35 +29,22 @@ const (
 
 // runMetricsServer runs an implementation that serves v1beta1, with a certificate
 // that nobody signed, behind the Service kube-system/metrics-server.
-func runMetricsServer(t *testing.T) {
+func runMetricsServer(t *testing.T, suite *controlPlane) {
 	t.Helper()
-	ip := suite.pods.addTheirs("v1beta1")
+	ip := suite.pods.add("", []string{"v1beta1"}, nil)
 	t.Cleanup(func() { suite.pods.remove(ip) })
 	meta := metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"}
-	create(t, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}})
+	create(t, suite, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}})
 	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
-	create(t, &discoveryv1.EndpointSlice{
+	create(t, suite, &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To[int32](10250), Protocol: ptr.To(corev1.ProtocolTCP)}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 	})
 }
 
-// addTheirs starts a server that is no serving pod of ours and returns its IP.
-func (n *podNetwork) addTheirs(versions ...string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.next++
-	ip := fmt.Sprintf("10.244.%d.%d", n.next/250, n.next%250+1)
-	p := newServingPod(n, "", versions)
-	p.server.EnableHTTP2 = true
-	p.server.StartTLS()
-	n.pods[ip] = p
-	return ip
-}
-
 // create creates an object that the test's end removes.
-func create(t *testing.T, object client.Object, opts ...client.CreateOption) {
+func create(t *testing.T, suite *controlPlane, object client.Object, opts ...client.CreateOption) {
 	t.Helper()
 	if err := suite.admin.Create(t.Context(), object, opts...); err != nil {
 		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
@@ -80,17 +68,17 @@ func stockAPIService() *apiregistrationv1.APIService {
 }
 
 // installMetricsServer runs it with its APIService, and waits until that answers.
-func installMetricsServer(t *testing.T) *apiregistrationv1.APIService {
+func installMetricsServer(t *testing.T, suite *controlPlane) *apiregistrationv1.APIService {
 	t.Helper()
-	runMetricsServer(t)
+	runMetricsServer(t, suite)
 	stock := stockAPIService()
-	create(t, stock, client.FieldOwner("kubectl-client-side-apply"))
+	create(t, suite, stock, client.FieldOwner("kubectl-client-side-apply"))
 	core, err := kubernetes.NewForConfig(suite.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "metrics-server's APIService is available", func(ctx context.Context) error {
-		service, err := getAPIService(ctx, "v1beta1")
+	outcome.Eventually(t, patience, "metrics-server's APIService is available", func(ctx context.Context) error {
+		service, err := getAPIService(ctx, suite, "v1beta1")
 		if err != nil {
 			return err
 		}
@@ -116,11 +104,11 @@ func existing(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 // leads waits until the version's APIService leads to the Service, NAMESPACE/NAME.
-func leads(t *testing.T, version, to string) *apiregistrationv1.APIService {
+func leads(t *testing.T, suite *controlPlane, version, to string) *apiregistrationv1.APIService {
 	t.Helper()
 	var service *apiregistrationv1.APIService
-	eventually(t, patience, version+" leads to "+to, func(ctx context.Context) (err error) {
-		if service, err = getAPIService(ctx, version); err != nil {
+	outcome.Eventually(t, patience, version+" leads to "+to, func(ctx context.Context) (err error) {
+		if service, err = getAPIService(ctx, suite, version); err != nil {
 			return err
 		}
 		if got := service.Spec.Service.Namespace + "/" + service.Spec.Service.Name; got != to {

@@ -30,7 +30,7 @@ type requests struct {
 	failed []string
 }
 
-func startRequests(t *testing.T, versions ...string) *requests {
+func startRequests(t *testing.T, suite *controlPlane, versions ...string) *requests {
 	t.Helper()
 	core, err := kubernetes.NewForConfig(suite.config)
 	if err != nil {
@@ -83,16 +83,17 @@ func (r *requests) stop(t *testing.T) {
 // guard watches the invariant: no version is registered that a ready pod does
 // not serve.
 type guard struct {
+	suite  *controlPlane
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	looks  int
 	broken []string
 }
 
-func startGuard(t *testing.T) *guard {
+func startGuard(t *testing.T, suite *controlPlane) *guard {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &guard{cancel: cancel}
+	g := &guard{suite: suite, cancel: cancel}
 	t.Cleanup(cancel)
 	g.done.Go(func() {
 		ticker := time.NewTicker(10 * time.Millisecond)
@@ -110,9 +111,9 @@ func startGuard(t *testing.T) *guard {
 }
 
 func (g *guard) look(ctx context.Context) {
-	broken, err := brokenInvariant(ctx, func() (versions []string, err error) {
+	broken, err := brokenInvariant(ctx, g.suite, func() (versions []string, err error) {
 		var services apiregistrationv1.APIServiceList
-		err = suite.admin.List(ctx, &services, owned())
+		err = g.suite.admin.List(ctx, &services, owned())
 		for _, service := range services.Items {
 			versions = append(versions, service.Spec.Version)
 		}
@@ -129,7 +130,7 @@ func (g *guard) look(ctx context.Context) {
 
 // brokenInvariant are the versions, of those that there are, that a pod does not
 // serve which was ready before they were read, and after.
-func brokenInvariant(ctx context.Context, read func() (versions []string, err error)) (broken []string, err error) {
+func brokenInvariant(ctx context.Context, suite *controlPlane, read func() (versions []string, err error)) (broken []string, err error) {
 	var before, after corev1.PodList
 	if err := suite.admin.List(ctx, &before, owned()); err != nil {
 		return nil, err
@@ -171,9 +172,9 @@ func unstructuredOf(object map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-func shell(command string) (string, error) {
+func shell(suite *controlPlane, command string) (string, error) {
 	cmd := exec.Command("sh", "-c", command)
-	cmd.Dir = suite.root
+	cmd.Dir, cmd.Env = suite.root, suite.environment()
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }

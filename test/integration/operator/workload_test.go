@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -38,7 +39,7 @@ const (
 // them. A pod becomes ready by the serving component's own rule: it serves what
 // is registered, unless no ready peer does either.
 type workload struct {
-	client client.Client
+	client client.WithWatch
 	pods   *podNetwork
 	// detached keeps every pod out of the endpoints, as a selector that matches
 	// none does; the pods stay ready.
@@ -46,28 +47,72 @@ type workload struct {
 	// ungated lets pods become ready whatever is registered, as those of an image do
 	// that knows nothing of it.
 	ungated atomic.Bool
+	// changed has an element when an object has changed since the last look.
+	changed chan struct{}
 }
 
-func newWorkload(c client.Client, pods *podNetwork) *workload {
-	return &workload{client: c, pods: pods}
+func newWorkload(c client.WithWatch, pods *podNetwork) *workload {
+	return &workload{client: c, pods: pods, changed: make(chan struct{}, 1)}
 }
 
+// run looks soon after an object has changed, and now and then, as the test's switches may have.
 func (w *workload) run(ctx context.Context) {
+	for _, list := range []client.ObjectList{
+		&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &discoveryv1.EndpointSliceList{},
+		&apiregistrationv1.APIServiceList{},
+	} {
+		go w.watch(ctx, list)
+	}
 	ticker := time.NewTicker(30 * time.Millisecond)
 	defer ticker.Stop()
-	for {
+	for looked := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			err := w.step(ctx)
-			switch {
-			case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err),
-				apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			default:
-				fmt.Fprintln(os.Stderr, "simulated workload:", err)
+		}
+		select {
+		case <-w.changed:
+		default:
+			if time.Since(looked) < 250*time.Millisecond {
+				continue
 			}
 		}
+		looked = time.Now()
+		err := w.step(ctx)
+		if err == nil {
+			continue
+		}
+		w.change()
+		switch {
+		case ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err),
+			apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		default:
+			fmt.Fprintln(os.Stderr, "simulated workload:", err)
+		}
+	}
+}
+
+// watch notes each change of the objects of a kind, also across the ends of a watch.
+func (w *workload) watch(ctx context.Context, list client.ObjectList) {
+	for ctx.Err() == nil {
+		if watcher, err := w.client.Watch(ctx, list); err == nil {
+			for range watcher.ResultChan() {
+				w.change()
+			}
+			watcher.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (w *workload) change() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -255,7 +300,8 @@ func (w *workload) start(ctx context.Context, d *appsv1.Deployment, pod *corev1.
 		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}
 	} else {
 		if pod.Status.PodIP == "" {
-			pod.Status.PodIP = w.pods.add(pod, d.Labels[v1alpha1.LabelBackend], secretOf(pod))
+			mounted := &mountedCertificate{key: client.ObjectKey{Namespace: pod.Namespace, Name: secretOf(pod)}, network: w.pods}
+			pod.Status.PodIP = w.pods.add(d.Labels[v1alpha1.LabelBackend], versionsOf(image), mounted)
 			pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
 			pod.Status.Phase = corev1.PodRunning
 		}
@@ -271,6 +317,9 @@ func (w *workload) start(ctx context.Context, d *appsv1.Deployment, pod *corev1.
 		}
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	if equality.Semantic.DeepEqual(before, pod) {
+		return nil
+	}
 	return w.client.Status().Patch(ctx, pod, client.MergeFrom(before))
 }
 
@@ -330,6 +379,9 @@ func (w *workload) endpoints(ctx context.Context, d *appsv1.Deployment, pods []c
 	if missing {
 		return w.client.Create(ctx, slice)
 	}
+	if equality.Semantic.DeepEqual(before, slice) {
+		return nil
+	}
 	return w.client.Patch(ctx, slice, client.MergeFrom(before))
 }
 
@@ -354,6 +406,9 @@ func (w *workload) status(ctx context.Context, d *appsv1.Deployment, pods []core
 		}
 	}
 	d.Status = status
+	if equality.Semantic.DeepEqual(before, d) {
+		return nil
+	}
 	return w.client.Status().Patch(ctx, d, client.MergeFrom(before))
 }
 

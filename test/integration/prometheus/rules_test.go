@@ -7,7 +7,6 @@ package prometheus
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -25,8 +24,6 @@ import (
 	discovered "github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
-	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
-	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
 )
 
 // neighbours are series of two namespaces. The pods of the one are uneven on purpose:
@@ -51,6 +48,8 @@ limit{namespace="b"} 666
 target_info{namespace="b",instance="x",job="y",secret="666"} 1
 `
 
+const neighboursScraped = `sum(rate(requests_total{namespace="a"}[5s] offset 2s)) > 25`
+
 // pods knows of pods and namespaces.
 type pods struct{ index *restmapping.Index }
 
@@ -66,22 +65,10 @@ func newPods() pods {
 	)}
 }
 
-func startNeighbours(t *testing.T) *source.Source {
-	t.Helper()
-	m := meter.New()
-	if err := m.Set(neighbours); err != nil {
-		t.Fatal(err)
-	}
-	target := httptest.NewServer(m)
-	t.Cleanup(target.Close)
-	server := prometheus.Start(t, prometheus.Scrape(target.URL))
-	server.WaitFor(t, `sum(rate(requests_total{namespace="a"}[5s] offset 2s)) > 25`)
-	return newSource(t, v1alpha1.PrometheusSource{URL: server.URL}, nil)
-}
-
 // A question for all objects of a namespace gives each what a question for it gives.
 func TestWideQuestionsGiveTheSame(t *testing.T) {
-	src := startNeighbours(t)
+	t.Parallel()
+	src := start(t, neighbours, neighboursScraped).source
 	// Scrapes of then are stored by now.
 	at := time.Now().Add(-2 * time.Second).Truncate(time.Millisecond)
 	wide := 0
@@ -152,7 +139,8 @@ func evaluate(t *testing.T, src *source.Source, q query.Question, at time.Time, 
 
 // What a team asks yields nothing of another namespace, however it is written.
 func TestConfinedQueriesReadOneNamespace(t *testing.T) {
-	src := startNeighbours(t)
+	t.Parallel()
+	src := start(t, neighbours, neighboursScraped).source
 	for _, expression := range []string{
 		`depth`, `{__name__=~".+"}`, `{__name__=~"depth|limit",namespace=~".*"}`, `max(depth)`, `sum(depth) by (namespace)`,
 		`max_over_time(max(depth)[5s:1s])`, `max(depth offset 1s)`, `max(depth @ end())`, `limit or vector(1)`, `scalar(limit)`,

@@ -8,10 +8,7 @@ package prometheus
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -29,12 +26,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
 )
 
+// series are those of a workload, of which scraped is true once enough of them are stored.
 const series = `
 queue_length{namespace="a",pod="one"} 17
 queue_length{namespace="a",pod="two"} 4.5
 http_requests_total{namespace="a",pod="one",code="200"} 0 +25
 other{namespace="b"} 1
 `
+
+const scraped = `rate(http_requests_total[5s]) > 20`
 
 // world is a workload, a Prometheus that scrapes it, and the source before that.
 type world struct {
@@ -43,7 +43,8 @@ type world struct {
 	source *source.Source
 }
 
-func start(t *testing.T, args ...string) *world {
+// start waits until an expression over the workload's series has a value.
+func start(t *testing.T, series, until string, args ...string) *world {
 	t.Helper()
 	w := &world{meter: meter.New()}
 	if err := w.meter.Set(series); err != nil {
@@ -52,7 +53,7 @@ func start(t *testing.T, args ...string) *world {
 	target := httptest.NewServer(w.meter)
 	t.Cleanup(target.Close)
 	w.server = prometheus.Start(t, prometheus.Scrape(target.URL), args...)
-	w.server.WaitFor(t, `rate(http_requests_total[5s]) > 20`)
+	w.server.WaitFor(t, until)
 	w.source = newSource(t, v1alpha1.PrometheusSource{URL: w.server.URL}, nil)
 	return w
 }
@@ -68,7 +69,8 @@ func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secr
 }
 
 func TestEvaluate(t *testing.T) {
-	w := start(t, "--query.max-samples=100000")
+	t.Parallel()
+	w := start(t, series, scraped, "--query.max-samples=100000")
 	at := time.Now().Truncate(time.Millisecond)
 	got, err := w.source.Evaluate(t.Context(), `queue_length{namespace="a"}`, at)
 	if err != nil {
@@ -107,36 +109,31 @@ func TestEvaluate(t *testing.T) {
 
 // What Prometheus refuses comes with its own words, and says nothing against its health.
 func TestRejected(t *testing.T) {
-	w := start(t, "--query.max-samples=20")
+	t.Parallel()
+	w := start(t, series, scraped, "--query.max-samples=20")
 	for expression, says := range map[string]string{
 		`sum(queue_length`:       "parse error",
 		`nonsense(queue_length)`: "unknown function",
 		`queue_length[1m]`:       "ranges of samples",
 		`"text"`:                 "of type string",
-		`queue_length * other`:   "", // no pair: an empty answer, and no error
 		`max_over_time(http_requests_total[5m:100ms])`: "too many samples",
 		`other + on() queue_length`:                    "many matching",
 	} {
-		answer, err := w.source.Evaluate(t.Context(), expression, time.Now())
-		if says == "" {
-			if err != nil || len(answer.Samples) != 0 {
-				t.Errorf("%s: %+v, %v", expression, answer, err)
-			}
-			continue
-		}
+		_, err := w.source.Evaluate(t.Context(), expression, time.Now())
 		var f *query.Failure
-		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" {
-			t.Errorf("%s: %v", expression, err)
-			continue
+		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" || !strings.Contains(f.Message, says) {
+			t.Errorf("%s: %v, want %q", expression, err, says)
 		}
-		if !strings.Contains(f.Message, says) {
-			t.Errorf("%s: %q does not say %q", expression, f.Message, says)
-		}
+	}
+	// No pair is an empty answer, and no error.
+	if answer, err := w.source.Evaluate(t.Context(), `queue_length * other`, time.Now()); err != nil || len(answer.Samples) != 0 {
+		t.Errorf("no pair: %+v, %v", answer, err)
 	}
 }
 
 func TestHealthAndSeries(t *testing.T) {
-	w := start(t)
+	t.Parallel()
+	w := start(t, series, scraped)
 	spec := v1alpha1.PrometheusSource{URL: w.server.URL, SeriesInterval: &metav1.Duration{Duration: time.Second}, SeriesMaxAge: &metav1.Duration{Duration: 5 * time.Second}}
 	s := newSource(t, spec, nil)
 	news := make(chan string, 100)
@@ -187,57 +184,5 @@ func TestHealthAndSeries(t *testing.T) {
 		for _, series := range s.Series().Found(all).Series {
 			names = append(names, series.Name)
 		}
-	}
-
-	w.server.Stop(t)
-	if _, err := s.Evaluate(t.Context(), `queue_length`, time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonConnectionFailed {
-		t.Errorf("stopped: %v", err)
-	}
-	if h := s.Health(); h.Healthy || h.Reason != string(query.ReasonConnectionFailed) {
-		t.Errorf("health %+v", h)
-	}
-	w.server.Run(t)
-	if _, err := s.Evaluate(t.Context(), `vector(1)`, time.Now()); err != nil {
-		t.Errorf("started again: %v", err)
-	}
-	if h := s.Health(); !h.Healthy {
-		t.Errorf("health %+v", h)
-	}
-}
-
-// Behind a gateway with TLS, a prefix, a login and tenants.
-func TestCredentials(t *testing.T) {
-	gateway := httptest.NewUnstartedServer(nil)
-	w := start(t)
-	behind, err := url.Parse(w.server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(behind)
-	gateway.Config.Handler = http.StripPrefix("/prometheus", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if user, password, ok := r.BasicAuth(); !ok || user != "reader" || password != "correct" || r.Header.Get("X-Scope-OrgID") != "team" {
-			http.Error(rw, "no", http.StatusUnauthorized)
-			return
-		}
-		proxy.ServeHTTP(rw, r)
-	}))
-	gateway.StartTLS()
-	defer gateway.Close()
-	password := "wrong"
-	s := newSource(t, v1alpha1.PrometheusSource{
-		URL:            gateway.URL + "/prometheus/",
-		TLS:            v1alpha1.SourceTLS{InsecureSkipVerify: true},
-		Authentication: v1alpha1.SourceAuthentication{Basic: &v1alpha1.SecretReference{Name: "login"}},
-		Headers:        []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team"}},
-	}, func(string) (map[string][]byte, error) {
-		return map[string][]byte{"username": []byte("reader"), "password": []byte(password)}, nil
-	})
-	var f *query.Failure
-	if _, err := s.Evaluate(t.Context(), "queue_length", time.Now()); !errors.As(err, &f) || f.Reason != query.ReasonUnauthorized {
-		t.Errorf("with a wrong password: %v", err)
-	}
-	password = "correct"
-	if a, err := s.Evaluate(t.Context(), "queue_length", time.Now()); err != nil || len(a.Samples) != 2 {
-		t.Errorf("with the right one: %+v, %v", a, err)
 	}
 }

@@ -33,11 +33,8 @@ node_memory_used_bytes{node="n1"} 2097152
 
 // Resource rules as people have them give the figures of what a real Prometheus scraped.
 func TestResourceRules(t *testing.T) {
-	w := start(t)
-	if err := w.meter.Set(resourceSeries); err != nil {
-		t.Fatal(err)
-	}
-	w.server.WaitFor(t, `rate(container_cpu_usage_seconds_total{cpu="0"}[5s]) > 0.2`)
+	t.Parallel()
+	w := start(t, resourceSeries, `rate(container_cpu_usage_seconds_total{cpu="0"}[5s]) > 0.2`)
 	resources := v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{
 		"namespace": {Resource: "namespace"}, "pod": {Resource: "pod"}, "node": {Resource: "node"},
 	}}

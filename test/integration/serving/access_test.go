@@ -6,6 +6,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,8 +15,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
+// testAccess asks with accounts of different rights, both ways.
 func testAccess(t *testing.T, p *process) {
 	tests := map[string]struct {
 		account, path string
@@ -69,6 +73,7 @@ func statusThrough(t *testing.T, config *rest.Config, path string) int {
 	return answer.StatusCode
 }
 
+// testOwnEndpoints asks the process for what kube-apiserver does not proxy.
 func testOwnEndpoints(t *testing.T, p *process) {
 	reader, nobody := cluster.token(t, "reader"), cluster.token(t, "nobody")
 	tests := map[string]struct {
@@ -94,7 +99,7 @@ func testOwnEndpoints(t *testing.T, p *process) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			// Gauges of the store are written every few seconds.
-			eventually(t, 30*time.Second, tc.path, func() error {
+			outcome.Eventually(t, 30*time.Second, tc.path, func(context.Context) error {
 				status, body, err := p.get(t.Context(), tc.path, tc.token)
 				if err != nil {
 					return err

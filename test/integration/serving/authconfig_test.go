@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // loseAuthenticationConfig deletes the ConfigMap and keeps kube-apiserver from
@@ -69,7 +71,7 @@ func (c *controlPlane) loseAuthenticationConfig(t *testing.T) (bringBack func())
 		t.Fatal(err)
 	}
 	again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: authenticationConfig}, Data: lost.Data}
-	eventually(t, time.Minute, "the admission policy is in force", func() error {
+	outcome.Eventually(t, time.Minute, "the admission policy is in force", func(context.Context) error {
 		_, err := configs.Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), "lost on purpose") {
 			return fmt.Errorf("not denied: %w", err)
@@ -81,24 +83,12 @@ func (c *controlPlane) loseAuthenticationConfig(t *testing.T) (bringBack func())
 	}
 	return func() {
 		allow()
-		eventually(t, time.Minute, "the ConfigMap is back", func() error {
+		outcome.Eventually(t, time.Minute, "the ConfigMap is back", func(context.Context) error {
 			// kube-apiserver tries again within a minute; an administrator need not wait.
 			if _, err := configs.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 				return err
 			}
 			return nil
-		})
-	}
-}
-
-// waitAnswers waits until requests for both versions are answered through
-// kube-apiserver: its handlers follow an APIService a moment after its status does.
-func waitAnswers(t *testing.T) {
-	t.Helper()
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, version+" answers", func() error {
-			_, err := raw(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes")
-			return err
 		})
 	}
 }
@@ -110,17 +100,16 @@ func waitAnswers(t *testing.T) {
 func TestAuthenticationConfigMissing(t *testing.T) {
 	p, _ := startAlone(t, "knowing")
 	p.waitReady(t)
-	cluster.register(t, "knowing", p.port, "v1", "v1beta1")
-	waitAnswers(t)
+	cluster.registerBoth(t, "knowing", p.port)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	l, wait := startLoad(ctx, t, 2)
 	bringBack := cluster.loseAuthenticationConfig(t)
-	late := startOn(t, "waiting")
-	eventually(t, 30*time.Second, "the running process says that it is gone", func() error {
+	late := startOn(t, "knowing")
+	outcome.Eventually(t, 30*time.Second, "the running process says that it is gone", func(context.Context) error {
 		return p.logged("kube-system/" + authenticationConfig + " failed with : configmap")
 	})
-	eventually(t, 30*time.Second, "the starting process explains itself", func() error {
+	outcome.Eventually(t, 30*time.Second, "the starting process explains itself", func(context.Context) error {
 		err := late.ready(t.Context())
 		if err == nil {
 			t.Fatal("it is ready without knowing kube-apiserver")
@@ -137,15 +126,15 @@ func TestAuthenticationConfigMissing(t *testing.T) {
 		t.Errorf("the running process: %v", err)
 	}
 	before := l.answered.Load()
-	eventually(t, time.Minute, "requests go on meanwhile", func() error {
+	outcome.Eventually(t, time.Minute, "requests go on meanwhile", func(context.Context) error {
 		if l.answered.Load() < before+50 {
 			return errors.New("too few")
 		}
 		return nil
 	})
 	bringBack()
-	eventually(t, time.Minute, "the starting process becomes ready", func() error { return late.ready(t.Context()) })
-	eventually(t, 30*time.Second, "it knows kube-apiserver", late.wantAsProxy(t, cluster.frontProxy, http.StatusOK))
+	outcome.Eventually(t, time.Minute, "the starting process becomes ready", func(context.Context) error { return late.ready(t.Context()) })
+	outcome.Eventually(t, 30*time.Second, "it knows kube-apiserver", late.wantAsProxy(t, cluster.frontProxy, http.StatusOK))
 	stop()
 	wait()
 	for _, f := range l.failures {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // balancer does what a Service does: it leads each new connection to one of the
@@ -58,7 +60,7 @@ func (b *balancer) add(p *process) {
 // waitTakes waits until a process that was added gets connections.
 func (b *balancer) waitTakes(t *testing.T, p *process) {
 	t.Helper()
-	eventually(t, 20*time.Second, "the balancer gives the process connections", func() error {
+	outcome.Eventually(t, 20*time.Second, "the balancer gives the process connections", func(context.Context) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !b.backends[p] {

@@ -7,17 +7,24 @@ package serving
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // TestCertificateFilesBroken: whatever is in the files between two good pairs, the
 // last good one is served, each new connection works, and the log says what is
 // wrong. The next good pair needs no restart.
 func TestCertificateFilesBroken(t *testing.T) {
+	beside(t)
 	p, _ := startAlone(t, "swapped")
 	p.waitReady(t)
 	name := "swapped." + servingNamespace + ".svc"
@@ -30,7 +37,7 @@ func TestCertificateFilesBroken(t *testing.T) {
 		return content
 	}
 	certificate, key := read(certFile), read(keyFile)
-	foreign, foreignKey, err := cluster.servingCA.issue(name, name)
+	foreign, err := cluster.servingCA.Issue(name, []string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +65,13 @@ func TestCertificateFilesBroken(t *testing.T) {
 		{"garbage for a certificate", certFile, []byte("\x00\xffgarbage"), "tls: failed to find any PEM data in certificate input"},
 		{"the first half of a certificate", certFile, certificate[:len(certificate)/2], "tls: failed to find any PEM data in certificate input"},
 		{"an empty certificate", certFile, nil, "missing content for serving cert"},
-		{"a certificate whose key has not come yet", certFile, foreign, "tls: private key does not match public key"},
+		{"a certificate whose key has not come yet", certFile, foreign.Certificate, "tls: private key does not match public key"},
 		{"the first half of a key", keyFile, key[:len(key)/2], "tls: failed to find any PEM data in key input"},
 	}
 	for _, step := range steps {
 		before := strings.Count(p.log.String(), step.says)
 		replace(t, step.path, step.content)
-		eventually(t, 90*time.Second, step.what+" is told", func() error {
+		outcome.Eventually(t, 90*time.Second, step.what+" is told", func(context.Context) error {
 			if strings.Count(p.log.String(), step.says) <= before {
 				return fmt.Errorf("%q is not in the log again", step.says)
 			}
@@ -77,8 +84,8 @@ func TestCertificateFilesBroken(t *testing.T) {
 			t.Errorf("%s: %v", step.what, err)
 		}
 	}
-	replace(t, keyFile, foreignKey)
-	eventually(t, 90*time.Second, "the next good pair is served", func() error {
+	replace(t, keyFile, foreign.Key)
+	outcome.Eventually(t, 90*time.Second, "the next good pair is served", func(context.Context) error {
 		if now := servedSerial(t, p, cluster.servingCA, name); now == first {
 			return fmt.Errorf("still the first")
 		}
@@ -90,4 +97,24 @@ func TestCertificateFilesBroken(t *testing.T) {
 		t.Errorf("only %d connections: nothing was proven", connections)
 	}
 	t.Logf("%d connections meanwhile, %d failed", connections, failed)
+}
+
+func servedSerial(t *testing.T, p *process, a *authority.Authority, name string) string {
+	t.Helper()
+	serial, err := dialSerial(p, a, name)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	return serial
+}
+
+func dialSerial(p *process, a *authority.Authority, name string) (string, error) {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.Certificate)
+	connection, err := tls.Dial("tcp", "127.0.0.1:"+strconv.Itoa(int(p.port)), &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		return "", err
+	}
+	defer connection.Close()
+	return connection.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
 // controlPlane is a kube-apiserver with its aggregator, and etcd.
@@ -30,7 +32,7 @@ type controlPlane struct {
 	aggregator apiregistration.Interface
 	// servingCA signs serving's certificates, kubeletCA the kubelets', frontProxy
 	// that of kube-apiserver as a client of serving.
-	servingCA, kubeletCA, frontProxy *authority
+	servingCA, kubeletCA, frontProxy *authority.Authority
 	// frontProxyCA is the file with the authorities of the front proxy, and folder
 	// holds its certificate.
 	frontProxyCA, folder string
@@ -43,7 +45,7 @@ func startControlPlane(folder string) (*controlPlane, error) {
 	}
 	// The front proxy has a CA of its own, or any client certificate could claim
 	// to be anyone.
-	frontProxy, err := newAuthority("front-proxy-ca")
+	frontProxy, err := authority.New("front-proxy-ca")
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +53,11 @@ func startControlPlane(folder string) (*controlPlane, error) {
 	if err := os.WriteFile(frontProxyCA, frontProxy.PEM, 0o600); err != nil {
 		return nil, err
 	}
-	proxyCert, proxyKey, err := frontProxy.issueFiles(folder, "front-proxy-client")
+	client, err := frontProxy.Issue(frontProxyName, nil)
+	if err != nil {
+		return nil, err
+	}
+	proxyCert, proxyKey, err := client.Write(folder, "tls")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +78,7 @@ func startControlPlane(folder string) (*controlPlane, error) {
 	apiServer.Out, apiServer.Err = log, log
 	apiServer.Configure().
 		Set("requestheader-client-ca-file", frontProxyCA).
-		Set("requestheader-allowed-names", "front-proxy-client").
+		Set("requestheader-allowed-names", frontProxyName).
 		Set("requestheader-username-headers", "X-Remote-User").
 		Set("requestheader-group-headers", "X-Remote-Group").
 		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
@@ -103,10 +109,10 @@ func (c *controlPlane) prepare(folder string) error {
 	if c.aggregator, err = apiregistration.NewForConfig(c.config); err != nil {
 		return err
 	}
-	if c.servingCA, err = newAuthority("serving-ca"); err != nil {
+	if c.servingCA, err = authority.New("serving-ca"); err != nil {
 		return err
 	}
-	if c.kubeletCA, err = newAuthority("kubelet-ca"); err != nil {
+	if c.kubeletCA, err = authority.New("kubelet-ca"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -148,26 +154,4 @@ func (c *controlPlane) kubectl(t *testing.T, args ...string) (string, error) {
 		return string(out), fmt.Errorf("kubectl %v: %w: %s", args, err, out)
 	}
 	return string(out), nil
-}
-
-// eventually tries check until it returns nil.
-func eventually(t *testing.T, within time.Duration, what string, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		case <-t.Context().Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-tick.C:
-		}
-	}
 }

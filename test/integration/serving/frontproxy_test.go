@@ -23,8 +23,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -46,18 +49,14 @@ func replace(t *testing.T, path string, content []byte) {
 
 // asProxy asks the process as kube-apiserver does for a user: with a client
 // certificate of the authority.
-func (p *process) asProxy(t *testing.T, a *authority, user, path string) (int, error) {
+func (p *process) asProxy(t *testing.T, a *authority.Authority, user, path string) (int, error) {
 	t.Helper()
-	certificate, key, err := a.issue(frontProxyName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
+	leaf, err := a.Issue(frontProxyName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := p.client.Transport.(*http.Transport).TLSClientConfig.Clone()
-	config.Certificates = []tls.Certificate{pair}
+	config.Certificates = []tls.Certificate{leaf.TLS}
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+path, nil)
@@ -73,8 +72,8 @@ func (p *process) asProxy(t *testing.T, a *authority, user, path string) (int, e
 	return answer.StatusCode, nil
 }
 
-func (p *process) wantAsProxy(t *testing.T, a *authority, want int) func() error {
-	return func() error {
+func (p *process) wantAsProxy(t *testing.T, a *authority.Authority, want int) func(context.Context) error {
+	return func(context.Context) error {
 		status, err := p.asProxy(t, a, readerUser, "/apis/metrics.k8s.io/v1/nodes")
 		if err != nil || status != want {
 			return fmt.Errorf("status %d, %v, want %d", status, err, want)
@@ -89,35 +88,34 @@ func (p *process) wantAsProxy(t *testing.T, a *authority, want int) func() error
 func TestFrontProxyRotation(t *testing.T) {
 	p, _ := startAlone(t, "proxied")
 	p.waitReady(t)
-	cluster.register(t, "proxied", p.port, "v1", "v1beta1")
-	waitAnswers(t)
+	cluster.registerBoth(t, "proxied", p.port)
 	look := cluster.startMirror(t)
 	first := cluster.frontProxy
-	eventually(t, time.Minute, "kube-apiserver asks the mirror", func() error { return look.shows(t.Context(), first) })
-	second, err := newAuthority("second-front-proxy-ca")
+	outcome.Eventually(t, time.Minute, "kube-apiserver asks the mirror", func(context.Context) error { return look.shows(t.Context(), first) })
+	second, err := authority.New("second-front-proxy-ca")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.wantAsProxy(t, second, http.StatusUnauthorized)(); err != nil {
+	if err := p.wantAsProxy(t, second, http.StatusUnauthorized)(t.Context()); err != nil {
 		t.Fatalf("before, with a certificate of nobody: %v", err)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	l, wait := startLoad(ctx, t, 4)
 	replace(t, cluster.frontProxyCA, append(append([]byte{}, first.PEM...), second.PEM...))
-	eventually(t, 2*time.Minute, "serving recognises both", func() error {
-		if err := p.wantAsProxy(t, first, http.StatusOK)(); err != nil {
+	outcome.Eventually(t, 2*time.Minute, "serving recognises both", func(ctx context.Context) error {
+		if err := p.wantAsProxy(t, first, http.StatusOK)(ctx); err != nil {
 			return err
 		}
-		return p.wantAsProxy(t, second, http.StatusOK)()
+		return p.wantAsProxy(t, second, http.StatusOK)(ctx)
 	})
-	cluster.replaceFrontProxyClient(t, second)
-	eventually(t, 2*time.Minute, "kube-apiserver uses the new certificate", func() error { return look.shows(t.Context(), second) })
+	issueFiles(t, second, cluster.folder, frontProxyName)
+	outcome.Eventually(t, 2*time.Minute, "kube-apiserver uses the new certificate", func(context.Context) error { return look.shows(t.Context(), second) })
 	// It makes its connections anew for one API after the other.
 	goOn := func() {
 		t.Helper()
 		before := l.answered.Load()
-		eventually(t, time.Minute, "requests go on", func() error {
+		outcome.Eventually(t, time.Minute, "requests go on", func(context.Context) error {
 			if n := l.answered.Load() - before; n < 200 {
 				return fmt.Errorf("%d requests", n)
 			}
@@ -129,7 +127,7 @@ func TestFrontProxyRotation(t *testing.T) {
 	cluster.frontProxy = second
 	// kube-apiserver adds to what is published and takes nothing away: an administrator does.
 	forgetFrontProxies(t, second)
-	eventually(t, 2*time.Minute, "serving no longer recognises the old one", p.wantAsProxy(t, first, http.StatusUnauthorized))
+	outcome.Eventually(t, 2*time.Minute, "serving no longer recognises the old one", p.wantAsProxy(t, first, http.StatusUnauthorized))
 	goOn()
 	stop()
 	wait()
@@ -138,35 +136,27 @@ func TestFrontProxyRotation(t *testing.T) {
 	}
 	t.Logf("%d requests during the rotation", l.answered.Load())
 
-	third, err := newAuthority("third-front-proxy-ca")
+	third, err := authority.New("third-front-proxy-ca")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster.replaceFrontProxyClient(t, third)
-	eventually(t, 2*time.Minute, "serving refuses a proxy that it does not know, and says so", func() error {
+	issueFiles(t, third, cluster.folder, frontProxyName)
+	outcome.Eventually(t, 2*time.Minute, "serving refuses a proxy that it does not know, and says so", func(context.Context) error {
 		return p.logged("Unable to authenticate the request")
 	})
 	replace(t, cluster.frontProxyCA, third.PEM)
 	cluster.frontProxy = third
-	eventually(t, 2*time.Minute, "serving recognises the new one alone", p.wantAsProxy(t, third, http.StatusOK))
-	eventually(t, 2*time.Minute, "requests are answered again", func() error {
+	outcome.Eventually(t, 2*time.Minute, "serving recognises the new one alone", p.wantAsProxy(t, third, http.StatusOK))
+	outcome.Eventually(t, 2*time.Minute, "requests are answered again", func(context.Context) error {
 		if _, err := raw(t.Context(), "/apis/metrics.k8s.io/v1/nodes"); err != nil {
 			return err
 		}
-		return cluster.available(t.Context(), "v1")
+		return cluster.available(t.Context(), metricsVersion("v1"))
 	})
 }
 
-// replaceFrontProxyClient gives kube-apiserver a certificate of the authority.
-func (c *controlPlane) replaceFrontProxyClient(t *testing.T, a *authority) {
-	t.Helper()
-	if _, _, err := a.issueFiles(c.folder, frontProxyName); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // forgetFrontProxies leaves one authority in what kube-apiserver publishes.
-func forgetFrontProxies(t *testing.T, but *authority) {
+func forgetFrontProxies(t *testing.T, but *authority.Authority) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"data": map[string]string{"requestheader-client-ca-file": string(but.PEM)}})
 	if err != nil {
@@ -189,32 +179,18 @@ func (c *controlPlane) startMirror(t *testing.T) *mirror {
 	t.Helper()
 	m := &mirror{}
 	name := "mirror." + servingNamespace + ".svc"
-	certificate, key, err := c.servingCA.issue(name, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
+	leaf, err := c.servingCA.Issue(name, []string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(m)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.TLS}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	port := int32(server.Listener.Addr().(*net.TCPAddr).Port)
 	c.register(t, "mirror", port)
-	_, err = c.aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: "v1." + mirrorGroup},
-		Spec: apiregistrationv1.APIServiceSpec{
-			Service: &apiregistrationv1.ServiceReference{Namespace: servingNamespace, Name: "mirror", Port: &port},
-			Group:   mirrorGroup, Version: "v1", CABundle: c.servingCA.PEM, GroupPriorityMinimum: 10, VersionPriority: 10,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("register the mirror: %v", err)
-	}
-	t.Cleanup(func() { c.deleteAPIService(t, "v1."+mirrorGroup) })
+	c.createAPIService(t, "mirror", port, schema.GroupVersion{Group: mirrorGroup, Version: "v1"}, 10)
 	return m
 }
 
@@ -230,7 +206,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // shows returns nil when kube-apiserver comes with a certificate of the authority.
-func (m *mirror) shows(ctx context.Context, a *authority) error {
+func (m *mirror) shows(ctx context.Context, a *authority.Authority) error {
 	if _, err := raw(ctx, "/apis/"+mirrorGroup+"/v1/look"); err != nil {
 		return err
 	}
@@ -239,5 +215,5 @@ func (m *mirror) shows(ctx context.Context, a *authority) error {
 	if m.last == nil {
 		return errors.New("it shows no certificate")
 	}
-	return m.last.CheckSignatureFrom(a.certificate)
+	return m.last.CheckSignatureFrom(a.Certificate)
 }

@@ -6,6 +6,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 func testKubectlTop(t *testing.T) {
@@ -59,23 +62,11 @@ func checkText(t *testing.T, text string, want, not []string) {
 	}
 }
 
-func testTable(t *testing.T) {
-	for resource, want := range map[string][]string{
-		"nodes.metrics.k8s.io":        {"NAME", "CPU", "MEMORY", "WINDOW", "node-a", "node-b"},
-		"pods.v1beta1.metrics.k8s.io": {"NAME", "CPU", "MEMORY", "WINDOW", "web-0", "job-0"},
-	} {
-		out, err := cluster.kubectl(t, "get", resource)
-		if err != nil {
-			t.Errorf("get %s: %v", resource, err)
-			continue
-		}
-		checkText(t, out, want, nil)
-	}
-}
-
+// testDiscovery reads the aggregated document, in which a version that cannot be
+// fetched is Stale.
 func testDiscovery(t *testing.T) {
 	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	eventually(t, time.Minute, "both versions are current in aggregated discovery", func() error {
+	outcome.Eventually(t, time.Minute, "both versions are current in aggregated discovery", func(context.Context) error {
 		body, err := cluster.client.Discovery().RESTClient().Get().AbsPath("/apis").SetHeader("Accept", accept).DoRaw(t.Context())
 		if err != nil {
 			return err
@@ -110,7 +101,7 @@ func testDiscovery(t *testing.T) {
 
 func testOpenAPI(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, "OpenAPI v3 of "+version, func() error {
+		outcome.Eventually(t, time.Minute, "OpenAPI v3 of "+version, func(context.Context) error {
 			body, err := raw(t.Context(), "/openapi/v3/apis/metrics.k8s.io/"+version)
 			if err != nil {
 				return err
@@ -121,7 +112,7 @@ func testOpenAPI(t *testing.T) {
 			return nil
 		})
 	}
-	eventually(t, 2*time.Minute, "OpenAPI v2", func() error {
+	outcome.Eventually(t, 2*time.Minute, "OpenAPI v2", func(context.Context) error {
 		body, err := raw(t.Context(), "/openapi/v2")
 		if err != nil {
 			return err

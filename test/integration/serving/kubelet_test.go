@@ -51,16 +51,12 @@ type fakeKubelet struct {
 func (c *controlPlane) startKubelet(t *testing.T) *fakeKubelet {
 	t.Helper()
 	k := &fakeKubelet{started: time.Now().Add(-time.Hour), pods: map[string][]string{}}
-	certificate, key, err := c.kubeletCA.issue("kubelet", "127.0.0.1")
+	leaf, err := c.kubeletCA.Issue("kubelet", []string{"127.0.0.1"})
 	if err != nil {
 		t.Fatalf("issue a kubelet's certificate: %v", err)
 	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatalf("load a kubelet's certificate: %v", err)
-	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.TLS}, MinVersion: tls.VersionTLS12}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)

@@ -6,41 +6,41 @@
 package serving
 
 import (
-	"crypto/tls"
-	"crypto/x509"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // startAlone runs a process on one node, from a manifest on disk, as a user may.
 func startAlone(t *testing.T, service string, args ...string) (*process, *fakeKubelet) {
 	t.Helper()
 	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, "node-"+service, kubelet.port, nil)
+	cluster.createNode(t, "node-"+service, kubelet.port, map[string]string{nodesOf: service})
 	return startOn(t, service, args...), kubelet
 }
 
-// startOn runs a process on the nodes that there are.
+// startOn runs another process on the node that startAlone made.
 func startOn(t *testing.T, service string, args ...string) *process {
 	t.Helper()
-	file := cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes))
+	file := cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes(service)))
 	return cluster.startServing(t, service, append([]string{"--backend-file=" + file}, args...)...)
 }
 
 // TestRuntimeConfig: a version that is taken out is neither served nor listed.
 func TestRuntimeConfig(t *testing.T) {
+	beside(t)
 	p, _ := startAlone(t, "limited", "--runtime-config=metrics.k8s.io/v1=false")
 	p.waitReady(t)
 	reader := cluster.token(t, "reader")
@@ -56,33 +56,13 @@ func TestRuntimeConfig(t *testing.T) {
 		}
 	}
 
-	_, body, err := p.get(t.Context(), "/apis/metrics.k8s.io", reader)
-	if err != nil {
-		t.Fatalf("get the group: %v", err)
-	}
-	var group metav1.APIGroup
-	if err := json.Unmarshal([]byte(body), &group); err != nil {
-		t.Fatalf("decode %s: %v", body, err)
-	}
-	beta := metav1.GroupVersionForDiscovery{GroupVersion: "metrics.k8s.io/v1beta1", Version: "v1beta1"}
-	if diff := cmp.Diff([]metav1.GroupVersionForDiscovery{beta}, group.Versions); diff != "" || group.PreferredVersion != beta {
-		t.Errorf("the group prefers %v and lists (-want +got):\n%s", group.PreferredVersion, diff)
-	}
-
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/apis", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+reader)
-	request.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-	answer, err := p.client.Do(request)
+	document, err := aggregatedDiscoveryOf(t, p, reader)
 	if err != nil {
 		t.Fatalf("get aggregated discovery: %v", err)
 	}
-	defer answer.Body.Close()
 	var list apidiscoveryv2.APIGroupDiscoveryList
-	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
-		t.Fatalf("decode aggregated discovery: %v", err)
+	if err := json.Unmarshal(document, &list); err != nil {
+		t.Fatalf("decode %s: %v", document, err)
 	}
 	var versions []string
 	for _, g := range list.Items {
@@ -98,6 +78,7 @@ func TestRuntimeConfig(t *testing.T) {
 
 // TestAudit: the usual audit flags write who asked for what.
 func TestAudit(t *testing.T) {
+	beside(t)
 	folder := t.TempDir()
 	policy := cluster.writeFile(t, folder, "policy.yaml", []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"))
 	log := filepath.Join(folder, "audit.log")
@@ -106,7 +87,7 @@ func TestAudit(t *testing.T) {
 	if status, body, err := p.get(t.Context(), "/apis/metrics.k8s.io/v1/nodes", cluster.token(t, "reader")); err != nil || status != http.StatusOK {
 		t.Fatalf("list nodes: status %d, %v: %s", status, err, body)
 	}
-	eventually(t, 20*time.Second, "the request is in the audit log", func() error {
+	outcome.Eventually(t, 20*time.Second, "the request is in the audit log", func(context.Context) error {
 		content, err := os.ReadFile(log)
 		if err != nil {
 			return err
@@ -120,73 +101,20 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// TestCertificateRotation replaces the files under a running process.
-func TestCertificateRotation(t *testing.T) {
-	p, _ := startAlone(t, "rotated")
-	p.waitReady(t)
-	name := "rotated." + servingNamespace + ".svc"
-	before := servedSerial(t, p, cluster.servingCA, name)
-
-	next, err := newAuthority("next-serving-ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := next.issueFiles(p.folder, name, name); err != nil {
-		t.Fatalf("replace the certificate: %v", err)
-	}
-	eventually(t, 30*time.Second, "the new certificate is served", func() error {
-		_, err := dialSerial(p, next, name)
-		return err
-	})
-	if after := servedSerial(t, p, next, name); after == before {
-		t.Errorf("the certificate's serial number is still %s", after)
-	}
-
-	// Half a pair, as between two writes, must not take the good one away.
-	cluster.writeFile(t, p.folder, "tls.key", []byte("not a key"))
-	eventually(t, 30*time.Second, "the broken key is seen", func() error { return p.logged("tls: failed to find any PEM data in key input") })
-	servedSerial(t, p, next, name)
-	select {
-	case <-p.ended:
-		t.Errorf("the process has ended: %v", p.result)
-	default:
-	}
-}
-
-func servedSerial(t *testing.T, p *process, a *authority, name string) string {
-	t.Helper()
-	serial, err := dialSerial(p, a, name)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	return serial
-}
-
-func dialSerial(p *process, a *authority, name string) (string, error) {
-	roots := x509.NewCertPool()
-	roots.AddCert(a.certificate)
-	connection, err := tls.Dial("tcp", "127.0.0.1:"+strconv.Itoa(int(p.port)), &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		return "", err
-	}
-	defer connection.Close()
-	return connection.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
-}
-
 // TestKubeAPIServerRestart: a started pod stays ready and goes on scraping, one
 // that starts meanwhile waits and says so, and both work again by themselves.
 func TestKubeAPIServerRestart(t *testing.T) {
 	p, kubelet := startAlone(t, "lasting")
 	p.waitReady(t)
 	cluster.register(t, "lasting", p.port, "v1", "v1beta1")
-	through := func() error { return wantCount(t.Context(), "/apis/metrics.k8s.io/v1/nodes", 1) }
-	eventually(t, time.Minute, "metrics through kube-apiserver", through)
+	through := func(ctx context.Context) error { return wantCount(ctx, "/apis/metrics.k8s.io/v1/nodes", 1) }
+	outcome.Eventually(t, time.Minute, "metrics through kube-apiserver", through)
 
 	// The late process needs its token before kube-apiserver goes.
 	kubeconfig := cluster.writeKubeconfig(t, t.TempDir(), servingAccount)
 	startAPIServer := cluster.stopAPIServer(t)
-	late := cluster.startServingAs(t, "late", kubeconfig, "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes)))
-	eventually(t, 20*time.Second, "the late process lives and explains itself", func() error {
+	late := cluster.startServingAs(t, "late", kubeconfig, "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes("lasting"))))
+	outcome.Eventually(t, 20*time.Second, "the late process lives and explains itself", func(context.Context) error {
 		status, body, err := late.get(t.Context(), "/livez", "")
 		if err != nil || status != http.StatusOK {
 			return fmt.Errorf("/livez: status %d, %w: %s", status, err, body)
@@ -200,7 +128,7 @@ func TestKubeAPIServerRestart(t *testing.T) {
 		t.Errorf("the late process answers status %d, %v, want 401", status, err)
 	}
 	since := time.Now()
-	eventually(t, 20*time.Second, "scrapes go on", func() error {
+	outcome.Eventually(t, 20*time.Second, "scrapes go on", func(context.Context) error {
 		if err := p.ready(t.Context()); err != nil {
 			t.Fatalf("the started process is no longer ready: %v", err)
 		}
@@ -211,6 +139,6 @@ func TestKubeAPIServerRestart(t *testing.T) {
 	})
 
 	startAPIServer()
-	eventually(t, 2*time.Minute, "metrics through kube-apiserver again", through)
-	eventually(t, 2*time.Minute, "the late process becomes ready", func() error { return late.ready(t.Context()) })
+	outcome.Eventually(t, 2*time.Minute, "metrics through kube-apiserver again", through)
+	outcome.Eventually(t, 2*time.Minute, "the late process becomes ready", func(context.Context) error { return late.ready(t.Context()) })
 }

@@ -57,11 +57,13 @@ func run(m *testing.M) int {
 	servingBinary = filepath.Join(folder, "serving")
 	build := exec.Command("go", "build", "-ldflags", releaseFlags, "-o", servingBinary, "../../../cmd/serving")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
+	if err := build.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "build cmd/serving:", err)
 		return 1
 	}
+	// Both take some seconds, the control plane most of them to wait.
 	cluster, err = startControlPlane(filepath.Join(folder, "control-plane"))
+	built := build.Wait()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start the control plane:", err)
 		return 1
@@ -71,5 +73,9 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "stop the control plane:", err)
 		}
 	}()
+	if built != nil {
+		fmt.Fprintln(os.Stderr, "build cmd/serving:", built)
+		return 1
+	}
 	return m.Run()
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -184,19 +187,42 @@ func (c *controlPlane) register(t *testing.T, service string, port int32, versio
 	}
 	t.Cleanup(func() { c.delete(t, "services", servingNamespace, service) })
 	for i, version := range versions {
-		c.createAPIService(t, service, port, version, int32(100-i))
+		c.createAPIService(t, service, port, metricsVersion(version), int32(100-i))
 	}
 }
 
-func (c *controlPlane) createAPIService(t *testing.T, service string, port int32, version string, priority int32) {
+// registerBoth registers both versions of metrics.k8s.io, and waits until requests for them
+// are answered through kube-apiserver: its handlers follow an APIService a moment after its
+// status does.
+func (c *controlPlane) registerBoth(t *testing.T, service string, port int32) {
 	t.Helper()
-	name := version + ".metrics.k8s.io"
+	c.register(t, service, port, "v1", "v1beta1")
+	for _, version := range []string{"v1", "v1beta1"} {
+		outcome.Eventually(t, time.Minute, "APIService of "+version+" becomes available", func(context.Context) error {
+			return c.available(t.Context(), metricsVersion(version))
+		})
+		outcome.Eventually(t, time.Minute, version+" answers", func(context.Context) error {
+			_, err := raw(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes")
+			return err
+		})
+	}
+}
+
+func metricsVersion(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: "metrics.k8s.io", Version: version}
+}
+
+func apiServiceName(version schema.GroupVersion) string { return version.Version + "." + version.Group }
+
+func (c *controlPlane) createAPIService(t *testing.T, service string, port int32, version schema.GroupVersion, priority int32) {
+	t.Helper()
+	name := apiServiceName(version)
 	_, err := c.aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelBackend: service}},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Service:              &apiregistrationv1.ServiceReference{Namespace: servingNamespace, Name: service, Port: &port},
-			Group:                "metrics.k8s.io",
-			Version:              version,
+			Group:                version.Group,
+			Version:              version.Version,
 			CABundle:             c.servingCA.PEM,
 			GroupPriorityMinimum: 100,
 			VersionPriority:      priority,
@@ -216,8 +242,8 @@ func (c *controlPlane) deleteAPIService(t *testing.T, name string) {
 	}
 }
 
-func (c *controlPlane) available(ctx context.Context, version string) error {
-	service, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, version+".metrics.k8s.io", metav1.GetOptions{})
+func (c *controlPlane) available(ctx context.Context, version schema.GroupVersion) error {
+	service, err := c.aggregator.ApiregistrationV1().APIServices().Get(ctx, apiServiceName(version), metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // process is a running serving component.
@@ -74,15 +77,12 @@ func (c *controlPlane) startServingAs(t *testing.T, service, kubeconfig string, 
 	t.Helper()
 	p := &process{folder: t.TempDir(), log: &lockedBuffer{}, ended: make(chan struct{})}
 	serverName := service + "." + servingNamespace + ".svc"
-	certFile, keyFile, err := c.servingCA.issueFiles(p.folder, serverName, serverName)
-	if err != nil {
-		t.Fatalf("issue a serving certificate: %v", err)
-	}
+	certFile, keyFile := issueFiles(t, c.servingCA, p.folder, serverName)
 	caFile := c.writeFile(t, p.folder, "ca.crt", c.servingCA.PEM)
 	p.port = freePort(t)
 	p.url = "https://127.0.0.1:" + strconv.Itoa(int(p.port))
 	roots := x509.NewCertPool()
-	roots.AddCert(c.servingCA.certificate)
+	roots.AddCert(c.servingCA.Certificate)
 	p.client = &http.Client{
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true},
@@ -123,7 +123,7 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 // waitReady waits for the first readiness.
 func (p *process) waitReady(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "serving becomes ready", func() error { return p.ready(t.Context()) })
+	outcome.Eventually(t, time.Minute, "serving becomes ready", func(context.Context) error { return p.ready(t.Context()) })
 }
 
 // ready returns nil when /readyz says so.
@@ -159,6 +159,19 @@ func (p *process) get(ctx context.Context, path, token string) (status int, body
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, string(content), err
+}
+
+// issueFiles writes a leaf of an authority, with that name, to folder/tls.crt and folder/tls.key.
+func issueFiles(t *testing.T, a *authority.Authority, folder, name string) (certFile, keyFile string) {
+	t.Helper()
+	leaf, err := a.Issue(name, []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if certFile, keyFile, err = leaf.Write(folder, "tls"); err != nil {
+		t.Fatal(err)
+	}
+	return certFile, keyFile
 }
 
 // writeKubeconfig writes a kubeconfig for an account in servingNamespace.

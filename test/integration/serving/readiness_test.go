@@ -19,6 +19,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const versionsCheck = "registered-versions"
@@ -69,6 +71,7 @@ func setPeer(t *testing.T, service string, port int32, ready bool) {
 // TestFirstReadinessByVersion is an image rollback in small: pods of an image
 // that does not know v1 come up beside one that serves it.
 func TestFirstReadinessByVersion(t *testing.T) {
+	inTurn(t)
 	const service = "gated"
 	flags := []string{"--service-name=" + service, "--service-namespace=" + servingNamespace}
 	old := append([]string{"--runtime-config=metrics.k8s.io/v1=false"}, flags...)
@@ -81,7 +84,7 @@ func TestFirstReadinessByVersion(t *testing.T) {
 
 	rollback := startOn(t, service, old...)
 	reason := ""
-	eventually(t, 30*time.Second, "the old pod waits for its versions only", func() error {
+	outcome.Eventually(t, 30*time.Second, "the old pod waits for its versions only", func(context.Context) error {
 		err := rollback.ready(t.Context())
 		if err == nil {
 			t.Fatal("the old pod is ready although v1 is registered and a ready peer serves it")
@@ -105,22 +108,22 @@ func TestFirstReadinessByVersion(t *testing.T) {
 
 	// No ready peer serves v1: staying away would help nobody.
 	setPeer(t, service, current.port, false)
-	eventually(t, 20*time.Second, "the old pod is ready when no ready peer serves v1", func() error { return rollback.ready(t.Context()) })
+	outcome.Eventually(t, 20*time.Second, "the old pod is ready when no ready peer serves v1", func(context.Context) error { return rollback.ready(t.Context()) })
 
 	// Once ready, it stays so, whatever is registered and whoever is ready.
 	setPeer(t, service, current.port, true)
 	second := startOn(t, service, old...)
-	eventually(t, 30*time.Second, "a second old pod waits", func() error { return second.logged("metrics.k8s.io/v1 is registered and ready pod") })
+	outcome.Eventually(t, 30*time.Second, "a second old pod waits", func(context.Context) error { return second.logged("metrics.k8s.io/v1 is registered and ready pod") })
 	if err := rollback.ready(t.Context()); err != nil {
 		t.Errorf("a pod that was ready is so no longer: %v", err)
 	}
 
 	// The operator retires v1.
 	cluster.deleteAPIService(t, "v1.metrics.k8s.io")
-	eventually(t, 20*time.Second, "the second old pod is ready when v1 is retired", func() error { return second.ready(t.Context()) })
-	cluster.createAPIService(t, service, current.port, "v1", 100)
+	outcome.Eventually(t, 20*time.Second, "the second old pod is ready when v1 is retired", func(context.Context) error { return second.ready(t.Context()) })
+	cluster.createAPIService(t, service, current.port, metricsVersion("v1"), 100)
 	third := startOn(t, service, old...)
-	eventually(t, 30*time.Second, "a third old pod waits", func() error { return third.logged("metrics.k8s.io/v1 is registered and ready pod") })
+	outcome.Eventually(t, 30*time.Second, "a third old pod waits", func(context.Context) error { return third.logged("metrics.k8s.io/v1 is registered and ready pod") })
 	for name, p := range map[string]*process{"first": rollback, "second": second} {
 		if err := p.ready(t.Context()); err != nil {
 			t.Errorf("the %s pod's readiness was taken away by an APIService that came later: %v", name, err)

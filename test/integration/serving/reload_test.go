@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const backendName = "followed"
@@ -77,7 +78,7 @@ func TestFollowsItsBackend(t *testing.T) {
 
 	wait := func(what string, check func(*v1alpha1.SourceReport) error) {
 		t.Helper()
-		eventually(t, time.Minute, what, func() error {
+		outcome.Eventually(t, time.Minute, what, func(context.Context) error {
 			report, err := p.report(t.Context(), reader)
 			if err != nil {
 				return err
@@ -119,7 +120,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	}
 	inForce("the object is in force", backend.Generation, 2)
 	since := time.Now()
-	eventually(t, 20*time.Second, "the node is asked every second", func() error {
+	outcome.Eventually(t, 20*time.Second, "the node is asked every second", func(context.Context) error {
 		if n := kubelets[0].requests(since); n < 5 {
 			return fmt.Errorf("%d requests in %s", n, time.Since(since))
 		}
@@ -147,7 +148,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	update(func(b *v1alpha1.MetricsBackend) {
 		b.Spec.ResourceMetrics.KubeletTLS.CABundle = []byte("-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n")
 	})
-	eventually(t, 20*time.Second, "the log and the metrics tell of a spec that cannot be used", func() error {
+	outcome.Eventually(t, 20*time.Second, "the log and the metrics tell of a spec that cannot be used", func(context.Context) error {
 		_, body, err := p.get(t.Context(), "/metrics", reader)
 		if err != nil {
 			return err
@@ -165,13 +166,13 @@ func TestFollowsItsBackend(t *testing.T) {
 	if err := backends.Delete(t.Context(), backend); err != nil {
 		t.Fatalf("delete the MetricsBackend: %v", err)
 	}
-	eventually(t, 20*time.Second, "the deletion is seen", func() error { return p.logged("The MetricsBackend was deleted") })
+	outcome.Eventually(t, 20*time.Second, "the deletion is seen", func(context.Context) error { return p.logged("The MetricsBackend was deleted") })
 	inForce("the settings outlive the object", good.Generation, 1)
 
 	if err := uninstallCRD(t, backends); err != nil {
 		t.Fatalf("remove the CRD: %v", err)
 	}
-	eventually(t, time.Minute, "the missing CRD is told of", func() error { return p.logged(`reason="CRDMissing"`) })
+	outcome.Eventually(t, time.Minute, "the missing CRD is told of", func(context.Context) error { return p.logged(`reason="CRDMissing"`) })
 	inForce("the settings outlive the CRD", good.Generation, 1)
 	if err := p.ready(t.Context()); err != nil {
 		t.Errorf("not ready without the CRD: %v", err)
@@ -181,7 +182,7 @@ func TestFollowsItsBackend(t *testing.T) {
 		t.Fatalf("install the CRD again: %v", err)
 	}
 	backend = newBackend(2 * time.Second)
-	eventually(t, 20*time.Second, "a MetricsBackend can be created again", func() error { return backends.Create(t.Context(), backend) })
+	outcome.Eventually(t, 20*time.Second, "a MetricsBackend can be created again", func(context.Context) error { return backends.Create(t.Context(), backend) })
 	t.Cleanup(func() {
 		if err := backends.Delete(context.WithoutCancel(t.Context()), backend); err != nil {
 			t.Errorf("delete the MetricsBackend: %v", err)
@@ -204,7 +205,7 @@ func uninstallCRD(t *testing.T, c client.Client) error {
 	if err := c.Delete(t.Context(), crd); err != nil {
 		return err
 	}
-	eventually(t, time.Minute, "the CRD is gone", func() error {
+	outcome.Eventually(t, time.Minute, "the CRD is gone", func(context.Context) error {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)
 		if err == nil {
 			return errors.New("it is still there")

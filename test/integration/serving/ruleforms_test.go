@@ -6,6 +6,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
 )
@@ -45,6 +47,7 @@ node_memory_MemAvailable_bytes{node="machine-1"} 536870912
 // TestRuleForms serves prometheus-adapter's configuration, imported by the plugin, with
 // rules in each form of its language, from a real Prometheus.
 func TestRuleForms(t *testing.T) {
+	beside(t)
 	workload := meter.New()
 	if err := workload.Set(exposed); err != nil {
 		t.Fatal(err)
@@ -103,7 +106,7 @@ func TestRuleForms(t *testing.T) {
 			if test.code == 0 {
 				test.code = http.StatusOK
 			}
-			eventually(t, 20*time.Second, "the metric is answered", func() error {
+			outcome.Eventually(t, 20*time.Second, "the metric is answered", func(context.Context) error {
 				code, body, err := p.get(t.Context(), test.path, token)
 				if err != nil {
 					return err

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // load asks through kube-apiserver without a pause and without a retry.
@@ -70,6 +72,7 @@ func (l *load) fail(what string) {
 // TestShutdownFailsNoRequest ends one of two processes, and then the other, as a
 // rollout does, while clients ask through kube-apiserver.
 func TestShutdownFailsNoRequest(t *testing.T) {
+	inTurn(t)
 	// As in the operator's Deployment, but for the length.
 	flags := []string{"--shutdown-delay-duration=10s", "--shutdown-send-retry-after=true"}
 	first, _ := startAlone(t, "balanced", flags...)
@@ -79,8 +82,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 	b.add(second)
 	first.waitReady(t)
 	second.waitReady(t)
-	cluster.register(t, "balanced", b.port, "v1", "v1beta1")
-	wantBothVersions(t)
+	cluster.registerBoth(t, "balanced", b.port)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -88,7 +90,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 	answers := func(what string) {
 		t.Helper()
 		before := clients.answered.Load()
-		eventually(t, 20*time.Second, what, func() error {
+		outcome.Eventually(t, 20*time.Second, what, func(context.Context) error {
 			if n := clients.answered.Load() - before; n < 200 {
 				return fmt.Errorf("%d answers", n)
 			}
@@ -98,14 +100,14 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 	end := func(p *process) {
 		t.Helper()
 		p.signal(t, syscall.SIGTERM)
-		eventually(t, 10*time.Second, "readiness goes at once", func() error {
+		outcome.Eventually(t, 10*time.Second, "readiness goes at once", func(context.Context) error {
 			if status, _, err := p.get(t.Context(), "/readyz", ""); err == nil && status == http.StatusOK {
 				return fmt.Errorf("still ready")
 			}
 			return nil
 		})
 		// Well before it stops to listen: whoever is still there then fails.
-		eventually(t, 7*time.Second, "kube-apiserver's connections leave", func() error {
+		outcome.Eventually(t, 7*time.Second, "kube-apiserver's connections leave", func(context.Context) error {
 			if n := b.connections(p); n > 0 {
 				return fmt.Errorf("%d are open", n)
 			}

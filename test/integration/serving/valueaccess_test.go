@@ -6,6 +6,7 @@
 package serving
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // asUser is the configuration of a user.
@@ -75,7 +77,7 @@ func testValueAccess(t *testing.T) {
 	grant(t, "others", rbacv1.PolicyRule{APIGroups: custom, Resources: []string{"pods/other"}, Verbs: []string{"*"}},
 		rbacv1.PolicyRule{APIGroups: external, Resources: []string{"other"}, Verbs: []string{"*"}})
 	customWatch := "/apis/custom.metrics.k8s.io/v1beta2/watch/namespaces/default/pods/*/http_requests"
-	eventually(t, 30*time.Second, "the roles are in force", func() error {
+	outcome.Eventually(t, 30*time.Second, "the roles are in force", func(context.Context) error {
 		for _, path := range []string{requestsPath, queuePath} {
 			if err := getAs(t, asUser("polls"), path); err != nil {
 				return err
@@ -138,13 +140,13 @@ func testPolicies(t *testing.T, backends client.Client) {
 	if err := getAs(t, cluster.config, queuePath); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `ExternalMetricsPolicy "only-a"`) {
 		t.Errorf("list: %v", err)
 	}
-	eventually(t, 10*time.Second, "a subset may be read", func() error {
+	outcome.Eventually(t, 10*time.Second, "a subset may be read", func(context.Context) error {
 		return wantValues(t.Context(), queuePath+"?labelSelector=queue%3Da", "queue=a 10")
 	})
 	if err := backends.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "without the policy all may be read", func() error { return getAs(t, cluster.config, queuePath) })
+	outcome.Eventually(t, 10*time.Second, "without the policy all may be read", func(context.Context) error { return getAs(t, cluster.config, queuePath) })
 }
 
 // testAutoscalerNames: what the name of an external metric may be in an autoscaler.

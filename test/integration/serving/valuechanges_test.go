@@ -6,6 +6,7 @@
 package serving
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 func edit(t *testing.T, backends client.Client, change func(*v1alpha1.MetricsBackend)) {
@@ -39,7 +41,7 @@ func edit(t *testing.T, backends client.Client, change func(*v1alpha1.MetricsBac
 func testEditedRule(t *testing.T, backends client.Client) {
 	edit(t, backends, func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics.Rules[1].Name.As = "renamed" })
 	edited := time.Now()
-	eventually(t, 30*time.Second, "the metric has its new name", func() error {
+	outcome.Eventually(t, 30*time.Second, "the metric has its new name", func(context.Context) error {
 		return wantValues(t.Context(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/renamed", "queue=a 10", "queue=b 20")
 	})
 	t.Logf("the edited rule was in force after %s", time.Since(edited).Round(10*time.Millisecond))
@@ -55,7 +57,7 @@ func testDeclaredMetrics(t *testing.T, p *process, backends client.Client, prome
 	m.Spec.Query, m.Spec.Labels = "orders_open", map[string]string{"team": "a"}
 	create(t, backends, m)
 	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/orders"
-	eventually(t, 10*time.Second, "the metric is served, of its own namespace alone", func() error {
+	outcome.Eventually(t, 10*time.Second, "the metric is served, of its own namespace alone", func(context.Context) error {
 		return wantValues(t.Context(), path, "namespace=default,shop=x,team=a 5")
 	})
 	if got := valuesAt(t, path+"?labelSelector=team%3Db"); len(got) != 0 {
@@ -90,7 +92,7 @@ func testBadParts(t *testing.T, p *process, backends client.Client) {
 		b.Spec.ExternalMetrics.Rules = append(b.Spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "queue_length{"})
 	})
 	reader := cluster.token(t, "reader")
-	eventually(t, 30*time.Second, "the report tells of both", func() error {
+	outcome.Eventually(t, 30*time.Second, "the report tells of both", func(context.Context) error {
 		report, err := p.report(t.Context(), reader)
 		if err != nil {
 			return err
@@ -113,7 +115,7 @@ func testBadParts(t *testing.T, p *process, backends client.Client) {
 // as it is in the Secret.
 func testRotatedCredential(t *testing.T, prometheus *fakePrometheus) {
 	prometheus.require("second")
-	eventually(t, 30*time.Second, "the caller hears that the source refuses", func() error {
+	outcome.Eventually(t, 30*time.Second, "the caller hears that the source refuses", func(context.Context) error {
 		err := getAs(t, cluster.config, queuePath)
 		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "Unauthorized") {
 			return fmt.Errorf("got %v", err)
@@ -129,7 +131,7 @@ func testRotatedCredential(t *testing.T, prometheus *fakePrometheus) {
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 45*time.Second, "the new token is in use", func() error {
+	outcome.Eventually(t, 45*time.Second, "the new token is in use", func(context.Context) error {
 		return wantValues(t.Context(), queuePath, "queue=a 10", "queue=b 20")
 	})
 }

@@ -7,7 +7,6 @@ package serving
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -15,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -31,7 +30,9 @@ const (
 func valuesSpec(url string) v1alpha1.MetricsBackendSpec {
 	second := &metav1.Duration{Duration: time.Second}
 	return v1alpha1.MetricsBackendSpec{
-		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: second, Timeout: second}},
+		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{
+			Interval: second, Timeout: second, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodesOf: valuesBackend}},
+		}},
 		Sources: []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{
 			URL: url, Interval: second, SeriesInterval: &metav1.Duration{Duration: 5 * time.Second},
 			Authentication: v1alpha1.SourceAuthentication{BearerToken: &v1alpha1.SecretKeyReference{SecretReference: v1alpha1.SecretReference{Name: "prometheus"}, Key: "token"}},
@@ -65,6 +66,7 @@ func valuesSpec(url string) v1alpha1.MetricsBackendSpec {
 // TestValues asks for custom and external metrics as users and autoscalers do: through
 // kube-apiserver, with rules over a server with Prometheus' API.
 func TestValues(t *testing.T) {
+	beside(t)
 	prometheus := startPrometheus(t)
 	prometheus.require("first")
 	prometheus.set("3.5", "__name__", "http_requests_total", "namespace", "default", "pod", "values-0")
@@ -86,15 +88,19 @@ func TestValues(t *testing.T) {
 	p := cluster.startServing(t, valuesBackend, "--backend="+valuesBackend, "--service-namespace="+servingNamespace, "--service-name="+valuesBackend)
 	p.waitReady(t)
 	cluster.register(t, valuesBackend, p.port)
-	for _, version := range []schema.GroupVersion{
-		{Group: "custom.metrics.k8s.io", Version: "v1beta2"}, {Group: "custom.metrics.k8s.io", Version: "v1beta1"}, {Group: "external.metrics.k8s.io", Version: "v1beta1"},
+	for version, priority := range map[schema.GroupVersion]int32{
+		{Group: "custom.metrics.k8s.io", Version: "v1beta2"}: 200, {Group: "custom.metrics.k8s.io", Version: "v1beta1"}: 100,
+		{Group: "external.metrics.k8s.io", Version: "v1beta1"}: 100,
 	} {
-		cluster.registerGroup(t, valuesBackend, p.port, version)
+		cluster.createAPIService(t, valuesBackend, p.port, version, priority)
+		outcome.Eventually(t, time.Minute, "APIService "+apiServiceName(version)+" becomes available", func(context.Context) error {
+			return cluster.available(t.Context(), version)
+		})
 	}
 	// Once the pod is ready nothing is missing: the source has answered, and its series
 	// are known.
 	for path, want := range map[string][]string{requestsPath: {"values-0 3500m", "values-1 7"}, queuePath: {"queue=a 10", "queue=b 20"}} {
-		eventually(t, time.Minute, "the aggregator leads to "+path, func() error {
+		outcome.Eventually(t, time.Minute, "the aggregator leads to "+path, func(context.Context) error {
 			_, err := raw(t.Context(), path)
 			return err
 		})
@@ -103,11 +109,6 @@ func TestValues(t *testing.T) {
 		}
 	}
 
-	t.Run("selectors", testValueSelectors)
-	t.Run("encodings", testValueEncodings)
-	t.Run("stock clients", testStockValueClients)
-	t.Run("discovery", testValueDiscovery)
-	t.Run("one query for many", func(t *testing.T) { testOneQueryForMany(t, prometheus) })
 	t.Run("watch", func(t *testing.T) { testValueWatches(t, prometheus) })
 	t.Run("access", testValueAccess)
 	t.Run("a metric called status", testMetricCalledStatus)
@@ -128,38 +129,5 @@ func create(t *testing.T, c client.Client, object client.Object) {
 		if err := client.IgnoreNotFound(c.Delete(context.WithoutCancel(t.Context()), object)); err != nil {
 			t.Errorf("delete %T %s: %v", object, object.GetName(), err)
 		}
-	})
-}
-
-// registerGroup makes an APIService of any group, and waits for it.
-func (c *controlPlane) registerGroup(t *testing.T, service string, port int32, version schema.GroupVersion) {
-	t.Helper()
-	name := version.Version + "." + version.Group
-	priority := int32(100)
-	if version.Version == "v1beta2" {
-		priority = 200
-	}
-	_, err := c.aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelBackend: service}},
-		Spec: apiregistrationv1.APIServiceSpec{
-			Service: &apiregistrationv1.ServiceReference{Namespace: servingNamespace, Name: service, Port: &port},
-			Group:   version.Group, Version: version.Version, CABundle: c.servingCA.PEM, GroupPriorityMinimum: 100, VersionPriority: priority,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create APIService %s: %v", name, err)
-	}
-	t.Cleanup(func() { c.deleteAPIService(t, name) })
-	eventually(t, time.Minute, "APIService "+name+" becomes available", func() error {
-		service, err := c.aggregator.ApiregistrationV1().APIServices().Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range service.Status.Conditions {
-			if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("%+v", service.Status.Conditions)
 	})
 }

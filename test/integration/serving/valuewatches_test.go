@@ -7,6 +7,7 @@ package serving
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // stream begins a watch through kube-apiserver.
@@ -109,7 +112,7 @@ func testMetricCalledStatus(t *testing.T) {
 	grant(t, "has-both", metric, part)
 	grant(t, "has-metric", metric)
 	grant(t, "has-part", part)
-	eventually(t, 30*time.Second, "the roles are in force", func() error { return getAs(t, asUser("has-both"), path) })
+	outcome.Eventually(t, 30*time.Second, "the roles are in force", func(context.Context) error { return getAs(t, asUser("has-both"), path) })
 	for _, user := range []string{"has-metric", "has-part"} {
 		if err := getAs(t, asUser(user), path); !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v, want 403", user, err)

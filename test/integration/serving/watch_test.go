@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/informers"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // leastSamples is how many renewals of its samples each kubelet is watched for.
@@ -37,12 +38,13 @@ const leastSamples = 5
 // stock client may: what kubelets answered is what each client sees, one event a
 // data point, none lost and none twice.
 func TestWatchThroughKubeAPIServer(t *testing.T) {
+	inTurn(t)
 	kubelets := []*fakeKubelet{cluster.startKubelet(t), cluster.startKubelet(t)}
 	kubelets[0].run("web-0", "app", "sidecar")
 	kubelets[0].run("web-1", "app")
 	kubelets[1].run("job-0", "work")
-	cluster.createNode(t, "node-a", kubelets[0].port, nil)
-	cluster.createNode(t, "node-b", kubelets[1].port, nil)
+	cluster.createNode(t, "node-a", kubelets[0].port, map[string]string{nodesOf: "watched"})
+	cluster.createNode(t, "node-b", kubelets[1].port, map[string]string{nodesOf: "watched"})
 	cluster.createPod(t, "node-a", "web-0", nil, "app", "sidecar")
 	cluster.createPod(t, "node-a", "web-1", nil, "app")
 	cluster.createPod(t, "node-b", "job-0", nil, "work")
@@ -53,15 +55,10 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 	// Room for a moment in which the machine stands still: no scrape is given up, and
 	// no client so late that two data points become one.
 	p := cluster.startServing(t, "watched", "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml",
-		[]byte(strings.Replace(fastScrapes, "interval: 1s, timeout: 1s", "interval: 3s, timeout: 3s", 1))))
+		[]byte(strings.Replace(fastScrapes("watched"), "interval: 1s, timeout: 1s", "interval: 3s, timeout: 3s", 1))))
 	p.waitReady(t)
-	cluster.register(t, "watched", p.port, "v1", "v1beta1")
-	for _, version := range []string{"v1", "v1beta1"} {
-		eventually(t, time.Minute, "APIService of "+version+" becomes available", func() error {
-			return cluster.available(t.Context(), version)
-		})
-	}
-	eventually(t, 20*time.Second, "there are metrics of all pods", func() error {
+	cluster.registerBoth(t, "watched", p.port)
+	outcome.Eventually(t, 20*time.Second, "there are metrics of all pods", func(context.Context) error {
 		return wantCount(t.Context(), "/apis/metrics.k8s.io/v1/pods", 3)
 	})
 
@@ -75,7 +72,7 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 		}
 	}
 	before := []int{len(kubelets[0].points()), len(kubelets[1].points())}
-	eventually(t, time.Minute, "kubelets are scraped", func() error {
+	outcome.Eventually(t, time.Minute, "kubelets are scraped", func(context.Context) error {
 		for i, kubelet := range kubelets {
 			if n := len(kubelet.points()) - before[i]; n < leastSamples {
 				return fmt.Errorf("%d samples", n)
@@ -88,13 +85,11 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 	}
 	for _, f := range followers {
 		t.Run(f.name, func(t *testing.T) {
-			eventually(t, 10*time.Second, "the last data points arrive", func() error { return f.arrived(sources[f.resource]) })
+			outcome.Eventually(t, 10*time.Second, "the last data points arrive", func(context.Context) error { return f.arrived(sources[f.resource]) })
 			f.judge(t, sources[f.resource])
 		})
 	}
-	for _, version := range []string{"v1", "v1beta1"} {
-		t.Run("start over, "+version, func(t *testing.T) { testStartsOver(t, version, kubelets[1]) })
-	}
+	t.Run("start over", func(t *testing.T) { testStartsOver(t, kubelets[1]) })
 }
 
 // follower notes the resourceVersions that it gets of each object, in order.
@@ -253,23 +248,57 @@ func followTable(t *testing.T, version, resource string) *follower {
 	return f
 }
 
-// testStartsOver holds a reflector through the ends of its WatchList. No event tells
-// that an object is gone, so the end has to make it ask anew, and not go on.
-func testStartsOver(t *testing.T, version string, kubelet *fakeKubelet) {
-	pod := "gone-" + version
+// testStartsOver holds a reflector of each version through the ends of its WatchList. No event tells that an object is
+// gone, so the end has to make it ask anew, and not go on.
+func testStartsOver(t *testing.T, kubelet *fakeKubelet) {
+	client := newMetricsClient(t, cluster.config)
+	reflectors := []*endedReflector{
+		{version: "v1", getter: client.MetricsV1().RESTClient(), object: &metricsv1.PodMetrics{}},
+		{version: "v1beta1", getter: client.MetricsV1beta1().RESTClient(), object: &metricsv1beta1.PodMetrics{}},
+	}
+	const pod = "gone"
 	kubelet.run(pod, "app")
 	cluster.createPod(t, "node-b", pod, nil, "app")
 	kubelet.thaw()
-
-	client := newMetricsClient(t, cluster.config)
-	getter, object := cache.Getter(client.MetricsV1().RESTClient()), runtime.Object(&metricsv1.PodMetrics{})
-	if version == "v1beta1" {
-		getter, object = client.MetricsV1beta1().RESTClient(), &metricsv1beta1.PodMetrics{}
+	for _, r := range reflectors {
+		r.start(t)
 	}
+	for _, r := range reflectors {
+		outcome.Eventually(t, 20*time.Second, "the reflector of "+r.version+" has the pod", func(context.Context) error {
+			if !r.has(pod) {
+				return fmt.Errorf("it has %v", r.store.ListKeys())
+			}
+			return nil
+		})
+	}
+	kubelet.stop(pod)
+	cluster.delete(t, "pods", workloads, pod)
+	for _, r := range reflectors {
+		outcome.Eventually(t, 20*time.Second, "the reflector of "+r.version+" has dropped the pod", func(context.Context) error {
+			if r.has(pod) {
+				return fmt.Errorf("it has %v", r.store.ListKeys())
+			}
+			return nil
+		})
+		r.judge(t)
+	}
+}
+
+// endedReflector is a reflector of the pods of all namespaces, of which the ends of its watches are noted.
+type endedReflector struct {
+	version string
+	getter  cache.Getter
+	object  runtime.Object
+	store   cache.Store
+
+	mu   sync.Mutex
+	ends []error
+}
+
+func (r *endedReflector) start(t *testing.T) {
+	t.Helper()
 	// A reflector asks for 5 to 10 minutes, and the server's own limit is an hour.
-	source := cache.NewFilteredListWatchFromClient(getter, "pods", metav1.NamespaceAll, func(o *metav1.ListOptions) { o.TimeoutSeconds = ptr.To[int64](5) })
-	var mu sync.Mutex
-	var ends []error
+	source := cache.NewFilteredListWatchFromClient(r.getter, "pods", metav1.NamespaceAll, func(o *metav1.ListOptions) { o.TimeoutSeconds = ptr.To[int64](5) })
 	open := source.WatchFuncWithContext
 	source.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		w, err := open(ctx, o)
@@ -281,47 +310,38 @@ func testStartsOver(t *testing.T, version string, kubelet *fakeKubelet) {
 			// The reflector stops to read after that, which may be seen as another error.
 			if event.Type == watch.Error && !ended {
 				ended = true
-				mu.Lock()
-				defer mu.Unlock()
-				ends = append(ends, apierrors.FromObject(event.Object))
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.ends = append(r.ends, apierrors.FromObject(event.Object))
 			}
 			return event, true
 		}), nil
 	}
-	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	reflector := cache.NewReflectorWithOptions(source, object, store, cache.ReflectorOptions{})
+	r.store = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	reflector := cache.NewReflectorWithOptions(source, r.object, r.store, cache.ReflectorOptions{})
 	var done sync.WaitGroup
 	done.Go(func() { reflector.RunWithContext(t.Context()) })
 	t.Cleanup(done.Wait)
-	has := func() bool {
-		_, exists, err := store.GetByKey(workloads + "/" + pod)
-		return err == nil && exists
+}
+
+func (r *endedReflector) has(pod string) bool {
+	_, exists, err := r.store.GetByKey(workloads + "/" + pod)
+	return err == nil && exists
+}
+
+func (r *endedReflector) judge(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ends) == 0 {
+		t.Errorf("%s: the reflector dropped the pod without an end of its watch", r.version)
 	}
-	eventually(t, 20*time.Second, "the reflector has the pod", func() error {
-		if !has() {
-			return fmt.Errorf("it has %v", store.ListKeys())
-		}
-		return nil
-	})
-	kubelet.stop(pod)
-	cluster.delete(t, "pods", workloads, pod)
-	eventually(t, 20*time.Second, "the reflector has dropped the pod", func() error {
-		if has() {
-			return fmt.Errorf("it has %v", store.ListKeys())
-		}
-		return nil
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	if len(ends) == 0 {
-		t.Error("the reflector dropped the pod without an end of its watch")
-	}
-	for _, err := range ends {
+	for _, err := range r.ends {
 		if !apierrors.IsTimeout(err) {
-			t.Errorf("the reflector's watch ended with %v, want a 504", err)
+			t.Errorf("%s: the reflector's watch ended with %v, want a 504", r.version, err)
 		}
 	}
-	if n := len(store.ListKeys()); n != 3 {
-		t.Errorf("it has %v, want the 3 pods that are left", store.ListKeys())
+	if n := len(r.store.ListKeys()); n != 3 {
+		t.Errorf("%s: it has %v, want the 3 pods that are left", r.version, r.store.ListKeys())
 	}
 }

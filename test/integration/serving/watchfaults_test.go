@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -42,7 +44,7 @@ const (
 func startCrowd(t *testing.T, node string) {
 	t.Helper()
 	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, node, kubelet.port, map[string]string{"crowd": node})
+	cluster.createNode(t, node, kubelet.port, map[string]string{nodesOf: node})
 	for i := range crowd {
 		name := fmt.Sprintf("%s-pod-%d", node, i)
 		cluster.createPod(t, node, name, map[string]string{"app": "web", "pair": pairOf(node, i/2)}, "app")
@@ -54,14 +56,7 @@ func startCrowd(t *testing.T, node string) {
 // neither load for the process nor counted as left behind by it.
 func crowdBackend(t *testing.T, node, watch string) (flag string) {
 	t.Helper()
-	return "--backend-file=" + cluster.writeFile(t, t.TempDir(), "backend.yaml", fmt.Appendf(nil, `
-apiVersion: metricsbackend.io/v1alpha1
-kind: MetricsBackend
-metadata: {name: cluster}
-spec:
-  resourceMetrics: {scrape: {interval: 1s, timeout: 1s, nodeSelector: {matchLabels: {crowd: %s}}}}
-  watch: {%s}
-`, node, watch))
+	return "--backend-file=" + cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes(node, "watch: {"+watch+"}")))
 }
 
 // pairOf is the label of two of a node's pods.
@@ -72,7 +67,7 @@ func pairOf(node string, n int) string { return fmt.Sprintf("%s-%d", node, n) }
 // holds no more than at the start. The cases have a process each and take as long
 // as the longest of them: a client that takes nothing is given a minute.
 func TestWatchFaults(t *testing.T) {
-	t.Parallel() // with other tests of watches that have pods of their own
+	beside(t)
 	startCrowd(t, "crowded")
 	// Parallel cases end before their parent's cleanup takes the pods away.
 	t.Run("cases", func(t *testing.T) {
@@ -233,7 +228,7 @@ func storm(t *testing.T, p *process, token string) {
 		t.Errorf("want at least 500 watches that were opened, and some that were too many")
 	}
 	p.wantWatches(t, token, 1, 30*time.Second)
-	eventually(t, 30*time.Second, "a watch is admitted again", func() error {
+	outcome.Eventually(t, 30*time.Second, "a watch is admitted again", func(context.Context) error {
 		client := p.watchClient(t, "HTTP/2", nil)
 		defer client.CloseIdleConnections()
 		answer, err := p.open(t.Context(), client, crowdPath, token)

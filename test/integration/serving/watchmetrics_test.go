@@ -12,12 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // TestWatchMetrics reads what a process tells of its watches: its metrics while
 // they are open, and after that, and its log.
 func TestWatchMetrics(t *testing.T) {
-	t.Parallel()
+	beside(t)
 	startCrowd(t, "told")
 	p := cluster.startServing(t, "telling", crowdBackend(t, "told", ""))
 	p.waitReady(t)
@@ -26,7 +28,7 @@ func TestWatchMetrics(t *testing.T) {
 	defer cancel()
 	httpClient := p.watchClient(t, "HTTP/2", nil)
 	// Ready is before the first rates where the first two samples come at once; and each list counts.
-	eventually(t, 30*time.Second, "both pods of the pair have a data point", func() error {
+	outcome.Eventually(t, 30*time.Second, "both pods of the pair have a data point", func(context.Context) error {
 		_, body, err := p.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces/"+workloads+"/pods?labelSelector=pair%3D"+pairOf("told", 1), reader)
 		if n := strings.Count(body, `"containers"`); err == nil && n != 2 {
 			err = fmt.Errorf("%d pods in %s", n, body)
@@ -80,7 +82,7 @@ func TestWatchMetrics(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 30*time.Second, "metrics tell of open watches", func() error {
+	outcome.Eventually(t, 30*time.Second, "metrics tell of open watches", func(context.Context) error {
 		if err := atLeast(map[series]float64{
 			{"metrics_api_watch_connections_open", "version=v1"}:                    2,
 			{"metrics_api_watch_connections_open", "version=v1beta1"}:               1,
@@ -105,7 +107,7 @@ func TestWatchMetrics(t *testing.T) {
 	})
 
 	cancel()
-	eventually(t, 30*time.Second, "metrics tell that the watches ended", func() error {
+	outcome.Eventually(t, 30*time.Second, "metrics tell that the watches ended", func(context.Context) error {
 		return atLeast(map[series]float64{
 			{"metrics_api_watch_connections_open", ""}:                 0,
 			{"metrics_api_watch_memory_bytes", ""}:                     0,
@@ -117,7 +119,7 @@ func TestWatchMetrics(t *testing.T) {
 	for message, also := range map[string]string{
 		`"Watch began"`: `timeout=`, `"Watch ended"`: `reason="ClientClosed"`,
 	} {
-		eventually(t, 10*time.Second, "the log tells of each watch", func() error {
+		outcome.Eventually(t, 10*time.Second, "the log tells of each watch", func(context.Context) error {
 			found := 0
 			for line := range strings.Lines(p.log.String()) {
 				if strings.Contains(line, message) && strings.Contains(line, also) && strings.Contains(line, `labelSelector="pair=`+pairOf("told", 1)+`"`) &&

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 const (
@@ -133,7 +134,7 @@ func (h *heard) all() []string {
 func (h *heard) wantType(t *testing.T, typ string, within time.Duration) {
 	t.Helper()
 	before := len(h.all())
-	eventually(t, within, "an event "+typ, func() error {
+	outcome.Eventually(t, within, "an event "+typ, func(context.Context) error {
 		if all := h.all(); !slices.Contains(all[before:], typ) {
 			return fmt.Errorf("got %v", all)
 		}
@@ -220,12 +221,14 @@ func aggregatedDiscovery(ctx context.Context) ([]byte, error) {
 // TestWatchFollowsItsBackend changes spec.watch under one running process, which is
 // watched through kube-apiserver meanwhile.
 func TestWatchFollowsItsBackend(t *testing.T) {
+	inTurn(t)
 	const name = "watched-settings"
 	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, "node-"+name, kubelet.port, nil)
+	cluster.createNode(t, "node-"+name, kubelet.port, map[string]string{nodesOf: name})
 	backends := newBackendClient(t)
 	backend := newBackend(time.Second)
 	backend.Name = name
+	backend.Spec.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{nodesOf: name}}
 	// The list is compared with a later one, while nothing is renewed.
 	backend.Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 10 * time.Minute}
 	backend.Spec.Watch = v1alpha1.WatchSpec{BookmarkInterval: &metav1.Duration{Duration: 5 * time.Second}, MaxConnectionsPerUser: ptr.To[int32](3)}
@@ -241,7 +244,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	p := cluster.startServing(t, name, "--backend="+name)
 	inForce := func(generation int64) {
 		t.Helper()
-		eventually(t, 20*time.Second, "the settings are in force", func() error {
+		outcome.Eventually(t, 20*time.Second, "the settings are in force", func(context.Context) error {
 			report, err := p.report(t.Context(), reader)
 			if err != nil || report.ObservedGeneration != generation {
 				return fmt.Errorf("%+v, %w, want generation %d", report, err, generation)
@@ -263,14 +266,13 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	}
 	inForce(backend.Generation)
 	p.waitReady(t)
-	cluster.register(t, name, p.port, "v1", "v1beta1")
-	wantBothVersions(t)
+	cluster.registerBoth(t, name, p.port)
 
 	kubelet.freeze() // bookmarks are for those who have nothing else to read
 	reflector := mustHear(t, nodesPath+watchListQuery)
 	bookmarked := mustHear(t, nodesPath+bookmarksQuery)
 	plain := mustHear(t, "/apis/metrics.k8s.io/v1beta1/nodes"+plainQuery)
-	eventually(t, 10*time.Second, "the initial events", func() error {
+	outcome.Eventually(t, 10*time.Second, "the initial events", func(context.Context) error {
 		// More may have come since: the sample at which the kubelet stopped, or a bookmark.
 		if all := reflector.all(); len(all) < 2 || !slices.Equal(all[:2], []string{"ADDED", "BOOKMARK end"}) {
 			return fmt.Errorf("got %v", all)
@@ -315,7 +317,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 		for _, version := range []string{"v1", "v1beta1"} {
 			touchAPIService(t, version)
 		}
-		eventually(t, 2*time.Minute, "kube-apiserver's discovery follows", func() error {
+		outcome.Eventually(t, 2*time.Minute, "kube-apiserver's discovery follows", func(context.Context) error {
 			document, err := aggregatedDiscovery(t.Context())
 			if err != nil {
 				return err
@@ -369,11 +371,12 @@ func aggregatedDiscoveryOf(t *testing.T, p *process, token string) ([]byte, erro
 
 // TestWatchFollowsItsFile does so by --backend-file, from a start without watch.
 func TestWatchFollowsItsFile(t *testing.T) {
+	beside(t)
 	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, "node-filed", kubelet.port, nil)
+	cluster.createNode(t, "node-filed", kubelet.port, map[string]string{nodesOf: "filed"})
 	folder, reader := t.TempDir(), cluster.token(t, "reader")
 	write := func(watch string) string {
-		return cluster.writeFile(t, folder, "backend.yaml", []byte(strings.Replace(fastScrapes, "spec: {", "spec: {watch: "+watch+", ", 1)))
+		return cluster.writeFile(t, folder, "backend.yaml", []byte(fastScrapes("filed", "watch: "+watch)))
 	}
 	file := write("{mode: Disabled}")
 	p := cluster.startServing(t, "filed", "--backend-file="+file)
@@ -396,7 +399,7 @@ func TestWatchFollowsItsFile(t *testing.T) {
 	}
 	want := func(what string, code int, served bool) {
 		t.Helper()
-		eventually(t, 10*time.Second, what, func() error {
+		outcome.Eventually(t, 10*time.Second, what, func(context.Context) error {
 			document, err := aggregatedDiscoveryOf(t, p, reader)
 			if err != nil {
 				return err
@@ -414,7 +417,7 @@ func TestWatchFollowsItsFile(t *testing.T) {
 	write("{mode: Enabled}")
 	want("watch is turned on", http.StatusOK, true)
 	write("{mode: Perhaps}")
-	eventually(t, 10*time.Second, "the log tells of a mode that is not known", func() error { return p.logged("spec.watch.mode") })
+	outcome.Eventually(t, 10*time.Second, "the log tells of a mode that is not known", func(context.Context) error { return p.logged("spec.watch.mode") })
 	want("the mode before it stays", http.StatusOK, true)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

@@ -96,6 +96,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // through kube-apiserver: each ends cleanly, with a last event, and goes on at the
 // other process before the first one stops to listen.
 func TestShutdownMovesWatches(t *testing.T) {
+	inTurn(t)
 	const each = 20
 	flags := []string{"--shutdown-delay-duration=8s", "--shutdown-send-retry-after=true"}
 	first, kubelet := startAlone(t, "moving", flags...)
@@ -104,8 +105,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 	b.add(first)
 	first.waitReady(t)
 	second.waitReady(t)
-	cluster.register(t, "moving", b.port, "v1", "v1beta1")
-	wantBothVersions(t)
+	cluster.registerBoth(t, "moving", b.port)
 	// Nothing but the last event is to be heard then.
 	kubelet.freeze()
 	token := cluster.token(t, "reader")

@@ -23,6 +23,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"golang.org/x/sys/unix"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // dialer makes a client's connections.
@@ -220,7 +222,7 @@ func (p *process) resources(ctx context.Context, profiler string) (r resources, 
 func (p *process) returnsTo(t *testing.T, profiler string, before resources, within time.Duration) {
 	t.Helper()
 	const play, playBytes = 12, 8 << 20
-	eventually(t, within, "everything is given back", func() error {
+	outcome.Eventually(t, within, "everything is given back", func(context.Context) error {
 		now, err := p.resources(t.Context(), profiler)
 		if err != nil {
 			return err
@@ -237,7 +239,7 @@ func (p *process) returnsTo(t *testing.T, profiler string, before resources, wit
 // wantWatches waits for a number of open watches, as the process says itself.
 func (p *process) wantWatches(t *testing.T, token string, want float64, within time.Duration) {
 	t.Helper()
-	eventually(t, within, fmt.Sprintf("%g watches are open", want), func() error {
+	outcome.Eventually(t, within, fmt.Sprintf("%g watches are open", want), func(context.Context) error {
 		got, err := p.sample(t.Context(), token, "metrics_api_watch_connections_open", nil)
 		if err != nil {
 			return err

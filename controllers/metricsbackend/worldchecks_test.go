@@ -1,0 +1,72 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// wantCondition checks a condition of the backend: its status and its reason, of which
+// an empty one is not looked at, and that its message has all parts.
+func (w *world) wantCondition(kind string, status metav1.ConditionStatus, reason string, parts ...string) {
+	w.t.Helper()
+	c := w.condition(kind)
+	if status != "" && c.Status != status || reason != "" && c.Reason != reason {
+		w.t.Errorf("%s is %+v, want %s %s", kind, c, status, reason)
+	}
+	for _, part := range parts {
+		if !strings.Contains(c.Message, part) {
+			w.t.Errorf("%s has the message %q, want %q in it", kind, c.Message, part)
+		}
+	}
+}
+
+// isStalledBy reports whether the backend is stalled for the reason.
+func (w *world) isStalledBy(reason string) bool {
+	return w.condition(v1alpha1.ConditionStalled).Reason == reason
+}
+
+// wantRegistered checks which versions are registered, in their order by name.
+func (w *world) wantRegistered(versions ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(versions, w.registeredVersions()); diff != "" {
+		w.t.Errorf("registered versions (-want +got):\n%s", diff)
+	}
+}
+
+// wantLeadsTo checks to which Service the version's APIService leads, which is empty
+// when there is no APIService.
+func (w *world) wantLeadsTo(gv schema.GroupVersion, service string) {
+	w.t.Helper()
+	if got := w.leadsNow(gv); got != service {
+		w.t.Errorf("%s leads to %q, want %q", gv, got, service)
+	}
+}
+
+// wantEvent checks that the reconciler recorded an event with all the parts; it takes
+// the events up to that one.
+func wantEvent(t *testing.T, r *Reconciler, parts ...string) {
+	t.Helper()
+	recorder := r.Events.(*events.FakeRecorder)
+	for {
+		select {
+		case e := <-recorder.Events:
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(e, part) }) {
+				return
+			}
+		default:
+			t.Errorf("no event with %q", parts)
+			return
+		}
+	}
+}

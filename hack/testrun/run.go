@@ -1,0 +1,150 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/tiers"
+)
+
+// errFailed is the error of tests that failed, of which the output tells already.
+var errFailed = errors.New("failed")
+
+// dumpTime is what test binaries have for printing their goroutines.
+const dumpTime = 20 * time.Second
+
+// partRun is one run of go test.
+type partRun struct {
+	results, name, dir, tier string
+	verbose, again           bool
+	arguments                []string
+	// limit is what is left of the part's time.
+	limit time.Duration
+}
+
+func (p *partRun) run(ctx context.Context, out io.Writer) error {
+	if err := p.setLimit(); err != nil {
+		return err
+	}
+	return p.test(ctx, out)
+}
+
+// test runs go test, shows what it prints, and adds to the results.
+func (p *partRun) test(ctx context.Context, out io.Writer) error {
+	run := Run{Part: p.name, Arguments: strings.Join(p.arguments, " ")}
+	index := 0
+	if err := update(p.results, func(r *Results) { index, r.Runs = len(r.Runs), append(r.Runs, run) }); err != nil {
+		return err
+	}
+	began := time.Now()
+	recorder := newRecorder(p.name, p.again, p.verbose, out)
+	// The -timeout of go test holds for each package; watch holds the limit for all of them.
+	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout", p.limit.String()}, p.arguments...)...)
+	cmd.Dir = p.dir
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("running go test: %w", err)
+	}
+	ended := make(chan struct{})
+	watched := make(chan bool, 1)
+	go func() { watched <- p.watch(ctx, cmd.Process.Pid, ended) }()
+	failed := recorder.read(stdout)
+	failed = errors.Join(failed, cmd.Wait())
+	close(ended)
+	overran := <-watched
+	recorder.complete(p, overran, failed)
+	run.Seconds, run.Ended = time.Since(began).Seconds(), true
+	if err := update(p.results, func(r *Results) { r.Runs[index] = run; r.add(recorder.results) }); err != nil {
+		return err
+	}
+	if failed != nil || overran {
+		return errFailed
+	}
+	return nil
+}
+
+// setLimit takes from the part's limit what its earlier steps and runs took. A second run may take what all parts
+// together have left, but no more than its part's limit.
+func (p *partRun) setLimit() error {
+	limit, err := tiers.Limit(tiers.Tier(p.tier), p.name)
+	if err != nil {
+		return err
+	}
+	earlier, err := load(p.results)
+	if err != nil {
+		return err
+	}
+	left := limit - earlier.took(p.name)
+	if p.again {
+		left = min(limit, tiers.Total(tiers.Tier(p.tier))-earlier.took(tiers.Parts...))
+	}
+	// A minute, where nothing is left, shows at least what hangs.
+	p.limit = max(left, time.Minute)
+	return nil
+}
+
+// watch ends the run when its limit is over, and reports whether it was: test binaries print their goroutines on
+// SIGQUIT. An interrupt is passed on, since the run is a process group of its own.
+func (p *partRun) watch(ctx context.Context, group int, ended <-chan struct{}) bool {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	limit := time.NewTimer(p.limit)
+	defer limit.Stop()
+	overran := false
+	end := func(first syscall.Signal) {
+		_ = syscall.Kill(-group, first)
+		select {
+		case <-ended:
+		case <-time.After(dumpTime):
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
+	}
+	select {
+	case <-ended:
+	case <-limit.C:
+		overran = true
+		end(syscall.SIGQUIT)
+	case <-signals:
+		end(syscall.SIGTERM)
+	case <-ctx.Done():
+		end(syscall.SIGTERM)
+	}
+	return overran
+}
+
+// complete adds a failure for what no test stands for: a limit, a build that failed, a run that was ended.
+func (r *recorder) complete(p *partRun, overran bool, failed error) {
+	// A package that has not ended was being tested when go test was ended.
+	for name, p := range r.packages {
+		if name != "" && !p.ended && len(p.tests) > 0 {
+			p.crashed = true
+			r.packageFailed(name, p)
+		}
+	}
+	var exit *exec.ExitError
+	switch {
+	case overran:
+		r.results.Failures = append(r.results.Failures, Failure{
+			Part: p.name, Again: p.again, Output: fmt.Sprintf("not done within its limit of %s; all goroutines are above\n", p.limit),
+		})
+	case failed != nil && (len(r.results.Failures) == 0 || !errors.As(failed, &exit) || exit.ExitCode() != 1):
+		r.results.Failures = append(r.results.Failures, Failure{Part: p.name, Again: p.again, Output: fmt.Sprintf("go test: %v\n", failed)})
+	}
+}

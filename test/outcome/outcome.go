@@ -1,0 +1,130 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package outcome is how tests on a real cluster report what they found, so that hack/testrun can tell three kinds
+// of failures apart: what must never happen (Unsafe), what took longer than its bound (Measure), and what was
+// awaited and did not come (Eventually). docs/testing.md has the policy.
+//
+// The kinds are attributes of the test, which `go test -json` passes on. A failure without any of them, as by
+// t.Fatal, counts as one that must never happen; after a deadline, as in a cleanup, only Unsafe tells of one.
+package outcome
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// The keys of the attributes that hack/testrun reads.
+const (
+	// SafetyKey marks a test that saw what must never happen.
+	SafetyKey = "safety"
+	// DeadlineKey marks a test that waited in vain, before anything else failed in it.
+	DeadlineKey = "deadline"
+	// MeasureKey marks a measured figure: "within" or "beyond", its name, its value and its bound, tab-separated.
+	MeasureKey = "measure"
+	// BeginKey marks the moment from which the duration of a test counts.
+	BeginKey = "begin"
+)
+
+// TierVariable is the environment variable that names the tier of a run: test, long or soak.
+const TierVariable = "TEST_TIER"
+
+// Unsafe fails the test for something that must never happen, however slow the machine is: a failed request, a lost
+// or duplicate data point, a wrong value, a stale registration, a restarted pod. A test that calls it is not run again.
+func Unsafe(t testing.TB, format string, args ...any) {
+	t.Helper()
+	t.Attr(SafetyKey, "unsafe")
+	t.Errorf(format, args...)
+}
+
+// Begin has the duration of the test count from now on: what it waited for before, as for a place among tests that run at
+// the same time, says nothing about it.
+func Begin(t testing.TB) { t.Attr(BeginKey, "now") }
+
+// Eventually polls check until it returns nil, and stops the test with its last error when that takes longer than the
+// timeout. Only a test that fails so, and in no other way, may be run again.
+func Eventually(t testing.TB, timeout time.Duration, what string, check func(context.Context) error) {
+	t.Helper()
+	if err := Poll(t.Context(), timeout, check); err != nil {
+		Late(t, "%s: not within %s: %v", what, timeout, err)
+	}
+}
+
+// Late stops the test because something awaited did not come in time, and notes how busy the machine is.
+func Late(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if !t.Failed() {
+		t.Attr(DeadlineKey, pressure())
+	}
+	t.Fatalf(format, args...)
+}
+
+// Poll calls check until it returns nil or the timeout has passed, and returns its last error. It asks often at first,
+// and then four times a second.
+func Poll(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+	var last error
+	intervals := wait.Backoff{Duration: 25 * time.Millisecond, Factor: 1.5, Steps: 7, Cap: 250 * time.Millisecond}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := intervals.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if ctx.Err() == nil || last == nil {
+			// The error of a check that the timeout cut off does not say what is missing.
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+// Measure records a figure, as a duration or a share, with the most that it should be. Only the soak tier fails a test
+// whose figure is beyond its bound: in the others many tests share the machine.
+func Measure[T cmp.Ordered](t testing.TB, name string, got, bound T) {
+	t.Helper()
+	verdict := "within"
+	if got > bound {
+		verdict = "beyond"
+	}
+	t.Attr(MeasureKey, strings.Join([]string{verdict, name, text(got), text(bound)}, "\t"))
+	line := fmt.Sprintf("%s: %s, %s its bound of %s", name, text(got), verdict, text(bound))
+	if got > bound && os.Getenv(TierVariable) == "soak" {
+		t.Error(line)
+	} else {
+		t.Log(line)
+	}
+}
+
+func text(figure any) string {
+	if duration, ok := figure.(time.Duration); ok {
+		figure = duration.Round(time.Millisecond)
+	}
+	return fmt.Sprint(figure)
+}
+
+// pressure is how long processes have waited for the processor, memory and disk, as the kernel counts it (PSI), or the
+// load average where it does not.
+func pressure() string {
+	var parts []string
+	for _, resource := range []string{"cpu", "memory", "io"} {
+		text, err := os.ReadFile("/proc/pressure/" + resource)
+		if err != nil {
+			continue
+		}
+		some, _, _ := strings.Cut(string(text), "\n")
+		parts = append(parts, resource+" "+some)
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		parts = append(parts, "load "+strings.TrimSpace(string(load)))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,156 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tiers says which of `make test`, `make test-long` and `make test-soak` runs which test of test/e2e and
+// test/integration. Unit tests are in `make test` alone.
+package tiers
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tier is one of the three test runs.
+type Tier string
+
+// The tiers. A test of the soak tier repeats one of another tier for longer, or it judges time.
+const (
+	Test Tier = "test"
+	Long Tier = "long"
+	Soak Tier = "soak"
+)
+
+// All lists the tiers.
+var All = []Tier{Test, Long, Soak}
+
+// Suite is a part of the tests whose tests have tiers.
+type Suite string
+
+// The suites, which are folders of test/.
+const (
+	EndToEnd    Suite = "e2e"
+	Integration Suite = "integration"
+)
+
+// table has the names of the tests. Soak may repeat what is in another tier; the others exclude each other.
+var table = map[Suite]map[Tier]string{
+	EndToEnd: {
+		Test: `
+			TestAPIServicesAreVerified TestKubectlTop TestBothVersionsAtOnce TestKubectlGet TestUnknownPod
+			TestReaderRoles TestServingPodDeletedUnderLoad TestDeletion
+			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
+		Long: `
+			TestVersionDroppedAndAdded TestMissingSecretStalls TestOperatorKilled
+			TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled
+			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestSelfSignedKubelet
+			TestTakeover TestRunbooks TestChart TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
+		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
+	},
+	Integration: {
+		Test: `
+			TestAdmissionOfAutoscalers TestAdmissionLeavesOldMetrics TestAdmissionDecidesAsServing
+			TestAdmissionFailsOpen TestAdmissionStaysWithinBudget TestBinary TestBinaryRefuses
+			TestVersionKeptForItsConsumers TestValidation TestNamespaceIsImmutable TestDefaults
+			TestKubectlShowsColumnsAndFields TestValidationOfSources TestValidationOfDeclaredMetricsAndPolicies
+			TestDefaultsOfSourcesAndMetrics TestDeclaredMetric
+			TestOneOfTwoKubeAPIServersLags TestImageRolledBackAndForth TestImageThatDoesNotExist
+			TestForeignAPIService TestUntrustedKubelets TestNamespaceTerminating
+			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
+			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends
+			TestRights TestCertificatesChangeUnderLoad TestCertManager
+			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing
+			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected
+			TestHealthAndSeries TestResourceRules
+			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers
+			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
+			TestFirstReadinessByVersion TestFollowsItsBackend TestRuleForms TestShutdownFailsNoRequest TestPersistsNothing
+			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
+			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
+		Long: `TestStoppedAfterEachWrite TestWatchFaults`,
+	},
+}
+
+// rotating are end-to-end tests of the long tier of which each `make test` runs one. They need nothing that other
+// tests do not build, and end within 150 s.
+const rotating = `
+	TestVersionDroppedAndAdded TestMissingSecretStalls TestOperatorKilled
+	TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled TestKubeAPIServerKilled
+	TestOperatorNamespaceDeleted TestSelfSignedKubelet TestPluginVerify`
+
+// limits are the most that the parts of a run may take. Those of the tier test are within the 85 minutes after which a
+// build machine ends a run, so that a test that hangs is told of, with its goroutines. A warm run takes 6, 4
+// and 11 minutes of the last three; beside two busy loops on two cores it took 19, 6 and 15.
+var limits = map[Tier]map[string]time.Duration{
+	Test: {"build": 24 * time.Minute, "unit": 22 * time.Minute, "integration": 11 * time.Minute, "e2e": 27 * time.Minute},
+	Long: {"build": 40 * time.Minute, "integration": 20 * time.Minute, "e2e": 60 * time.Minute},
+	Soak: {"build": 40 * time.Minute, "e2e": 120 * time.Minute},
+}
+
+// Limit is the most that a part of a run may take: build, unit, integration or e2e.
+func Limit(tier Tier, part string) (time.Duration, error) {
+	limit, ok := limits[tier][part]
+	if !ok {
+		return 0, fmt.Errorf("no part %q in a tier %q", part, tier)
+	}
+	return limit, nil
+}
+
+// Parts of a run, in their order.
+var Parts = []string{"build", "unit", "integration", "e2e"}
+
+// Total is the most that all parts of a run may take together.
+func Total(tier Tier) time.Duration {
+	var total time.Duration
+	for _, limit := range limits[tier] {
+		total += limit
+	}
+	return total
+}
+
+// Tests are the names of the tests of a suite in a tier.
+func Tests(suite Suite, tier Tier) []string { return strings.Fields(table[suite][tier]) }
+
+// Rotating are the end-to-end tests of the long tier of which each `make test` runs one.
+func Rotating() []string { return strings.Fields(rotating) }
+
+// Rotated is the one that a run of the tree with this commit takes: the same each time, and another in most others.
+func Rotated(commit string) string {
+	tests, n := Rotating(), 0
+	for _, digit := range commit {
+		n = (16*n + int(digit)) % len(tests)
+	}
+	return tests[n]
+}
+
+// Skip is the value of go test's -skip that leaves the tests of one tier, and the extra ones, of a suite. It is empty
+// where nothing is left out.
+func Skip(suite Suite, tier Tier, extra ...string) (string, error) {
+	if table[suite] == nil || !slices.Contains(All, tier) {
+		return "", fmt.Errorf("no suite %q with a tier %q; suites are %s and %s, tiers %v", suite, tier, EndToEnd, Integration, All)
+	}
+	kept := append(Tests(suite, tier), extra...)
+	var skipped []string
+	for _, other := range All {
+		for _, name := range Tests(suite, other) {
+			if !slices.Contains(kept, name) && !slices.Contains(skipped, name) {
+				skipped = append(skipped, name)
+			}
+		}
+	}
+	return Exactly(skipped), nil
+}
+
+// Exactly is a pattern for -run and -skip that these tests match, and no others; empty for none.
+func Exactly(tests []string) string {
+	if len(tests) == 0 {
+		return ""
+	}
+	quoted := make([]string, 0, len(tests))
+	for _, name := range tests {
+		quoted = append(quoted, regexp.QuoteMeta(name))
+	}
+	return "^(" + strings.Join(quoted, "|") + ")$"
+}
