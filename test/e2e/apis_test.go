@@ -113,15 +113,14 @@ func TestKubectlGet(t *testing.T) {
 		args []string
 		want string
 	}{
-		"table of nodes":     {[]string{"get", "nodes.metrics.k8s.io"}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
-		"table of pods":      {[]string{"get", "pods.v1beta1.metrics.k8s.io", "-n", namespace}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
-		"label selector":     {[]string{"get", "pods.metrics.k8s.io", "-A", "-l", "app=no-such-app"}, `No resources found`},
-		"paging":             {[]string{"get", "pods.metrics.k8s.io", "-A", "--chunk-size=1", "-o", "name"}, `podmetrics|pod.metrics|pods.metrics`},
-		"explain":            {[]string{"explain", "metricsbackend.spec.resourceMetrics.scrape.interval"}, `Default: 15s`},
-		"printer columns":    {[]string{"get", "mb"}, `(?m)^NAME\s+READY\s+AVAILABLE\s+VERSIONS\s+REPLICAS\s+AGE`},
-		"api-resources":      {[]string{"api-resources", "--api-group=metrics.k8s.io"}, `(?m)^pods\s+metrics.k8s.io/v1\s+true\s+PodMetrics`},
-		"field selector":     {[]string{"get", "nodes.metrics.k8s.io", "--field-selector=metadata.name=no-such-node"}, `No resources found`},
-		"openapi of metrics": {[]string{"explain", "pods.containers", "--api-version=metrics.k8s.io/v1"}, `KIND:\s+PodMetrics`},
+		"table of nodes":  {[]string{"get", "nodes.metrics.k8s.io"}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
+		"table of pods":   {[]string{"get", "pods.v1beta1.metrics.k8s.io", "-n", namespace}, `(?m)^NAME\s+CPU\s+MEMORY\s+WINDOW`},
+		"label selector":  {[]string{"get", "pods.metrics.k8s.io", "-A", "-l", "app=no-such-app"}, `No resources found`},
+		"paging":          {[]string{"get", "pods.metrics.k8s.io", "-A", "--chunk-size=1", "-o", "name"}, `podmetrics|pod.metrics|pods.metrics`},
+		"explain":         {[]string{"explain", "metricsbackend.spec.resourceMetrics.scrape.interval"}, `Default: 15s`},
+		"printer columns": {[]string{"get", "mb"}, `(?m)^NAME\s+READY\s+AVAILABLE\s+VERSIONS\s+REPLICAS\s+AGE`},
+		"api-resources":   {[]string{"api-resources", "--api-group=metrics.k8s.io"}, `(?m)^pods\s+metrics.k8s.io/v1\s+true\s+PodMetrics`},
+		"field selector":  {[]string{"get", "nodes.metrics.k8s.io", "--field-selector=metadata.name=no-such-node"}, `No resources found`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -130,6 +129,22 @@ func TestKubectlGet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kubectl explain knows the metrics too. kube-apiserver downloads the OpenAPI document of an aggregated API a second after its
+// registration, and a minute later where that failed (kube-aggregator's openapiv3 controller), whatever discovery says by then.
+func TestKubectlExplainMetrics(t *testing.T) {
+	requireBackend(t)
+	outcome.Eventually(t, 3*time.Minute, "pod metrics are explained", func(context.Context) error {
+		out, err := run("kubectl", "explain", "pods.containers", "--api-version=metrics.k8s.io/v1")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if !regexp.MustCompile(`KIND:\s+PodMetrics`).MatchString(out) {
+			return fmt.Errorf("want PodMetrics in:\n%s", out)
+		}
+		return nil
+	})
 }
 
 // A pod that does not exist is not found, in the words that clients know.
