@@ -39,8 +39,8 @@ const (
 var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `
-			TestAPIServicesAreVerified TestKubectlTop TestBothVersionsAtOnce TestKubectlGet TestUnknownPod
-			TestReaderRoles TestServingPodDeletedUnderLoad TestDeletion
+			TestAPIServicesAreVerified TestKubectlTop TestBothVersionsAtOnce TestKubectlGet TestKubectlExplainMetrics
+			TestUnknownPod TestReaderRoles TestServingPodDeletedUnderLoad TestDeletion
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
 			TestVersionDroppedAndAdded TestMissingSecretStalls TestOperatorKilled
