@@ -13,9 +13,9 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 )
 
-// A watch of many nodes is never quiet for long. What it does not renew grows old all the same, and is dropped at MaxAge
-// and not when the stream ends.
-func TestAgesOnABusyStream(t *testing.T) {
+// On a stream that is never idle, an object that it does not renew is still dropped at MaxAge, not at the end of the
+// stream.
+func TestExpiryOnABusyStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		late        map[string]int64 // pods beside "busy" that the stream tells of, each second the same
 		wantHeld    string
@@ -31,7 +31,7 @@ func TestAgesOnABusyStream(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"busy": 0, "pod": 500}}
+			w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"busy": 0, "pod": 500}}
 			w.watch = func(rw http.ResponseWriter, r *http.Request) {
 				time.Sleep(500 * time.Millisecond) // never in the moment in which ages are looked at
 				for second := int64(0); r.Context().Err() == nil; second++ {
@@ -58,9 +58,9 @@ func TestAgesOnABusyStream(t *testing.T) {
 				if diff := cmp.Diff(c.wantChanges, changes); diff != "" {
 					t.Error(diff)
 				}
-				watcher.points.mu.RLock()
-				defer watcher.points.mu.RUnlock()
-				if got := len(watcher.points.entries); got != c.wantEntries {
+				watcher.store.mu.RLock()
+				defer watcher.store.mu.RUnlock()
+				if got := len(watcher.store.entries); got != c.wantEntries {
 					t.Errorf("%d entries after twice MaxAge, want %d", got, c.wantEntries)
 				}
 			})

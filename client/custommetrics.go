@@ -17,24 +17,24 @@ import (
 	custommetricsv1beta2 "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 )
 
-// CustomMetric names a metric of objects, of custom.metrics.k8s.io.
+// CustomMetric is a metric of objects, in custom.metrics.k8s.io.
 type CustomMetric struct {
-	// Resource of the objects, plural, such as pods; Group where they are not core's.
+	// Resource of the objects in the plural, such as pods, and its Group unless that is core.
 	Resource schema.GroupResource
-	// Namespace of the objects; empty for objects without, such as nodes and namespaces.
+	// Namespace of the objects; empty for cluster-scoped objects such as nodes and namespaces.
 	Namespace string
-	// Name of the one object; empty for all that Options.LabelSelector selects.
+	// Name of a single object; empty for all objects that Options.LabelSelector selects.
 	Name string
 	// Metric is the metric's name.
 	Metric string
-	// MetricSelector selects among the series of the metric, in the form of kubectl. Empty for all.
+	// MetricSelector selects series of the metric, in kubectl's syntax. Empty for all.
 	MetricSelector string
 }
 
-// Custom returns a Watcher of the values of a metric, one for each object. It does nothing before Run. Take MaxAge at
-// least three times the interval at which the metric is evaluated.
+// Custom returns a Watcher of the values of a metric, one for each object. It sends no request before Sync or Run. Set
+// MaxAge to at least three times the interval at which the metric is evaluated.
 func Custom(config *rest.Config, metric CustomMetric, options Options) (*Watcher[custommetricsv1beta2.MetricValue], error) {
-	if err := metric.check(options); err != nil {
+	if err := metric.validate(options); err != nil {
 		return nil, err
 	}
 	query := selectors(options)
@@ -43,37 +43,31 @@ func Custom(config *rest.Config, metric CustomMetric, options Options) (*Watcher
 	}
 	convert := newConverter(custommetricsv1beta2.SchemeGroupVersion, install.Install)
 	return newWatcher(config, options, api[custommetricsv1beta2.MetricValue]{
-		group:    custommetricsv1beta2.GroupName,
-		versions: []string{"v1beta2", "v1beta1"},
-		resource: metric.Resource.String() + "/" + metric.Metric,
-		unnamed:  true,
-		path:     metric.path,
-		plain:    true,
-		query:    query,
-		one: func(body []byte) (*custommetricsv1beta2.MetricValue, error) {
-			return decode[*custommetricsv1beta2.MetricValue](convert, body)
-		},
-		list: func(body []byte) ([]*custommetricsv1beta2.MetricValue, error) {
-			list, err := decode[*custommetricsv1beta2.MetricValueList](convert, body)
-			if err != nil {
-				return nil, err
-			}
-			return pointers(list.Items), nil
-		},
+		group:             custommetricsv1beta2.GroupName,
+		versions:          []string{"v1beta2", "v1beta1"},
+		resource:          metric.Resource.String() + "/" + metric.Metric,
+		maybeUndiscovered: true,
+		path:              metric.path,
+		listPathWatchable: true,
+		query:             query,
+		decodeObject:      decoderTo[*custommetricsv1beta2.MetricValue](convert),
+		decodeList: listDecoderTo(convert, func(l *custommetricsv1beta2.MetricValueList) []custommetricsv1beta2.MetricValue {
+			return l.Items
+		}),
 		key: func(v *custommetricsv1beta2.MetricValue) string {
 			if v.DescribedObject.Namespace == "" {
 				return v.DescribedObject.Name
 			}
 			return v.DescribedObject.Namespace + "/" + v.DescribedObject.Name
 		},
-		sample: func(v *custommetricsv1beta2.MetricValue) (time.Time, string) {
-			// There is no resourceVersion, and times are whole seconds.
+		sampleID: func(v *custommetricsv1beta2.MetricValue) (time.Time, string) {
+			// There is no resourceVersion, and timestamps are in whole seconds.
 			return v.Timestamp.Time, v.Value.String()
 		},
 	})
 }
 
-// path is one of those of the Custom Metrics API. Metrics of a namespace are at a pseudo-resource of it.
+// path returns a path of the Custom Metrics API, in which the metrics of a namespace are a pseudo-resource of it.
 func (m CustomMetric) path(version string, watch bool) string {
 	name := m.Name
 	if name == "" {
@@ -99,7 +93,7 @@ func (m CustomMetric) ofNamespaces() bool {
 	return m.Resource == schema.GroupResource{Resource: "namespaces"}
 }
 
-func (m CustomMetric) check(options Options) error {
+func (m CustomMetric) validate(options Options) error {
 	if m.Resource.Resource == "" {
 		return errors.New("a metric of which objects? Resource is empty")
 	}
@@ -119,11 +113,11 @@ func (m CustomMetric) check(options Options) error {
 	if _, err := labels.Parse(m.MetricSelector); err != nil {
 		return fmt.Errorf("metric selector %q: %w", m.MetricSelector, err)
 	}
-	return checkMetric(m.Metric, options)
+	return validateMetricName(m.Metric, options)
 }
 
-// checkMetric refuses names that the API cannot have: it would be another path that is asked.
-func checkMetric(name string, options Options) error {
+// validateMetricName returns an error for a name that would change the path of requests.
+func validateMetricName(name string, options Options) error {
 	if options.FieldSelector != "" {
 		return errors.New("option FieldSelector: metrics have no fields to select by")
 	}

@@ -20,7 +20,7 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// hits is what the values of a metric look like: in v1beta1 the metric's name stands elsewhere.
+// hits returns a value of a metric: v1beta1 has the metric's name in another field.
 func hits(version string, seconds int) map[string]any {
 	value := map[string]any{
 		"kind": "MetricValue", "apiVersion": "custom.metrics.k8s.io/" + version,
@@ -53,7 +53,7 @@ func runCustom(t *testing.T, v *values, test func(*Watcher[custommetricsv1beta2.
 	runOn(t, v, newWatcher, Options{}, test)
 }
 
-// heldValues is a snapshot as namespace/name metric=value.
+// heldValues returns the snapshot as namespace/name metric=value.
 func heldValues(w *Watcher[custommetricsv1beta2.MetricValue]) string {
 	var out []string
 	for _, v := range w.Snapshot() {
@@ -85,7 +85,8 @@ func TestCustomMetricsByThePrefix(t *testing.T) {
 	})
 }
 
-// Without the prefix, or without the right to it, `?watch=true` ends before kube-apiserver would cut it, and is resumed.
+// If the prefix is not served or not allowed, the Watcher uses `?watch=true`, which ends within a minute, and watches
+// again.
 func TestCustomMetricsWithoutThePrefix(t *testing.T) {
 	for name, refusal := range map[string]http.HandlerFunc{"not served": http.NotFound, "forbidden": refuse(http.StatusForbidden)} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestCustomMetricsWithoutThePrefix(t *testing.T) {
 				if diff := gocmp.Diff(strings.Join(want, "\n"), v.requests()); diff != "" {
 					t.Error(diff)
 				}
-				// The next answer of discovery may be that of another server.
+				// After discovery, the server may be another one.
 				v.set(func() { v.prefixed, v.log = v.stream(time.Hour), nil })
 				v.at(6 * time.Minute)
 				if got := v.requests(); !strings.HasSuffix(got, "5m6s discover v1beta2\n5m6s watch/ v1beta2") {
@@ -113,7 +114,7 @@ func TestCustomMetricsWithoutThePrefix(t *testing.T) {
 	}
 }
 
-// prometheus-adapter and its like: one version, no watch, and a plain list in its place.
+// prometheus-adapter and similar servers have one version and no watch: they send a plain list.
 func TestCustomMetricsOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		named map[string][]metav1.APIResource
@@ -138,8 +139,8 @@ func TestCustomMetricsOfOthers(t *testing.T) {
 	}
 }
 
-// A metric that nobody has is not waited for in silence.
-func TestCustomMetricThatIsNot(t *testing.T) {
+// A metric without values is an error in the status.
+func TestCustomMetricWithoutValues(t *testing.T) {
 	v := customMetrics(map[string]string{"v1beta2": "get watch"})
 	v.value = func(string, int) map[string]any { return nil }
 	runCustom(t, v, func(w *Watcher[custommetricsv1beta2.MetricValue]) {

@@ -15,30 +15,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrNotServed means that discovery answered, and names the resource in no version that is known here.
-var ErrNotServed = errors.New("the API server does not serve it")
-
-// negotiate picks the first version that discovery serves, and learns whether it can be watched.
-func (w *Watcher[T]) negotiate(ctx context.Context) error {
+// discover chooses the first version that discovery has, and learns whether it can be watched.
+func (w *Watcher[T]) discover(ctx context.Context) error {
 	var errs []error
 	for _, version := range w.api.versions {
-		found, err := w.discover(ctx, version)
+		found, err := w.serverResources(ctx, version)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			// It may be a version whose pods are away, or hang: a later one that answers is better than none.
+			// The pods of this version may be away, or hang: a later version that answers is better than none.
 			errs = append(errs, fmt.Errorf("asking which resources %s/%s has: %w", w.api.group, version, err))
 			continue
 		}
 		for _, resource := range found.APIResources {
 			if resource.Name == w.api.resource {
-				w.agree(version, slices.Contains(resource.Verbs, "watch"))
+				w.setVersion(version, slices.Contains(resource.Verbs, "watch"))
 				return nil
 			}
 		}
-		if w.api.unnamed {
-			w.agree(version, mayBeWatched(found.APIResources))
+		if w.api.maybeUndiscovered {
+			w.setVersion(version, mayBeWatchable(found.APIResources))
 			return nil
 		}
 	}
@@ -49,29 +46,30 @@ func (w *Watcher[T]) negotiate(ctx context.Context) error {
 		ErrNotServed, w.api.resource, w.api.group, strings.Join(w.api.versions, ", "))
 }
 
-// discover has a time of its own for each version: one that hangs must not use up that of the others.
-func (w *Watcher[T]) discover(ctx context.Context, version string) (metav1.APIResourceList, error) {
+// serverResources has a timeout per version, so that one that hangs leaves time for the others.
+func (w *Watcher[T]) serverResources(ctx context.Context, version string) (metav1.APIResourceList, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.RequestTimeout/3)
 	defer cancel()
 	var found metav1.APIResourceList
-	err := w.request("/apis/" + w.api.group + "/" + version).Do(ctx).Into(&found)
+	err := w.get("/apis/" + w.api.group + "/" + version).Do(ctx).Into(&found)
 	return found, err
 }
 
-// mayBeWatched goes by the other resources of a server: all are alike. Where there are none, only a try can tell.
-func mayBeWatched(others []metav1.APIResource) bool {
+// mayBeWatchable reports whether a metric that discovery does not list may be watched: a server has the same verbs for
+// all its metrics. If it lists none, only a watch can tell.
+func mayBeWatchable(others []metav1.APIResource) bool {
 	return len(others) == 0 || slices.ContainsFunc(others, func(r metav1.APIResource) bool {
 		return slices.Contains(r.Verbs, "watch")
 	})
 }
 
-// agree takes an answer of discovery.
-func (w *Watcher[T]) agree(version string, served bool) {
-	if version != w.agreed || served && !w.served {
-		// Another server, or a setting changed: what was refused before may be given now.
-		w.watchAt, w.refusedUntil, w.troubleSince = time.Time{}, time.Time{}, time.Time{}
-		w.trouble, w.listNeeded = nil, true
+// setVersion applies a result of discovery.
+func (w *Watcher[T]) setVersion(version string, watchable bool) {
+	if version != w.lastVersion || watchable && !w.watchable {
+		// The server or its settings have changed: a watch that was rejected may be accepted now.
+		w.watchAt, w.watchPausedUntil, w.failingSince = time.Time{}, time.Time{}, time.Time{}
+		w.watchErr, w.listNeeded = nil, true
 	}
-	w.version, w.agreed, w.served = version, version, served
-	w.plainWatch = false // the server may be another by now
+	w.version, w.lastVersion, w.watchable = version, version, watchable
+	w.watchListPath = false // the server may be another one by now
 }

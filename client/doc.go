@@ -1,32 +1,31 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client keeps the current metrics of a cluster at hand: those of nodes and pods ([Nodes], [Pods]), those of any
-// object ([Custom]) and those that describe none ([External]).
+// Package client keeps the current metrics of a cluster in memory: those of nodes and pods ([Nodes], [Pods]), of any
+// object ([Custom]), and those that describe no object ([External]).
 //
-// A [Watcher] picks the version of the API by discovery (v1, then v1beta1; of custom metrics v1beta2, then v1beta1),
-// lists once, and then watches: each data point arrives as an ADDED event, moments after it was stored. Where watch is
-// not served, or refused, it polls instead, so that it works with metrics-server and prometheus-adapter as well, and
-// tries again from time to time:
+// A [Watcher] chooses the version of the API by discovery (v1, then v1beta1; for custom metrics v1beta2, then v1beta1),
+// lists once, and then watches: each data point arrives as an ADDED event moments after it was stored. If the API cannot
+// be watched, as with metrics-server and prometheus-adapter, it polls, and tries to watch again later:
 //
-//	discovery names no watch verb              poll, look again after RetryWatch
-//	403, 405, 406, 415, 422, 501               the same
-//	a plain list answers the watch             take the list, poll
-//	429, 5xx, cut or unreadable streams        try again (Retry-After and jitter), for a minute; then after RetryWatch
-//	404, 503                                   choose the version anew
-//	410, 504                                   list again, then watch
-//	no byte for two thirds of MaxAge           list, open another
-//	no byte at all, or not what lists have     the stream is given up: poll
+//	discovery has no verb watch                  poll, ask discovery again after RetryWatch
+//	403, 405, 406, 415, 422, 501                 the same
+//	the response is a plain list                 apply the list, poll
+//	429, 5xx, cut or malformed streams           retry (Retry-After and jitter) for a minute, then after RetryWatch
+//	404, 503                                     choose the version again
+//	410, 504                                     list, then watch
+//	no byte for two thirds of MaxAge             list, then watch
+//	no byte at all, or fewer data than lists     close the stream, poll
 //
-// Custom metrics are watched at the prefix /watch/, which kube-apiserver takes for the long request that it is; where that
-// is not served or not allowed, with `?watch=true`, which servers end within a minute and a Watcher resumes.
+// Custom metrics are watched under the prefix /watch/, which kube-apiserver treats as a long-running request. If that is
+// not served or not allowed, a Watcher uses `?watch=true`, which servers end within a minute, and watches again.
 //
-// While no watch is open and bringing data points, for these or other reasons, lists come each PollInterval: whatever is
-// wrong with a watch, a Watcher has what a poller has.
+// Unless a watch is open and delivering data points, a Watcher lists each PollInterval: it never has less data than a
+// client that polls.
 //
-// A watch of metrics has no DELETED events (KEP-1013): an object that is gone just has no new data points. So a Watcher
-// drops what was not renewed within [Options.MaxAge], and what a complete list no longer holds. A data point that is
-// replayed, by a reconnect or by a poll that is quicker than the scrapes, renews nothing.
+// A watch of metrics has no DELETED events (KEP-1013): an object that is gone just gets no new data points. So a Watcher
+// drops objects that were not renewed within [Options.MaxAge], and those that a complete list no longer has. A data point
+// that arrives again, after a reconnect or because lists are more frequent than scrapes, renews nothing.
 //
-// Objects are handed out as pointers and shared between all readers: do not change them.
+// All readers share the returned objects: do not modify them.
 package client

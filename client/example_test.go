@@ -17,8 +17,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/client"
 )
 
-// Follow the nodes of a cluster. In place of a cluster's address (rest.InClusterConfig, or clientcmd with a kubeconfig)
-// there is a small server here, which sends one list and one event of another node.
+// Watch the nodes of a cluster. Instead of a cluster (rest.InClusterConfig, or clientcmd with a kubeconfig) the example
+// uses a small server, which sends one list and one event of another node.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(serveNodes))
 	defer server.Close()
@@ -38,7 +38,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	// Of each object the newest change waits, so a slow reader misses the points between, and no object.
+	// The newest change of each object is pending: a slow reader misses intermediate data points, but no object.
 	for change := range nodes.Changes() {
 		fmt.Println(change.Type, change.Object.Name, change.Object.Usage.Cpu())
 		if change.Object.Name == "node-2" {
@@ -80,8 +80,8 @@ func serveNodes(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Follow a metric of pods, as an autoscaler asks for it. In place of a cluster there is a small server here, which has
-// no watch, as prometheus-adapter has none: it is polled.
+// Read a metric of pods, as an autoscaler does. Instead of a cluster the example uses a small server without watch, like
+// prometheus-adapter: it is polled.
 func ExampleCustom() {
 	server := httptest.NewServer(http.HandlerFunc(serveHits))
 	defer server.Close()
@@ -95,7 +95,7 @@ func ExampleCustom() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// One list, at once; Run would keep it up to date.
+	// One list; Run would keep it up to date.
 	if err := hits.Sync(ctx); err != nil {
 		fmt.Println(err)
 		return

@@ -15,19 +15,20 @@ import (
 	externalmetricsv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 )
 
-// ExternalMetric names a metric that describes no object, of external.metrics.k8s.io.
+// ExternalMetric is a metric that describes no object, in external.metrics.k8s.io.
 type ExternalMetric struct {
-	// Namespace in which it is asked for.
+	// Namespace of the request.
 	Namespace string
-	// Metric is the metric's name. Slashes become `\|`, the API's own escape.
+	// Metric is the metric's name. Slashes are sent as `\|`, the API's own escape.
 	Metric string
 }
 
 // External returns a Watcher of the values of a metric, one for each set of labels; Options.LabelSelector selects among
-// them. It does nothing before Run. Take MaxAge at least three times the interval at which the metric is evaluated.
+// them. It sends no request before Sync or Run. Set MaxAge to at least three times the interval at which the metric is
+// evaluated.
 func External(config *rest.Config, metric ExternalMetric, options Options) (*Watcher[externalmetricsv1beta1.ExternalMetricValue], error) {
 	name := strings.ReplaceAll(metric.Metric, "/", `\|`)
-	if err := checkMetric(name, options); err != nil {
+	if err := validateMetricName(name, options); err != nil {
 		return nil, err
 	}
 	if metric.Namespace == "" {
@@ -38,30 +39,24 @@ func External(config *rest.Config, metric ExternalMetric, options Options) (*Wat
 	}
 	convert := newConverter(externalmetricsv1beta1.SchemeGroupVersion, install.Install)
 	return newWatcher(config, options, api[externalmetricsv1beta1.ExternalMetricValue]{
-		group:    externalmetricsv1beta1.GroupName,
-		versions: []string{"v1beta1"},
-		resource: name,
-		unnamed:  true,
+		group:             externalmetricsv1beta1.GroupName,
+		versions:          []string{"v1beta1"},
+		resource:          name,
+		maybeUndiscovered: true,
 		path: func(version string, _ bool) string {
 			return "/apis/" + externalmetricsv1beta1.GroupName + "/" + version + "/namespaces/" + metric.Namespace + "/" + name
 		},
-		query: selectors(options),
-		one: func(body []byte) (*externalmetricsv1beta1.ExternalMetricValue, error) {
-			return decode[*externalmetricsv1beta1.ExternalMetricValue](convert, body)
-		},
-		list: func(body []byte) ([]*externalmetricsv1beta1.ExternalMetricValue, error) {
-			list, err := decode[*externalmetricsv1beta1.ExternalMetricValueList](convert, body)
-			if err != nil {
-				return nil, err
-			}
-			return pointers(list.Items), nil
-		},
+		query:        selectors(options),
+		decodeObject: decoderTo[*externalmetricsv1beta1.ExternalMetricValue](convert),
+		decodeList: listDecoderTo(convert, func(l *externalmetricsv1beta1.ExternalMetricValueList) []externalmetricsv1beta1.ExternalMetricValue {
+			return l.Items
+		}),
 		key: func(v *externalmetricsv1beta1.ExternalMetricValue) string {
-			// Of a map JSON is the same each time, and of two maps never. Marshalling strings cannot fail.
+			// JSON orders the keys of a map, so equal sets have equal keys. Marshaling strings cannot fail.
 			set, _ := json.Marshal(v.MetricLabels)
 			return metric.Namespace + "/" + string(set)
 		},
-		sample: func(v *externalmetricsv1beta1.ExternalMetricValue) (time.Time, string) {
+		sampleID: func(v *externalmetricsv1beta1.ExternalMetricValue) (time.Time, string) {
 			return v.Timestamp.Time, v.Value.String()
 		},
 	})

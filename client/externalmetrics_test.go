@@ -56,7 +56,7 @@ func TestExternalMetrics(t *testing.T) {
 	})
 }
 
-// Two values of one second are two data points: there is no resourceVersion to tell them apart.
+// Two values of the same second are two data points, although there is no resourceVersion to tell them apart.
 func TestValuesOfOneSecond(t *testing.T) {
 	v := &values{group: "external.metrics.k8s.io", value: queued, named: map[string][]metav1.APIResource{"v1beta1": named(`mail\|waiting`, "watch")}}
 	v.plain = func(rw http.ResponseWriter, r *http.Request) {

@@ -14,23 +14,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxFrame bounds one event, or the plain list that an implementation without watch may send in its place.
+// maxFrame bounds one event, or the plain list that an implementation without watch may send instead.
 const maxFrame = 64 << 20
 
-// frame is one JSON value of a watch's answer.
+// frame is one JSON value of a watch response, or one step of its connection.
 type frame struct {
 	Type   watch.EventType `json:"type"`
 	Object json.RawMessage `json:"object"`
-	Kind   string          `json:"kind"` // set where the value is no event: a list, or a Status
+	Kind   string          `json:"kind"` // set if the value is no event: a list, or a Status
 
 	body json.RawMessage
-	// opened: the server accepts the watch. The first frame, unless it is an error.
+	// opened marks the first frame: the server has accepted the watch.
 	opened bool
-	err    error // the last frame: the stream ended, io.EOF if cleanly between two frames
+	err    error // set in the last frame: the request failed or the stream ended, with io.EOF if cleanly
 }
 
-// read opens a watch and sends its frames; the last holds an error.
-func (w *Watcher[T]) read(ctx context.Context, path string, frames chan<- frame) {
+// readFrames opens a watch and sends its frames until one holds an error.
+func (w *Watcher[T]) readFrames(ctx context.Context, path string, frames chan<- frame) {
 	send := func(f frame) bool {
 		select {
 		case frames <- f:
@@ -39,11 +39,7 @@ func (w *Watcher[T]) read(ctx context.Context, path string, frames chan<- frame)
 			return false
 		}
 	}
-	req := w.request(path).Param("watch", "true").Param("allowWatchBookmarks", "true")
-	for name, values := range w.api.query {
-		req.Param(name, values[0])
-	}
-	body, err := req.Stream(ctx)
+	body, err := w.request(path).Param("watch", "true").Param("allowWatchBookmarks", "true").Stream(ctx)
 	if err != nil {
 		send(frame{err: err})
 		return
@@ -74,40 +70,37 @@ func (w *Watcher[T]) read(ctx context.Context, path string, frames chan<- frame)
 	}
 }
 
-// errPlainList ends a watch that was answered by a list, which was taken for what it is.
-var errPlainList = errors.New("the server answered the watch with a plain list")
-
-// take takes one frame in; an error ends the stream.
-func (w *Watcher[T]) take(s *stream, f frame) error {
+// applyFrame applies one frame to the store. An error ends the stream.
+func (w *Watcher[T]) applyFrame(s *stream, f frame) error {
 	switch {
 	case f.err != nil:
 		return f.err
 	case f.opened:
 		return nil
 	case f.Type == watch.Bookmark:
-		return nil // a heartbeat: its resourceVersion says nothing, see docs/design.md
+		return nil // only a heartbeat: its resourceVersion means nothing, see docs/design.md
 	case f.Type == watch.Error:
 		return statusError(f.Object)
 	case f.Type == watch.Added, f.Type == watch.Modified, f.Type == watch.Deleted:
-		object, err := w.api.one(f.Object)
+		object, err := w.api.decodeObject(f.Object)
 		if err != nil {
 			return fmt.Errorf("reading an event: %w", err)
 		}
 		if w.api.key(object) == "" {
 			return errors.New("reading an event: its object has no name")
 		}
-		if f.Type == watch.Deleted { // not in KEP-1013, but unmistakable
-			w.points.remove(object)
-		} else {
-			renewed := w.points.put(object, w.now())
-			if s.events++; renewed || s.fresh.IsZero() {
-				s.fresh = w.now()
-			}
-			s.renewed, s.missed = s.renewed || renewed, 0
+		if f.Type == watch.Deleted { // KEP-1013 has no DELETED, but its meaning is clear
+			w.store.remove(object)
+			return nil
 		}
+		renewed := w.store.put(object, w.now())
+		if s.events++; renewed || s.lastNew.IsZero() {
+			s.lastNew = w.now()
+		}
+		s.renewed, s.missedLists = s.renewed || renewed, 0
 		return nil
 	case f.Type == "" && strings.HasSuffix(f.Kind, "List"):
-		if _, err := w.takeList(s.path, f.body); err != nil {
+		if _, err := w.applyList(s.path, f.body); err != nil {
 			return err
 		}
 		return errPlainList

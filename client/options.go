@@ -20,26 +20,26 @@ const (
 	defaultTimeout      = 30 * time.Second
 )
 
-// Options of a Watcher. The zero value is a good one.
+// Options of a Watcher. The zero value is ready to use.
 type Options struct {
-	// LabelSelector and FieldSelector select objects, in the form of kubectl. Implementations know the fields
-	// metadata.name and metadata.namespace. Empty selects all.
+	// LabelSelector and FieldSelector select objects, in kubectl's syntax. The fields are metadata.name and
+	// metadata.namespace. Empty selects all.
 	LabelSelector, FieldSelector string
 
-	// MaxAge is how long an object stays without a new data point. Take at least three times the interval at which
-	// the implementation scrapes. Default 90 s.
+	// MaxAge is how long an object is kept without a new data point. Set it to at least three times the interval at
+	// which the implementation scrapes. Default 90 s.
 	MaxAge time.Duration
 
-	// PollInterval is the time between two lists where watch is not to be had, jittered by half of it to either
-	// side. One and a half times of it must be less than MaxAge. Default 15 s.
+	// PollInterval is the time between two lists while the API is polled, with a jitter of ±50 %. One and a half times
+	// of it must be less than MaxAge. Default 15 s.
 	PollInterval time.Duration
 
-	// RetryWatch is how long a refused watch is not tried again, and how long an answer of discovery is believed.
-	// Jittered like PollInterval. Default 5 min.
+	// RetryWatch is the time before a rejected watch is tried again, and between two requests for discovery, with a
+	// jitter of ±50 %. Default 5 min.
 	RetryWatch time.Duration
 
-	// RequestTimeout bounds a list, and a third of it discovery of one version, so that one that hangs leaves time for
-	// the next. Watches have none. Real time, whatever Clock says. Default 30 s.
+	// RequestTimeout limits a list, and a third of it the discovery of one version, so that a version that hangs leaves
+	// time for the next. Watches have no timeout. It is in real time, whatever Clock says. Default 30 s.
 	RequestTimeout time.Duration
 
 	// Clock and Random (uniform in [0,1), for jitter) are for tests. Default: real time, math/rand.
@@ -47,7 +47,7 @@ type Options struct {
 	Random func() float64
 }
 
-// complete returns the options with defaults in place of zeros, or an error that names the wrong option.
+// complete returns the options with defaults for zero values, or an error that names the invalid option.
 func (o Options) complete() (Options, error) {
 	for _, d := range []struct {
 		name  string
@@ -85,7 +85,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// jitter spreads d over [d/2, 3d/2), so that clients that were cut off together do not come back together.
+// jitter returns a random duration in [d/2, 3d/2), so that clients which were cut off together do not return together.
 func (o *Options) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.5 + o.Random()))
 }

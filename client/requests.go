@@ -12,12 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newRESTClient makes a client for any group and version. Retries are the Watcher's business (see request), and a
-// timeout of the whole client would cut watches.
+// newRESTClient returns a client for any group and version, without a timeout, which would cut watches.
 func newRESTClient(config *rest.Config) (*rest.RESTClient, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0
-	// JSON, since only there a list can be told from an event: protobuf's watch is framed by length.
+	// Only JSON tells a list from an event: protobuf's watch is framed by length.
 	config.AcceptContentTypes = runtime.ContentTypeJSON
 	config.ContentType = runtime.ContentTypeJSON
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
@@ -31,45 +30,48 @@ func newRESTClient(config *rest.Config) (*rest.RESTClient, error) {
 	return c, nil
 }
 
-// request leaves retries to the Watcher: client-go's own wait up to ten times for Retry-After, on a clock of their own.
-func (w *Watcher[T]) request(path string) *rest.Request {
+// get returns a request without retries: the Watcher itself retries, while client-go would wait for Retry-After up to
+// ten times, on the real clock.
+func (w *Watcher[T]) get(path string) *rest.Request {
 	return w.rest.Get().AbsPath(path).MaxRetries(0)
 }
 
-// list takes all objects in at once.
-func (w *Watcher[T]) list(ctx context.Context) error {
-	path := w.api.path(w.version, false)
-	body, err := w.fetch(ctx, path)
-	if err != nil {
-		return err
-	}
-	_, err = w.takeList(path, body)
-	return err
-}
-
-// fetch asks for a list. It may be called from any goroutine.
-func (w *Watcher[T]) fetch(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.options.RequestTimeout)
-	defer cancel()
-	req := w.request(path)
+// request is get with the selectors.
+func (w *Watcher[T]) request(path string) *rest.Request {
+	req := w.get(path)
 	for name, values := range w.api.query {
 		req.Param(name, values[0])
 	}
-	result := req.Do(ctx)
-	// Error has the server's Status, where Raw has less.
-	if err := result.Error(); err != nil {
-		return nil, fmt.Errorf("listing %s: %w", path, err)
+	return req
+}
+
+// list fetches all objects and replaces those in the store.
+func (w *Watcher[T]) list(ctx context.Context) error {
+	path := w.api.path(w.version, false)
+	body, err := w.fetchList(ctx, path)
+	if err != nil {
+		return err
 	}
+	_, err = w.applyList(path, body)
+	return err
+}
+
+// fetchList returns the body of a list. It is safe for concurrent use.
+func (w *Watcher[T]) fetchList(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.RequestTimeout)
+	defer cancel()
+	result := w.request(path).Do(ctx)
 	body, err := result.Raw()
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", path, err)
+		// Error decodes the server's Status, Raw does not.
+		return nil, fmt.Errorf("listing %s: %w", path, result.Error())
 	}
 	return body, nil
 }
 
-// takeList reports whether a data point of the list is new. The next list is due a PollInterval later.
-func (w *Watcher[T]) takeList(path string, body []byte) (renewed bool, err error) {
-	objects, err := w.api.list(body)
+// applyList replaces the objects in the store, and schedules the next list. It reports whether a data point is new.
+func (w *Watcher[T]) applyList(path string, body []byte) (renewed bool, err error) {
+	objects, err := w.api.decodeList(body)
 	if err != nil {
 		return false, fmt.Errorf("reading the list of %s: %w", path, err)
 	}
@@ -78,7 +80,7 @@ func (w *Watcher[T]) takeList(path string, body []byte) (renewed bool, err error
 			return false, fmt.Errorf("reading the list of %s: an object has no name", path)
 		}
 	}
-	renewed = w.points.replace(objects, w.now())
+	renewed = w.store.replace(objects, w.now())
 	w.listAt = w.now().Add(w.options.jitter(w.options.PollInterval))
 	w.setContact(w.now())
 	w.setSynced()

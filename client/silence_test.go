@@ -32,9 +32,9 @@ func after(n int, first, later http.HandlerFunc) http.HandlerFunc {
 
 func neverOpens(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// The other end is gone without a FIN: a list comes before another watch, and before objects are too old.
+// If the connection dies without a FIN, a list and another watch follow before objects expire.
 func TestHalfOpen(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = after(1, func(rw http.ResponseWriter, r *http.Request) {
 		send(rw, "ADDED", pod("v1", "a", 10))
 		<-r.Context().Done()
@@ -48,17 +48,17 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
-// A selection of no objects goes on being watched, and lists look whether the watch is to be believed.
+// A watch of no objects continues, while lists check that it misses none.
 func TestSilenceWithoutObjects(t *testing.T) {
 	for name, c := range map[string]struct {
-		watch   func(*world) http.HandlerFunc
+		watch   func(*fakeServer) http.HandlerFunc
 		watches []string
 	}{
-		"silent":                {func(*world) http.HandlerFunc { return silent }, []string{"0s watch v1", "2m1s watch v1", "4m2s watch v1"}},
-		"bookmarks each minute": {func(w *world) http.HandlerFunc { return w.stream(time.Hour) }, []string{"0s watch v1"}},
+		"silent":                {func(*fakeServer) http.HandlerFunc { return silent }, []string{"0s watch v1", "2m1s watch v1", "4m2s watch v1"}},
+		"bookmarks each minute": {func(w *fakeServer) http.HandlerFunc { return w.stream(time.Hour) }, []string{"0s watch v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": both}}
+			w := &fakeServer{served: map[string]string{"v1": both}}
 			w.watch = c.watch(w)
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 				w.at(250 * time.Second)
@@ -76,10 +76,10 @@ func TestSilenceWithoutObjects(t *testing.T) {
 	}
 }
 
-// The watch is not to blame where there is no data at all. Lists beside it look for some, and if they find what it does
-// not bring, it has another chance.
+// A watch that delivers nothing because there is no data is kept. If a list finds data, the watch may still deliver it
+// before the next list.
 func TestDataStops(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = after(1, func(rw http.ResponseWriter, r *http.Request) {
 		w.set(func() { w.pods["a"] = 11 })
 		send(rw, "ADDED", pod("v1", "a", 11))
@@ -90,8 +90,8 @@ func TestDataStops(t *testing.T) {
 	}, w.stream(time.Hour))
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.at(125 * time.Second) // of polls that bring nothing
-		wantStatus(t, watcher, "v1 Polling: "+errQuiet.Error())
-		// A heartbeat is no data, and lists that still have the old data point renew nothing.
+		wantStatus(t, watcher, "v1 Polling: "+errNoData.Error())
+		// Neither bookmarks nor lists with the old data point renew an object.
 		wantHeld(t, watcher, "nothing")
 		w.wantOnly("watch", "0s watch v1")
 		w.set(func() { w.pods["a"] = 130 })
@@ -103,9 +103,9 @@ func TestDataStops(t *testing.T) {
 	})
 }
 
-// A workload is scaled to zero and comes back, on a server whose bookmarks are rare: the watch tells of it at once.
+// A workload is scaled to zero and back, on a server with rare bookmarks: the watch delivers the new pod at once.
 func TestScaledToZero(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = func(rw http.ResponseWriter, r *http.Request) {
 		for n := 0; r.Context().Err() == nil; n++ {
 			w.set(func() {
@@ -131,9 +131,9 @@ func TestScaledToZero(t *testing.T) {
 	})
 }
 
-// v1's pods go away while it is watched: v1beta1, which answers, is taken at once and not after a minute of trouble.
+// If v1's pods go away during a watch, the Watcher switches to v1beta1 at once, not after a minute of retries.
 func TestWatchedVersionBecomesUnavailable(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
 	unavailable := refuse(503)
 	w.watch = w.stream(time.Minute)
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {

@@ -18,30 +18,30 @@ import (
 
 func TestSync(t *testing.T) {
 	for name, c := range map[string]struct {
-		world  *world
-		status string
-		held   string
-		err    func(error) bool
+		fakeServer *fakeServer
+		status     string
+		held       string
+		err        func(error) bool
 	}{
 		"watch is served": {
-			&world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}, "v1 Watching", "a=10m", nil,
+			&fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}, "v1 Watching", "a=10m", nil,
 		},
 		"watch is not": {
-			&world{served: map[string]string{"v1beta1": noWatch}, pods: map[string]int64{"a": 10}},
+			&fakeServer{served: map[string]string{"v1beta1": noWatch}, pods: map[string]int64{"a": 10}},
 			"v1beta1 Polling: the server names no watch for pods in metrics.k8s.io/v1beta1", "a=10m", nil,
 		},
 		"nothing is served": {
-			new(world), " Starting", "nothing", func(err error) bool { return errors.Is(err, ErrNotServed) },
+			new(fakeServer), " Starting", "nothing", func(err error) bool { return errors.Is(err, ErrNotServed) },
 		},
 		"forbidden": {
-			&world{served: map[string]string{"v1": both}, fail: listsOnly(refuse(403))}, " Starting", "nothing", apierrors.IsForbidden,
+			&fakeServer{served: map[string]string{"v1": both}, fail: listsOnly(refuse(403))}, " Starting", "nothing", apierrors.IsForbidden,
 		},
 		"unavailable": {
-			&world{served: map[string]string{"v1": both}, fail: refuse(503)}, " Starting", "nothing", apierrors.IsServiceUnavailable,
+			&fakeServer{served: map[string]string{"v1": both}, fail: refuse(503)}, " Starting", "nothing", apierrors.IsServiceUnavailable,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(c.world)
+			server := httptest.NewServer(c.fakeServer)
 			defer server.Close()
 			watcher, err := Pods(&rest.Config{Host: server.URL}, "ns", Options{})
 			if err != nil {
@@ -57,10 +57,10 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// Run goes on from Sync: nothing is asked twice.
+// Run continues from Sync without repeating its requests.
 func TestSyncThenRun(t *testing.T) {
 	opened := make(chan struct{})
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = func(_ http.ResponseWriter, r *http.Request) {
 		close(opened)
 		<-r.Context().Done()

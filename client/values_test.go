@@ -14,17 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// values is a custom or external metrics API in memory: one metric, whose values are evaluated every 15 s.
+// values is an in-memory custom or external metrics API with one metric, evaluated every 15 s.
 type values struct {
 	began time.Time
 	group string
-	// named are what discovery tells of, with their verbs, by version.
+	// named has the resources in discovery, by version.
 	named map[string][]metav1.APIResource
-	// value makes the object at a number of seconds, list its list.
+	// value returns the object with a timestamp of that many seconds.
 	value func(version string, seconds int) map[string]any
 
 	mu sync.Mutex
-	// prefixed answers watches of the prefix /watch/, plain those of `?watch=true`.
+	// prefixed serves watches of the prefix /watch/, plain those with `?watch=true`.
 	prefixed, plain http.HandlerFunc
 	log             []string
 }
@@ -68,10 +68,10 @@ func (v *values) listOf(version string, items ...map[string]any) map[string]any 
 	return map[string]any{"kind": kind, "apiVersion": v.group + "/" + version, "metadata": map[string]any{"resourceVersion": "1"}, "items": items}
 }
 
-// seconds is the time of the newest evaluation.
+// seconds returns the time of the newest evaluation.
 func (v *values) seconds() int { return int(time.Since(v.began)/(15*time.Second)) * 15 }
 
-// stream answers a watch as our serving does, for a time.
+// stream serves a watch like the serving component, and closes it after lasting.
 func (v *values) stream(lasting time.Duration) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		end := time.NewTimer(lasting)
@@ -82,7 +82,7 @@ func (v *values) stream(lasting time.Duration) http.HandlerFunc {
 			case <-r.Context().Done():
 				return
 			case <-end.C:
-				// A value has no place for a resourceVersion: an empty list has.
+				// A value has no field for a resourceVersion, an empty list has.
 				send(rw, "BOOKMARK", v.listOf(versionOf(r)))
 				return
 			case <-next.C:

@@ -5,7 +5,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,45 +13,46 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Mode tells how a Watcher comes by its data points.
+// Mode is how a Watcher gets its data points.
 type Mode string
 
 const (
-	// Starting means that there was no answer of the API yet, or it went away.
+	// Starting means that the API has not answered yet, or no longer answers.
 	Starting Mode = "Starting"
-	// Watching means by watch, or between two watches.
+	// Watching means by watch, or that the next watch is about to be opened.
 	Watching Mode = "Watching"
-	// Polling means by lists, until a watch brings data points.
+	// Polling means by lists, until a watch delivers data points.
 	Polling Mode = "Polling"
 )
 
-// Status tells how a Watcher fares.
+// Status is the state of a Watcher.
 type Status struct {
-	// Version of the API that is in use; empty before the first answer of discovery, and while it is chosen anew.
+	// Version of the API in use; empty until discovery has chosen one.
 	Version string
 	Mode    Mode
-	// PollingReason is why the API is polled where it could be watched; nil unless Mode is Polling.
+	// PollingReason is why the API is polled and not watched. It is nil unless Mode is Polling.
 	PollingReason error
-	// Synced: a complete list was taken in once.
+	// Synced is true once a complete list was received.
 	Synced bool
-	// LastContact is when the server last sent something that could be read, on our clock. A bookmark counts.
+	// LastContact is when the server last sent something valid, if only a bookmark, by the client's clock.
 	LastContact time.Time
-	// Err is the last thing that went wrong; nil once something went right again.
+	// Err is the last error, or nil if a request has succeeded since.
 	Err error
 }
 
-// Watcher keeps the newest data point of each object. Its methods may be called from several goroutines.
+// Watcher keeps the newest data point of each object. Its methods are safe for concurrent use.
 type Watcher[T any] struct {
 	options Options
-	points  *points[T]
-	feed    *feed[T]
-	inUse   atomic.Bool // by Sync, or by Run, which keeps it
+	api     api[T]
+	rest    rest.Interface
+	store   *store[T]
+	inUse   atomic.Bool // set during Sync, and for good by Run
 	synced  chan struct{}
 
 	mu     sync.Mutex
 	status Status
 
-	course[T]
+	runState
 }
 
 func newWatcher[T any](config *rest.Config, options Options, api api[T]) (*Watcher[T], error) {
@@ -64,78 +64,71 @@ func newWatcher[T any](config *rest.Config, options Options, api api[T]) (*Watch
 	if err != nil {
 		return nil, err
 	}
-	feed := newFeed[T]()
 	return &Watcher[T]{
-		options: options,
-		feed:    feed,
-		points: &points[T]{
-			key: api.key, sample: api.sample, maxAge: options.MaxAge, feed: feed,
-			entries: map[string]*entry[T]{}, within: map[string]map[string]*entry[T]{},
-		},
-		synced: make(chan struct{}),
-		status: Status{Mode: Starting},
-		course: newCourse(c, api),
+		options:  options,
+		api:      api,
+		rest:     c,
+		store:    newStore(api, options.MaxAge),
+		synced:   make(chan struct{}),
+		status:   Status{Mode: Starting},
+		runState: runState{listNeeded: true, watchBackoff: newBackoff(), listBackoff: newBackoff()},
 	}, nil
 }
 
-var errInUse = errors.New("this Watcher is being run, or was: make a new one")
-
-// Run keeps the snapshot up to date until ctx ends, whatever the server does; Status tells of errors. It can be called
-// once, and returns an error only for a second call.
+// Run keeps the snapshot up to date until ctx ends. It retries all errors of the server, and reports them in Status. It
+// can be called once, and returns an error only for a second call.
 func (w *Watcher[T]) Run(ctx context.Context) error {
 	if !w.inUse.CompareAndSwap(false, true) {
 		return errInUse
 	}
-	var feeding sync.WaitGroup
-	feeding.Go(func() { w.feed.run(ctx) })
-	defer feeding.Wait()
+	var changes sync.WaitGroup
+	changes.Go(func() { w.store.changes.run(ctx) })
+	defer changes.Wait()
 	for ctx.Err() == nil {
 		w.sleep(ctx, w.step(ctx))
 	}
 	return nil
 }
 
-// Sync takes the first list now, with one try, for programs that would rather fail than wait. Call it before Run, which
-// goes on from there, or without Run to read metrics once. Errors of the server are those of
-// k8s.io/apimachinery/pkg/api/errors, wrapped; where no version has the resource, errors.Is(err, ErrNotServed).
+// Sync fetches the first list now, without retries, for programs that should fail rather than wait. Call it before Run,
+// which continues from there, or without Run to read metrics once. It wraps the server's errors, which
+// k8s.io/apimachinery/pkg/api/errors can tell apart; if no version has the resource, the error wraps ErrNotServed.
 func (w *Watcher[T]) Sync(ctx context.Context) error {
 	if !w.inUse.CompareAndSwap(false, true) {
 		return errInUse
 	}
 	defer w.inUse.Store(false)
-	if err := w.negotiate(ctx); err != nil {
+	if err := w.discover(ctx); err != nil {
 		return err
 	}
 	if err := w.list(ctx); err != nil {
 		return err
 	}
-	w.renegotiate = w.now().Add(w.options.jitter(w.options.RetryWatch))
-	w.listed()
+	w.rediscoverAt = w.now().Add(w.options.jitter(w.options.RetryWatch))
+	w.listSucceeded()
 	return nil
 }
 
-// Snapshot returns the objects that were renewed within MaxAge, by namespace and name. They are shared: do not change
-// them.
-func (w *Watcher[T]) Snapshot() []*T { return w.points.snapshot("", w.options.Clock.Now()) }
+// Snapshot returns the objects that were renewed within MaxAge, ordered by namespace and name. They are shared: do not
+// modify them.
+func (w *Watcher[T]) Snapshot() []*T { return w.List("") }
 
-// List is Snapshot of one namespace, and costs no more than that has objects; empty for all.
-func (w *Watcher[T]) List(namespace string) []*T {
-	return w.points.snapshot(namespace, w.options.Clock.Now())
-}
+// List is Snapshot for one namespace, at a cost proportional to its objects. An empty namespace means all.
+func (w *Watcher[T]) List(namespace string) []*T { return w.store.snapshot(namespace, w.now()) }
 
-// Changes returns the channel of changes, the same at each call, closed when Run returns. A slow reader misses
-// data points in between, never the newest one, and holds up nobody. Need not be read.
-func (w *Watcher[T]) Changes() <-chan Change[T] { return w.feed.out }
+// Changes returns the channel of changes, the same on each call. Run closes it when it returns. A slow reader misses
+// intermediate data points but never the newest, and blocks nothing; the channel need not be read.
+func (w *Watcher[T]) Changes() <-chan Change[T] { return w.store.changes.out }
 
-// Status tells the version and the mode in use, and what went wrong last.
+// Status returns the version and the mode in use, and the last error.
 func (w *Watcher[T]) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// WaitForSync returns when the first complete list was taken in, or with an error that tells what kept it when ctx
-// ends.
+// WaitForSync returns nil once the first complete list was received. If ctx ends before, the error includes the last
+// error of the server.
 func (w *Watcher[T]) WaitForSync(ctx context.Context) error {
 	select {
 	case <-w.synced:
@@ -163,7 +156,7 @@ func (w *Watcher[T]) setStatus(mode Mode, err error) {
 	w.status.Version, w.status.Mode, w.status.Err = w.version, mode, err
 	w.status.PollingReason = nil
 	if mode == Polling {
-		w.status.PollingReason = w.whyPolling()
+		w.status.PollingReason = w.pollingReason()
 	}
 }
 

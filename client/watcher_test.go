@@ -20,7 +20,7 @@ const (
 )
 
 func TestWatchesOurs(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10, "b": 20}}
+	w := &fakeServer{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10, "b": 20}}
 	w.watch = w.stream(10 * time.Minute)
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		wantHeld(t, watcher, "a=10m b=20m")
@@ -29,14 +29,14 @@ func TestWatchesOurs(t *testing.T) {
 		if diff := cmp.Diff(Status{Version: "v1", Mode: Watching, Synced: true, LastContact: w.moment(15 * time.Second)}, watcher.Status()); diff != "" {
 			t.Error(diff)
 		}
-		// The server closes cleanly: one second later there is another watch. The answer of discovery is old by then.
+		// One second after a clean close there is another watch. Discovery is due by then, too.
 		w.at(602 * time.Second)
 		w.wantRequests("0s discover v1", "0s list v1", "0s watch v1", "10m1s discover v1", "10m1s watch v1")
 	})
 }
 
 func TestPollsMetricsServer(t *testing.T) {
-	w := &world{served: map[string]string{"v1beta1": noWatch}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1beta1": noWatch}, pods: map[string]int64{"a": 10}}
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.set(func() { w.pods = map[string]int64{"a": 25, "b": 25} })
 		w.at(16 * time.Second)
@@ -53,32 +53,32 @@ func TestPollsMetricsServer(t *testing.T) {
 }
 
 func TestRefusedWatch(t *testing.T) {
-	plain := func(w *world) http.HandlerFunc { return w.answerList }
-	for name, watch := range map[string]func(*world) http.HandlerFunc{
-		"403":        func(*world) http.HandlerFunc { return refuse(403) },
-		"405":        func(*world) http.HandlerFunc { return refuse(405) },
-		"422":        func(*world) http.HandlerFunc { return refuse(422) },
+	plain := func(w *fakeServer) http.HandlerFunc { return w.answerList }
+	for name, watch := range map[string]func(*fakeServer) http.HandlerFunc{
+		"403":        func(*fakeServer) http.HandlerFunc { return refuse(403) },
+		"405":        func(*fakeServer) http.HandlerFunc { return refuse(405) },
+		"422":        func(*fakeServer) http.HandlerFunc { return refuse(422) },
 		"plain list": plain,
-		"405 as an event": func(*world) http.HandlerFunc {
+		"405 as an event": func(*fakeServer) http.HandlerFunc {
 			return func(rw http.ResponseWriter, _ *http.Request) {
 				send(rw, "ERROR", map[string]any{"kind": "Status", "code": 405, "message": "watch is disabled"})
 			}
 		},
-		"403 in a 200": func(*world) http.HandlerFunc {
+		"403 in a 200": func(*fakeServer) http.HandlerFunc {
 			return func(rw http.ResponseWriter, _ *http.Request) {
 				answer(rw, 200, map[string]any{"kind": "Status", "code": 403, "message": "no"})
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+			w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 			w.watch = watch(w)
 			run(t, w, Options{PollInterval: time.Minute, RetryWatch: 2 * time.Minute, MaxAge: time.Hour},
 				func(watcher *Watcher[metricsv1.PodMetrics]) {
 					if got := watcher.Status(); got.Mode != Polling || got.Err != nil || got.PollingReason == nil {
 						t.Errorf("status %+v", got)
 					}
-					// Discovery is asked, and the watch tried, after RetryWatch; this time it is given.
+					// After RetryWatch, discovery and the watch are tried again, and the watch is accepted.
 					w.set(func() { w.watch = w.stream(time.Hour) })
 					w.at(121 * time.Second)
 					w.wantRequests("0s discover v1", "0s list v1", "0s watch v1", "1m0s list v1",
@@ -92,7 +92,7 @@ func TestRefusedWatch(t *testing.T) {
 }
 
 func TestPlainListIsTaken(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = func(rw http.ResponseWriter, r *http.Request) {
 		w.set(func() { w.pods = map[string]int64{"b": 11}; w.fail = refuse(500) }) // no list but this one
 		w.answerList(rw, r)
@@ -102,9 +102,9 @@ func TestPlainListIsTaken(t *testing.T) {
 	})
 }
 
-// A rollback to an implementation without v1 and without watch, and back.
+// The Watcher follows a rollback to an implementation without v1 and watch, and the upgrade back.
 func TestFollowsRollbackAndUpgrade(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both, "v1beta1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = w.stream(time.Minute)
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		w.set(func() { w.served = map[string]string{"v1beta1": noWatch} })
@@ -119,9 +119,9 @@ func TestFollowsRollbackAndUpgrade(t *testing.T) {
 	})
 }
 
-// v1 is registered, and nobody is where its requests go: v1beta1 must not wait for it.
+// v1 is registered, but its requests hang: v1beta1 must not wait for it.
 func TestVersionThatHangs(t *testing.T) {
-	w := &world{served: map[string]string{"v1beta1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1beta1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = w.stream(time.Hour)
 	w.fail = func(rw http.ResponseWriter, r *http.Request) {
 		if versionOf(r) == "v1" {
@@ -138,7 +138,7 @@ func TestVersionThatHangs(t *testing.T) {
 }
 
 func TestListAfterStartOver(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10, "b": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10, "b": 10}}
 	w.watch = func(rw http.ResponseWriter, r *http.Request) {
 		send(rw, "ADDED", pod("v1", "a", 25))
 		time.Sleep(40 * time.Second)
@@ -153,21 +153,21 @@ func TestListAfterStartOver(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = w.stream(time.Hour)
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		first := <-watcher.Changes()
 		if first.Type != Updated || first.Object.Name != "a" {
 			t.Errorf("first: %+v", first)
 		}
-		// Not read for two minutes: one change waits in hand, one per pod behind it.
+		// Not read for two minutes: one change is being sent, and one per pod is pending.
 		w.at(121 * time.Second)
 		<-watcher.Changes()
 		newest := <-watcher.Changes()
 		if got := newest.Object.Containers[0].Usage.Cpu().MilliValue(); got != 10+8*15 {
 			t.Errorf("newest: %d", got)
 		}
-		// The pod ends: no event says so, and the list that comes when the watch brings nothing for a minute.
+		// The pod ends without an event: the list after a minute without data shows it.
 		w.set(func() { w.pods = nil })
 		last := <-watcher.Changes()
 		if last.Type != Dropped || last.Object.Name != "a" {
@@ -181,9 +181,9 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// MODIFIED and DELETED are not in KEP-1013, and a server that sends them means just one thing.
+// MODIFIED and DELETED are not in KEP-1013, but have a clear meaning.
 func TestOtherEvents(t *testing.T) {
-	w := &world{served: map[string]string{"v1beta1": both}, pods: map[string]int64{"a": 10, "b": 10}}
+	w := &fakeServer{served: map[string]string{"v1beta1": both}, pods: map[string]int64{"a": 10, "b": 10}}
 	w.watch = func(rw http.ResponseWriter, r *http.Request) {
 		send(rw, "MODIFIED", pod("v1beta1", "a", 25))
 		send(rw, "DELETED", pod("v1beta1", "b", 10))
@@ -201,7 +201,7 @@ func TestOtherEvents(t *testing.T) {
 }
 
 func TestRequestsHaveTheSelectors(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}}
+	w := &fakeServer{served: map[string]string{"v1": both}}
 	var queries []string
 	w.watch = func(rw http.ResponseWriter, r *http.Request) {
 		w.set(func() { queries = append(queries, r.URL.Query().Encode()) })

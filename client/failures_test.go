@@ -17,13 +17,13 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 )
 
-type trouble struct {
+type failure struct {
 	watch http.HandlerFunc
 	err   string // in Status, after the first
 }
 
-// troubles are those of a watch that ends at once.
-func troubles() map[string]trouble {
+// failures returns watches that end at once.
+func failures() map[string]failure {
 	raw := func(body string) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", "application/json")
@@ -42,7 +42,7 @@ func troubles() map[string]trouble {
 		rw.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	return map[string]trouble{
+	return map[string]failure{
 		"closed at once":       {raw(""), "closed the watch"},
 		"garbage":              {raw("<html>busy</html>"), "invalid character"},
 		"a number":             {raw("17"), "no watch event"},
@@ -69,11 +69,11 @@ func troubles() map[string]trouble {
 	}
 }
 
-// Every kind of trouble comes to the same: waits that grow, then none for long.
-func TestTrouble(t *testing.T) {
-	for name, c := range troubles() {
+// After every kind of failure the watch is retried with backoff for a minute, then paused for RetryWatch.
+func TestFailures(t *testing.T) {
+	for name, c := range failures() {
 		t.Run(name, func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}, watch: c.watch}
+			w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}, watch: c.watch}
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 				if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
@@ -86,7 +86,7 @@ func TestTrouble(t *testing.T) {
 				}
 				wantHeld(t, watcher, "a=70m")
 				w.wantOnly("watch", "0s watch v1", "1s watch v1", "3s watch v1", "7s watch v1", "15s watch v1", "31s watch v1", "1m1s watch v1")
-				// Five minutes later one failure is enough to poll on.
+				// After the pause, one failure is enough for the next one.
 				w.at(375 * time.Second)
 				if watches := w.only("watch"); len(watches) != 8 {
 					t.Errorf("watches: %v", watches)
@@ -96,38 +96,38 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the watch, and however jitter falls, there is the data that a poller has.
-func TestTroubleCostsNoData(t *testing.T) {
+// Whatever the failure and the jitter, the snapshot is never older than that of a client that polls.
+func TestFailuresCostNoData(t *testing.T) {
 	later := func(after time.Duration, watch http.HandlerFunc) http.HandlerFunc {
 		return func(rw http.ResponseWriter, r *http.Request) {
 			time.Sleep(after) // the bubble's time
 			watch(rw, r)
 		}
 	}
-	all := troubles()
+	all := failures()
 	for _, name := range []string{"closed at once", "garbage", "null", "cut within", "500", "503", "429"} {
-		all[name+" after 29 s"] = trouble{later(29*time.Second, all[name].watch), all[name].err}
-		all[name+" after 31 s"] = trouble{later(31*time.Second, all[name].watch), all[name].err}
+		all[name+" after 29 s"] = failure{later(29*time.Second, all[name].watch), all[name].err}
+		all[name+" after 31 s"] = failure{later(31*time.Second, all[name].watch), all[name].err}
 	}
-	all["504 after 31 s"] = trouble{later(31*time.Second, refuse(504)), "no"}
-	all["429 for 59 s"] = trouble{tooMany("59"), "too many"}
-	all["429 for an hour"] = trouble{tooMany("3600"), "too many"}
-	all["405"] = trouble{refuse(405), "no"}
-	all["no headers"] = trouble{neverOpens, errSilent.Error()}
-	all["no byte"] = trouble{silent, errSilent.Error()}
-	all["bookmarks alone"] = trouble{func(rw http.ResponseWriter, r *http.Request) {
+	all["504 after 31 s"] = failure{later(31*time.Second, refuse(504)), "no"}
+	all["429 for 59 s"] = failure{tooMany("59"), "too many"}
+	all["429 for an hour"] = failure{tooMany("3600"), "too many"}
+	all["405"] = failure{refuse(405), "no"}
+	all["no headers"] = failure{neverOpens, errSilent.Error()}
+	all["no byte"] = failure{silent, errSilent.Error()}
+	all["bookmarks alone"] = failure{func(rw http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			send(rw, "BOOKMARK", bookmark("v1"))
 			time.Sleep(20 * time.Second)
 		}
-	}, errDoubted.Error()}
+	}, errStale.Error()}
 	for name, c := range all {
 		for _, random := range []float64{0, 0.999} {
 			t.Run(fmt.Sprintf("%s, jitter %v", name, random), func(t *testing.T) {
-				w := &world{served: map[string]string{"v1": both}, watch: c.watch}
-				// Bodies of watches have pods of 11 s and less: those of lists are newer by far.
+				w := &fakeServer{served: map[string]string{"v1": both}, watch: c.watch}
+				// Newer than any pod in the watch responses, which have 11 s or less.
 				w.pods = map[string]int64{"a": 1000}
-				// Less would let a watch that takes 31 s fall silent before.
+				// With less, a watch that takes 31 s would time out as silent.
 				options := Options{Random: func() float64 { return random }, MaxAge: 48 * time.Second}
 				run(t, w, options, func(watcher *Watcher[metricsv1.PodMetrics]) {
 					judgeData(t, w, watcher, c.err)
@@ -137,8 +137,8 @@ func TestTroubleCostsNoData(t *testing.T) {
 	}
 }
 
-// judgeData looks each second of 13 minutes, of a world whose pod has a new data point each second.
-func judgeData(t *testing.T, w *world, watcher *Watcher[metricsv1.PodMetrics], reason string) {
+// judgeData checks the snapshot each second for 13 minutes, while the pod has a new data point each second.
+func judgeData(t *testing.T, w *fakeServer, watcher *Watcher[metricsv1.PodMetrics], reason string) {
 	t.Helper()
 	told := false
 	for second := range int64(13 * 60) {
@@ -148,7 +148,7 @@ func judgeData(t *testing.T, w *world, watcher *Watcher[metricsv1.PodMetrics], r
 		if len(snapshot) != 1 {
 			t.Fatalf("after %d s there are %d objects", second, len(snapshot))
 		}
-		// 22.5 s is the poll interval with all its jitter; the world's clock ticks in seconds.
+		// 22.5 s is the poll interval with the largest jitter; data points have whole seconds.
 		if age := 1000 + second - snapshot[0].Timestamp.Unix(); age > 24 {
 			t.Fatalf("after %d s the data point is %d s old, requests %q", second, age, w.requests())
 		}
@@ -179,7 +179,7 @@ func judgeData(t *testing.T, w *world, watcher *Watcher[metricsv1.PodMetrics], r
 // tooMany answers 429.
 func tooMany(after string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		// Priority and fairness says it in the header, with a plain text; a server's own limit in a Status.
+		// Priority and fairness sets the header and a plain text; a server's own limit sends a Status.
 		if strings.HasSuffix(r.URL.Path, "/pods") {
 			seconds, _ := strconv.Atoi(after)
 			status := apierrors.NewTooManyRequests("too many watches", seconds).Status()
@@ -193,10 +193,10 @@ func tooMany(after string) http.HandlerFunc {
 }
 
 func TestTooManyRequests(t *testing.T) {
-	// All who were refused have heard the same: jitter comes on top of Retry-After.
+	// All rejected clients got the same Retry-After: jitter is added to it.
 	for random, second := range map[float64]string{0: "20.5s watch v1", 0.5: "21s watch v1", 0.998: "21.498s watch v1"} {
 		t.Run(fmt.Sprintf("Retry-After of a watch is kept, jitter %v", random), func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": both}, watch: tooMany("20")}
+			w := &fakeServer{served: map[string]string{"v1": both}, watch: tooMany("20")}
 			run(t, w, Options{Random: func() float64 { return random }}, func(*Watcher[metricsv1.PodMetrics]) {
 				w.at(30 * time.Second)
 				w.wantOnly("watch", "0s watch v1", second)
@@ -204,14 +204,14 @@ func TestTooManyRequests(t *testing.T) {
 		})
 	}
 	t.Run("a long Retry-After of a watch means no watch until then", func(t *testing.T) {
-		w := &world{served: map[string]string{"v1": both}, watch: tooMany("600")}
+		w := &fakeServer{served: map[string]string{"v1": both}, watch: tooMany("600")}
 		run(t, w, Options{}, func(*Watcher[metricsv1.PodMetrics]) {
 			w.at(631 * time.Second)
 			w.wantOnly("watch", "0s watch v1", "10m30s watch v1")
 		})
 	})
 	t.Run("of everything: asked for as often as the server says, at least each five minutes", func(t *testing.T) {
-		w := &world{served: map[string]string{"v1": both}, fail: tooMany("86400")}
+		w := &fakeServer{served: map[string]string{"v1": both}, fail: tooMany("86400")}
 		run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 			w.at(302 * time.Second)
 			w.wantRequests("0s discover v1", "0s discover v1beta1", "5m1s discover v1", "5m1s discover v1beta1")
@@ -244,7 +244,7 @@ func TestListGoesWrong(t *testing.T) {
 		"never": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{served: map[string]string{"v1": noWatch}, pods: map[string]int64{"a": 10}}
+			w := &fakeServer{served: map[string]string{"v1": noWatch}, pods: map[string]int64{"a": 10}}
 			run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 				w.set(func() {
 					w.fail = listsOnly(c.answer)
@@ -267,7 +267,7 @@ func TestListGoesWrong(t *testing.T) {
 }
 
 func TestNothingServed(t *testing.T) {
-	w := &world{}
+	w := &fakeServer{}
 	run(t, w, Options{}, func(watcher *Watcher[metricsv1.PodMetrics]) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 		defer cancel()
@@ -278,9 +278,9 @@ func TestNothingServed(t *testing.T) {
 	})
 }
 
-// A server that streams one value without an end costs no more than maxFrame.
+// A server that streams one endless value costs no more than maxFrame.
 func TestEndlessValue(t *testing.T) {
-	w := &world{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
+	w := &fakeServer{served: map[string]string{"v1": both}, pods: map[string]int64{"a": 10}}
 	w.watch = func(rw http.ResponseWriter, r *http.Request) {
 		filler := strings.Repeat("x", 1<<20)
 		_, _ = fmt.Fprint(rw, `{"type":"`)

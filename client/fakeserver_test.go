@@ -24,9 +24,9 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 )
 
-// world is a metrics API behind a real HTTP server, on connections in memory and in the time of a synctest bubble: a
-// test of minutes runs in milliseconds, and the moment of each request is exact.
-type world struct {
+// fakeServer is a metrics API behind a real HTTP server, on in-memory connections and with the clock of a synctest
+// bubble: a test of minutes runs in milliseconds, and the time of each request is exact.
+type fakeServer struct {
 	t     *testing.T
 	began time.Time
 
@@ -39,7 +39,7 @@ type world struct {
 }
 
 // run runs a test in a bubble, with a Watcher of pods on w.
-func run(t *testing.T, w *world, options Options, test func(*Watcher[metricsv1.PodMetrics])) {
+func run(t *testing.T, w *fakeServer, options Options, test func(*Watcher[metricsv1.PodMetrics])) {
 	t.Helper()
 	newWatcher := func(t *testing.T, config *rest.Config, options Options) (*Watcher[metricsv1.PodMetrics], error) {
 		w.t, w.began = t, time.Now()
@@ -77,7 +77,7 @@ func runOn[T any](t *testing.T, handler http.Handler, newWatcher func(*testing.T
 	})
 }
 
-func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (w *fakeServer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	version, resource, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/metrics.k8s.io/"), "/")
 	what := "discover"
 	switch {
@@ -102,7 +102,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // answer answers discovery and lists.
-func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
+func (w *fakeServer) answer(rw http.ResponseWriter, r *http.Request) {
 	version, resource, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/metrics.k8s.io/"), "/")
 	w.mu.Lock()
 	verbs, served := w.served[version]
@@ -121,7 +121,7 @@ func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *world) answerList(rw http.ResponseWriter, r *http.Request) {
+func (w *fakeServer) answerList(rw http.ResponseWriter, r *http.Request) {
 	version := versionOf(r)
 	list := map[string]any{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/" + version, "metadata": map[string]any{}}
 	items := []any{}
@@ -134,25 +134,25 @@ func (w *world) answerList(rw http.ResponseWriter, r *http.Request) {
 	answer(rw, http.StatusOK, list)
 }
 
-func (w *world) set(change func()) {
+func (w *fakeServer) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
 }
 
-func (w *world) requests() []string {
+func (w *fakeServer) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.log...)
 }
 
 // only returns the requests of one kind.
-func (w *world) only(what string) []string {
+func (w *fakeServer) only(what string) []string {
 	return slices.DeleteFunc(w.requests(), func(r string) bool { return strings.Fields(r)[1] != what })
 }
 
 // wantRequests checks all requests so far.
-func (w *world) wantRequests(want ...string) {
+func (w *fakeServer) wantRequests(want ...string) {
 	w.t.Helper()
 	if diff := gocmp.Diff(want, w.requests()); diff != "" {
 		w.t.Errorf("requests (-want +got):\n%s", diff)
@@ -160,23 +160,23 @@ func (w *world) wantRequests(want ...string) {
 }
 
 // wantOnly checks the requests of one kind so far.
-func (w *world) wantOnly(what string, want ...string) {
+func (w *fakeServer) wantOnly(what string, want ...string) {
 	w.t.Helper()
 	if diff := gocmp.Diff(want, w.only(what)); diff != "" {
 		w.t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-// at goes on to a moment after the start.
-func (w *world) at(after time.Duration) {
+// at advances the clock to a time after the start.
+func (w *fakeServer) at(after time.Duration) {
 	time.Sleep(after - time.Since(w.began)) // the bubble's time, not the machine's
 	synctest.Wait()
 }
 
-// moment is a moment after the start.
-func (w *world) moment(after time.Duration) time.Time { return w.began.Add(after) }
+// moment returns a time after the start.
+func (w *fakeServer) moment(after time.Duration) time.Time { return w.began.Add(after) }
 
-// brief tells version and mode, and why it polls.
+// brief returns version, mode and PollingReason.
 func brief(w *Watcher[metricsv1.PodMetrics]) string {
 	s := w.Status()
 	out := s.Version + " " + string(s.Mode)
@@ -186,7 +186,7 @@ func brief(w *Watcher[metricsv1.PodMetrics]) string {
 	return out
 }
 
-// wantStatus checks version and mode, and why it polls.
+// wantStatus checks version, mode and PollingReason.
 func wantStatus(t *testing.T, w *Watcher[metricsv1.PodMetrics], want string) {
 	t.Helper()
 	if got := brief(w); got != want {
@@ -218,7 +218,7 @@ func refuse(code int) http.HandlerFunc {
 	}
 }
 
-// listsOnly answers discovery, which names no watch, and has lists answered.
+// listsOnly serves discovery, without the verb watch, and passes lists on.
 func listsOnly(lists http.HandlerFunc) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods") {
@@ -240,9 +240,9 @@ func bookmark(version string) map[string]any {
 		"metadata": map[string]any{"resourceVersion": "1"}}
 }
 
-// stream answers watches as our serving does: all points at once, then a new one of each pod every 15 s, a bookmark each
-// minute, and a clean close after lasting.
-func (w *world) stream(lasting time.Duration) http.HandlerFunc {
+// stream serves watches like the serving component: all data points at once, a new one of each pod every 15 s, a
+// bookmark each minute, and a clean close after lasting.
+func (w *fakeServer) stream(lasting time.Duration) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		end := time.NewTimer(lasting)
 		tick := time.NewTicker(15 * time.Second)
@@ -275,7 +275,7 @@ func (w *world) stream(lasting time.Duration) http.HandlerFunc {
 	}
 }
 
-// held is a snapshot as name=cpu.
+// held returns the snapshot as name=cpu.
 func held(w *Watcher[metricsv1.PodMetrics]) string {
 	var out []string
 	for _, p := range w.Snapshot() {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a reader is told of an object depends on what it was told before.
-func TestFeed(t *testing.T) {
+// Which changes of an object are delivered depends on those that the reader has received.
+func TestChangeQueue(t *testing.T) {
 	const read = "read"
 	for name, c := range map[string]struct {
 		acts []string // of one object: Updated, Dropped or read
@@ -24,14 +24,14 @@ func TestFeed(t *testing.T) {
 		"no second end, if it came back in between": {[]string{"Updated", read, "Dropped", read, "Updated", "Dropped", read}, []string{"Updated", "Dropped"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFeed[sampled]()
+			f := newChangeQueue[sampled]()
 			var got []string
 			for _, act := range c.acts {
 				if act != read {
 					f.add("a", Change[sampled]{Type: ChangeType(act), Object: &sampled{}})
 					continue
 				}
-				for change, ok := f.next(); ok; change, ok = f.next() {
+				for change, ok := f.pop(); ok; change, ok = f.pop() {
 					got = append(got, string(change.Type))
 				}
 			}

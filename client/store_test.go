@@ -18,14 +18,14 @@ type sampled struct {
 	Version string
 }
 
-func TestPoints(t *testing.T) {
+func TestStore(t *testing.T) {
 	t0 := time.Unix(1000, 0)
 	const maxAge = time.Minute
-	type act func(*points[sampled])
+	type act func(*store[sampled])
 	put := func(after time.Duration, name string, at int64, version string) act {
-		return func(p *points[sampled]) { p.put(&sampled{name, at, version}, t0.Add(after)) }
+		return func(p *store[sampled]) { p.put(&sampled{name, at, version}, t0.Add(after)) }
 	}
-	expire := func(after time.Duration) act { return func(p *points[sampled]) { p.expire(t0.Add(after)) } }
+	expire := func(after time.Duration) act { return func(p *store[sampled]) { p.expire(t0.Add(after)) } }
 	for name, c := range map[string]struct {
 		acts []act
 		at   time.Duration
@@ -61,22 +61,22 @@ func TestPoints(t *testing.T) {
 			[]sampled{{"b", 5, "x"}}, []string{"Updated a 5", "Updated b 5"},
 		},
 		"a list is complete": {
-			[]act{put(0, "a", 5, "x"), put(0, "b", 5, "x"), func(p *points[sampled]) {
+			[]act{put(0, "a", 5, "x"), put(0, "b", 5, "x"), func(p *store[sampled]) {
 				p.replace([]*sampled{{"c", 6, "x"}, {"b", 5, "x"}}, t0)
 			}}, 1,
 			[]sampled{{"b", 5, "x"}, {"c", 6, "x"}}, []string{"Updated a 5", "Updated b 5", "Updated c 6", "Dropped a 5"},
 		},
 		"removed": {
-			[]act{put(0, "a", 5, "x"), func(p *points[sampled]) { p.remove(&sampled{Name: "a"}); p.remove(&sampled{Name: "b"}) }}, 1,
+			[]act{put(0, "a", 5, "x"), func(p *store[sampled]) { p.remove(&sampled{Name: "a"}); p.remove(&sampled{Name: "b"}) }}, 1,
 			nil, []string{"Updated a 5", "Dropped a 5"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPoints(maxAge)
+			p := newTestStore(maxAge)
 			var told []string
 			for _, act := range c.acts {
 				act(p)
-				told = append(told, drain(p.feed)...)
+				told = append(told, drain(p.changes)...)
 			}
 			var got []sampled
 			for _, s := range p.snapshot("", t0.Add(c.at)) {
@@ -92,9 +92,9 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// A list of one namespace has what the snapshot has of it.
-func TestPointsOfANamespace(t *testing.T) {
-	p, t0 := newPoints(time.Minute), time.Unix(0, 0)
+// A snapshot of one namespace has all its objects, and no others.
+func TestStoreOfANamespace(t *testing.T) {
+	p, t0 := newTestStore(time.Minute), time.Unix(0, 0)
 	p.replace([]*sampled{{Name: "shop/b"}, {Name: "shop/a"}, {Name: "shop-2/a"}, {Name: "other/a"}}, t0)
 	p.put(&sampled{Name: "shop/c"}, t0.Add(30*time.Second))
 	p.remove(&sampled{Name: "other/a"})
@@ -119,26 +119,24 @@ func TestPointsOfANamespace(t *testing.T) {
 	}
 }
 
-func newPoints(maxAge time.Duration) *points[sampled] {
-	return &points[sampled]{
-		key:    func(s *sampled) string { return s.Name },
-		sample: func(s *sampled) (time.Time, string) { return time.Unix(s.At, 0), s.Version },
-		maxAge: maxAge, feed: newFeed[sampled](),
-		entries: map[string]*entry[sampled]{}, within: map[string]map[string]*entry[sampled]{},
-	}
+func newTestStore(maxAge time.Duration) *store[sampled] {
+	return newStore(api[sampled]{
+		key:      func(s *sampled) string { return s.Name },
+		sampleID: func(s *sampled) (time.Time, string) { return time.Unix(s.At, 0), s.Version },
+	}, maxAge)
 }
 
-func drain(f *feed[sampled]) []string {
+func drain(f *changeQueue[sampled]) []string {
 	var out []string
-	for c, ok := f.next(); ok; c, ok = f.next() {
+	for c, ok := f.pop(); ok; c, ok = f.pop() {
 		out = append(out, strings.Join([]string{string(c.Type), c.Object.Name, string(rune('0' + c.Object.At))}, " "))
 	}
 	return out
 }
 
-// Pods come and go by the thousand, nobody reads, and nothing stays.
+// If changes are not read, objects that are gone leave nothing behind.
 func TestUnreadChangesCostNothing(t *testing.T) {
-	p := newPoints(time.Minute)
+	p := newTestStore(time.Minute)
 	now := time.Unix(0, 0)
 	for i := range 10_000 {
 		now = now.Add(time.Second)
@@ -146,7 +144,7 @@ func TestUnreadChangesCostNothing(t *testing.T) {
 		p.expire(now)
 	}
 	p.expire(now.Add(2 * time.Minute))
-	sizes := []int{p.feed.order.Len(), len(p.feed.byKey), len(p.feed.told), len(p.entries), len(p.within), p.live}
+	sizes := []int{p.changes.queue.Len(), len(p.changes.pending), len(p.changes.known), len(p.entries), len(p.byNamespace), p.live}
 	if slices.Max(sizes) != 0 {
 		t.Errorf("left over: %v", sizes)
 	}

@@ -14,7 +14,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// statusError turns a metav1.Status into an error, and something else into an error that says so.
+// ErrNotServed means that discovery succeeded, but no known version has the resource.
+var ErrNotServed = errors.New("the API server does not serve it")
+
+var (
+	errInUse = errors.New("this Watcher is running, or has run: create a new one")
+	// errStale ends a stream that is open but lacks data points which lists have.
+	errStale = errors.New("lists have new data points that the watch does not bring")
+	// errSilent ends a stream whose connection may be dead.
+	errSilent = errors.New("the watch fell silent")
+	// errNoData is the PollingReason beside a watch that has not failed.
+	errNoData = errors.New("the watch brings no data points")
+	// errClosedEarly replaces io.EOF in what users see.
+	errClosedEarly = errors.New("the server closed the watch soon after it began")
+	// errPlainList ends a watch whose response was a list. The list has been applied.
+	errPlainList = errors.New("the server answered the watch with a plain list")
+)
+
+// statusError decodes a metav1.Status as an error. If body is none, the error says so.
 func statusError(body []byte) error {
 	var status metav1.Status
 	if err := json.Unmarshal(body, &status); err != nil {
@@ -26,8 +43,8 @@ func statusError(body []byte) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// isRefusal tells answers to a watch that asking again soon does not change.
-func isRefusal(err error) bool {
+// isWatchRejected reports whether another watch would soon fail in the same way.
+func isWatchRejected(err error) bool {
 	if errors.Is(err, errPlainList) {
 		return true
 	}
@@ -43,8 +60,8 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// startsOver tells the errors after which objects may be missing that a new watch would not tell of.
-func startsOver(err error) bool {
+// needsRelist reports whether objects may have changed of which a new watch would send no event.
+func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || hasCode(err, http.StatusGatewayTimeout)
 }
@@ -54,7 +71,7 @@ func hasCode(err error, code int32) bool {
 	return errors.As(err, &status) && status.Status().Code == code
 }
 
-// retryAfter is what the server asked for, or 0.
+// retryAfter returns the delay that the server asked for, or 0.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(max(seconds, 0)) * time.Second
