@@ -21,9 +21,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/externalmetricspolicy"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/policystatus"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 func newCommand() *cobra.Command {
@@ -68,7 +68,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	pods, directory := podapi.NewClient(nil), podapi.NewDirectory()
+	pods, directory := servingclient.NewClient(nil), servingclient.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
 		Client:       mgr.GetClient(),
 		Live:         mgr.GetAPIReader(),
@@ -86,13 +86,13 @@ func run(ctx context.Context, o *options) error {
 	}
 	declared := declaredmetric.New(declaredmetric.Options{
 		Client: mgr.GetClient(), Cache: mgr.GetCache(),
-		Pods: pods, Tokens: podapi.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
+		Pods: pods, Tokens: servingclient.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
 		Clock: clock.RealClock{},
 	})
 	if err := declared.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	policies := &policystatus.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	policies := &externalmetricspolicy.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
 	if err := policies.SetupWithManager(mgr); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/kinds"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/crdready"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 
 // Asker asks a serving pod how declared metrics do; nil when it cannot tell.
 type Asker interface {
-	Declared(ctx context.Context, pod podapi.Pod) (*v1alpha1.DeclaredReport, error)
+	Declared(ctx context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error)
 }
 
 // Tokens mints tokens of the accounts with which pods are asked.
@@ -44,7 +44,7 @@ type Tokens interface {
 
 // Directory knows the ready pods of each MetricsBackend.
 type Directory interface {
-	Pods(backend string) ([]podapi.Entry, bool)
+	Pods(backend string) ([]servingclient.Entry, bool)
 }
 
 // Options are what a Controller works with.
@@ -88,7 +88,7 @@ func (c *Controller) NeedLeaderElection() bool { return true }
 func (c *Controller) Start(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("controller", Name)
 	ctx = klog.NewContext(ctx, logger)
-	if !kinds.Await(ctx, c.Cache, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
+	if !crdready.Await(ctx, c.Cache, c.Clock, &v1alpha1.CustomMetric{}, &v1alpha1.ExternalMetric{}) {
 		return nil
 	}
 	ticker := c.Clock.NewTicker(pollInterval)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 func TestConditions(t *testing.T) {
@@ -355,7 +355,7 @@ func TestWriteFailures(t *testing.T) {
 func TestUnauthorized(t *testing.T) {
 	w := newWorld(t, serving(), queue("q"))
 	w.pods("a")
-	w.errs["a"] = fmt.Errorf("ask /declared: %w", podapi.ErrUnauthorized)
+	w.errs["a"] = fmt.Errorf("ask /declared: %w", servingclient.ErrUnauthorized)
 	w.poll(w.controller())
 	if w.forgotten != 1 {
 		t.Errorf("%d tokens forgotten", w.forgotten)

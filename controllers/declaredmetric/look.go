@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // silencePatience is how long no pod may tell anything before statuses say so: pods
@@ -173,7 +173,7 @@ func (c *Controller) ask(ctx context.Context, backend string) view {
 }
 
 // silenceOf is why no pod of a backend tells anything.
-func silenceOf(backend string, entries []podapi.Entry, errs []error) *problem {
+func silenceOf(backend string, entries []servingclient.Entry, errs []error) *problem {
 	if len(entries) == 0 {
 		return &problem{
 			reason:  v1alpha1.ReasonDependencyNotReady,
@@ -195,7 +195,7 @@ func silenceOf(backend string, entries []podapi.Entry, errs []error) *problem {
 }
 
 // askPod returns nil when the pod has no such report.
-func (c *Controller) askPod(ctx context.Context, entry podapi.Entry) (*podView, error) {
+func (c *Controller) askPod(ctx context.Context, entry servingclient.Entry) (*podView, error) {
 	token, err := c.Tokens.Token(ctx, entry.Account)
 	if err != nil {
 		countPoll(err)
@@ -205,7 +205,7 @@ func (c *Controller) askPod(ctx context.Context, entry podapi.Entry) (*podView, 
 	pod.Token = token
 	report, err := c.Pods.Declared(ctx, pod)
 	countPoll(err)
-	if errors.Is(err, podapi.ErrUnauthorized) {
+	if errors.Is(err, servingclient.ErrUnauthorized) {
 		// The account may have been replaced, and its token is worth nothing.
 		c.Tokens.Forget(entry.Account)
 	}

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -96,7 +96,7 @@ func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
 	switch {
 	case t.failing > 0:
 		reason := reasonOf(t.failure.Reason)
-		message := withPods(foreigntext.Printable(t.failure.Message, maxMessage), t.failing, len(all))
+		message := withPods(text.Printable(t.failure.Message, maxMessage), t.failing, len(all))
 		w.ready(metav1.ConditionFalse, reason, message)
 		stalled = needsPeople(reason)
 	case t.late > 0:
@@ -123,7 +123,7 @@ func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
 		return
 	}
 	w.present(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
-		withPods(foreigntext.Printable(t.clash.Message, maxMessage), t.collision, len(all)))
+		withPods(text.Printable(t.clash.Message, maxMessage), t.collision, len(all)))
 }
 
 // reasonPending is that of a metric which a pod has not evaluated yet.
@@ -147,7 +147,7 @@ func (w writer) values(h *v1alpha1.DeclaredHealth) {
 	if h == nil {
 		return
 	}
-	value := foreigntext.Printable(h.Value, maxValue)
+	value := text.Printable(h.Value, maxValue)
 	if value == "" {
 		value = fmt.Sprintf("%d values", h.Values)
 	}

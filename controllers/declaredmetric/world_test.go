@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // world is an API server without a process, and serving pods that say what a test
@@ -28,7 +28,7 @@ type world struct {
 	t         *testing.T
 	client    client.Client
 	clock     *testingclock.FakeClock
-	directory *podapi.Directory
+	directory *servingclient.Directory
 	// reports by pod; a pod without one is too old, one with an error fails.
 	reports map[string]*v1alpha1.DeclaredReport
 	errs    map[string]error
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
-		directory: podapi.NewDirectory(), reports: map[string]*v1alpha1.DeclaredReport{},
+		directory: servingclient.NewDirectory(), reports: map[string]*v1alpha1.DeclaredReport{},
 		errs: map[string]error{},
 	}
 	base := fake.NewClientBuilder().WithScheme(kinds).WithObjects(objects...).
@@ -70,7 +70,7 @@ func (w *world) controller() *Controller {
 
 // Declared implements Asker; the address is the pod's name. Each is asked by one
 // request at a time, and by another goroutine each.
-func (w *world) Declared(_ context.Context, pod podapi.Pod) (*v1alpha1.DeclaredReport, error) {
+func (w *world) Declared(_ context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error) {
 	if pod.Token == "" {
 		return nil, fmt.Errorf("pod %s is asked without a token", pod.Address)
 	}
@@ -84,7 +84,7 @@ type countingAsker struct {
 }
 
 // Declared implements Asker.
-func (c *countingAsker) Declared(ctx context.Context, pod podapi.Pod) (*v1alpha1.DeclaredReport, error) {
+func (c *countingAsker) Declared(ctx context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error) {
 	c.asked <- pod.Address
 	return c.world.Declared(ctx, pod)
 }
@@ -99,9 +99,9 @@ func (w *world) Forget(client.ObjectKey) { w.forgotten++ }
 
 // pods makes these the ready pods of the backend.
 func (w *world) pods(names ...string) {
-	var entries []podapi.Entry
+	var entries []servingclient.Entry
 	for _, name := range names {
-		entries = append(entries, podapi.Entry{Name: name, Pod: podapi.Pod{Address: name}, Account: client.ObjectKey{Namespace: "ns", Name: "prober"}})
+		entries = append(entries, servingclient.Entry{Name: name, Pod: servingclient.Pod{Address: name}, Account: client.ObjectKey{Namespace: "ns", Name: "prober"}})
 	}
 	w.directory.Set("cluster", entries)
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -77,8 +77,8 @@ func printable(name string) string { return printableText(name, maxConsumerName)
 
 // printableText is at most limit bytes of what a pod says, which may be long: it is cut
 // before each character is looked at.
-func printableText(text string, limit int) string {
-	return foreigntext.Printable(foreigntext.Shorten(text, limit), limit)
+func printableText(s string, limit int) string {
+	return text.Printable(text.Shorten(s, limit), limit)
 }
 
 // boundConsumers keeps the most recent clients of each version. Among those of one

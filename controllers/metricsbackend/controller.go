@@ -27,14 +27,14 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // PodAsker asks single serving pods.
 type PodAsker interface {
-	Ask(ctx context.Context, pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error)
+	Ask(ctx context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error)
 }
 
 // Aggregator asks kube-apiservers about aggregated APIs.
@@ -57,7 +57,7 @@ type Options struct {
 	// Pods asks serving pods.
 	Pods PodAsker
 	// Directory is told of the pods that are ready; may be nil.
-	Directory *podapi.Directory
+	Directory *servingclient.Directory
 	// Aggregator asks kube-apiservers.
 	Aggregator Aggregator
 	// Clock tells the time.
@@ -75,9 +75,9 @@ type Options struct {
 type Reconciler struct {
 	Options
 	phases  []phase
-	applier *children.Applier
+	applier *inventory.Applier
 	issuer  *servingcert.Issuer
-	tokens  *podapi.Tokens
+	tokens  *servingclient.Tokens
 	memory  *memory
 	streaks *streaks
 }
@@ -87,9 +87,9 @@ func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o,
 		phases:  phases(),
-		applier: children.NewApplier(o.Client, o.Live),
+		applier: inventory.NewApplier(o.Client, o.Live),
 		issuer:  servingcert.NewIssuer(o.Clock),
-		tokens:  podapi.NewTokens(o.Client, o.Clock),
+		tokens:  servingclient.NewTokens(o.Client, o.Clock),
 		memory:  newMemory(),
 		streaks: newStreaks(),
 	}

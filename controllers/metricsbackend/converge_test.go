@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 )
 
 // scenario is a change and the state in which it must end, whatever fails.
@@ -282,7 +282,7 @@ func (w *world) registeredVersions() []string {
 // inventory is every child that there is, and what the status says.
 func (w *world) inventory() string {
 	out := w.show()
-	for _, kind := range children.Removable() {
+	for _, kind := range inventory.Removable() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		w.list(list, client.HasLabels{v1alpha1.LabelBackend})

@@ -13,20 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 func TestNotYet(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	serves := func(versions ...schema.GroupVersion) *podapi.Answer {
-		answer := &podapi.Answer{Serves: map[schema.GroupVersion]bool{}}
+	serves := func(versions ...schema.GroupVersion) *servingclient.Answer {
+		answer := &servingclient.Answer{Serves: map[schema.GroupVersion]bool{}}
 		for _, gv := range versions {
 			answer.Serves[gv] = true
 		}
 		return answer
 	}
-	ending := func(deadline time.Duration, answer *podapi.Answer, err error) []pod {
+	ending := func(deadline time.Duration, answer *servingclient.Answer, err error) []pod {
 		return []pod{{answer: answer, err: err, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: "old", DeletionTimestamp: &metav1.Time{Time: now.Add(deadline)},
 		}}}}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // transition is a change worth an event. The reasons are CamelCase verbs in the
@@ -33,7 +33,7 @@ func (r *Reconciler) recordTransitions(s *scope) {
 		if e.apiService != "" {
 			related = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: e.apiService}}
 		}
-		r.Events.Eventf(s.backend, related, e.kind, e.reason, e.action, "%s", foreigntext.Shorten(e.note, maxNote))
+		r.Events.Eventf(s.backend, related, e.kind, e.reason, e.action, "%s", text.Shorten(e.note, maxNote))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // existingResync is how often the endpoints of spec.existing are read again:
@@ -181,7 +181,7 @@ func (s *scope) judgeExistingCertificates() {
 // untrusted is the first endpoint whose certificate was refused, or nil.
 func (i *implementation) untrusted() *endpoint {
 	for n := range i.endpoints {
-		var refused *podapi.UntrustedError
+		var refused *servingclient.UntrustedError
 		if errors.As(i.endpoints[n].err, &refused) {
 			return &i.endpoints[n]
 		}

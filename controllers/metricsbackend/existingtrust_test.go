@@ -17,7 +17,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // A spec.existing.caBundle of another authority is told as what it is, by the
@@ -34,7 +34,7 @@ func TestExistingIsNotTrusted(t *testing.T) {
 		spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, w.authorityPEM()
 	})
 	o := w.reconciler().Options
-	o.Pods = podapi.NewClient(func(ctx context.Context, network, _ string) (net.Conn, error) {
+	o.Pods = servingclient.NewClient(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	})
 	r := New(o)

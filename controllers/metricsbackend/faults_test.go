@@ -17,7 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 )
 
 // temporaryPort is in what kube-apiserver says of an APIService that it cannot reach; the
@@ -143,7 +143,7 @@ func TestChildrenDeletedInAnyOrder(t *testing.T) {
 // pods and what their controllers own.
 func (w *world) ownedObjects() []*metav1.PartialObjectMetadata {
 	var owned []*metav1.PartialObjectMetadata
-	kinds := append(children.Removable(), children.Kind{GroupVersionKind: apiServiceKind})
+	kinds := append(inventory.Removable(), inventory.Kind{GroupVersionKind: apiServiceKind})
 	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // isTheirs tells whether an APIService that still has our label is someone else's
@@ -47,6 +47,6 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, live *apiregistration
 		return fmt.Errorf("take the operator's labels off APIService %s: %w", live.Name, err)
 	}
 	r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionLeft", "Retire", "%s",
-		foreigntext.Shorten(fmt.Sprintf("left APIService %s to those who led it to %s", live.Name, whereTo(live)), maxNote))
+		text.Shorten(fmt.Sprintf("left APIService %s to those who led it to %s", live.Name, whereTo(live)), maxNote))
 	return nil
 }

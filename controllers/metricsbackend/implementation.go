@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // asksAtOnce bounds how many endpoints of a foreign Service are asked at a time.
@@ -46,7 +46,7 @@ type implementation struct {
 // endpoint is one ready address of a Service and what it answered.
 type endpoint struct {
 	address string
-	answer  *podapi.Answer
+	answer  *servingclient.Answer
 	err     error
 }
 
@@ -131,7 +131,7 @@ func (r *Reconciler) ask(ctx context.Context, found *implementation, account cli
 		asked.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			e.answer, e.err = r.Pods.Ask(ctx, podapi.Pod{
+			e.answer, e.err = r.Pods.Ask(ctx, servingclient.Pod{
 				Address: e.address, ServerName: found.target.ServerName(),
 				CABundle: found.target.CABundle, InsecureSkipTLSVerify: found.target.InsecureSkipTLSVerify,
 				Token: token, DiscoveryOnly: true,
@@ -140,7 +140,7 @@ func (r *Reconciler) ask(ctx context.Context, found *implementation, account cli
 	}
 	asked.Wait()
 	for _, e := range found.endpoints {
-		if errors.Is(e.err, podapi.ErrUnauthorized) {
+		if errors.Is(e.err, servingclient.ErrUnauthorized) {
 			r.tokens.Forget(account)
 		}
 	}
@@ -182,7 +182,7 @@ func (i *implementation) allAnswered() bool {
 
 // refusesAccount tells whether an endpoint does not take the account's token.
 func (i *implementation) refusesAccount() bool {
-	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, podapi.ErrUnauthorized) })
+	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, servingclient.ErrUnauthorized) })
 }
 
 // lacking are the endpoints that said they do not serve the version.

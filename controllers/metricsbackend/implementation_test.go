@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // deadEndpoints never answer.
 type deadEndpoints struct{}
 
-func (deadEndpoints) Ask(ctx context.Context, _ podapi.Pod, _ []schema.GroupVersion) (*podapi.Answer, error) {
+func (deadEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	<-ctx.Done()

@@ -21,7 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // probe asks each pod by itself what it serves: the aggregator's own check passes
@@ -58,7 +58,7 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 	}
 	asked.Wait()
 	for _, p := range s.runningPods() {
-		if errors.Is(p.err, podapi.ErrUnauthorized) {
+		if errors.Is(p.err, servingclient.ErrUnauthorized) {
 			// The account may have been replaced, and its token is worth nothing.
 			r.tokens.Forget(account)
 		}
@@ -72,8 +72,8 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 }
 
 // reach is how a pod is asked, but for the token.
-func (s *scope) reach(p *corev1.Pod) podapi.Pod {
-	return podapi.Pod{
+func (s *scope) reach(p *corev1.Pod) servingclient.Pod {
+	return servingclient.Pod{
 		Address:    net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(portOf(p)))),
 		ServerName: s.serving.ServerName(),
 		CABundle:   s.caBundle,
@@ -89,10 +89,10 @@ func (r *Reconciler) enter(s *scope) {
 		r.Directory.Forget(s.backend.Name)
 		return
 	}
-	var entries []podapi.Entry
+	var entries []servingclient.Entry
 	for _, p := range s.readyPods() {
 		if p.Status.PodIP != "" {
-			entries = append(entries, podapi.Entry{Name: p.Name, Pod: s.reach(p.Pod), Account: s.proberAccount()})
+			entries = append(entries, servingclient.Entry{Name: p.Name, Pod: s.reach(p.Pod), Account: s.proberAccount()})
 		}
 	}
 	r.Directory.Set(s.backend.Name, entries)
@@ -173,7 +173,7 @@ func (s *scope) judgeAnswers(seen *streaks) {
 		}
 		if s.hiccup = s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience); !s.hiccup {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
-			if errors.Is(p.err, podapi.ErrUnauthorized) {
+			if errors.Is(p.err, servingclient.ErrUnauthorized) {
 				hint = ""
 			}
 			s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed,

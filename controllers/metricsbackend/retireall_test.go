@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // An operator that ends with its namespace waits for nobody. Without an account, or with
@@ -32,7 +32,7 @@ func TestRetireAllHandsBack(t *testing.T) {
 		"no account can be made":                      {endpoints: 2, want: metricsServer},
 		"no account can be made, and nobody is ready": {endpoints: 0},
 		"nobody answers":                              {endpoints: 2, token: true, answer: errors.New("no answer within 5s")},
-		"the account is unknown":                      {endpoints: 2, token: true, answer: fmt.Errorf("ask /apis: %w", podapi.ErrUnauthorized), want: metricsServer},
+		"the account is unknown":                      {endpoints: 2, token: true, answer: fmt.Errorf("ask /apis: %w", servingclient.ErrUnauthorized), want: metricsServer},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

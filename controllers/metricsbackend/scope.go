@@ -21,10 +21,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // scope is what the phases of one reconciliation hand to each other.
@@ -105,7 +105,7 @@ type pod struct {
 	current bool
 	ready   bool
 	// answer is nil when the pod was not asked or failed to answer.
-	answer *podapi.Answer
+	answer *servingclient.Answer
 	err    error
 }
 
@@ -167,7 +167,7 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 // for errors that are retried without a word.
 func (s *scope) explain(err error) bool {
 	var stalled *stalledError
-	var notOwned *children.NotOwnedError
+	var notOwned *inventory.NotOwnedError
 	switch {
 	case errors.Is(err, errWait):
 	case errors.As(err, &stalled):
@@ -196,7 +196,7 @@ func (s *scope) stall(e *stalledError) {
 // mark sets a condition that speaks of the current generation.
 func (s *scope) mark(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: foreigntext.Shorten(message, maxMessage),
+		Type: kind, Status: status, Reason: reason, Message: text.Shorten(message, maxMessage),
 		ObservedGeneration: s.backend.Generation,
 		LastTransitionTime: metav1.NewTime(s.now),
 	})
@@ -210,7 +210,7 @@ func (s *scope) condition(kind string) metav1.Condition {
 // setState records how far a version is.
 func (s *scope) setState(gv schema.GroupVersion, state v1alpha1.APIServiceState, message string) {
 	name := manifests.APIServiceName(gv)
-	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: foreigntext.Shorten(message, maxMessage)}
+	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: text.Shorten(message, maxMessage)}
 }
 
 // persisted is the state of a version in the status that was read.

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 )
 
 // Name is the controller's name in logs, metrics and events.
@@ -63,17 +63,17 @@ func CacheOptions(namespaces []string) cache.Options {
 		withSystem[namespace] = cache.Config{}
 	}
 	byObject := map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                      {Label: owned, Namespaces: managed},
-		children.Prototype(replicaSetKind): {Label: owned, Namespaces: managed},
-		children.Prototype(apiServiceKind): {Label: owned},
-		children.Prototype(namespaceKind):  {},
-		&v1alpha1.MetricsBackend{}:         {},
+		&corev1.Pod{}:                       {Label: owned, Namespaces: managed},
+		inventory.Prototype(replicaSetKind): {Label: owned, Namespaces: managed},
+		inventory.Prototype(apiServiceKind): {Label: owned},
+		inventory.Prototype(namespaceKind):  {},
+		&v1alpha1.MetricsBackend{}:          {},
 		// Of the whole cluster: teams declare them anywhere.
 		&v1alpha1.CustomMetric{}:          {},
 		&v1alpha1.ExternalMetric{}:        {},
 		&v1alpha1.ExternalMetricsPolicy{}: {},
 	}
-	for _, kind := range children.Removable() {
+	for _, kind := range inventory.Removable() {
 		options := cache.ByObject{Label: owned}
 		switch {
 		case kind.OutsideNamespace:
@@ -81,7 +81,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		case !kind.ClusterScoped:
 			options.Namespaces = managed
 		}
-		byObject[children.Prototype(kind.GroupVersionKind)] = options
+		byObject[inventory.Prototype(kind.GroupVersionKind)] = options
 	}
 	return cache.Options{
 		ByObject:         byObject,
@@ -104,14 +104,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		// A conflict ends when the other backend changes or goes.
 		Watches(&v1alpha1.MetricsBackend{}, handler.EnqueueRequestsFromMapFunc(r.otherBackends),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(children.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
+		Watches(inventory.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
 			builder.WithPredicates(namespaceLifecycle())).
 		Watches(&corev1.Pod{}, ownedHandler()).
-		Watches(children.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
+		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
 		// APIServices have no generation, and their condition is what we wait for.
-		Watches(children.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
-	for _, kind := range children.Removable() {
-		b = b.Watches(children.Prototype(kind.GroupVersionKind), ownedHandler())
+		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
+	for _, kind := range inventory.Removable() {
+		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
 	return b.Complete(r)
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/foreigntext"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -130,7 +130,7 @@ func sourceSeen(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceSt
 				reason = r
 			}
 		}
-		seen.Reason = foreigntext.Shorten(printable(reason), maxConsumerName)
+		seen.Reason = text.Shorten(printable(reason), maxConsumerName)
 		seen.Message = withPods(printableText(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
 		for _, of := range failing {
 			for _, health := range of {

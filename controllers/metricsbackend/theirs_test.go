@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 const (
@@ -45,7 +45,7 @@ func (t theirWorld) clone() theirWorld {
 	return t
 }
 
-func (t theirWorld) answer(pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error) {
+func (t theirWorld) answer(pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
 	if pod.Token == "" || len(pod.CABundle) == 0 && !pod.InsecureSkipTLSVerify || pod.ServerName != "metrics-server.kube-system.svc" {
 		return nil, fmt.Errorf("asked without token, trust or name: %+v", pod)
 	}
@@ -56,7 +56,7 @@ func (t theirWorld) answer(pod podapi.Pod, versions []schema.GroupVersion) (*pod
 	if !ok {
 		return nil, errors.New("dial: no route to host")
 	}
-	answer := &podapi.Answer{Serves: map[schema.GroupVersion]bool{}}
+	answer := &servingclient.Answer{Serves: map[schema.GroupVersion]bool{}}
 	for _, gv := range versions {
 		answer.Serves[gv] = slices.Contains(serves, gv)
 	}

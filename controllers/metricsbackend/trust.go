@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // trustSoak is how long every kube-apiserver must have had an authority before a
@@ -108,7 +108,7 @@ func (s *scope) servingPods() []*pod {
 
 // chain is the certificate that the pod was seen to serve; nil when it is unknown.
 func (p *pod) chain() []*x509.Certificate {
-	var untrusted *podapi.UntrustedError
+	var untrusted *servingclient.UntrustedError
 	switch {
 	case errors.As(p.err, &untrusted):
 		return untrusted.Chain

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
@@ -62,8 +62,8 @@ func (r *Reconciler) undeploy(ctx context.Context, s *scope) error {
 func (r *Reconciler) isDeployed(ctx context.Context, s *scope) (bool, error) {
 	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}
 	for _, kind := range []client.Object{
-		children.Prototype(appsv1.SchemeGroupVersion.WithKind("Deployment")),
-		children.Prototype(corev1.SchemeGroupVersion.WithKind("Service")),
+		inventory.Prototype(appsv1.SchemeGroupVersion.WithKind("Deployment")),
+		inventory.Prototype(corev1.SchemeGroupVersion.WithKind("Service")),
 	} {
 		err := r.Client.Get(ctx, key, kind)
 		if client.IgnoreNotFound(err) != nil {

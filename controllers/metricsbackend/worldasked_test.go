@@ -17,11 +17,11 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // Ask implements PodAsker.
-func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVersion) (*podapi.Answer, error) {
+func (w *world) Ask(_ context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
 	if w.mute {
 		return nil, errors.New("dial: connection refused")
 	}
@@ -39,7 +39,7 @@ func (w *world) Ask(_ context.Context, pod podapi.Pod, versions []schema.GroupVe
 		if err != nil {
 			return nil, err
 		}
-		answer := &podapi.Answer{
+		answer := &servingclient.Answer{
 			Chain:   chain,
 			Serves:  map[schema.GroupVersion]bool{},
 			Sources: w.reportOfSources(),

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // certs are the certificates in a world: what each pod serves, and what each
@@ -131,13 +131,13 @@ func (w *world) bringCertificates() {
 }
 
 // shake is the TLS handshake with a pod.
-func (w *world) shake(name string, pod podapi.Pod) ([]*x509.Certificate, error) {
+func (w *world) shake(name string, pod servingclient.Pod) ([]*x509.Certificate, error) {
 	chain := w.certs.served[name]
 	if len(chain) == 0 {
 		return nil, errors.New("remote error: tls: internal error")
 	}
 	if err := w.verify(chain, pod.CABundle, pod.ServerName); err != nil {
-		return nil, &podapi.UntrustedError{Chain: chain, Reason: err.Error()}
+		return nil, &servingclient.UntrustedError{Chain: chain, Reason: err.Error()}
 	}
 	return chain, nil
 }

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/children"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
@@ -142,7 +142,7 @@ func podTemplate(t *testing.T, s manifests.Serving) corev1.PodTemplateSpec {
 func listChildren(t *testing.T, suite *controlPlane, backend string) []metav1.PartialObjectMetadata {
 	t.Helper()
 	kinds := []schema.GroupVersionKind{apiregistrationv1.SchemeGroupVersion.WithKind("APIService")}
-	for _, kind := range children.Removable() {
+	for _, kind := range inventory.Removable() {
 		kinds = append(kinds, kind.GroupVersionKind)
 	}
 	var all []metav1.PartialObjectMetadata

@@ -27,7 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
 // drivenByTest is the MetricsBackend that the suite's operator does not see: a test
@@ -85,7 +85,7 @@ func startProcess(t *testing.T, suite *controlPlane, after func(call string, cha
 	}
 	p.reconciler = metricsbackend.New(metricsbackend.Options{
 		Client: intercepted, Live: intercepted, Events: &events.FakeRecorder{},
-		Pods: podapi.NewClient(suite.pods.dial), Aggregator: aggregated,
+		Pods: servingclient.NewClient(suite.pods.dial), Aggregator: aggregated,
 		Clock:     clock.RealClock{},
 		Namespace: systemNamespace, Namespaces: []string{systemNamespace, otherNamespace},
 		ServingImage: imageBoth,

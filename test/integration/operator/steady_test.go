@@ -20,7 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/test/etcdwrites"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
@@ -122,7 +122,7 @@ func newSimulatedOperator(t *testing.T, suite *controlPlane, simulated *testingc
 	}
 	return metricsbackend.New(metricsbackend.Options{
 		Client: direct, Live: direct, Events: recorder,
-		Pods:       podapi.NewClient(suite.pods.dial),
+		Pods:       servingclient.NewClient(suite.pods.dial),
 		Aggregator: simulatedAges{aggregated, simulated},
 		Clock:      simulated,
 		Namespace:  systemNamespace, Namespaces: []string{systemNamespace, otherNamespace},

@@ -37,9 +37,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/externalmetricspolicy"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/podapi"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/policystatus"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
@@ -302,7 +302,7 @@ func (c *controlPlane) startOperator(ctx context.Context) (<-chan struct{}, erro
 	if err != nil {
 		return nil, err
 	}
-	pods, directory := podapi.NewClient(c.pods.dial), podapi.NewDirectory()
+	pods, directory := servingclient.NewClient(c.pods.dial), servingclient.NewDirectory()
 	reconciler := metricsbackend.New(metricsbackend.Options{
 		Client: mgr.GetClient(), Live: blindTo{mgr.GetAPIReader(), drivenByTest},
 		Events: mgr.GetEventRecorder(v1alpha1.FieldOwner),
@@ -313,13 +313,13 @@ func (c *controlPlane) startOperator(ctx context.Context) (<-chan struct{}, erro
 	})
 	declared := declaredmetric.New(declaredmetric.Options{
 		Client: mgr.GetClient(), Cache: mgr.GetCache(),
-		Pods: pods, Tokens: podapi.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
+		Pods: pods, Tokens: servingclient.NewTokens(mgr.GetClient(), clock.RealClock{}), Directory: directory,
 		Clock: clock.RealClock{},
 	})
 	if err := declared.SetupWithManager(mgr); err != nil {
 		return nil, err
 	}
-	policies := &policystatus.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	policies := &externalmetricspolicy.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}
 	if err := policies.SetupWithManager(mgr); err != nil {
 		return nil, err
 	}

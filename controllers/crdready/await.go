@@ -1,10 +1,10 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kinds waits for kinds whose CRDs may be missing. A cache or controller of
+// Package crdready waits for kinds whose CRDs may be missing. A cache or controller of
 // such a kind would never start, and the operator with it: one that is newer than
 // its CRDs does everything else meanwhile.
-package kinds
+package crdready
 
 import (
 	"context"

@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreigntext makes text of others fit for a status, an event or a terminal.
-package foreigntext
+// Package text makes text of others fit for a status, an event or a terminal.
+package text
 
 import (
 	"strings"

@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policystatus tells in the status of each ExternalMetricsPolicy whether its
+// Package externalmetricspolicy tells in the status of each ExternalMetricsPolicy whether its
 // rules can be read: one that cannot denies, and its author should know.
-package policystatus
+package externalmetricspolicy
 
 import (
 	"context"
@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/kinds"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/crdready"
 )
 
 // Name is the controller's name in logs and metrics.
-const Name = "policystatus"
+const Name = "externalmetricspolicy"
 
 // maxMessage bounds the message, in bytes: a policy may have a hundred bad rules.
 const maxMessage = 4096
@@ -43,7 +43,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		logged := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", Name))
-		if !kinds.Await(logged, mgr.GetCache(), r.Clock, &v1alpha1.ExternalMetricsPolicy{}) {
+		if !crdready.Await(logged, mgr.GetCache(), r.Clock, &v1alpha1.ExternalMetricsPolicy{}) {
 			return nil
 		}
 		return ctrl.NewControllerManagedBy(mgr).

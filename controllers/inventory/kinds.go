@@ -1,11 +1,11 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package children applies, finds and removes the objects that belong to a
+// Package inventory applies, finds and removes the objects that belong to a
 // MetricsBackend. What belongs to it says its label metricsbackend.io/backend,
 // and nothing else: not a name, not an ownerReference, and no list of objects
 // that this binary happens to know.
-package children
+package inventory
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"

@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podapi asks single serving pods what they serve and how their sources
+// Package servingclient asks single serving pods what they serve and how their sources
 // are, at the pod's own address: a Service would answer for any of them.
-package podapi
+package servingclient
 
 import (
 	"cmp"
