@@ -13,14 +13,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
 )
 
 // usageFeed evaluates resource rules.
 type usageFeed interface {
 	Apply(*rules.ResourceQueries)
-	Report() usage.Report
+	Report() resourcerules.Report
 }
 
 // kubeletFigures is what kubelets tell where there are no resource rules.

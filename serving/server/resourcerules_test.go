@@ -11,18 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
 )
 
 // recordedFeed keeps what was applied.
 type recordedFeed struct {
 	applied []*rules.ResourceQueries
-	report  usage.Report
+	report  resourcerules.Report
 }
 
 func (f *recordedFeed) Apply(q *rules.ResourceQueries) { f.applied = append(f.applied, q) }
-func (f *recordedFeed) Report() usage.Report           { return f.report }
+func (f *recordedFeed) Report() resourcerules.Report   { return f.report }
 
 type stillKubelets struct{}
 
@@ -77,7 +77,7 @@ func TestResourceFigures(t *testing.T) {
 	}
 	newest := metav1.NewTime(time.Unix(1000, 0))
 	problem := v1alpha1.RuleHealth{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: "slow"}
-	feed.report = usage.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
+	feed.report = resourcerules.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
 	if primed, why := f.Primed(); !primed {
 		t.Errorf("not primed: %s", why)
 	}
@@ -104,7 +104,7 @@ func TestResourceFigures(t *testing.T) {
 	if len(feed.applied) != 2 || feed.applied[1] == nil || feed.applied[1].HasNodes() {
 		t.Fatalf("rules for pods alone: applied %+v", feed.applied)
 	}
-	feed.report = usage.Report{Done: true, Pods: 1, PodsAlone: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
+	feed.report = resourcerules.Report{Done: true, Pods: 1, PodsAlone: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
 	if primed, why := f.Primed(); !primed {
 		t.Errorf("rules for pods alone: %s", why)
 	}

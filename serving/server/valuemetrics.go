@@ -19,8 +19,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
@@ -46,7 +46,7 @@ type valueMetrics struct {
 	directory *restmapping.Directory
 	// figures and feed are for resource rules, which ask the same sources.
 	figures *resourceFigures
-	feed    *usage.Feed
+	feed    *resourcerules.Feed
 	// secrets are those of the sources.
 	secrets credentialStore
 
@@ -83,7 +83,7 @@ func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, s
 		v.learn(source, matcher)
 		v.refresh()
 	}}
-	v.feed = usage.New(usage.Options{Store: store, Clock: c, Find: v.sources.find})
+	v.feed = resourcerules.New(resourcerules.Options{Store: store, Clock: c, Find: v.sources.find})
 	v.figures = &resourceFigures{kubelets: kubelets, feed: v.feed}
 	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, limits)
 	return v

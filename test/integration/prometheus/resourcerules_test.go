@@ -15,8 +15,8 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/usage"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -62,7 +62,7 @@ func TestResourceRules(t *testing.T) {
 	published := make(chan struct{}, 10)
 	store.Pods.Observe(func([]*point.Object) { published <- struct{}{} })
 
-	feed := usage.New(usage.Options{Store: store, Clock: clock.RealClock{}, Find: func(string) (query.Source, bool) { return w.source, true }})
+	feed := resourcerules.New(resourcerules.Options{Store: store, Clock: clock.RealClock{}, Find: func(string) (query.Source, bool) { return w.source, true }})
 	feed.Apply(queries)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

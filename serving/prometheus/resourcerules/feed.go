@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage feeds the store of resource metrics from a source instead of kubelets:
+// Package resourcerules feeds the store of resource metrics from a source instead of kubelets:
 // it evaluates the resource rules each interval, and makes data points of the answers.
 //
 // No value is made up, and none is older than the answer that it was in:
@@ -12,7 +12,7 @@
 //     its pod gets no new point either;
 //   - the time of a point is that of the evaluation, as the source gives it, and its
 //     window is that of the rules.
-package usage
+package resourcerules
 
 import (
 	"context"
