@@ -98,7 +98,7 @@ unit() {
 # How much of the watch the unit tests run, and no less than KEP-1013 asks for. The
 # instrumented packages take seconds; all of them would be built anew for -coverpkg.
 coverage() {
-	local packages=(./serving/point ./serving/resourcemetrics ./serving/stream)
+	local packages=(./serving/samplestore ./serving/resourcemetrics ./serving/stream)
 	check unit "coverage of the watch" go test -short -coverprofile=bin/test/coverage \
 		-coverpkg="$(IFS=,; echo "${packages[*]}")" "${packages[@]}" || return 0
 	shown unit "least coverage" go run ./hack/coverage bin/test/coverage || true

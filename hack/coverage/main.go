@@ -37,7 +37,7 @@ var parts = []part{
 		"serving/stream/selection.go",
 	}},
 	{name: "the encoding of events", least: 80, files: []string{
-		"serving/point/encodings.go", "serving/resourcemetrics/encoding.go", "serving/resourcemetrics/event*.go",
+		"serving/samplestore/encodings.go", "serving/resourcemetrics/encoding.go", "serving/resourcemetrics/event*.go",
 		"serving/resourcemetrics/fragment_*.go", "serving/resourcemetrics/object.go", "serving/resourcemetrics/table.go",
 	}},
 }

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -27,13 +27,13 @@ type kept struct {
 	feed     *feed
 	point    Point
 	sequence uint64
-	events   point.Encodings
+	events   samplestore.Encodings
 }
 
 var _ stream.Item = &item{}
 
 // ItemKey is the feed's ID and the object's name, or the labels of the value in order.
-func (i *item) ItemKey() point.Key { return point.Key{Namespace: i.feed.ID, Name: i.name} }
+func (i *item) ItemKey() samplestore.Key { return samplestore.Key{Namespace: i.feed.ID, Name: i.name} }
 
 // ItemLabels are those of the object, or of the value where it describes none.
 func (i *item) ItemLabels() map[string]string { return i.labels }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -166,7 +166,7 @@ func (s *Store) Sequence() uint64 {
 func (s *Store) Stored(sequence uint64) time.Time { return s.began.Add(time.Duration(sequence)) }
 
 // Get implements stream.Source.
-func (s *Store) Get(key point.Key) stream.Item {
+func (s *Store) Get(key samplestore.Key) stream.Item {
 	items := s.items(key.Namespace)
 	if i, found := slices.BinarySearchFunc(items, key.Name, (*item).compareName); found {
 		return items[i]
@@ -175,7 +175,7 @@ func (s *Store) Get(key point.Key) stream.Item {
 }
 
 // Select implements stream.Source.
-func (s *Store) Select(namespace string, _ []point.Label, after point.Key) iter.Seq[stream.Item] {
+func (s *Store) Select(namespace string, _ []samplestore.Label, after samplestore.Key) iter.Seq[stream.Item] {
 	return func(yield func(stream.Item) bool) {
 		ids := []string{namespace}
 		if namespace == "" {

@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // names are those of what Select yields.
-func names(s *Store, namespace string, after point.Key) []string {
+func names(s *Store, namespace string, after samplestore.Key) []string {
 	var names []string
 	for i := range s.Select(namespace, nil, after) {
 		names = append(names, i.ItemKey().Namespace+"/"+i.ItemKey().Name)
@@ -61,24 +61,24 @@ func TestStoreIsASource(t *testing.T) {
 		}
 		tests := map[string]struct {
 			namespace string
-			after     point.Key
+			after     samplestore.Key
 			want      []string
 		}{
-			"a feed":                {"x", point.Key{}, []string{"x/a", "x/b"}},
-			"after a key":           {"x", point.Key{Namespace: "x", Name: "a"}, []string{"x/b"}},
-			"after one that is not": {"x", point.Key{Namespace: "x", Name: "aa"}, []string{"x/b"}},
-			"after the last":        {"x", point.Key{Namespace: "x", Name: "b"}, nil},
-			"after another feed":    {"x", point.Key{Namespace: "y", Name: "a"}, nil},
-			"no such feed":          {"z", point.Key{}, nil},
-			"all":                   {"", point.Key{}, []string{"x/a", "x/b", "y/a", "y/b"}},
-			"all, after a key":      {"", point.Key{Namespace: "x", Name: "b"}, []string{"y/a", "y/b"}},
+			"a feed":                {"x", samplestore.Key{}, []string{"x/a", "x/b"}},
+			"after a key":           {"x", samplestore.Key{Namespace: "x", Name: "a"}, []string{"x/b"}},
+			"after one that is not": {"x", samplestore.Key{Namespace: "x", Name: "aa"}, []string{"x/b"}},
+			"after the last":        {"x", samplestore.Key{Namespace: "x", Name: "b"}, nil},
+			"after another feed":    {"x", samplestore.Key{Namespace: "y", Name: "a"}, nil},
+			"no such feed":          {"z", samplestore.Key{}, nil},
+			"all":                   {"", samplestore.Key{}, []string{"x/a", "x/b", "y/a", "y/b"}},
+			"all, after a key":      {"", samplestore.Key{Namespace: "x", Name: "b"}, []string{"y/a", "y/b"}},
 		}
 		for name, test := range tests {
 			if diff := cmp.Diff(test.want, names(w.store, test.namespace, test.after)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
-		if w.store.Get(point.Key{Namespace: "x", Name: "c"}) != nil || w.store.Get(point.Key{Namespace: "z", Name: "a"}) != nil {
+		if w.store.Get(samplestore.Key{Namespace: "x", Name: "c"}) != nil || w.store.Get(samplestore.Key{Namespace: "z", Name: "a"}) != nil {
 			t.Error("there is what is not there")
 		}
 	})
@@ -94,10 +94,10 @@ func TestExternalValuesAreSelectedByTheirLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer release()
-		if diff := cmp.Diff([]string{`hits/{pod="a"}`, `hits/{pod="b"}`}, names(w.store, "hits", point.Key{})); diff != "" {
+		if diff := cmp.Diff([]string{`hits/{pod="a"}`, `hits/{pod="b"}`}, names(w.store, "hits", samplestore.Key{})); diff != "" {
 			t.Error(diff)
 		}
-		item := w.store.Get(point.Key{Namespace: "hits", Name: `{pod="b"}`})
+		item := w.store.Get(samplestore.Key{Namespace: "hits", Name: `{pod="b"}`})
 		if diff := cmp.Diff(map[string]string{"pod": "b"}, item.ItemLabels()); diff != "" {
 			t.Error(diff)
 		}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -276,7 +276,7 @@ func TestEditedRuleAtOnce(t *testing.T) {
 			defer watcher.Stop()
 			time.Sleep(402 * time.Second)
 			w.read(watcher)
-			before := w.store.Get(point.Key{Namespace: "hits", Name: "a"}).(*item).point.Time
+			before := w.store.Get(samplestore.Key{Namespace: "hits", Name: "a"}).(*item).point.Time
 			w.change(func() { w.reading.Question.Expression = fmt.Sprintf("hits * %d", n) })
 			w.source.set(map[string]float64{"a": 2, "b": 4}, nil)
 			w.store.Refresh()
@@ -284,7 +284,7 @@ func TestEditedRuleAtOnce(t *testing.T) {
 			late := w.watch("")
 			defer late.Stop()
 			w.check(late, "begun after the edit", "a=2", "b=4")
-			if after := w.store.Get(point.Key{Namespace: "hits", Name: "a"}).(*item).point.Time; !after.After(before) {
+			if after := w.store.Get(samplestore.Key{Namespace: "hits", Name: "a"}).(*item).point.Time; !after.After(before) {
 				t.Errorf("edit %d: the time goes from %s to %s", n, before, after)
 			}
 			time.Sleep(2 * time.Second)

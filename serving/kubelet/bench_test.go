@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 const (
@@ -118,10 +118,10 @@ func BenchmarkParseAndPublish(b *testing.B) {
 		bodies[i] = kubeletBody(i + 1)
 	}
 	clock := clocktesting.NewFakePassiveClock(epoch)
-	store := point.NewStore(clock, 90*time.Second)
-	store.Nodes.SetMeta(point.Key{Name: "n1"}, &point.Meta{UID: "u"})
+	store := samplestore.NewStore(clock, 90*time.Second)
+	store.Nodes.SetMeta(samplestore.Key{Name: "n1"}, &samplestore.Meta{UID: "u"})
 	for i, id := range benchKeys() {
-		store.Pods.SetMeta(id, &point.Meta{UID: types.UID(fmt.Sprint(i))})
+		store.Pods.SetMeta(id, &samplestore.Meta{UID: types.UID(fmt.Sprint(i))})
 	}
 	w, l := new(workspace), new(ledger)
 	shifted := make([]byte, 0, len(bodies[0]))
@@ -130,9 +130,9 @@ func BenchmarkParseAndPublish(b *testing.B) {
 		if i%len(bodies) == 0 {
 			// The counters begin again: another node of the same size, warm.
 			b.StopTimer()
-			l, store = new(ledger), point.NewStore(clock, 90*time.Second)
+			l, store = new(ledger), samplestore.NewStore(clock, 90*time.Second)
 			for i, id := range benchKeys() {
-				store.Pods.SetMeta(id, &point.Meta{UID: types.UID(fmt.Sprint(i))})
+				store.Pods.SetMeta(id, &samplestore.Meta{UID: types.UID(fmt.Sprint(i))})
 			}
 			publishBody(b, l, w, store, bodies[0])
 			i++
@@ -146,15 +146,15 @@ func BenchmarkParseAndPublish(b *testing.B) {
 	perContainer(b)
 }
 
-func benchKeys() []point.Key {
-	var keys []point.Key
+func benchKeys() []samplestore.Key {
+	var keys []samplestore.Key
 	for p := range benchPods {
-		keys = append(keys, point.Key{Namespace: fmt.Sprintf("namespace-%d", p%5), Name: fmt.Sprintf("deployment-%03d-6f7d8c9b5d-x2x%02d", p/3, p)})
+		keys = append(keys, samplestore.Key{Namespace: fmt.Sprintf("namespace-%d", p%5), Name: fmt.Sprintf("deployment-%03d-6f7d8c9b5d-x2x%02d", p/3, p)})
 	}
 	return keys
 }
 
-func publishBody(b *testing.B, l *ledger, w *workspace, store *point.Store, body []byte) int {
+func publishBody(b *testing.B, l *ledger, w *workspace, store *samplestore.Store, body []byte) int {
 	l.begin()
 	p := parser{ledger: l, now: epoch.Add(time.Minute).UnixMilli()}
 	if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {

@@ -10,7 +10,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // windowSize is what is held of a body at a time, and so the longest line. To
@@ -23,8 +23,8 @@ const windowSize = 64 << 10
 type workspace struct {
 	window  [windowSize]byte
 	ready   []*pod
-	updates []point.Update
-	node    [1]point.Update
+	updates []samplestore.Update
+	node    [1]samplestore.Update
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}

@@ -25,7 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // bubble is a number of nodes behind one server that is reached through pipes,
@@ -78,7 +78,7 @@ func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle f
 	cfg.TLS = v1alpha1.KubeletTLSSkip
 	var err error
 	f.source, err = NewSource(Options{
-		Store: point.NewStore(clock.RealClock{}, 90*time.Second), Clock: clock.RealClock{},
+		Store: samplestore.NewStore(clock.RealClock{}, 90*time.Second), Clock: clock.RealClock{},
 		RestConfig: &rest.Config{}, Dial: f.dial,
 		// So that nothing is due at the very instants at which tests look.
 		Rand: rand.New(rand.NewPCG(1, 2)),

@@ -3,7 +3,7 @@
 
 // Package kubelet is the source of resource metrics: it scrapes
 // /metrics/resource of each selected node's kubelet and publishes data points
-// into a point.Store.
+// into a samplestore.Store.
 //
 // A scrape is one walk through the files of this package:
 //

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
@@ -39,15 +39,15 @@ func TestTrueValues(t *testing.T) {
 	runs := map[types.NamespacedName][]*fleet.Container{}
 	note := func(n *fleet.Node) {
 		for _, p := range n.Pods() {
-			key := point.Key{Namespace: p.Namespace, Name: p.Name}
+			key := samplestore.Key{Namespace: p.Namespace, Name: p.Name}
 			if known := runs[p.Key()]; len(known) == 0 || known[len(known)-1] != p.Containers[0] {
 				runs[p.Key()] = append(known, p.Containers[0])
 			}
-			s.store.Pods.SetMeta(key, &point.Meta{UID: types.UID(p.Name)})
+			s.store.Pods.SetMeta(key, &samplestore.Meta{UID: types.UID(p.Name)})
 		}
 	}
 	for _, n := range f.Nodes() {
-		s.store.Nodes.SetMeta(point.Key{Name: n.Name}, &point.Meta{UID: "u"})
+		s.store.Nodes.SetMeta(samplestore.Key{Name: n.Name}, &samplestore.Meta{UID: "u"})
 	}
 	ofSamples := []fleet.Kind{fleet.NaN, fleet.Negative, fleet.Enormous, fleet.Duplicate, fleet.NoLabels, fleet.Old, fleet.Future}
 	kinds := append(slices.Clone(ofSamples), fleet.Frozen, fleet.Garbage, fleet.Truncated, fleet.Aborted, fleet.Reset, fleet.Forbidden, fleet.InternalError)
@@ -87,7 +87,7 @@ func TestTrueValues(t *testing.T) {
 				s.scrapeOnce(ctx, NodeFrom(f.NodeObject(n)))
 			}
 		}
-		for o := range s.store.Nodes.List("", point.Key{}) {
+		for o := range s.store.Nodes.List("", samplestore.Key{}) {
 			if checked[o.Name+o.Point.ResourceVersion()] {
 				continue // churn has changed what the node remembers
 			}
@@ -100,7 +100,7 @@ func TestTrueValues(t *testing.T) {
 			}
 			checked[o.Name+o.Point.ResourceVersion()] = true
 		}
-		for o := range s.store.Pods.List("", point.Key{}) {
+		for o := range s.store.Pods.List("", samplestore.Key{}) {
 			c := runAt(runs[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}], o.Point.Started)
 			if c == nil {
 				t.Fatalf("%v started at %s, but no container of it did", o.Key, o.Point.Started)
@@ -116,7 +116,7 @@ func TestTrueValues(t *testing.T) {
 			t.Fatalf("in round %d, with fault %s", round, kind)
 		}
 		if round > 10 {
-			if s.store.Nodes.Get(point.Key{Name: f.Nodes()[0].Name}) == nil {
+			if s.store.Nodes.Get(samplestore.Key{Name: f.Nodes()[0].Name}) == nil {
 				t.Fatalf("round %d, with fault %s of the others: no point of the node that is well", round, kind)
 			}
 		}
@@ -139,7 +139,7 @@ func runAt(runs []*fleet.Container, start time.Time) *fleet.Container {
 	return nil
 }
 
-func checkRate(t *testing.T, o *point.Object, used float64) {
+func checkRate(t *testing.T, o *samplestore.Object, used float64) {
 	t.Helper()
 	want := used / o.Point.Window.Seconds() * 1e9
 	if got := float64(o.Point.Usages[0].CPU); math.Abs(got-want) > 1+want*1e-6 {

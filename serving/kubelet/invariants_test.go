@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // checkLedger checks what holds after any body.
@@ -40,12 +40,12 @@ func checkLedger(t *testing.T, l *ledger) {
 }
 
 // checkPoint checks what holds of any point.
-func checkPoint(t *testing.T, p *point.Point, at float64) {
+func checkPoint(t *testing.T, p *samplestore.Point, at float64) {
 	t.Helper()
 	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time.After(p.Newest) || p.Newest.After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 {
 		t.Errorf("point %+v at %v", p, sec(at))
 	}
-	if !slices.IsSortedFunc(p.Usages, func(a, b point.Usage) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(p.Usages, func(a, b samplestore.Usage) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Errorf("usages out of order: %+v", p.Usages)
 	}
 	for _, u := range p.Usages {

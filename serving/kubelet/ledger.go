@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 const (
@@ -29,7 +29,7 @@ type ledger struct {
 	// body numbers the bodies; what carries another number was not in this one.
 	body uint64
 	node container
-	pods map[point.Key]*pod
+	pods map[samplestore.Key]*pod
 	// containers counts those of all pods.
 	containers int
 	// first and last are the ends of the chain of containers in the order of the
@@ -38,7 +38,7 @@ type ledger struct {
 }
 
 type pod struct {
-	key point.Key
+	key samplestore.Key
 	// containers ordered by name.
 	containers []*container
 	// published is the newest sample of the last published point, Unix ms.
@@ -132,7 +132,7 @@ func (c *container) take(g got) bool {
 // container finds or makes the container of the labels; nil where there are too
 // many. raw is the labels' text.
 func (l *ledger) container(labels containerLabels, raw []byte) *container {
-	key := point.Key{Namespace: borrow(labels.namespace), Name: borrow(labels.pod)}
+	key := samplestore.Key{Namespace: borrow(labels.namespace), Name: borrow(labels.pod)}
 	p := l.pods[key]
 	if p != nil {
 		i, found := p.search(borrow(labels.container))
@@ -151,9 +151,9 @@ func (l *ledger) container(labels containerLabels, raw []byte) *container {
 	c := &container{}
 	c.keepLabels(labels, raw)
 	if p == nil {
-		p = &pod{key: point.Key{Namespace: string(labels.namespace), Name: string(labels.pod)}}
+		p = &pod{key: samplestore.Key{Namespace: string(labels.namespace), Name: string(labels.pod)}}
 		if l.pods == nil {
-			l.pods = map[point.Key]*pod{}
+			l.pods = map[samplestore.Key]*pod{}
 		}
 		l.pods[p.key] = p
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // names returns namespace/pod/container of all that the ledger holds.
@@ -241,7 +241,7 @@ func TestPointsOfManyPods(t *testing.T) {
 	var l ledger
 	scrapeText(t, &l, body(0).text(), 0, false)
 	_, pods, _ := scrapeText(t, &l, body(10).text(), 10, false)
-	points := map[string]*point.Point{}
+	points := map[string]*samplestore.Point{}
 	for _, u := range pods {
 		points[u.Key.Name] = u.Point
 	}

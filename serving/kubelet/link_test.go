@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestTLS has, for each kind of certificate and each mode, whether the kubelet
@@ -258,7 +258,7 @@ func TestCredentials(t *testing.T) {
 			kubelet.TLS.ClientAuth = tls.RequestClientCert
 			kubelet.mu.Unlock()
 			s, err := NewSource(Options{
-				Store: point.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{},
+				Store: samplestore.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{},
 				RestConfig: &tt.config, DefaultCA: ca.pem, Dial: kubelet.dial,
 			}, testSettings())
 			if err != nil {

@@ -6,7 +6,7 @@ package kubelet
 import (
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // points settles all samples of the committed body and returns the points that
@@ -15,7 +15,7 @@ import (
 //
 // Unchanged pods yield nothing, and all points of a scrape share two
 // allocations: they are renewed together, so they also become garbage together.
-func (l *ledger) points(node string, r rules, w *workspace, t *tally) (nodes, pods []point.Update) {
+func (l *ledger) points(node string, r rules, w *workspace, t *tally) (nodes, pods []samplestore.Update) {
 	w.ready = w.ready[:0]
 	total := 0
 	for _, p := range l.pods {
@@ -26,14 +26,14 @@ func (l *ledger) points(node string, r rules, w *workspace, t *tally) (nodes, po
 	}
 	before := l.node.rate.time
 	if l.node.settle(r, t) == sampled && l.node.rate.time != before {
-		w.node[0] = point.Update{Key: point.Key{Name: node}, Point: l.node.point(node)}
+		w.node[0] = samplestore.Update{Key: samplestore.Key{Name: node}, Point: l.node.point(node)}
 		nodes = w.node[:]
 	}
 	if len(w.ready) == 0 {
 		return nodes, nil
 	}
-	points := make([]point.Point, len(w.ready))
-	usages := make([]point.Usage, 0, total)
+	points := make([]samplestore.Point, len(w.ready))
+	usages := make([]samplestore.Usage, 0, total)
 	w.updates = w.updates[:0]
 	for i, p := range w.ready {
 		begin := len(usages)
@@ -47,7 +47,7 @@ func (l *ledger) points(node string, r rules, w *workspace, t *tally) (nodes, po
 				earliest = c.rate
 			}
 		}
-		points[i] = point.Point{
+		points[i] = samplestore.Point{
 			Time:   instant(earliest.time),
 			Window: time.Duration(earliest.window) * time.Millisecond,
 			Newest: instant(p.newest),
@@ -58,7 +58,7 @@ func (l *ledger) points(node string, r rules, w *workspace, t *tally) (nodes, po
 			points[i].Started = instant(p.started)
 		}
 		p.published = p.newest
-		w.updates = append(w.updates, point.Update{Key: p.key, Point: &points[i]})
+		w.updates = append(w.updates, samplestore.Update{Key: p.key, Point: &points[i]})
 	}
 	return nodes, w.updates
 }
@@ -83,8 +83,8 @@ func (p *pod) settle(r rules, t *tally) bool {
 	return complete && p.running > 0 && p.newest > p.published
 }
 
-func (c *container) usage() point.Usage {
-	return point.Usage{
+func (c *container) usage() samplestore.Usage {
+	return samplestore.Usage{
 		Name:    c.name(),
 		CPU:     c.rate.cpu,
 		Memory:  c.memory,
@@ -101,13 +101,13 @@ func (c *container) swapNow() uint64 {
 }
 
 // point is the node's point.
-func (c *container) point(node string) *point.Point {
+func (c *container) point(node string) *samplestore.Point {
 	at := instant(c.rate.time)
-	return &point.Point{
+	return &samplestore.Point{
 		Time:   at,
 		Window: time.Duration(c.rate.window) * time.Millisecond,
 		Newest: at,
 		Node:   node,
-		Usages: []point.Usage{c.usage()},
+		Usages: []samplestore.Usage{c.usage()},
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // reported is what a body says of a container, in seconds after epoch. missing
@@ -88,7 +88,7 @@ func (a answer) text() string {
 }
 
 // scrapeText does to the ledger what a scrape does, `at` seconds after epoch.
-func scrapeText(t *testing.T, l *ledger, text string, at float64, broken bool) (nodes, pods []point.Update, tally tally) {
+func scrapeText(t *testing.T, l *ledger, text string, at float64, broken bool) (nodes, pods []samplestore.Update, tally tally) {
 	t.Helper()
 	w := new(workspace)
 	l.begin()
@@ -114,7 +114,7 @@ type published struct {
 	Usages                        []string
 }
 
-func short(p *point.Point) *published {
+func short(p *samplestore.Point) *published {
 	s := &published{
 		Time:   p.Time.Sub(epoch).Seconds(),
 		Window: p.Window.Seconds(),
@@ -329,7 +329,7 @@ func TestRules(t *testing.T) {
 				_, pods, _ := scrapeText(t, &l, s.answer.text(), s.at, s.answer.broken)
 				var got *published
 				for _, u := range pods {
-					if u.Key != (point.Key{Namespace: "ns", Name: "p"}) || u.Point.Node != "n1" {
+					if u.Key != (samplestore.Key{Namespace: "ns", Name: "p"}) || u.Point.Node != "n1" {
 						t.Errorf("scrape %d: published %+v", i, u)
 					}
 					got = short(u.Point)
@@ -368,7 +368,7 @@ func TestNodeRules(t *testing.T) {
 		nodes, _, _ := scrapeText(t, &l, answer{node: s.node}.text(), s.at, false)
 		var got *published
 		for _, u := range nodes {
-			if u.Key != (point.Key{Name: "n1"}) || u.Point.Node != "n1" || !u.Point.Started.IsZero() {
+			if u.Key != (samplestore.Key{Name: "n1"}) || u.Point.Node != "n1" || !u.Point.Started.IsZero() {
 				t.Errorf("scrape %d: published %+v", i, u)
 			}
 			got = short(u.Point)

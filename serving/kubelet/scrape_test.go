@@ -21,7 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 func TestRequest(t *testing.T) {
@@ -225,9 +225,9 @@ func TestScrapePublishes(t *testing.T) {
 	var body atomic.Value
 	kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body.Load().(string)) })
 	s := newTestSource(t, clock, ca.pem, kubelet.dial, testSettings())
-	nodeKey, podKey := point.Key{Name: "n1"}, point.Key{Namespace: "ns", Name: "p"}
-	s.store.Nodes.SetMeta(nodeKey, &point.Meta{UID: "u"})
-	s.store.Pods.SetMeta(podKey, &point.Meta{UID: "u"})
+	nodeKey, podKey := samplestore.Key{Name: "n1"}, samplestore.Key{Namespace: "ns", Name: "p"}
+	s.store.Nodes.SetMeta(nodeKey, &samplestore.Meta{UID: "u"})
+	s.store.Pods.SetMeta(podKey, &samplestore.Meta{UID: "u"})
 	scrape := func(at int, text string) {
 		t.Helper()
 		body.Store(text)

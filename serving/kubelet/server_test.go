@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	certificates "github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
@@ -133,7 +133,7 @@ func testNode(name, address string) *Node {
 func newTestSource(t *testing.T, c clock.Clock, ca []byte, dial dialFunc, cfg Settings) *Source {
 	t.Helper()
 	s, err := NewSource(Options{
-		Store: point.NewStore(c, 90*time.Second), Clock: c, Dial: dial, DefaultCA: ca,
+		Store: samplestore.NewStore(c, 90*time.Second), Clock: c, Dial: dial, DefaultCA: ca,
 		RestConfig: &rest.Config{
 			Host: "https://kube-apiserver.invalid", BearerToken: "secret", UserAgent: "metrics-backend-serving/test",
 			TLSClientConfig: rest.TLSClientConfig{ServerName: "kube-apiserver.invalid", CAData: []byte("kube-apiserver's")},

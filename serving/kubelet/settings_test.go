@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 func TestInvalidSettings(t *testing.T) {
@@ -52,7 +52,7 @@ func TestInvalidSettings(t *testing.T) {
 }
 
 func TestInvalidOptions(t *testing.T) {
-	store := point.NewStore(clock.RealClock{}, time.Minute)
+	store := samplestore.NewStore(clock.RealClock{}, time.Minute)
 	ca := newAuthority(t)
 	tests := map[string]struct {
 		options Options

@@ -20,13 +20,13 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Options are what a Source is made of, for its lifetime.
 type Options struct {
 	// Store takes the points.
-	Store *point.Store
+	Store *samplestore.Store
 	// Clock tells the time, and ends scrapes that take too long.
 	Clock clock.Clock
 	// Rand returns numbers in [0, 1), as a *rand.Rand does. It spreads replicas
@@ -45,7 +45,7 @@ type Options struct {
 // Source scrapes the kubelets of the selected nodes, each on its own schedule.
 // Its methods may be called at any time, also before Run.
 type Source struct {
-	store       *point.Store
+	store       *samplestore.Store
 	clock       clock.Clock
 	credentials *credentials
 	// wake tells the scheduler that something changed before its timer ends.

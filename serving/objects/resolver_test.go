@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 var ingresses = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
@@ -114,9 +114,9 @@ func web() labels.Selector { return labels.SelectorFromSet(labels.Set{"app": "we
 // TestPods come from what the informer knows, without a request.
 func TestPods(t *testing.T) {
 	c := newCluster(t)
-	store := point.NewStore(clocktesting.NewFakePassiveClock(time.Now()), time.Minute)
-	store.Pods.SetMeta(point.Key{Namespace: "shop", Name: "web-1"}, &point.Meta{UID: "1", Labels: map[string]string{"app": "web"}})
-	store.Pods.SetMeta(point.Key{Namespace: "shop", Name: "db-1"}, &point.Meta{UID: "2", Labels: map[string]string{"app": "db"}})
+	store := samplestore.NewStore(clocktesting.NewFakePassiveClock(time.Now()), time.Minute)
+	store.Pods.SetMeta(samplestore.Key{Namespace: "shop", Name: "web-1"}, &samplestore.Meta{UID: "1", Labels: map[string]string{"app": "web"}})
+	store.Pods.SetMeta(samplestore.Key{Namespace: "shop", Name: "db-1"}, &samplestore.Meta{UID: "2", Labels: map[string]string{"app": "db"}})
 	r, _ := c.resolver(t, store.Pods, true)
 	got, err := r.Names(t.Context(), schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "shop", web())
 	if err != nil {

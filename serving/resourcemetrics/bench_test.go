@@ -15,11 +15,11 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // cluster fills a store with pods of two containers, as a Deployment labels them.
-func cluster(namespaces, podsEach int) *point.Store {
+func cluster(namespaces, podsEach int) *samplestore.Store {
 	store := newStore()
 	for n := range namespaces {
 		for i := range podsEach {
@@ -28,16 +28,16 @@ func cluster(namespaces, podsEach int) *point.Store {
 				"app.kubernetes.io/instance": fmt.Sprintf("web-%d", i%3),
 				"pod-template-hash":          "7d4b9c6f5d",
 			}, sample(0,
-				point.Usage{Name: "web", CPU: 123_456_789 + uint64(i), Memory: 200<<20 + uint64(i)<<12},
-				point.Usage{Name: "proxy", CPU: 12_345_678 + uint64(i), Memory: 50<<20 + uint64(i)<<12}))
+				samplestore.Usage{Name: "web", CPU: 123_456_789 + uint64(i), Memory: 200<<20 + uint64(i)<<12},
+				samplestore.Usage{Name: "proxy", CPU: 12_345_678 + uint64(i), Memory: 50<<20 + uint64(i)<<12}))
 		}
 	}
 	return store
 }
 
 // republish gives every pod a new object, as the next scrape does.
-func republish(store *point.Store) {
-	for o := range store.Pods.List("", point.Key{}) {
+func republish(store *samplestore.Store) {
+	for o := range store.Pods.List("", samplestore.Key{}) {
 		meta := *o.Meta
 		store.Pods.SetMeta(o.Key, &meta)
 	}
@@ -59,7 +59,7 @@ func encoderFor(b *testing.B, mediaType string) runtime.Encoder {
 func BenchmarkList(b *testing.B) {
 	selector := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/instance": "web-1"})
 	cases := map[string]struct {
-		store     *point.Store
+		store     *samplestore.Store
 		namespace string
 		options   *metainternalversion.ListOptions
 	}{
@@ -126,13 +126,13 @@ func BenchmarkListHTTP(b *testing.B) {
 // BenchmarkGet is one pod, as the stock encoder and as we write it.
 func BenchmarkGet(b *testing.B) {
 	store := cluster(1, 1)
-	o := &object{kind: pods, point: store.Pods.Get(point.Key{Namespace: "namespace-000", Name: "web-7d4b9c6f5d-00000"})}
+	o := &object{kind: pods, point: store.Pods.Get(samplestore.Key{Namespace: "namespace-000", Name: "web-7d4b9c6f5d-00000"})}
 	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		encoder := encoderFor(b, mediaType)
 		for name, obj := range map[string]func() runtime.Object{
 			"warm": func() runtime.Object { return o },
 			"cold": func() runtime.Object {
-				return &object{kind: pods, point: &point.Object{Key: o.point.Key, Meta: o.point.Meta, Point: o.point.Point}}
+				return &object{kind: pods, point: &samplestore.Object{Key: o.point.Key, Meta: o.point.Meta, Point: o.point.Point}}
 			},
 			"stock": o.GetObject,
 		} {

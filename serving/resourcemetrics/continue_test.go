@@ -15,24 +15,24 @@ import (
 	restclient "k8s.io/client-go/rest"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestWalk pages through all pods while pods come and go between pages.
 func TestWalk(t *testing.T) {
-	usage := point.Usage{Name: "app", CPU: 1, Memory: 1}
-	add := func(store *point.Store, name string) {
+	usage := samplestore.Usage{Name: "app", CPU: 1, Memory: 1}
+	add := func(store *samplestore.Store, name string) {
 		namespace, name, _ := strings.Cut(name, "/")
 		put(store.Pods, namespace, name, nil, sample(0, usage))
 	}
-	remove := func(store *point.Store, name string) {
+	remove := func(store *samplestore.Store, name string) {
 		namespace, name, _ := strings.Cut(name, "/")
-		store.Pods.DeleteMeta(point.Key{Namespace: namespace, Name: name})
+		store.Pods.DeleteMeta(samplestore.Key{Namespace: namespace, Name: name})
 	}
 	tests := map[string]struct {
 		limit int64
 		// between runs after each page, by the page's number.
-		between map[int]func(*point.Store)
+		between map[int]func(*samplestore.Store)
 		want    [][]string
 	}{
 		"nothing changes": {
@@ -45,17 +45,17 @@ func TestWalk(t *testing.T) {
 		},
 		"the last one of a page goes": {
 			limit:   2,
-			between: map[int]func(*point.Store){0: func(s *point.Store) { remove(s, "a/2") }},
+			between: map[int]func(*samplestore.Store){0: func(s *samplestore.Store) { remove(s, "a/2") }},
 			want:    [][]string{{"a/1", "a/2"}, {"a/3", "b/1"}, {"c/1"}},
 		},
 		"the next one goes": {
 			limit:   2,
-			between: map[int]func(*point.Store){0: func(s *point.Store) { remove(s, "a/3") }},
+			between: map[int]func(*samplestore.Store){0: func(s *samplestore.Store) { remove(s, "a/3") }},
 			want:    [][]string{{"a/1", "a/2"}, {"b/1", "c/1"}},
 		},
 		"all that remain go": {
 			limit: 2,
-			between: map[int]func(*point.Store){0: func(s *point.Store) {
+			between: map[int]func(*samplestore.Store){0: func(s *samplestore.Store) {
 				remove(s, "a/3")
 				remove(s, "b/1")
 				remove(s, "c/1")
@@ -64,7 +64,7 @@ func TestWalk(t *testing.T) {
 		},
 		"the namespace of the last one goes": {
 			limit: 3,
-			between: map[int]func(*point.Store){0: func(s *point.Store) {
+			between: map[int]func(*samplestore.Store){0: func(s *samplestore.Store) {
 				remove(s, "a/1")
 				remove(s, "a/2")
 				remove(s, "a/3")
@@ -74,7 +74,7 @@ func TestWalk(t *testing.T) {
 		},
 		"others come before, between and after": {
 			limit: 2,
-			between: map[int]func(*point.Store){0: func(s *point.Store) {
+			between: map[int]func(*samplestore.Store){0: func(s *samplestore.Store) {
 				add(s, "a/0")
 				add(s, "a/2a")
 				add(s, "aa/1")
@@ -118,7 +118,7 @@ func TestWalk(t *testing.T) {
 					break
 				}
 				// The next point of a pod that is ahead.
-				store.Pods.Publish([]point.Update{{Key: point.Key{Namespace: "c", Name: "1"}, Point: sample(time.Duration(len(got))*time.Second, usage)}})
+				store.Pods.Publish([]samplestore.Update{{Key: samplestore.Key{Namespace: "c", Name: "1"}, Point: sample(time.Duration(len(got))*time.Second, usage)}})
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("pages (-want +got):\n%s", diff)
@@ -136,16 +136,16 @@ func TestContinueToken(t *testing.T) {
 		token      string
 		namespaced bool
 		namespace  string
-		key        point.Key
+		key        samplestore.Key
 		version    int64
 		err        string
 	}{
-		"pod":              {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, key: point.Key{Namespace: "a", Name: "b"}, version: 7},
-		"pod in namespace": {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, namespace: "a", key: point.Key{Namespace: "a", Name: "b"}, version: 7},
-		"node":             {token: encodeContinue(point.Key{Name: "b"}, 7), key: point.Key{Name: "b"}, version: 7},
-		"other namespace":  {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, namespace: "c", err: "continue key is not valid: it belongs to another list"},
-		"pod for nodes":    {token: encodeContinue(point.Key{Namespace: "a", Name: "b"}, 7), err: "continue key is not valid: it belongs to another list"},
-		"node for pods":    {token: encodeContinue(point.Key{Name: "b"}, 7), namespaced: true, err: "continue key is not valid: it belongs to another list"},
+		"pod":              {token: encodeContinue(samplestore.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, key: samplestore.Key{Namespace: "a", Name: "b"}, version: 7},
+		"pod in namespace": {token: encodeContinue(samplestore.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, namespace: "a", key: samplestore.Key{Namespace: "a", Name: "b"}, version: 7},
+		"node":             {token: encodeContinue(samplestore.Key{Name: "b"}, 7), key: samplestore.Key{Name: "b"}, version: 7},
+		"other namespace":  {token: encodeContinue(samplestore.Key{Namespace: "a", Name: "b"}, 7), namespaced: true, namespace: "c", err: "continue key is not valid: it belongs to another list"},
+		"pod for nodes":    {token: encodeContinue(samplestore.Key{Namespace: "a", Name: "b"}, 7), err: "continue key is not valid: it belongs to another list"},
+		"node for pods":    {token: encodeContinue(samplestore.Key{Name: "b"}, 7), namespaced: true, err: "continue key is not valid: it belongs to another list"},
 		"no base64":        {token: "%", err: "continue key is not valid: illegal base64 data at input byte 0"},
 		"no JSON":          {token: encoded("nonsense"), err: "continue key is not valid: invalid character 'o' in literal null (expecting 'u')"},
 		"no object":        {token: encoded("[]"), err: "continue key is not valid: json: cannot unmarshal array into Go value of type storage.continueToken"},
@@ -177,15 +177,15 @@ func TestContinueToken(t *testing.T) {
 // FuzzContinueToken holds that a foreign token is refused or names a place in
 // the list that it is used for, and that ours come back as they were.
 func FuzzContinueToken(f *testing.F) {
-	f.Add(encodeContinue(point.Key{Namespace: "default", Name: "web-0"}, 1788091200250), true, "")
-	f.Add(encodeContinue(point.Key{Namespace: "default", Name: "web-0"}, 1), true, "default")
-	f.Add(encodeContinue(point.Key{Name: "node-a"}, 1), false, "")
+	f.Add(encodeContinue(samplestore.Key{Namespace: "default", Name: "web-0"}, 1788091200250), true, "")
+	f.Add(encodeContinue(samplestore.Key{Namespace: "default", Name: "web-0"}, 1), true, "default")
+	f.Add(encodeContinue(samplestore.Key{Name: "node-a"}, 1), false, "")
 	f.Add("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL2EvLi4vYiJ9", true, "a")
 	f.Add("!!", false, "x")
 	f.Fuzz(func(t *testing.T, token string, namespaced bool, namespace string) {
 		key, version, err := decodeContinue(token, namespaced, namespace)
 		if err != nil {
-			if key != (point.Key{}) || version != 0 {
+			if key != (samplestore.Key{}) || version != 0 {
 				t.Errorf("an error and a key: %v, %v, %d", err, key, version)
 			}
 			return
@@ -205,7 +205,7 @@ func FuzzContinueToken(f *testing.F) {
 func TestTokensOfAllNames(t *testing.T) {
 	for _, name := range []string{"a", "a.b-c", strings.Repeat("a", 253), "0", "x--y"} {
 		t.Run(fmt.Sprintf("%.20s", name), func(t *testing.T) {
-			want := point.Key{Namespace: "ns", Name: name}
+			want := samplestore.Key{Namespace: "ns", Name: name}
 			got, _, err := decodeContinue(encodeContinue(want, 1), true, "")
 			if err != nil || got != want {
 				t.Errorf("got %v, %v, want %v", got, err, want)

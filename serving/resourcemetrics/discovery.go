@@ -19,7 +19,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/metrics/pkg/apis/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Group is metrics.k8s.io in an API server.
@@ -46,7 +46,7 @@ type described struct {
 
 // InstallAPI adds metrics.k8s.io to an API server, in those versions that are
 // enabled, the preferred one first. It serves watch until ServeWatch says otherwise.
-func InstallAPI(server *genericapiserver.GenericAPIServer, store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool) (*Group, error) {
+func InstallAPI(server *genericapiserver.GenericAPIServer, store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool) (*Group, error) {
 	info := newAPIGroup(store, streams, enabled)
 	g := &Group{streams: streams, versions: info.PrioritizedVersions, aggregated: server.AggregatedDiscoveryGroupManager}
 	if len(g.versions) == 0 {

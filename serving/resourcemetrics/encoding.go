@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // encoder is an encoder of the API group whose bytes fragments add up to.
 type encoder struct {
 	version  schema.GroupVersion
-	encoding point.Encoding
+	encoding samplestore.Encoding
 }
 
 // encoders holds those encoders by the identifier that they give themselves, so
@@ -27,12 +27,12 @@ var encoders = knownEncoders()
 func knownEncoders() map[runtime.Identifier]encoder {
 	known := map[runtime.Identifier]encoder{}
 	for _, info := range codecs.SupportedMediaTypes() {
-		var encoding point.Encoding
+		var encoding samplestore.Encoding
 		switch info.MediaType {
 		case runtime.ContentTypeJSON:
-			encoding = point.EncodingJSON
+			encoding = samplestore.EncodingJSON
 		case runtime.ContentTypeProtobuf:
-			encoding = point.EncodingProtobuf
+			encoding = samplestore.EncodingProtobuf
 		default:
 			continue
 		}
@@ -56,7 +56,7 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 	}
 	gvk := e.version.WithKind(o.kind.name)
 	return inChunks(w, func(w *chunkWriter) error {
-		if e.encoding == point.EncodingProtobuf {
+		if e.encoding == samplestore.EncodingProtobuf {
 			return writeProtobufObject(w, gvk, fragment)
 		}
 		writeJSONObject(w, gvk, fragment)
@@ -72,7 +72,7 @@ func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io
 		return encode(l.GetObject(), w)
 	}
 	gvk := e.version.WithKind(l.kind.name + "List")
-	if e.encoding == point.EncodingProtobuf {
+	if e.encoding == samplestore.EncodingProtobuf {
 		return l.writeProtobuf(w, gvk)
 	}
 	return l.writeJSON(w, gvk)
@@ -80,7 +80,7 @@ func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io
 
 // fragment returns the object as it is written inside of a list: without kind
 // and apiVersion, which differ between versions. It is made once per data point.
-func (o *object) fragment(encoding point.Encoding) ([]byte, error) {
+func (o *object) fragment(encoding samplestore.Encoding) ([]byte, error) {
 	return o.point.Encoded(encoding, o.kind.fragments[encoding])
 }
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // stockEncoders are all encoders that the API group can be asked for, by name.
@@ -104,8 +104,8 @@ func TestObjectBytes(t *testing.T) {
 	for name, o := range shapes() {
 		for _, k := range []*kind{nodes, pods} {
 			t.Run(k.name+" "+name, func(t *testing.T) {
-				// A fresh point.Object for each kind: its fragments are one kind's.
-				fresh := &point.Object{Key: o.Key, Meta: o.Meta, Point: o.Point}
+				// A fresh samplestore.Object for each kind: its fragments are one kind's.
+				fresh := &samplestore.Object{Key: o.Key, Meta: o.Meta, Point: o.Point}
 				checkEncodings(t, &object{kind: k, point: fresh})
 			})
 		}
@@ -145,10 +145,10 @@ func FuzzObjectBytes(f *testing.F) {
 	f.Add("", "node-a", "", "", "", uint64(math.MaxUint64), uint64(1000), uint64(1024), true, int64(-1), int64(-62135596800))
 	f.Fuzz(func(t *testing.T, namespace, name, label, value, container string, cpu, memory, swap uint64, hasSwap bool, window, seconds int64) {
 		at := time.Unix(seconds, 0)
-		o := &point.Object{
-			Key:  point.Key{Namespace: namespace, Name: name},
-			Meta: &point.Meta{Labels: map[string]string{label: value, "app": "web"}},
-			Point: &point.Point{Time: at, Newest: at, Window: time.Duration(window), Usages: []point.Usage{
+		o := &samplestore.Object{
+			Key:  samplestore.Key{Namespace: namespace, Name: name},
+			Meta: &samplestore.Meta{Labels: map[string]string{label: value, "app": "web"}},
+			Point: &samplestore.Point{Time: at, Newest: at, Window: time.Duration(window), Usages: []samplestore.Usage{
 				{Name: container, CPU: cpu, Memory: memory, Swap: swap, HasSwap: hasSwap},
 			}},
 		}
@@ -159,8 +159,8 @@ func FuzzObjectBytes(f *testing.F) {
 // TestFragmentsAreKept holds that the second encoding of a data point, in
 // whatever version, writes what the first one made.
 func TestFragmentsAreKept(t *testing.T) {
-	o := &point.Object{Key: point.Key{Namespace: "default", Name: "web-0"}, Meta: &point.Meta{}, Point: sample(0)}
-	for _, encoding := range []point.Encoding{point.EncodingJSON, point.EncodingProtobuf} {
+	o := &samplestore.Object{Key: samplestore.Key{Namespace: "default", Name: "web-0"}, Meta: &samplestore.Meta{}, Point: sample(0)}
+	for _, encoding := range []samplestore.Encoding{samplestore.EncodingJSON, samplestore.EncodingProtobuf} {
 		first, err := (&object{kind: pods, point: o}).fragment(encoding)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestFragmentsAreKept(t *testing.T) {
 // TestGetObjectIsACopy holds that whoever changes an API object changes nothing else.
 func TestGetObjectIsACopy(t *testing.T) {
 	labels := map[string]string{"app": "web"}
-	o := &object{kind: pods, point: &point.Object{Key: point.Key{Name: "web-0"}, Meta: &point.Meta{Labels: labels}, Point: sample(0)}}
+	o := &object{kind: pods, point: &samplestore.Object{Key: samplestore.Key{Name: "web-0"}, Meta: &samplestore.Meta{Labels: labels}, Point: sample(0)}}
 	changed, err := metav1ObjectOf(o.GetObject())
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestFeatureGate(t *testing.T) {
 
 // TestUnknownEncoder holds that an encoder that nobody knows gets an API object.
 func TestUnknownEncoder(t *testing.T) {
-	o := &object{kind: pods, point: &point.Object{Key: point.Key{Name: "web-0"}, Meta: &point.Meta{}, Point: sample(0)}}
+	o := &object{kind: pods, point: &samplestore.Object{Key: samplestore.Key{Name: "web-0"}, Meta: &samplestore.Meta{}, Point: sample(0)}}
 	tests := map[string]runtime.Identifier{
 		"empty":         "",
 		"foreign":       "somebody's",

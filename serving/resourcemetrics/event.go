@@ -9,15 +9,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // nodePoint and podPoint are data points as a hub distributes them. They are the
 // store's own objects under another name, so that none is allocated for a watch.
 type (
-	nodePoint point.Object
-	podPoint  point.Object
+	nodePoint samplestore.Object
+	podPoint  samplestore.Object
 )
 
 var (
@@ -26,7 +26,7 @@ var (
 )
 
 // ItemKey names the node.
-func (p *nodePoint) ItemKey() point.Key { return p.Key }
+func (p *nodePoint) ItemKey() samplestore.Key { return p.Key }
 
 // ItemLabels are the node's.
 func (p *nodePoint) ItemLabels() map[string]string { return p.Meta.Labels }
@@ -36,11 +36,11 @@ func (p *nodePoint) ItemSequence() uint64 { return p.Sequence }
 
 // CacheEncode writes the event of a NodeMetrics.
 func (p *nodePoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return writeEvent(nodes, (*point.Object)(p), id, encode, w)
+	return writeEvent(nodes, (*samplestore.Object)(p), id, encode, w)
 }
 
 // ItemKey names the pod.
-func (p *podPoint) ItemKey() point.Key { return p.Key }
+func (p *podPoint) ItemKey() samplestore.Key { return p.Key }
 
 // ItemLabels are the pod's.
 func (p *podPoint) ItemLabels() map[string]string { return p.Meta.Labels }
@@ -50,11 +50,11 @@ func (p *podPoint) ItemSequence() uint64 { return p.Sequence }
 
 // CacheEncode writes the event of a PodMetrics.
 func (p *podPoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return writeEvent(pods, (*point.Object)(p), id, encode, w)
+	return writeEvent(pods, (*samplestore.Object)(p), id, encode, w)
 }
 
 // writeEvent writes an event, in one call: a framer makes a frame of each.
-func writeEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+func writeEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	frame, known := k.frames[id]
 	if !known {
 		return writeKeptEvent(k, o, id, encode, w)
@@ -73,7 +73,7 @@ func writeEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(run
 // writeKeptEvent writes an event as the API server encodes it, which is done once
 // for all watchers that ask for the same encoding, and kept for as long as the
 // data point is the newest.
-func writeKeptEvent(k *kind, o *point.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+func writeKeptEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	return stream.EncodeOnce(&o.Events, id, func() runtime.Object {
 		countEncode(k.resource, encodingOther)
 		return &object{kind: k, point: o}
@@ -82,14 +82,14 @@ func writeKeptEvent(k *kind, o *point.Object, id runtime.Identifier, encode func
 
 // source is a table as a hub reads it.
 type source struct {
-	*point.Table
-	item func(*point.Object) stream.Item
+	*samplestore.Table
+	item func(*samplestore.Object) stream.Item
 }
 
 var _ stream.Source = &source{}
 
 // Get implements stream.Source.
-func (s *source) Get(key point.Key) stream.Item {
+func (s *source) Get(key samplestore.Key) stream.Item {
 	if o := s.Table.Get(key); o != nil {
 		return s.item(o)
 	}
@@ -97,7 +97,7 @@ func (s *source) Get(key point.Key) stream.Item {
 }
 
 // Select implements stream.Source.
-func (s *source) Select(namespace string, required []point.Label, after point.Key) iter.Seq[stream.Item] {
+func (s *source) Select(namespace string, required []samplestore.Label, after samplestore.Key) iter.Seq[stream.Item] {
 	return func(yield func(stream.Item) bool) {
 		for o := range s.Table.Select(namespace, required, after) {
 			if !yield(s.item(o)) {

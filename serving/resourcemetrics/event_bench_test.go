@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // BenchmarkEvent writes the watch events of 30,000 pods: the first time in an
@@ -21,7 +21,7 @@ func BenchmarkEvent(b *testing.B) {
 		store := cluster(100, 300)
 		encoder := stockEventEncoders()["v1 "+mediaType]
 		deliver := func(b *testing.B) {
-			for o := range store.Pods.List("", point.Key{}) {
+			for o := range store.Pods.List("", samplestore.Key{}) {
 				if err := pods.item(o).CacheEncode(encoder.id, encoder.encode, io.Discard); err != nil {
 					b.Fatal(err)
 				}
@@ -50,7 +50,7 @@ func BenchmarkEvent(b *testing.B) {
 		b.Run(mediaType+"/stock", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				for o := range store.Pods.List("", point.Key{}) {
+				for o := range store.Pods.List("", samplestore.Key{}) {
 					if err := encoder.encode((&object{kind: pods, point: o}).GetObject(), io.Discard); err != nil {
 						b.Fatal(err)
 					}
@@ -78,7 +78,7 @@ func BenchmarkEncodedMemory(b *testing.B) {
 				before := heap()
 				for _, version := range []string{"v1", "v1beta1"} {
 					encoder := stockEventEncoders()[version+" "+mediaType]
-					for o := range store.Pods.List("", point.Key{}) {
+					for o := range store.Pods.List("", samplestore.Key{}) {
 						if err := pods.item(o).CacheEncode(encoder.id, encoder.encode, io.Discard); err != nil {
 							b.Fatal(err)
 						}
@@ -87,7 +87,7 @@ func BenchmarkEncodedMemory(b *testing.B) {
 					b.ReportMetric(after-before, version+"-B/pod")
 					before = after
 				}
-				for o := range store.Pods.List("", point.Key{}) {
+				for o := range store.Pods.List("", samplestore.Key{}) {
 					if err := encoderFor(b, mediaType).Encode(&object{kind: pods, point: o}, io.Discard); err != nil {
 						b.Fatal(err)
 					}

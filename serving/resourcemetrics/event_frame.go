@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // eventFrame is what a watch event has around the fragment that lists have, too:
 // the bytes of a data point exist once, whoever asks for them in which version,
 // and putting them together for a watcher is a copy of a few hundred bytes.
 type eventFrame struct {
-	encoding point.Encoding
+	encoding samplestore.Encoding
 	// before the fragment: in JSON all, in protobuf the type of the object.
 	before []byte
 }
@@ -61,9 +61,9 @@ func addedIdentifier(object, event runtime.Encoder) runtime.Identifier {
 	return runtime.Identifier(id)
 }
 
-func newEventFrame(encoding point.Encoding, gvk schema.GroupVersionKind) *eventFrame {
+func newEventFrame(encoding samplestore.Encoding, gvk schema.GroupVersionKind) *eventFrame {
 	f := &eventFrame{encoding: encoding}
-	if encoding == point.EncodingJSON {
+	if encoding == samplestore.EncodingJSON {
 		f.before = appendJSONKind([]byte(`{"type":"ADDED","object":{`), gvk)
 		return f
 	}
@@ -75,7 +75,7 @@ func newEventFrame(encoding point.Encoding, gvk schema.GroupVersionKind) *eventF
 // append writes an event. The bytes are those of the stock encoders;
 // event_test.go holds it to that.
 func (f *eventFrame) append(b, fragment []byte) []byte {
-	if f.encoding == point.EncodingJSON {
+	if f.encoding == samplestore.EncodingJSON {
 		b = append(b, f.before...)
 		b = append(b, fragment[1:]...)
 		return append(b, '}', '\n')

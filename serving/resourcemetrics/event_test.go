@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // eventEncoder is how the API server's watch handler encodes an event that says
@@ -60,7 +60,7 @@ func TestEventBytes(t *testing.T) {
 	for name, o := range shapes() {
 		for _, k := range []*kind{nodes, pods} {
 			t.Run(k.name+" "+name, func(t *testing.T) {
-				fresh := &point.Object{Key: o.Key, Meta: o.Meta, Point: o.Point}
+				fresh := &samplestore.Object{Key: o.Key, Meta: o.Meta, Point: o.Point}
 				for name, encoder := range stockEventEncoders() {
 					want, got := &frames{}, &frames{}
 					wantErr := encoder.encode((&object{kind: k, point: fresh}).GetObject(), want)
@@ -88,8 +88,8 @@ func (f *frames) Write(p []byte) (int, error) {
 // TestEventErrors are what ends a watch.
 func TestEventErrors(t *testing.T) {
 	store := newStore()
-	put(store.Pods, "shop", "web-0", nil, sample(0, point.Usage{Name: "app"}))
-	item := pods.item(store.Pods.Get(point.Key{Namespace: "shop", Name: "web-0"}))
+	put(store.Pods, "shop", "web-0", nil, sample(0, samplestore.Usage{Name: "app"}))
+	item := pods.item(store.Pods.Get(samplestore.Key{Namespace: "shop", Name: "web-0"}))
 	broken := errors.New("broken")
 	for name, encoder := range stockEventEncoders() {
 		if err := item.CacheEncode(encoder.id, encoder.encode, refusing{broken}); !errors.Is(err, broken) {
@@ -111,7 +111,7 @@ func (r refusing) Write([]byte) (int, error) { return 0, r.error }
 func TestEncodedOnce(t *testing.T) {
 	store := newStore()
 	server := serve(t, store, enableAll)
-	usage := point.Usage{Name: "app", CPU: 250_000_000, Memory: 3 << 20}
+	usage := samplestore.Usage{Name: "app", CPU: 250_000_000, Memory: 3 << 20}
 	put(store.Pods, "shop", "web-0", nil, sample(0, usage))
 	before := encodedPoints(t)
 	accepts := []string{"application/json", "application/vnd.kubernetes.protobuf"}

@@ -13,14 +13,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // This file writes the very bytes that the stock JSON serializer writes for the
 // API objects; encoding_test.go holds it to that.
 
 // nodeJSON encodes a NodeMetrics as an item of a list.
-func nodeJSON(o *point.Object) ([]byte, error) {
+func nodeJSON(o *samplestore.Object) ([]byte, error) {
 	return jsonFragment(o, func(b []byte) []byte {
 		b = append(b, `,"usage":`...)
 		if len(o.Point.Usages) == 0 {
@@ -31,7 +31,7 @@ func nodeJSON(o *point.Object) ([]byte, error) {
 }
 
 // podJSON encodes a PodMetrics as an item of a list.
-func podJSON(o *point.Object) ([]byte, error) {
+func podJSON(o *samplestore.Object) ([]byte, error) {
 	return jsonFragment(o, func(b []byte) []byte {
 		b = append(b, `,"containers":[`...)
 		for i, u := range o.Point.Usages {
@@ -50,7 +50,7 @@ func podJSON(o *point.Object) ([]byte, error) {
 
 // jsonFragment writes what nodes and pods have in common, and lets rest write
 // the last member.
-func jsonFragment(o *point.Object, rest func([]byte) []byte) []byte {
+func jsonFragment(o *samplestore.Object, rest func([]byte) []byte) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 
@@ -100,7 +100,7 @@ func appendJSONLabels(b []byte, labels map[string]string) []byte {
 	return append(b, '}')
 }
 
-func appendJSONUsage(b []byte, u point.Usage) []byte {
+func appendJSONUsage(b []byte, u samplestore.Usage) []byte {
 	b = append(b, `{"cpu":"`...)
 	b = appendCPU(b, u.CPU)
 	b = append(b, `","memory":"`...)
@@ -155,7 +155,7 @@ func (l *list) writeJSON(w io.Writer, gvk schema.GroupVersionKind) error {
 		w.add(meta)
 		w.addString(`,"items":[`)
 		for i := range l.Items {
-			fragment, err := l.Items[i].fragment(point.EncodingJSON)
+			fragment, err := l.Items[i].fragment(samplestore.EncodingJSON)
 			if err != nil {
 				return err
 			}

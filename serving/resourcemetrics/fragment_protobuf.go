@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // This file writes the very bytes that the stock protobuf serializer writes for
@@ -26,7 +26,7 @@ import (
 const protobufMagic = "k8s\x00"
 
 // nodeProtobuf encodes a NodeMetrics as an item of a list.
-func nodeProtobuf(o *point.Object) ([]byte, error) {
+func nodeProtobuf(o *samplestore.Object) ([]byte, error) {
 	return protobufFragment(o, func(m *message) {
 		if len(o.Point.Usages) > 0 {
 			m.usage(4, o.Point.Usages[0])
@@ -35,7 +35,7 @@ func nodeProtobuf(o *point.Object) ([]byte, error) {
 }
 
 // podProtobuf encodes a PodMetrics as an item of a list.
-func podProtobuf(o *point.Object) ([]byte, error) {
+func podProtobuf(o *samplestore.Object) ([]byte, error) {
 	return protobufFragment(o, func(m *message) {
 		for _, u := range slices.Backward(o.Point.Usages) {
 			end := m.mark()
@@ -48,7 +48,7 @@ func podProtobuf(o *point.Object) ([]byte, error) {
 
 // protobufFragment writes what nodes and pods have in common, after rest has
 // written the last field.
-func protobufFragment(o *point.Object, rest func(*message)) []byte {
+func protobufFragment(o *samplestore.Object, rest func(*message)) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	m := message{buf: s.buf[:cap(s.buf)]}
@@ -149,7 +149,7 @@ func (m *message) time(field byte, t time.Time) {
 }
 
 // usage writes the entries of a map from resource name to quantity.
-func (m *message) usage(field byte, u point.Usage) {
+func (m *message) usage(field byte, u samplestore.Usage) {
 	var room [24]byte
 	if u.HasSwap {
 		m.quantity(field, string(resourceSwap), appendBytes(room[:0], u.Swap))
@@ -167,7 +167,7 @@ func (m *message) quantity(field byte, name string, value []byte) {
 }
 
 // objectMeta writes empty fields, too: proto2 has them required.
-func (m *message) objectMeta(o *point.Object) {
+func (m *message) objectMeta(o *samplestore.Object) {
 	var room [16]string
 	keys := slices.AppendSeq(room[:0], maps.Keys(o.Meta.Labels))
 	slices.Sort(keys)
@@ -199,7 +199,7 @@ func (l *list) writeProtobuf(w io.Writer, gvk schema.GroupVersionKind) error {
 	}
 	size := 1 + uvarintSize(uint64(len(header))) + len(header)
 	for i := range l.Items {
-		fragment, err := l.Items[i].fragment(point.EncodingProtobuf)
+		fragment, err := l.Items[i].fragment(samplestore.EncodingProtobuf)
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (l *list) writeProtobuf(w io.Writer, gvk schema.GroupVersionKind) error {
 		return writeProtobufUnknown(w, gvk, size, func() error {
 			writeProtobufField(w, 1, header)
 			for i := range l.Items {
-				fragment, err := l.Items[i].fragment(point.EncodingProtobuf)
+				fragment, err := l.Items[i].fragment(samplestore.EncodingProtobuf)
 				if err != nil {
 					return err
 				}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 	metricsinstall "k8s.io/metrics/pkg/apis/metrics/install"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -71,7 +71,7 @@ func APIs() []stream.API {
 // newAPIGroup returns metrics.k8s.io in those versions that are enabled, the
 // preferred one first. Where none is, PrioritizedVersions is empty and there is
 // nothing to install.
-func newAPIGroup(store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
+func newAPIGroup(store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, Scheme, runtime.NewParameterCodec(Scheme), codecs)
 	info.NegotiatedSerializer = codecs
 	info.PrioritizedVersions = nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/metrics/pkg/apis/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -26,15 +26,15 @@ type kind struct {
 	newObject func() runtime.Object
 	newList   func() runtime.Object
 	// build makes the API object of a data point, for the caller to own.
-	build func(*point.Object) runtime.Object
+	build func(*samplestore.Object) runtime.Object
 	// buildList does so for a list; its items are never nil.
 	buildList func(metav1.ListMeta, []object) runtime.Object
-	// fragments encode a data point as an item of a list, by point.Encoding.
-	fragments [2]func(*point.Object) ([]byte, error)
+	// fragments encode a data point as an item of a list, by samplestore.Encoding.
+	fragments [2]func(*samplestore.Object) ([]byte, error)
 	// frames are what watch events have around a fragment.
 	frames map[runtime.Identifier]*eventFrame
 	// item is a data point as a hub distributes it.
-	item func(*point.Object) stream.Item
+	item func(*samplestore.Object) stream.Item
 	// newBookmark makes an API object of metadata and nothing else.
 	newBookmark func(metav1.ObjectMeta) runtime.Object
 }
@@ -51,7 +51,7 @@ var nodes = &kind{
 
 	newObject: func() runtime.Object { return &metrics.NodeMetrics{} },
 	newList:   func() runtime.Object { return &metrics.NodeMetricsList{} },
-	build: func(o *point.Object) runtime.Object {
+	build: func(o *samplestore.Object) runtime.Object {
 		node := nodeMetrics(o)
 		return &node
 	},
@@ -62,12 +62,12 @@ var nodes = &kind{
 		}
 		return list
 	},
-	fragments: [2]func(*point.Object) ([]byte, error){
-		point.EncodingJSON:     counted("nodes", encodingJSON, nodeJSON),
-		point.EncodingProtobuf: counted("nodes", encodingProtobuf, nodeProtobuf),
+	fragments: [2]func(*samplestore.Object) ([]byte, error){
+		samplestore.EncodingJSON:     counted("nodes", encodingJSON, nodeJSON),
+		samplestore.EncodingProtobuf: counted("nodes", encodingProtobuf, nodeProtobuf),
 	},
 	frames: eventFrames("NodeMetrics"),
-	item:   func(o *point.Object) stream.Item { return (*nodePoint)(o) },
+	item:   func(o *samplestore.Object) stream.Item { return (*nodePoint)(o) },
 	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
 		return &metrics.NodeMetrics{ObjectMeta: meta, Usage: corev1.ResourceList{}}
 	},
@@ -81,7 +81,7 @@ var pods = &kind{
 
 	newObject: func() runtime.Object { return &metrics.PodMetrics{} },
 	newList:   func() runtime.Object { return &metrics.PodMetricsList{} },
-	build: func(o *point.Object) runtime.Object {
+	build: func(o *samplestore.Object) runtime.Object {
 		pod := podMetrics(o)
 		return &pod
 	},
@@ -92,18 +92,18 @@ var pods = &kind{
 		}
 		return list
 	},
-	fragments: [2]func(*point.Object) ([]byte, error){
-		point.EncodingJSON:     counted("pods", encodingJSON, podJSON),
-		point.EncodingProtobuf: counted("pods", encodingProtobuf, podProtobuf),
+	fragments: [2]func(*samplestore.Object) ([]byte, error){
+		samplestore.EncodingJSON:     counted("pods", encodingJSON, podJSON),
+		samplestore.EncodingProtobuf: counted("pods", encodingProtobuf, podProtobuf),
 	},
 	frames: eventFrames("PodMetrics"),
-	item:   func(o *point.Object) stream.Item { return (*podPoint)(o) },
+	item:   func(o *samplestore.Object) stream.Item { return (*podPoint)(o) },
 	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
 		return &metrics.PodMetrics{ObjectMeta: meta, Containers: []metrics.ContainerMetrics{}}
 	},
 }
 
-func nodeMetrics(o *point.Object) metrics.NodeMetrics {
+func nodeMetrics(o *samplestore.Object) metrics.NodeMetrics {
 	node := metrics.NodeMetrics{
 		ObjectMeta: objectMeta(o),
 		Timestamp:  metav1.Time{Time: o.Point.Time},
@@ -116,7 +116,7 @@ func nodeMetrics(o *point.Object) metrics.NodeMetrics {
 	return node
 }
 
-func podMetrics(o *point.Object) metrics.PodMetrics {
+func podMetrics(o *samplestore.Object) metrics.PodMetrics {
 	pod := metrics.PodMetrics{
 		ObjectMeta: objectMeta(o),
 		Timestamp:  metav1.Time{Time: o.Point.Time},
@@ -134,7 +134,7 @@ func podMetrics(o *point.Object) metrics.PodMetrics {
 // came to be: with the time of the request, as metrics-server has it, no two
 // answers would have the same bytes. The caller owns
 // the result, labels included.
-func objectMeta(o *point.Object) metav1.ObjectMeta {
+func objectMeta(o *samplestore.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:              o.Name,
 		Namespace:         o.Namespace,

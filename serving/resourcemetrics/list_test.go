@@ -19,14 +19,14 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 	clientscheme "k8s.io/metrics/pkg/client/clientset/versioned/scheme"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // listStore holds pods of three namespaces and two nodes. The newest pod is
 // shop/db-0, the newest node is node-b.
-func listStore() *point.Store {
+func listStore() *samplestore.Store {
 	store := newStore()
-	usage := point.Usage{Name: "app", CPU: 1000, Memory: 1 << 20}
+	usage := samplestore.Usage{Name: "app", CPU: 1000, Memory: 1 << 20}
 	put(store.Nodes, "", "node-b", map[string]string{"zone": "b"}, sample(-1e9, usage))
 	put(store.Nodes, "", "node-a", map[string]string{"zone": "a"}, sample(-2e9, usage))
 	put(store.Pods, "shop", "web-1", map[string]string{"app": "web", "track": "canary"}, sample(-5e9, usage))
@@ -149,11 +149,11 @@ func TestNameIsLookedUp(t *testing.T) {
 		kind      *kind
 		namespace string
 		selector  string
-		want      *point.Key
+		want      *samplestore.Key
 	}{
-		"path":           {kind: pods, namespace: "shop", selector: "metadata.name=web-0", want: &point.Key{Namespace: "shop", Name: "web-0"}},
-		"both fields":    {kind: pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: &point.Key{Namespace: "shop", Name: "web-0"}},
-		"node":           {kind: nodes, selector: "metadata.name=node-a", want: &point.Key{Name: "node-a"}},
+		"path":           {kind: pods, namespace: "shop", selector: "metadata.name=web-0", want: &samplestore.Key{Namespace: "shop", Name: "web-0"}},
+		"both fields":    {kind: pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: &samplestore.Key{Namespace: "shop", Name: "web-0"}},
+		"node":           {kind: nodes, selector: "metadata.name=node-a", want: &samplestore.Key{Name: "node-a"}},
 		"all namespaces": {kind: pods, selector: "metadata.name=web-0"},
 		"not equal":      {kind: pods, namespace: "shop", selector: "metadata.name!=web-0"},
 		"namespace only": {kind: pods, selector: "metadata.namespace=shop"},
@@ -162,7 +162,7 @@ func TestNameIsLookedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &storage{kind: test.kind}
 			selected := s.selection(test.namespace, &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie(test.selector)})
-			var got *point.Key
+			var got *samplestore.Key
 			if key, one := selected.Key(); one {
 				got = &key
 			}

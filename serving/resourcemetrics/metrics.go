@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 	metricsapi "k8s.io/metrics/pkg/apis/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // The encodings as labels. Other is what falls back to the API server's encoders.
@@ -34,8 +34,8 @@ func countEncode(resource, encoding string) {
 }
 
 // counted counts the calls of an encoder of fragments.
-func counted(resource, encoding string, encode func(*point.Object) ([]byte, error)) func(*point.Object) ([]byte, error) {
-	return func(o *point.Object) ([]byte, error) {
+func counted(resource, encoding string, encode func(*samplestore.Object) ([]byte, error)) func(*samplestore.Object) ([]byte, error) {
+	return func(o *samplestore.Object) ([]byte, error) {
 		countEncode(resource, encoding)
 		return encode(o)
 	}

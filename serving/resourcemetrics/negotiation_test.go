@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestAccept holds that an Accept header means what it means elsewhere in Kubernetes; the
@@ -54,7 +54,7 @@ func TestGzip(t *testing.T) {
 	}
 	put(small.Pods, "shop", "web-0", nil, sample(0, manyUsages(3)...))
 	tests := map[string]struct {
-		store    *point.Store
+		store    *samplestore.Store
 		encoding string
 	}{
 		"large": {store: large, encoding: "gzip"},

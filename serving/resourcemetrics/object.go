@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // object is a NodeMetrics or PodMetrics on its way to a client: a data point
@@ -16,7 +16,7 @@ import (
 // immutable, and so may be shared.
 type object struct {
 	kind  *kind
-	point *point.Object
+	point *samplestore.Object
 }
 
 var (

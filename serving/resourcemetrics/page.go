@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // emptyListVersion is the resourceVersion of a list without items. It is stable,
@@ -29,7 +29,7 @@ type page struct {
 	// limit of items; 0 for none.
 	limit int
 	// after is the last key of the page before; the zero Key on the first.
-	after point.Key
+	after samplestore.Key
 	// version is that of the first page, or 0 on the first page itself.
 	version int64
 	// counted says that the answer tells the number of items that remain. As
@@ -62,7 +62,7 @@ func newPage(k *kind, namespace string, options *metainternalversion.ListOptions
 }
 
 // add takes an item in and returns whether the page wants to see more.
-func (p *page) add(o *point.Object) bool {
+func (p *page) add(o *samplestore.Object) bool {
 	p.newest = max(p.newest, o.Point.Newest.UnixMilli())
 	if p.limit == 0 || len(p.items) < p.limit {
 		p.items = append(p.items, object{kind: p.kind, point: o})
@@ -91,7 +91,7 @@ func (p *page) list() *list {
 // encodeContinue makes the token that goes on after a key, in the format of
 // kube-apiserver's own. It holds all there is to know: any replica can go on
 // from it, at any time, whatever came or went in between.
-func encodeContinue(last point.Key, version int64) string {
+func encodeContinue(last samplestore.Key, version int64) string {
 	path := "/" + last.Name
 	if last.Namespace != "" {
 		path = "/" + last.Namespace + path
@@ -106,24 +106,24 @@ func encodeContinue(last point.Key, version int64) string {
 
 // decodeContinue is the reverse of encodeContinue for a list of pods, of one
 // namespace or of all, or of nodes.
-func decodeContinue(token string, namespaced bool, namespace string) (point.Key, int64, error) {
+func decodeContinue(token string, namespaced bool, namespace string) (samplestore.Key, int64, error) {
 	path, version, err := apistorage.DecodeContinue(token, "/")
 	if err != nil {
-		return point.Key{}, 0, err
+		return samplestore.Key{}, 0, err
 	}
 	if version < 0 {
-		return point.Key{}, 0, apistorage.ErrInvalidStartRV
+		return samplestore.Key{}, 0, apistorage.ErrInvalidStartRV
 	}
 	parts := strings.Split(path[1:], "/")
-	var key point.Key
+	var key samplestore.Key
 	switch {
 	case namespaced && len(parts) == 2:
-		key = point.Key{Namespace: parts[0], Name: parts[1]}
+		key = samplestore.Key{Namespace: parts[0], Name: parts[1]}
 	case !namespaced && len(parts) == 1:
-		key = point.Key{Name: parts[0]}
+		key = samplestore.Key{Name: parts[0]}
 	}
 	if key.Name == "" || namespace != "" && key.Namespace != namespace {
-		return point.Key{}, 0, fmt.Errorf("%w: it belongs to another list", apistorage.ErrGenericInvalidKey)
+		return samplestore.Key{}, 0, fmt.Errorf("%w: it belongs to another list", apistorage.ErrGenericInvalidKey)
 	}
 	return key, version, nil
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // resourceSwap is the key that `kubectl top --show-swap` looks for; core/v1 has
@@ -21,7 +21,7 @@ const resourceSwap corev1.ResourceName = "swap"
 
 // resourceList returns a usage as exact quantities: CPU in nanocores, memory and
 // swap in bytes.
-func resourceList(u point.Usage) corev1.ResourceList {
+func resourceList(u samplestore.Usage) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:    cpuQuantity(u.CPU),
 		corev1.ResourceMemory: bytesQuantity(u.Memory),
@@ -52,8 +52,8 @@ func quantity(value uint64, scale apiresource.Scale, format apiresource.Format) 
 
 // total sums up what the containers of a pod used. A node's point has one usage.
 // Sums that no uint64 holds stop at its maximum.
-func total(usages []point.Usage) point.Usage {
-	var sum point.Usage
+func total(usages []samplestore.Usage) samplestore.Usage {
+	var sum samplestore.Usage
 	for _, u := range usages {
 		sum.CPU = addSaturated(sum.CPU, u.CPU)
 		sum.Memory = addSaturated(sum.Memory, u.Memory)

@@ -20,7 +20,7 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 var updateRecorded = flag.Bool("update-recorded", false, "record the answers of TestRecordedAnswers anew")
@@ -76,11 +76,11 @@ func recordedRequests() []recordedPath {
 	for _, path := range []string{
 		"namespaces/shop/pods",
 		"namespaces/shop/pods?limit=1",
-		"pods?limit=2&continue=" + encodeContinue(point.Key{Namespace: "kube-system", Name: "dns"}, 1788091197250),
-		"pods?limit=2&continue=" + encodeContinue(point.Key{Namespace: "zoo", Name: "z"}, 1788091197250),
+		"pods?limit=2&continue=" + encodeContinue(samplestore.Key{Namespace: "kube-system", Name: "dns"}, 1788091197250),
+		"pods?limit=2&continue=" + encodeContinue(samplestore.Key{Namespace: "zoo", Name: "z"}, 1788091197250),
 		"pods?limit=2&continue=!!",
-		"pods?limit=1&continue=" + encodeContinue(point.Key{Name: "node-a"}, 1),
-		"namespaces/shop/pods?limit=1&continue=" + encodeContinue(point.Key{Namespace: "kube-system", Name: "a"}, 1),
+		"pods?limit=1&continue=" + encodeContinue(samplestore.Key{Name: "node-a"}, 1),
+		"namespaces/shop/pods?limit=1&continue=" + encodeContinue(samplestore.Key{Namespace: "kube-system", Name: "a"}, 1),
 		"pods?labelSelector=app%3Dweb",
 		"pods?labelSelector=app%20in%20(web,db),!track",
 		"pods?labelSelector=a%20b%20c",
@@ -118,18 +118,18 @@ func recordedRequests() []recordedPath {
 // recordedStore is listStore with objects that are hard to write, with one that has no
 // metrics yet, and with pods that kube-apiserver does not have: one was deleted, and of the
 // other a kubelet tells first, as of static ones in the first seconds of a node.
-func recordedStore() *point.Store {
+func recordedStore() *samplestore.Store {
 	store := listStore()
 	put(store.Nodes, "", "node-c", map[string]string{"node-role.kubernetes.io/control-plane": ""},
-		sample(-3e9, point.Usage{CPU: 1_234_567_890, Memory: 3 << 30, Swap: 1 << 20, HasSwap: true}))
+		sample(-3e9, samplestore.Usage{CPU: 1_234_567_890, Memory: 3 << 30, Swap: 1 << 20, HasSwap: true}))
 	put(store.Nodes, "", "fresh-node", nil, nil)
-	put(store.Pods, "blog", "deleted", nil, sample(0, point.Usage{Name: "app"}))
-	store.Pods.DeleteMeta(point.Key{Namespace: "blog", Name: "deleted"})
-	store.Pods.Publish([]point.Update{{Key: point.Key{Namespace: "blog", Name: "orphan"}, Point: sample(0, point.Usage{Name: "app"})}})
+	put(store.Pods, "blog", "deleted", nil, sample(0, samplestore.Usage{Name: "app"}))
+	store.Pods.DeleteMeta(samplestore.Key{Namespace: "blog", Name: "deleted"})
+	store.Pods.Publish([]samplestore.Update{{Key: samplestore.Key{Namespace: "blog", Name: "orphan"}, Point: sample(0, samplestore.Usage{Name: "app"})}})
 	put(store.Pods, "zoo", "no-containers", nil, sample(-8e9))
 	put(store.Pods, "zoo", "strange", map[string]string{"quote\"": "back\\slash", "html": "<a href='x'>&</a>", "größe": "日本🚀\u2028"}, sample(-8e9,
-		point.Usage{Name: "app", CPU: 7, Memory: 1000},
-		point.Usage{Name: "proxy", CPU: 250_000_000, Memory: 12345 << 10, HasSwap: true}))
+		samplestore.Usage{Name: "app", CPU: 7, Memory: 1000},
+		samplestore.Usage{Name: "proxy", CPU: 250_000_000, Memory: 12345 << 10, HasSwap: true}))
 	return store
 }
 

@@ -8,7 +8,7 @@ import (
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -24,9 +24,9 @@ func (s *storage) selection(namespace string, options *metainternalversion.ListO
 
 // selectObjects yields what is selected, ordered by key, beginning after a key (the
 // zero Key: from the start).
-func selectObjects(table *point.Table, s stream.Selection, after point.Key) iter.Seq[*point.Object] {
+func selectObjects(table *samplestore.Table, s stream.Selection, after samplestore.Key) iter.Seq[*samplestore.Object] {
 	if key, one := s.Key(); one {
-		return func(yield func(*point.Object) bool) {
+		return func(yield func(*samplestore.Object) bool) {
 			if key.Compare(after) <= 0 {
 				return
 			}
@@ -38,8 +38,8 @@ func selectObjects(table *point.Table, s stream.Selection, after point.Key) iter
 	if s.Labels == nil && s.Fields == nil {
 		return table.List(s.Namespace, after)
 	}
-	return func(yield func(*point.Object) bool) {
-		for o := range table.Select(s.Namespace, point.RequiredLabels(s.Labels), after) {
+	return func(yield func(*samplestore.Object) bool) {
+		for o := range table.Select(s.Namespace, samplestore.RequiredLabels(s.Labels), after) {
 			if s.Matches(o.Key, o.Meta.Labels) && !yield(o) {
 				return
 			}

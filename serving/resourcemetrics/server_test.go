@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -39,28 +39,28 @@ var (
 )
 
 // newStore returns an empty store at t0.
-func newStore() *point.Store {
-	return point.NewStore(clocktesting.NewFakePassiveClock(t0), maxAge)
+func newStore() *samplestore.Store {
+	return samplestore.NewStore(clocktesting.NewFakePassiveClock(t0), maxAge)
 }
 
 // enableAll is a --runtime-config that takes nothing out.
 func enableAll(schema.GroupVersion) bool { return true }
 
 // newStreams streams a store under usual settings, without chance.
-func newStreams(store *point.Store) *Streams {
+func newStreams(store *samplestore.Store) *Streams {
 	return NewStreams(store, clock.RealClock{}, func() float64 { return 1 },
 		stream.NewAdmission(clock.RealClock{}, func() float64 { return 0.5 }, usualLimits), usualSettings)
 }
 
 // serve runs a real generic API server over the store.
-func serve(t testing.TB, store *point.Store, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
+func serve(t testing.TB, store *samplestore.Store, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) *httptest.Server {
 	t.Helper()
 	server, _ := serveStreams(t, store, newStreams(store), enabled, mutate...)
 	return server
 }
 
 // serveStreams does so for streams of the test's own.
-func serveStreams(t testing.TB, store *point.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) (*httptest.Server, *Group) {
+func serveStreams(t testing.TB, store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) (*httptest.Server, *Group) {
 	t.Helper()
 	config := genericapiserver.NewConfig(Codecs)
 	config.ExternalAddress = "metrics.test:443"
@@ -134,9 +134,9 @@ func decode(t testing.TB, a answer, into any) {
 }
 
 // sample is a point of one usage per argument, taken at t0 and an offset.
-func sample(offset time.Duration, usages ...point.Usage) *point.Point {
+func sample(offset time.Duration, usages ...samplestore.Usage) *samplestore.Point {
 	at := t0.Add(offset)
-	return &point.Point{
+	return &samplestore.Point{
 		Time:    at,
 		Window:  15012 * time.Millisecond,
 		Newest:  at,
@@ -147,10 +147,10 @@ func sample(offset time.Duration, usages ...point.Usage) *point.Point {
 }
 
 // put makes an object known and gives it a point; a nil point leaves it without.
-func put(table *point.Table, namespace, name string, labels map[string]string, p *point.Point) {
-	key := point.Key{Namespace: namespace, Name: name}
-	table.SetMeta(key, &point.Meta{UID: types.UID(fmt.Sprintf("uid-%s-%s", namespace, name)), Labels: labels})
+func put(table *samplestore.Table, namespace, name string, labels map[string]string, p *samplestore.Point) {
+	key := samplestore.Key{Namespace: namespace, Name: name}
+	table.SetMeta(key, &samplestore.Meta{UID: types.UID(fmt.Sprintf("uid-%s-%s", namespace, name)), Labels: labels})
 	if p != nil {
-		table.Publish([]point.Update{{Key: key, Point: p}})
+		table.Publish([]samplestore.Update{{Key: key, Point: p}})
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // shapes are objects of all shapes, by what is special about them.
-func shapes() map[string]*point.Object {
-	usage := point.Usage{Name: "app", CPU: 123456789, Memory: 64 << 20}
-	of := func(labels map[string]string, p *point.Point) *point.Object {
-		return &point.Object{Key: point.Key{Namespace: "default", Name: "web-0"}, Meta: &point.Meta{Labels: labels}, Point: p}
+func shapes() map[string]*samplestore.Object {
+	usage := samplestore.Usage{Name: "app", CPU: 123456789, Memory: 64 << 20}
+	of := func(labels map[string]string, p *samplestore.Point) *samplestore.Object {
+		return &samplestore.Object{Key: samplestore.Key{Namespace: "default", Name: "web-0"}, Meta: &samplestore.Meta{Labels: labels}, Point: p}
 	}
-	all := map[string]*point.Object{
+	all := map[string]*samplestore.Object{
 		"plain":                  of(map[string]string{"app": "web"}, sample(0, usage)),
 		"no labels":              of(nil, sample(0, usage)),
 		"empty labels":           of(map[string]string{}, sample(0, usage)),
@@ -30,22 +30,22 @@ func shapes() map[string]*point.Object {
 		"invalid UTF-8":          of(map[string]string{"bad": "a\xffb", "worse\xc3": "\xed\xa0\x80"}, sample(0, usage)),
 		"many labels":            of(manyLabels(40), sample(0, usage)),
 		"long label":             of(map[string]string{"long": strings.Repeat("x", 9000)}, sample(0, usage)),
-		"swap":                   of(nil, sample(0, point.Usage{Name: "a", Swap: 4096, HasSwap: true}, point.Usage{Name: "b", HasSwap: true})),
-		"swap not reported":      of(nil, sample(0, point.Usage{Name: "a", Swap: 4096})),
+		"swap":                   of(nil, sample(0, samplestore.Usage{Name: "a", Swap: 4096, HasSwap: true}, samplestore.Usage{Name: "b", HasSwap: true})),
+		"swap not reported":      of(nil, sample(0, samplestore.Usage{Name: "a", Swap: 4096})),
 		"no containers":          of(nil, sample(0)),
 		"many containers":        of(nil, sample(0, manyUsages(100)...)),
-		"container without name": of(nil, sample(0, point.Usage{CPU: 1, Memory: 1})),
-		"zero time":              of(nil, &point.Point{Usages: []point.Usage{usage}}),
+		"container without name": of(nil, sample(0, samplestore.Usage{CPU: 1, Memory: 1})),
+		"zero time":              of(nil, &samplestore.Point{Usages: []samplestore.Usage{usage}}),
 		"before 1970":            of(nil, sample(-100*365*24*time.Hour, usage)),
 		"other zone":             of(nil, inZone(sample(0, usage))),
 		"no window":              of(nil, inWindow(0, usage)),
 		"window in µs":           of(nil, inWindow(1500*time.Nanosecond, usage)),
 		"negative window":        of(nil, inWindow(-time.Second, usage)),
 		"long window":            of(nil, inWindow(math.MaxInt64, usage)),
-		"without namespace":      {Key: point.Key{Name: "node-a"}, Meta: &point.Meta{}, Point: sample(0, usage)},
+		"without namespace":      {Key: samplestore.Key{Name: "node-a"}, Meta: &samplestore.Meta{}, Point: sample(0, usage)},
 	}
 	for _, v := range quantities {
-		all[fmt.Sprintf("%d of all", v)] = of(nil, sample(0, point.Usage{CPU: v, Memory: v, Swap: v, HasSwap: true}))
+		all[fmt.Sprintf("%d of all", v)] = of(nil, sample(0, samplestore.Usage{CPU: v, Memory: v, Swap: v, HasSwap: true}))
 	}
 	return all
 }
@@ -65,29 +65,29 @@ func manyLabels(n int) map[string]string {
 	return labels
 }
 
-func manyUsages(n int) []point.Usage {
-	usages := make([]point.Usage, n)
+func manyUsages(n int) []samplestore.Usage {
+	usages := make([]samplestore.Usage, n)
 	for i := range usages {
-		usages[i] = point.Usage{Name: fmt.Sprintf("c-%03d", i), CPU: uint64(i) * 1001, Memory: uint64(i) << 12}
+		usages[i] = samplestore.Usage{Name: fmt.Sprintf("c-%03d", i), CPU: uint64(i) * 1001, Memory: uint64(i) << 12}
 	}
 	return usages
 }
 
-func inZone(p *point.Point) *point.Point {
+func inZone(p *samplestore.Point) *samplestore.Point {
 	p.Time = p.Time.In(time.FixedZone("east", 3*3600))
 	return p
 }
 
-func inWindow(window time.Duration, usages ...point.Usage) *point.Point {
+func inWindow(window time.Duration, usages ...samplestore.Usage) *samplestore.Point {
 	p := sample(0, usages...)
 	p.Window = window
 	return p
 }
 
 // randomObject is like those of a real cluster.
-func randomObject(r *rand.Rand, k *kind) *point.Object {
+func randomObject(r *rand.Rand, k *kind) *samplestore.Object {
 	word := func() string { return fmt.Sprintf("w%x", r.Uint32()) }
-	o := &point.Object{Key: point.Key{Name: word()}, Meta: &point.Meta{}}
+	o := &samplestore.Object{Key: samplestore.Key{Name: word()}, Meta: &samplestore.Meta{}}
 	if k.namespaced {
 		o.Namespace = word()
 	}
@@ -97,9 +97,9 @@ func randomObject(r *rand.Rand, k *kind) *point.Object {
 		}
 		o.Meta.Labels["app.kubernetes.io/"+word()] = word()
 	}
-	usages := make([]point.Usage, 1+r.IntN(4))
+	usages := make([]samplestore.Usage, 1+r.IntN(4))
 	for i := range usages {
-		usages[i] = point.Usage{
+		usages[i] = samplestore.Usage{
 			Name: word(), CPU: r.Uint64() >> r.IntN(64), Memory: r.Uint64() >> r.IntN(64) &^ (1<<r.IntN(30) - 1),
 			Swap: r.Uint64() >> r.IntN(64), HasSwap: r.IntN(3) == 0,
 		}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/metrics/pkg/apis/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -24,14 +24,14 @@ import (
 // table of newest points.
 type storage struct {
 	kind    *kind
-	table   *point.Table
+	table   *samplestore.Table
 	feed    *feed
 	streams *Streams
 	// meter counts the watches of this version.
 	meter *stream.Meter
 }
 
-func newStorage(k *kind, version schema.GroupVersion, table *point.Table, f *feed, streams *Streams) *storage {
+func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, f *feed, streams *Streams) *storage {
 	return &storage{kind: k, table: table, feed: f, streams: streams, meter: stream.NewMeter(k.api(version))}
 }
 
@@ -54,7 +54,7 @@ func (s *storage) Destroy()                {} // the store outlives the API serv
 
 // Get returns the newest point of one node or pod.
 func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	key := point.Key{Namespace: request.NamespaceValue(ctx), Name: name}
+	key := samplestore.Key{Namespace: request.NamespaceValue(ctx), Name: name}
 	if o := s.table.Get(key); o != nil {
 		return &object{kind: s.kind, point: o}, nil
 	}
@@ -63,7 +63,7 @@ func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 
 // notFound tells an object that does not exist from one without metrics yet.
 // The texts are those that metrics-server's clients know.
-func (s *storage) notFound(key point.Key) error {
+func (s *storage) notFound(key samplestore.Key) error {
 	if !s.table.Known(key) {
 		return apierrors.NewNotFound(corev1.Resource(s.kind.resource), key.Name)
 	}

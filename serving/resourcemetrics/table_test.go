@@ -10,25 +10,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestTableCells: a pod's cells are the sums of its containers, as far as numbers go.
 func TestTableCells(t *testing.T) {
 	s := &storage{kind: pods}
 	for name, test := range map[string]struct {
-		usages []point.Usage
+		usages []samplestore.Usage
 		want   []any
 	}{
-		"one container":  {[]point.Usage{{CPU: 1_500_000_000, Memory: 3 << 30}}, []any{"web-0", "1500m", "3Gi", "15.012s"}},
-		"two containers": {[]point.Usage{{CPU: 123_456_789, Memory: 64 << 20}, {CPU: 1, Memory: 1 << 10}}, []any{"web-0", "123456790n", "65537Ki", "15.012s"}},
+		"one container":  {[]samplestore.Usage{{CPU: 1_500_000_000, Memory: 3 << 30}}, []any{"web-0", "1500m", "3Gi", "15.012s"}},
+		"two containers": {[]samplestore.Usage{{CPU: 123_456_789, Memory: 64 << 20}, {CPU: 1, Memory: 1 << 10}}, []any{"web-0", "123456790n", "65537Ki", "15.012s"}},
 		"no container":   {nil, []any{"web-0", "0", "0", "15.012s"}},
 		"a sum that is too large": {
-			[]point.Usage{{CPU: 1<<64 - 1}, {CPU: 1<<64 - 1}}, []any{"web-0", "18446744073709551615n", "0", "15.012s"},
+			[]samplestore.Usage{{CPU: 1<<64 - 1}, {CPU: 1<<64 - 1}}, []any{"web-0", "18446744073709551615n", "0", "15.012s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &object{kind: pods, point: &point.Object{Key: point.Key{Name: "web-0"}, Meta: &point.Meta{}, Point: sample(0, test.usages...)}}
+			o := &object{kind: pods, point: &samplestore.Object{Key: samplestore.Key{Name: "web-0"}, Meta: &samplestore.Meta{}, Point: sample(0, test.usages...)}}
 			table, err := s.ConvertToTable(t.Context(), o, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestTableCells(t *testing.T) {
 // TestTableWithoutHeaders is what a watch asks for from its second event on.
 func TestTableWithoutHeaders(t *testing.T) {
 	s := &storage{kind: pods}
-	o := &object{kind: pods, point: &point.Object{Key: point.Key{Name: "web-0"}, Meta: &point.Meta{}, Point: sample(0)}}
+	o := &object{kind: pods, point: &samplestore.Object{Key: samplestore.Key{Name: "web-0"}, Meta: &samplestore.Meta{}, Point: sample(0)}}
 	table, err := s.ConvertToTable(t.Context(), o, &metav1.TableOptions{NoHeaders: true})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -35,11 +35,11 @@ type Streams struct {
 
 // NewStreams distributes what is published to a store from now on. random returns
 // numbers in [0, 1) and may be called by several goroutines. Run keeps its time.
-func NewStreams(store *point.Store, c clock.WithTicker, random func() float64, admission *stream.Admission, initial stream.Settings) *Streams {
-	newFeed := func(k *kind, table *point.Table) *feed {
+func NewStreams(store *samplestore.Store, c clock.WithTicker, random func() float64, admission *stream.Admission, initial stream.Settings) *Streams {
+	newFeed := func(k *kind, table *samplestore.Table) *feed {
 		f := &feed{kind: k, hub: stream.NewHub(&source{Table: table, item: k.item}, c, random, initial)}
 		newest := int64(emptyListVersion)
-		for o := range table.List("", point.Key{}) {
+		for o := range table.List("", samplestore.Key{}) {
 			newest = max(newest, o.Point.Newest.UnixMilli())
 		}
 		f.newest.Store(newest)
@@ -93,7 +93,7 @@ type feed struct {
 }
 
 // publish is the observer of a table.
-func (f *feed) publish(objects []*point.Object) {
+func (f *feed) publish(objects []*samplestore.Object) {
 	f.items = f.items[:0]
 	newest := f.newest.Load()
 	for _, o := range objects {

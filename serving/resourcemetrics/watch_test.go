@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	restclientwatch "k8s.io/client-go/rest/watch"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // clientCodecs read all that a watch can send.
@@ -159,7 +159,7 @@ func TestWatchEncodings(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			store := newStore()
-			usages := []point.Usage{{Name: "app", CPU: 200_000_000, Memory: 2 << 20}, {Name: "proxy", CPU: 50_000_000, Memory: 1 << 20}}
+			usages := []samplestore.Usage{{Name: "app", CPU: 200_000_000, Memory: 2 << 20}, {Name: "proxy", CPU: 50_000_000, Memory: 1 << 20}}
 			put(store.Pods, "shop", "web-0", map[string]string{"app": "web"}, sample(0, usages...))
 			server := serve(t, store, enableAll)
 			const path = "v1/namespaces/shop/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -182,7 +182,7 @@ func TestWatchEncodings(t *testing.T) {
 func TestTableColumns(t *testing.T) {
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	store := newStore()
-	usage := point.Usage{Name: "app", CPU: 250_000_000, Memory: 3 << 20}
+	usage := samplestore.Usage{Name: "app", CPU: 250_000_000, Memory: 3 << 20}
 	first, second := millis(0), millis(time.Second)
 	var want []string
 	for i, columns := range []int{4, 0, 0} {
@@ -235,7 +235,7 @@ func TestWebSocket(t *testing.T) {
 		return event.Type + " " + object.Name + " " + object.ResourceVersion
 	}
 	got := []string{next(), next()}
-	put(s.store.Nodes, "", "node-a", nil, sample(time.Second, point.Usage{CPU: 1}))
+	put(s.store.Nodes, "", "node-a", nil, sample(time.Second, samplestore.Usage{CPU: 1}))
 	got = append(got, next())
 	if diff := cmp.Diff([]string{"ADDED node-a " + millis(0), "ADDED node-b " + millis(0), "ADDED node-a " + millis(time.Second)}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

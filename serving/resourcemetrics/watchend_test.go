@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -27,7 +27,7 @@ import (
 type timed struct {
 	*httptest.Server
 	clock     *clocktesting.FakeClock
-	store     *point.Store
+	store     *samplestore.Store
 	streams   *Streams
 	group     *Group
 	admission *stream.Admission
@@ -131,7 +131,7 @@ func TestBookmarks(t *testing.T) {
 	s.clock.Step(10 * time.Second)
 	with.expect("BOOKMARK *v1beta1.NodeMetrics  " + millis(0))
 
-	put(s.store.Nodes, "", "node-a", map[string]string{"zone": "a"}, sample(time.Second, point.Usage{CPU: 1}))
+	put(s.store.Nodes, "", "node-a", map[string]string{"zone": "a"}, sample(time.Second, samplestore.Usage{CPU: 1}))
 	next := "ADDED *v1beta1.NodeMetrics node-a " + millis(time.Second)
 	with.expect(next)
 	without.expect(next)

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // watchedStore holds two nodes and four pods in two namespaces.
-func watchedStore() *point.Store {
-	store, usage := newStore(), point.Usage{Name: "app", CPU: 1, Memory: 1}
+func watchedStore() *samplestore.Store {
+	store, usage := newStore(), samplestore.Usage{Name: "app", CPU: 1, Memory: 1}
 	put(store.Nodes, "", "node-a", map[string]string{"zone": "a"}, sample(0, usage))
 	put(store.Nodes, "", "node-b", map[string]string{"zone": "b"}, sample(0, usage))
 	put(store.Pods, "blog", "db-0", map[string]string{"app": "db"}, sample(0, usage))

@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // newTestFeeds makes the informers of nodes and pods of a kube-apiserver.
@@ -33,7 +33,7 @@ func newTestFeeds(t *testing.T, host string) syncGate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := point.NewStore(clock.RealClock{}, defaults.maxAge)
+	store := samplestore.NewStore(clock.RealClock{}, defaults.maxAge)
 	source, err := newSource(client, store, clock.RealClock{}, nil, defaults.kubelet)
 	if err != nil {
 		t.Fatal(err)

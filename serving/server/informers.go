@@ -20,7 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // runningPods leaves out pods that have ended: they use nothing, and a cluster
@@ -29,8 +29,8 @@ const runningPods = "status.phase!=" + string(corev1.PodFailed) + ",status.phase
 
 // metaTable takes the metadata of a kind of object.
 type metaTable interface {
-	SetMeta(point.Key, *point.Meta)
-	DeleteMeta(point.Key)
+	SetMeta(samplestore.Key, *samplestore.Meta)
+	DeleteMeta(samplestore.Key)
 }
 
 // nodeSet takes the nodes to scrape.
@@ -191,13 +191,13 @@ type object interface {
 	GetLabels() map[string]string
 }
 
-func keyOf(o object) point.Key {
-	return point.Key{Namespace: o.GetNamespace(), Name: o.GetName()}
+func keyOf(o object) samplestore.Key {
+	return samplestore.Key{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // metaOf shares the labels: neither side changes them.
-func metaOf(o object) *point.Meta {
-	return &point.Meta{UID: o.GetUID(), Labels: o.GetLabels()}
+func metaOf(o object) *samplestore.Meta {
+	return &samplestore.Meta{UID: o.GetUID(), Labels: o.GetLabels()}
 }
 
 func metaChanged(old, current object) bool {
@@ -212,14 +212,14 @@ func nodeChanged(old, current *corev1.Node) bool {
 }
 
 // deletedKey also reads the tombstone of an object whose deletion was missed.
-func deletedKey(obj any) (point.Key, bool) {
+func deletedKey(obj any) (samplestore.Key, bool) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		namespace, name, err := cache.SplitMetaNamespaceKey(tombstone.Key)
-		return point.Key{Namespace: namespace, Name: name}, err == nil
+		return samplestore.Key{Namespace: namespace, Name: name}, err == nil
 	}
 	o, ok := obj.(object)
 	if !ok {
-		return point.Key{}, false
+		return samplestore.Key{}, false
 	}
 	return keyOf(o), true
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 func testNode(change func(*corev1.Node)) *corev1.Node {
@@ -113,12 +113,12 @@ func (r *recorder) note(format string, args ...any) {
 	r.calls = append(r.calls, fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) SetMeta(k point.Key, m *point.Meta) {
+func (r *recorder) SetMeta(k samplestore.Key, m *samplestore.Meta) {
 	r.note("set %s/%s uid=%s labels=%v", k.Namespace, k.Name, m.UID, slices.Sorted(maps.Keys(m.Labels)))
 }
-func (r *recorder) DeleteMeta(k point.Key)  { r.note("delete %s/%s", k.Namespace, k.Name) }
-func (r *recorder) SetNode(n *kubelet.Node) { r.note("node %s", n.Name) }
-func (r *recorder) DeleteNode(name string)  { r.note("no node %s", name) }
+func (r *recorder) DeleteMeta(k samplestore.Key) { r.note("delete %s/%s", k.Namespace, k.Name) }
+func (r *recorder) SetNode(n *kubelet.Node)      { r.note("node %s", n.Name) }
+func (r *recorder) DeleteNode(name string)       { r.note("no node %s", name) }
 
 // TestNodeEvents drives the handler as an informer does, with trimmed objects.
 func TestNodeEvents(t *testing.T) {

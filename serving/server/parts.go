@@ -18,16 +18,16 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/objects"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
 // parts are what the API groups are answered from, and what keeps that going.
 type parts struct {
 	clock    clock.WithTicker
-	store    *point.Store
+	store    *samplestore.Store
 	source   *kubelet.Source
 	ca       *kubeletCA
 	feeds    syncGate
@@ -39,7 +39,7 @@ type parts struct {
 }
 
 func (o *Options) newParts(client *rest.Config, c clock.WithTicker, initial settings) (*parts, error) {
-	p := &parts{clock: c, store: point.NewStore(c, initial.maxAge)}
+	p := &parts{clock: c, store: samplestore.NewStore(c, initial.maxAge)}
 	admission := stream.NewAdmission(c, rand.Float64, initial.watch.limits)
 	p.watching = &watches{admission: admission, streams: resourcemetrics.NewStreams(p.store, c, rand.Float64, admission, initial.watch.stream)}
 	var err error

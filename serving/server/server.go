@@ -23,7 +23,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Server is the serving component: sources, store and API in one process.
@@ -111,7 +111,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // newSource makes the scrapes of kubelets.
-func newSource(client *rest.Config, store *point.Store, c clock.WithTicker, ca []byte, initial kubelet.Settings) (*kubelet.Source, error) {
+func newSource(client *rest.Config, store *samplestore.Store, c clock.WithTicker, ca []byte, initial kubelet.Settings) (*kubelet.Source, error) {
 	source, err := kubelet.NewSource(kubelet.Options{
 		Store:      store,
 		Clock:      c,
@@ -126,7 +126,7 @@ func newSource(client *rest.Config, store *point.Store, c clock.WithTicker, ca [
 }
 
 // newFeeds makes the informers of nodes and pods.
-func newFeeds(client *rest.Config, store *point.Store, source *kubelet.Source) (syncGate, error) {
+func newFeeds(client *rest.Config, store *samplestore.Store, source *kubelet.Source) (syncGate, error) {
 	typed, err := kubernetes.NewForConfig(withProtobuf(client))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of nodes: %w", err)

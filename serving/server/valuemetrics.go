@@ -18,11 +18,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // credentialStore follows the Secrets that sources name.
@@ -68,7 +68,7 @@ type valueMetrics struct {
 	policyError string
 }
 
-func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, store *point.Store, kubelets kubeletFigures, c clock.WithTicker, limits query.Limits) *valueMetrics {
+func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, store *samplestore.Store, kubelets kubeletFigures, c clock.WithTicker, limits query.Limits) *valueMetrics {
 	v := &valueMetrics{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
 		secrets: secrets, wanted: make(chan struct{}), stale: make(chan struct{}, 1), clock: c,

@@ -24,9 +24,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // noResources is a cluster that does not answer.
@@ -41,7 +41,7 @@ func newTestValues(t *testing.T) (*valueMetrics, *noResources) {
 	t.Helper()
 	resources := &noResources{}
 	v := newValueMetrics(resources, newSecrets(fake.NewClientset(), "backend"),
-		point.NewStore(clock.RealClock{}, time.Minute), stillKubelets{}, clock.RealClock{}, query.Limits{})
+		samplestore.NewStore(clock.RealClock{}, time.Minute), stillKubelets{}, clock.RealClock{}, query.Limits{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { v.run(ctx) })

@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 const (
@@ -30,31 +30,31 @@ const (
 // fleet is a hub over 30,000 pods in 300 namespaces, 20 to an app, each namespace
 // with 5 apps.
 type fleet struct {
-	table   *point.Table
+	table   *samplestore.Table
 	hub     *Hub
-	updates [][]point.Update // of each node
+	updates [][]samplestore.Update // of each node
 	round   int
 }
 
 func newFleet() *fleet {
-	f := &fleet{table: point.NewStore(clock.RealClock{}, time.Hour).Pods}
+	f := &fleet{table: samplestore.NewStore(clock.RealClock{}, time.Hour).Pods}
 	f.hub = NewHub(tableSource{f.table}, clock.RealClock{}, func() float64 { return 1 }, usual)
 	var items []Item
-	f.table.Observe(func(objects []*point.Object) {
+	f.table.Observe(func(objects []*samplestore.Object) {
 		items = items[:0]
 		for _, o := range objects {
 			items = append(items, (*textItem)(o))
 		}
 		f.hub.Publish(items)
 	})
-	f.updates = make([][]point.Update, benchNodes)
+	f.updates = make([][]samplestore.Update, benchNodes)
 	for n := range f.updates {
-		f.updates[n] = make([]point.Update, benchPods)
+		f.updates[n] = make([]samplestore.Update, benchPods)
 		for i := range f.updates[n] {
 			app := (n*benchPods + i) % benchApps
-			key := point.Key{Namespace: namespace(app), Name: fmt.Sprintf("app-%04d-%04d-%02d", app, n, i)}
+			key := samplestore.Key{Namespace: namespace(app), Name: fmt.Sprintf("app-%04d-%04d-%02d", app, n, i)}
 			f.updates[n][i].Key = key
-			f.table.SetMeta(key, &point.Meta{UID: "u", Labels: map[string]string{
+			f.table.SetMeta(key, &samplestore.Meta{UID: "u", Labels: map[string]string{
 				"app": fmt.Sprintf("app-%04d", app), "pod-template-hash": "5d9f8c7b6d", "tier": "web", "app.kubernetes.io/part-of": "shop",
 				"team": fmt.Sprintf("team-%02d", app%benchTeams),
 			}})
@@ -70,11 +70,11 @@ func namespace(app int) string { return fmt.Sprintf("namespace-%03d", app/5) }
 func (f *fleet) scrape(node int) {
 	f.round++
 	now := time.Now()
-	points := make([]point.Point, benchPods)
+	points := make([]samplestore.Point, benchPods)
 	for i := range f.updates[node] {
-		points[i] = point.Point{
+		points[i] = samplestore.Point{
 			Time: now, Newest: t0.Add(time.Duration(f.round) * time.Millisecond), Node: "n",
-			Usages: []point.Usage{{Name: "a", Memory: uint64(f.round)}},
+			Usages: []samplestore.Usage{{Name: "a", Memory: uint64(f.round)}},
 		}
 		f.updates[node][i].Point = &points[i]
 	}
@@ -148,7 +148,7 @@ func BenchmarkPublishUnwanted(b *testing.B) {
 	}
 	items := make([]Item, benchPods)
 	for i := range items {
-		items[i] = &textItem{Key: point.Key{Namespace: "other", Name: fmt.Sprint(i)}, Meta: f.table.Get(f.updates[0][i].Key).Meta}
+		items[i] = &textItem{Key: samplestore.Key{Namespace: "other", Name: fmt.Sprint(i)}, Meta: f.table.Get(f.updates[0][i].Key).Meta}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

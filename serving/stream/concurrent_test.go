@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestConcurrent is for the race detector, and checks what each client may rely
@@ -44,7 +44,7 @@ func TestConcurrent(t *testing.T) {
 	for n := range readers {
 		s := selections[n%len(selections)]
 		want := map[string]string{}
-		for item := range (tableSource{w.table}).Select("", nil, point.Key{}) {
+		for item := range (tableSource{w.table}).Select("", nil, samplestore.Key{}) {
 			if s.matches(item) {
 				want[item.ItemKey().Namespace+"/"+item.ItemKey().Name] = strconv.Itoa(rounds)
 			}

@@ -6,7 +6,7 @@ package stream
 import (
 	"slices"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // maxSpans bounds a coverage to some 10 kB.
@@ -25,13 +25,13 @@ type coverage struct {
 
 // span is the number for the keys after those of the span before it.
 type span struct {
-	through point.Key
+	through samplestore.Key
 	number  uint64
 }
 
 // of returns the number up to which the points of a key are covered.
-func (c *coverage) of(key point.Key) uint64 {
-	i, _ := slices.BinarySearchFunc(c.spans, key, func(s span, k point.Key) int { return s.through.Compare(k) })
+func (c *coverage) of(key samplestore.Key) uint64 {
+	i, _ := slices.BinarySearchFunc(c.spans, key, func(s span, k samplestore.Key) int { return s.through.Compare(k) })
 	if i < len(c.spans) {
 		return max(c.all, c.spans[i].number)
 	}
@@ -39,7 +39,7 @@ func (c *coverage) of(key point.Key) uint64 {
 }
 
 // extend covers the keys up to one, from the last one that was given.
-func (c *coverage) extend(through point.Key, number uint64) {
+func (c *coverage) extend(through samplestore.Key, number uint64) {
 	if last := len(c.spans) - 1; last >= 0 && c.spans[last].number == number {
 		c.spans[last].through = through
 		return

@@ -12,10 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-func key(n int) point.Key { return point.Key{Namespace: "a", Name: fmt.Sprintf("p%05d", n)} }
+func key(n int) samplestore.Key {
+	return samplestore.Key{Namespace: "a", Name: fmt.Sprintf("p%05d", n)}
+}
 
 // TestCoverage covers keys step by step.
 func TestCoverage(t *testing.T) {

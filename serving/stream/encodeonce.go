@@ -10,13 +10,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // EncodeOnce writes the event of an item as the API server encodes it, for its
 // CacheEncode: once for all watchers that ask for the same version and encoding, as
 // long as these are few, and kept with the data point. object makes the event's object.
-func EncodeOnce(kept *point.Encodings, id runtime.Identifier, object func() runtime.Object,
+func EncodeOnce(kept *samplestore.Encodings, id runtime.Identifier, object func() runtime.Object,
 	encode func(runtime.Object, io.Writer) error, w io.Writer,
 ) error {
 	if beginsTable(id) {

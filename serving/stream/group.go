@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // The length of a group's log. It begins small, since most groups are of one
@@ -20,7 +20,7 @@ const (
 // entry says that a data point of a key was stored.
 type entry struct {
 	sequence uint64
-	key      point.Key
+	key      samplestore.Key
 }
 
 // group is all watchers of one selection.

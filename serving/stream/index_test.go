@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestIndexFindsWhatMatches compares the index with asking every group.
@@ -57,8 +57,8 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 				labels[pick("app", "tier", "zone")] = value()
 			}
 			item := &textItem{
-				Key:  point.Key{Namespace: pick("a", "b", "c"), Name: fmt.Sprintf("p%d", i%4)},
-				Meta: &point.Meta{Labels: labels},
+				Key:  samplestore.Key{Namespace: pick("a", "b", "c"), Name: fmt.Sprintf("p%d", i%4)},
+				Meta: &samplestore.Meta{Labels: labels},
 			}
 			want, got := map[string]int{}, map[string]int{}
 			for id, g := range groups {

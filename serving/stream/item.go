@@ -10,12 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Item is a data point as a hub sees it. It is immutable.
 type Item interface {
-	ItemKey() point.Key
+	ItemKey() samplestore.Key
 	ItemLabels() map[string]string
 	// ItemSequence numbers the data points of a source in the order in which
 	// they were stored, from 1. It changes with the data point alone, not with
@@ -33,11 +33,11 @@ type Source interface {
 	// visible in Get and Select; of a point that was seen there it is never short.
 	Sequence() uint64
 	// Get returns the newest point of a key, or nil where there is none to serve.
-	Get(point.Key) Item
+	Get(samplestore.Key) Item
 	// Stored returns when the point of a number was stored.
 	Stored(sequence uint64) time.Time
 	// Select yields the points ordered by key, beginning after a key (the zero Key:
 	// from the start), of one namespace or, where namespace is empty, of all. Those
 	// that do not have all of the labels may be left out.
-	Select(namespace string, required []point.Label, after point.Key) iter.Seq[Item]
+	Select(namespace string, required []samplestore.Label, after samplestore.Key) iter.Seq[Item]
 }

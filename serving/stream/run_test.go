@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // TestRun keeps the time by a clock that goes by itself, and ends with its context.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.RealClock{}
-		table := point.NewStore(c, maxAge).Pods
+		table := samplestore.NewStore(c, maxAge).Pods
 		hub := NewHub(tableSource{table}, c, func() float64 { return 1 }, Settings{BookmarkInterval: 10 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		returned := make(chan struct{})

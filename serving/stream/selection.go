@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Fields that a field selector may name.
@@ -84,28 +84,28 @@ func (s Selection) name() (string, bool) {
 
 // Key is the only key that can match, where a normalized selection tells it: a
 // name without a namespace is looked for in all of them.
-func (s Selection) Key() (point.Key, bool) {
+func (s Selection) Key() (samplestore.Key, bool) {
 	name, exact := s.name()
 	if !exact || (s.Namespace == "" && !s.Clustered) {
-		return point.Key{}, false
+		return samplestore.Key{}, false
 	}
-	return point.Key{Namespace: s.Namespace, Name: name}, true
+	return samplestore.Key{Namespace: s.Namespace, Name: name}, true
 }
 
 func (s Selection) matches(item Item) bool { return s.Matches(item.ItemKey(), item.ItemLabels()) }
 
 // Matches says whether a normalized selection selects the object of a key.
-func (s Selection) Matches(key point.Key, of map[string]string) bool {
+func (s Selection) Matches(key samplestore.Key, of map[string]string) bool {
 	return (s.Namespace == "" || s.Namespace == key.Namespace) &&
 		(s.Fields == nil || matchesFields(s.Fields, key)) &&
 		(s.Labels == nil || s.Labels.Matches(labels.Set(of)))
 }
 
 // matchesFields moves the key to the heap, which most selections do without.
-func matchesFields(f fields.Selector, key point.Key) bool { return f.Matches(keyFields{&key}) }
+func matchesFields(f fields.Selector, key samplestore.Key) bool { return f.Matches(keyFields{&key}) }
 
 // keyFields are the fields of a key that a field selector can name.
-type keyFields struct{ *point.Key }
+type keyFields struct{ *samplestore.Key }
 
 func (f keyFields) Has(field string) bool { return field == fieldName || field == fieldNamespace }
 

@@ -4,7 +4,7 @@
 package stream
 
 import (
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // sweepChunk is how many points a sweep holds at a time: for as long as a client
@@ -22,9 +22,9 @@ type sweep struct {
 	// the sweep has ended.
 	before, covered coverage
 	// required are labels that the selection asks for.
-	required []point.Label
+	required []samplestore.Label
 
-	after point.Key
+	after samplestore.Key
 	chunk []Item
 	// exhausted says that nothing comes after the chunk.
 	exhausted bool
@@ -55,7 +55,7 @@ func (s *sweep) fetch() {
 	}
 }
 
-func (s *sweep) fetchOne(key point.Key) {
+func (s *sweep) fetchOne(key samplestore.Key) {
 	s.exhausted = true
 	number := s.source.Sequence()
 	item := s.source.Get(key)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // backlog is the room in a watcher's channel: an ADDED, the end of the initial
@@ -280,7 +280,7 @@ func (w *Watcher) catchUp() {
 
 func (w *Watcher) beginSweep() {
 	w.sweep = &sweep{
-		source: w.hub.source, selection: w.selection, required: point.RequiredLabels(w.selection.Labels), before: w.seen,
+		source: w.hub.source, selection: w.selection, required: samplestore.RequiredLabels(w.selection.Labels), before: w.seen,
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
@@ -37,9 +37,9 @@ const unencodable = "unencodable"
 var errUnencodable = errors.New("no event can be made of it")
 
 // textItem is a point whose event is a line of text.
-type textItem point.Object
+type textItem samplestore.Object
 
-func (i *textItem) ItemKey() point.Key            { return i.Key }
+func (i *textItem) ItemKey() samplestore.Key      { return i.Key }
 func (i *textItem) ItemLabels() map[string]string { return i.Meta.Labels }
 func (i *textItem) ItemSequence() uint64          { return i.Sequence }
 
@@ -58,16 +58,16 @@ func (i *textItem) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.
 }
 
 // tableSource is a table as a Source.
-type tableSource struct{ *point.Table }
+type tableSource struct{ *samplestore.Table }
 
-func (s tableSource) Get(key point.Key) Item {
+func (s tableSource) Get(key samplestore.Key) Item {
 	if o := s.Table.Get(key); o != nil {
 		return (*textItem)(o)
 	}
 	return nil
 }
 
-func (s tableSource) Select(namespace string, required []point.Label, after point.Key) iter.Seq[Item] {
+func (s tableSource) Select(namespace string, required []samplestore.Label, after samplestore.Key) iter.Seq[Item] {
 	return func(yield func(Item) bool) {
 		for o := range s.Table.Select(namespace, required, after) {
 			if !yield((*textItem)(o)) {
@@ -81,7 +81,7 @@ func (s tableSource) Select(namespace string, required []point.Label, after poin
 type world struct {
 	t     testing.TB
 	clock *clocktesting.FakeClock
-	table *point.Table
+	table *samplestore.Table
 	hub   *Hub
 	meter *Meter
 	// sample counts the publications: no two points are of the same time.
@@ -90,9 +90,9 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	c := clocktesting.NewFakeClock(t0)
-	w := &world{t: t, clock: c, table: point.NewStore(c, maxAge).Pods, meter: newMeter(t)}
+	w := &world{t: t, clock: c, table: samplestore.NewStore(c, maxAge).Pods, meter: newMeter(t)}
 	w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, usual)
-	w.table.Observe(func(objects []*point.Object) {
+	w.table.Observe(func(objects []*samplestore.Object) {
 		items := make([]Item, len(objects))
 		for i, o := range objects {
 			items[i] = (*textItem)(o)
@@ -109,18 +109,18 @@ func (w *world) pod(namespace, name, with string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.table.SetMeta(point.Key{Namespace: namespace, Name: name}, &point.Meta{UID: types.UID(name), Labels: set})
+	w.table.SetMeta(samplestore.Key{Namespace: namespace, Name: name}, &samplestore.Meta{UID: types.UID(name), Labels: set})
 }
 
 // store publishes a point of a pod, whose text shows the value.
 func (w *world) store(namespace, name string, value int) {
 	w.t.Helper()
 	w.sample++
-	p := &point.Point{
+	p := &samplestore.Point{
 		Time: w.clock.Now(), Newest: w.clock.Now().Add(time.Duration(w.sample) * time.Millisecond),
-		Node: "n", Usages: []point.Usage{{Name: "a", Memory: uint64(value)}},
+		Node: "n", Usages: []samplestore.Usage{{Name: "a", Memory: uint64(value)}},
 	}
-	if w.table.Publish([]point.Update{{Key: point.Key{Namespace: namespace, Name: name}, Point: p}}) != 1 {
+	if w.table.Publish([]samplestore.Update{{Key: samplestore.Key{Namespace: namespace, Name: name}, Point: p}}) != 1 {
 		w.t.Fatalf("the point of %s/%s is not news", namespace, name)
 	}
 }

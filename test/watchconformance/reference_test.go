@@ -28,8 +28,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
@@ -39,10 +39,10 @@ import (
 type reference struct {
 	server *httptest.Server
 	config *rest.Config
-	store  *point.Store
+	store  *samplestore.Store
 
 	mu   sync.Mutex
-	pods map[point.Key]map[string]string
+	pods map[samplestore.Key]map[string]string
 	made int
 
 	// pauses are how long it took to answer when that was long, see keepPace.
@@ -62,15 +62,15 @@ var roomy = stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100
 func newReference(t *testing.T, limits stream.Limits) *reference {
 	t.Helper()
 	c := clock.RealClock{}
-	r := &reference{store: point.NewStore(c, time.Hour), pods: map[point.Key]map[string]string{}}
+	r := &reference{store: samplestore.NewStore(c, time.Hour), pods: map[samplestore.Key]map[string]string{}}
 	settings := stream.Settings{BookmarkInterval: time.Second, MaxAge: time.Hour, StallTimeout: time.Minute}
 	random := func() float64 { return 0.5 }
 	streams := resourcemetrics.NewStreams(r.store, c, random, stream.NewAdmission(c, random, limits), settings)
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		r.store.Nodes.SetMeta(point.Key{Name: name}, &point.Meta{UID: types.UID(name), Labels: map[string]string{"name": name, "os": "linux"}})
+		r.store.Nodes.SetMeta(samplestore.Key{Name: name}, &samplestore.Meta{UID: types.UID(name), Labels: map[string]string{"name": name, "os": "linux"}})
 	}
 	for i, namespace := range []string{"default", "default", "default", "kube-system", "kube-system", "shop", "shop"} {
-		r.setPod(point.Key{Namespace: namespace, Name: fmt.Sprintf("pod-%d", i)}, map[string]string{"app": []string{"web", "db"}[i%2]})
+		r.setPod(samplestore.Key{Namespace: namespace, Name: fmt.Sprintf("pod-%d", i)}, map[string]string{"app": []string{"web", "db"}[i%2]})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -132,11 +132,11 @@ func newGenericServer(t *testing.T, scheme *runtime.Scheme, definitions common.G
 	return server
 }
 
-func (r *reference) setPod(key point.Key, labels map[string]string) {
+func (r *reference) setPod(key samplestore.Key, labels map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pods[key] = labels
-	r.store.Pods.SetMeta(key, &point.Meta{UID: types.UID(key.Name), Labels: labels})
+	r.store.Pods.SetMeta(key, &samplestore.Meta{UID: types.UID(key.Name), Labels: labels})
 }
 
 // feed stores a data point of everything again and again. Their times are a second
@@ -157,16 +157,16 @@ func (r *reference) feed(ctx context.Context, at time.Time) {
 
 // publish stores a data point of everything.
 func (r *reference) publish(at time.Time) {
-	sample := func(key point.Key, containers ...string) point.Update {
-		p := &point.Point{Time: at.Add(200 * time.Millisecond), Newest: at.Add(700 * time.Millisecond), Window: 15 * time.Second, Node: "node-1"}
+	sample := func(key samplestore.Key, containers ...string) samplestore.Update {
+		p := &samplestore.Point{Time: at.Add(200 * time.Millisecond), Newest: at.Add(700 * time.Millisecond), Window: 15 * time.Second, Node: "node-1"}
 		for _, container := range containers {
-			p.Usages = append(p.Usages, point.Usage{Name: container, CPU: uint64(at.Unix()%1000) * 1e6, Memory: uint64(at.Unix())})
+			p.Usages = append(p.Usages, samplestore.Usage{Name: container, CPU: uint64(at.Unix()%1000) * 1e6, Memory: uint64(at.Unix())})
 		}
-		return point.Update{Key: key, Point: p}
+		return samplestore.Update{Key: key, Point: p}
 	}
-	var nodes, pods []point.Update
+	var nodes, pods []samplestore.Update
 	for o := range 3 {
-		nodes = append(nodes, sample(point.Key{Name: fmt.Sprintf("node-%d", o+1)}, ""))
+		nodes = append(nodes, sample(samplestore.Key{Name: fmt.Sprintf("node-%d", o+1)}, ""))
 	}
 	r.mu.Lock()
 	for key := range maps.Keys(r.pods) {
@@ -181,21 +181,21 @@ func (r *reference) publish(at time.Time) {
 func (r *reference) Create(_ context.Context, labels map[string]string) (namespace, name string, err error) {
 	r.mu.Lock()
 	r.made++
-	key := point.Key{Namespace: "default", Name: fmt.Sprintf("made-%d", r.made)}
+	key := samplestore.Key{Namespace: "default", Name: fmt.Sprintf("made-%d", r.made)}
 	r.mu.Unlock()
 	r.setPod(key, labels)
 	return key.Namespace, key.Name, nil
 }
 
 func (r *reference) Relabel(_ context.Context, namespace, name string, labels map[string]string) error {
-	r.setPod(point.Key{Namespace: namespace, Name: name}, labels)
+	r.setPod(samplestore.Key{Namespace: namespace, Name: name}, labels)
 	return nil
 }
 
 func (r *reference) Delete(_ context.Context, namespace, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := point.Key{Namespace: namespace, Name: name}
+	key := samplestore.Key{Namespace: namespace, Name: name}
 	delete(r.pods, key)
 	r.store.Pods.DeleteMeta(key)
 	return nil

@@ -25,15 +25,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Options are what a Feed is made of, for its lifetime.
 type Options struct {
 	// Store takes the points.
-	Store *point.Store
+	Store *samplestore.Store
 	Clock clock.WithTicker
 	// Find returns the source of a name in spec.sources.
 	Find func(name string) (query.Source, bool)
@@ -41,7 +41,7 @@ type Options struct {
 
 // Feed evaluates resource rules. Its methods may be called at any time, also before Run.
 type Feed struct {
-	store *point.Store
+	store *samplestore.Store
 	clock clock.WithTicker
 	find  func(string) (query.Source, bool)
 	wake  chan struct{}

@@ -20,9 +20,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // ruleSet is written as people have it for prometheus-adapter.
@@ -105,15 +105,15 @@ func in(v float64, pod, name string) query.Sample {
 }
 
 // run has f run beside a feed with a store that knows some objects, in a bubble.
-func run(t *testing.T, f func(*testing.T, *server, *Feed, *point.Store)) {
+func run(t *testing.T, f func(*testing.T, *server, *Feed, *samplestore.Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{samples: map[string][]query.Sample{}, fails: map[string]error{}}
-		store := point.NewStore(clock.RealClock{}, 90*time.Second)
+		store := samplestore.NewStore(clock.RealClock{}, 90*time.Second)
 		for _, name := range []string{"n1", "n2"} {
-			store.Nodes.SetMeta(point.Key{Name: name}, &point.Meta{UID: types.UID(name)})
+			store.Nodes.SetMeta(samplestore.Key{Name: name}, &samplestore.Meta{UID: types.UID(name)})
 		}
 		for _, name := range []string{"one", "two", "three"} {
-			store.Pods.SetMeta(point.Key{Namespace: "a", Name: name}, &point.Meta{UID: types.UID(name)})
+			store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: name}, &samplestore.Meta{UID: types.UID(name)})
 		}
 		feed := New(Options{Store: store, Clock: clock.RealClock{}, Find: func(name string) (query.Source, bool) { return s, name == "main" }})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -128,7 +128,7 @@ func run(t *testing.T, f func(*testing.T, *server, *Feed, *point.Store)) {
 	})
 }
 
-func usages(t *point.Table, k point.Key) []point.Usage {
+func usages(t *samplestore.Table, k samplestore.Key) []samplestore.Usage {
 	if o := t.Get(k); o != nil {
 		return o.Point.Usages
 	}
@@ -141,7 +141,7 @@ func TestRules(t *testing.T) {
 		samples map[string][]query.Sample
 		fails   map[string]error
 		// pods are the usages of pod one and two, and node those of n1.
-		one, two, node []point.Usage
+		one, two, node []samplestore.Usage
 		problems       []v1alpha1.RuleHealth
 	}{
 		"complete": {
@@ -150,9 +150,9 @@ func TestRules(t *testing.T) {
 				"container_memory": {in(1024, "one", "web"), in(2048, "one", "agent"), in(4096, "two", "web"), in(9, "gone", "web")},
 				"node_cpu":         {of(2.5, "node", "n1"), of(9, "node", "10.0.0.1:9100")}, "node_memory": {of(8<<30, "node", "n1")},
 			},
-			one:  []point.Usage{{Name: "agent", CPU: 0, Memory: 2048}, {Name: "web", CPU: 250000000, Memory: 1024}},
-			two:  []point.Usage{{Name: "web", CPU: 1500000000, Memory: 4096}},
-			node: []point.Usage{{CPU: 2500000000, Memory: 8 << 30}},
+			one:  []samplestore.Usage{{Name: "agent", CPU: 0, Memory: 2048}, {Name: "web", CPU: 250000000, Memory: 1024}},
+			two:  []samplestore.Usage{{Name: "web", CPU: 1500000000, Memory: 4096}},
+			node: []samplestore.Usage{{CPU: 2500000000, Memory: 8 << 30}},
 		},
 		"a container that has ended, and one that has begun": {
 			samples: map[string][]query.Sample{
@@ -160,8 +160,8 @@ func TestRules(t *testing.T) {
 				"container_memory": {in(1024, "one", "web"), in(4096, "two", "web"), in(5, "two", "sidecar")},
 				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
 			},
-			one:  []point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
-			node: []point.Usage{{CPU: 1000000000, Memory: 2}},
+			one:  []samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []samplestore.Usage{{CPU: 1000000000, Memory: 2}},
 		},
 		"zeros": {
 			samples: map[string][]query.Sample{
@@ -169,8 +169,8 @@ func TestRules(t *testing.T) {
 				"container_memory": {in(1024, "one", "web"), in(0, "one", "ended"), in(0, "two", "web")},
 				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
 			},
-			one:  []point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
-			node: []point.Usage{{CPU: 1000000000, Memory: 2}},
+			one:  []samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []samplestore.Usage{{CPU: 1000000000, Memory: 2}},
 		},
 		"no numbers, impossible ones and two for one": {
 			samples: map[string][]query.Sample{
@@ -190,8 +190,8 @@ func TestRules(t *testing.T) {
 				"container_memory": {in(1024, "one", "web"), in(9, "one", ""), in(9, "one", "POD")},
 				"node_cpu":         {of(1, "node", "n1")}, "node_memory": {of(2, "node", "n1")},
 			},
-			one:  []point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
-			node: []point.Usage{{CPU: 1000000000, Memory: 2}},
+			one:  []samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}},
+			node: []samplestore.Usage{{CPU: 1000000000, Memory: 2}},
 		},
 		"wrong labels, nothing, and a failure": {
 			samples: map[string][]query.Sample{
@@ -210,19 +210,19 @@ func TestRules(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
+			run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
 				s.samples, s.fails = tc.samples, tc.fails
 				feed.Apply(compile(t, ruleSet()))
 				synctest.Wait()
-				got := map[string][]point.Usage{
-					"one":  usages(store.Pods, point.Key{Namespace: "a", Name: "one"}),
-					"two":  usages(store.Pods, point.Key{Namespace: "a", Name: "two"}),
-					"node": usages(store.Nodes, point.Key{Name: "n1"}),
+				got := map[string][]samplestore.Usage{
+					"one":  usages(store.Pods, samplestore.Key{Namespace: "a", Name: "one"}),
+					"two":  usages(store.Pods, samplestore.Key{Namespace: "a", Name: "two"}),
+					"node": usages(store.Nodes, samplestore.Key{Name: "n1"}),
 				}
-				if diff := cmp.Diff(map[string][]point.Usage{"one": tc.one, "two": tc.two, "node": tc.node}, got); diff != "" {
+				if diff := cmp.Diff(map[string][]samplestore.Usage{"one": tc.one, "two": tc.two, "node": tc.node}, got); diff != "" {
 					t.Errorf("usages (-want +got):\n%s", diff)
 				}
-				if o := store.Pods.Get(point.Key{Namespace: "a", Name: "one"}); o != nil && (o.Point.Window != 5*time.Minute || !o.Point.Time.Equal(s.asked[0]) || o.Point.Node != "") {
+				if o := store.Pods.Get(samplestore.Key{Namespace: "a", Name: "one"}); o != nil && (o.Point.Window != 5*time.Minute || !o.Point.Time.Equal(s.asked[0]) || o.Point.Node != "") {
 					t.Errorf("point %+v", o.Point)
 				}
 				report := feed.Report()
@@ -238,7 +238,7 @@ func TestRules(t *testing.T) {
 
 // Points come each interval, at instants that are the same on every replica.
 func TestInterval(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, _ *point.Store) {
+	run(t, func(t *testing.T, s *server, feed *Feed, _ *samplestore.Store) {
 		feed.Apply(compile(t, ruleSet()))
 		time.Sleep(warmUp + time.Second)
 		s.mu.Lock()
@@ -307,9 +307,9 @@ func TestLateTimers(t *testing.T) {
 				"container_cpu": {in(1, "one", "web")}, "container_memory": {in(1, "one", "web")},
 				"node_cpu": {of(1, "node", "n1")}, "node_memory": {of(1, "node", "n1")},
 			}}
-			store := point.NewStore(clock.RealClock{}, 90*time.Second)
-			store.Nodes.SetMeta(point.Key{Name: "n1"}, &point.Meta{UID: "n1"})
-			store.Pods.SetMeta(point.Key{Namespace: "a", Name: "one"}, &point.Meta{UID: "one"})
+			store := samplestore.NewStore(clock.RealClock{}, 90*time.Second)
+			store.Nodes.SetMeta(samplestore.Key{Name: "n1"}, &samplestore.Meta{UID: "n1"})
+			store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: "one"}, &samplestore.Meta{UID: "one"})
 			feed := New(Options{Store: store, Clock: lateClock{late: late}, Find: func(string) (query.Source, bool) { return s, true }})
 			feed.Apply(compile(t, ruleSet()))
 			ctx, cancel := context.WithCancel(t.Context())
@@ -334,7 +334,7 @@ func TestLateTimers(t *testing.T) {
 
 // A round that waits for a source ends when the queries are others.
 func TestApplyDuringARound(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, _ *point.Store) {
+	run(t, func(t *testing.T, s *server, feed *Feed, _ *samplestore.Store) {
 		s.hangs = true
 		feed.Apply(compile(t, ruleSet()))
 		synctest.Wait()
@@ -353,12 +353,12 @@ func TestApplyDuringARound(t *testing.T) {
 
 // From kubelets to rules and back there is an answer at all times.
 func TestSwitch(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
-		key := point.Key{Namespace: "a", Name: "one"}
+	run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
+		key := samplestore.Key{Namespace: "a", Name: "one"}
 		kubelet := func(cpu uint64) {
 			now := time.Now()
-			store.Pods.Publish([]point.Update{{Key: key, Point: &point.Point{
-				Time: now, Newest: now, Node: "n1", Started: now.Add(-time.Hour), Usages: []point.Usage{{Name: "web", CPU: cpu, Memory: 1}},
+			store.Pods.Publish([]samplestore.Update{{Key: key, Point: &samplestore.Point{
+				Time: now, Newest: now, Node: "n1", Started: now.Add(-time.Hour), Usages: []samplestore.Usage{{Name: "web", CPU: cpu, Memory: 1}},
 			}}})
 		}
 		kubelet(1)
@@ -383,8 +383,8 @@ func TestSwitch(t *testing.T) {
 
 // Where a query loses the namespace, it is asked for each.
 func TestByNamespace(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
-		store.Pods.SetMeta(point.Key{Namespace: "b", Name: "one"}, &point.Meta{UID: "b"})
+	run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
+		store.Pods.SetMeta(samplestore.Key{Namespace: "b", Name: "one"}, &samplestore.Meta{UID: "b"})
 		set := ruleSet()
 		set.CPU.ContainerQuery = `sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>}[5m])) by (pod, container)`
 		set.Memory.ContainerQuery = `sum(container_memory_working_set_bytes{<<.LabelMatchers>>}) by (pod, container)`
@@ -399,7 +399,7 @@ func TestByNamespace(t *testing.T) {
 		feed.Apply(q)
 		synctest.Wait()
 		for _, namespace := range []string{"a", "b"} {
-			if got := usages(store.Pods, point.Key{Namespace: namespace, Name: "one"}); len(got) != 1 {
+			if got := usages(store.Pods, samplestore.Key{Namespace: namespace, Name: "one"}); len(got) != 1 {
 				t.Errorf("namespace %s: %v", namespace, got)
 			}
 		}
@@ -411,7 +411,7 @@ func TestByNamespace(t *testing.T) {
 
 // TestPodsAlone: without queries of nodes pods have figures, each interval and no sooner.
 func TestPodsAlone(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, store *point.Store) {
+	run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
 		s.samples["container_cpu"] = []query.Sample{in(0.25, "one", "web")}
 		s.samples["container_memory"] = []query.Sample{in(1024, "one", "web")}
 		s.fails["node_cpu"] = errors.New("nobody is to ask")
@@ -424,7 +424,7 @@ func TestPodsAlone(t *testing.T) {
 		if r := feed.Report(); !r.Complete() || r.Pods != 1 || r.Nodes != 0 || len(r.Problems) != 0 {
 			t.Errorf("report %+v", r)
 		}
-		if diff := cmp.Diff([]point.Usage{{Name: "web", CPU: 250000000, Memory: 1024}}, usages(store.Pods, point.Key{Namespace: "a", Name: "one"})); diff != "" {
+		if diff := cmp.Diff([]samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}}, usages(store.Pods, samplestore.Key{Namespace: "a", Name: "one"})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		time.Sleep(10 * time.Minute)
@@ -440,7 +440,7 @@ func TestPodsAlone(t *testing.T) {
 // TestIncompleteForEver: rules that never give figures of nodes, as their label is not
 // theirs, cost no more than those that do, and points are of the slots.
 func TestIncompleteForEver(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Feed, _ *point.Store) {
+	run(t, func(t *testing.T, s *server, f *Feed, _ *samplestore.Store) {
 		s.samples["container_cpu"] = []query.Sample{in(0.25, "one", "web")}
 		s.samples["container_memory"] = []query.Sample{in(1024, "one", "web")}
 		s.samples["node_cpu"] = []query.Sample{of(1, "node", "unknown")}

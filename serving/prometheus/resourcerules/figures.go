@@ -8,13 +8,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // container names a container of a pod or, without a name, a node.
 type container struct {
-	pod  point.Key
+	pod  samplestore.Key
 	name string
 }
 

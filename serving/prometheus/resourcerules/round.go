@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // Reasons of problems that are not a source's.
@@ -33,7 +33,7 @@ const (
 // without locks.
 type round struct {
 	queries *rules.ResourceQueries
-	store   *point.Store
+	store   *samplestore.Store
 	at      time.Time
 
 	cpuNodes, memoryNodes           figures
@@ -77,11 +77,11 @@ func (r *round) nodes(ctx context.Context, source query.Source, q *rules.Resourc
 	unknown := ""
 	for _, s := range answer.Samples {
 		name := s.Labels[q.NodeLabel]
-		if !r.store.Nodes.Known(point.Key{Name: name}) {
+		if !r.store.Nodes.Known(samplestore.Key{Name: name}) {
 			unknown = name
 			continue
 		}
-		f.add(container{pod: point.Key{Name: name}}, s)
+		f.add(container{pod: samplestore.Key{Name: name}}, s)
 	}
 	f.answered = true
 	switch {
@@ -106,7 +106,7 @@ func (r *round) containers(ctx context.Context, source query.Source, q *rules.Re
 			if in == "" {
 				in = s.Labels[q.NamespaceLabel]
 			}
-			c := container{pod: point.Key{Namespace: in, Name: s.Labels[q.PodLabel]}, name: s.Labels[q.ContainerLabel]}
+			c := container{pod: samplestore.Key{Namespace: in, Name: s.Labels[q.PodLabel]}, name: s.Labels[q.ContainerLabel]}
 			if c.counts() && r.store.Pods.Known(c.pod) {
 				f.add(c, s)
 			}
@@ -156,12 +156,12 @@ func (r *round) unusable(path string, f *figures) {
 // publish makes points of what both resources are known of.
 func (r *round) publish() {
 	if r.cpuNodes.answered && r.memoryNodes.answered {
-		var updates []point.Update
+		var updates []samplestore.Update
 		for c, memory := range r.memoryNodes.of {
 			if cpu := r.cpuNodes.of[c]; cpu.known() && memory.known() {
 				p := r.point(c.pod.Name)
 				take(p, "", cpu, memory)
-				updates = append(updates, point.Update{Key: c.pod, Point: p})
+				updates = append(updates, samplestore.Update{Key: c.pod, Point: p})
 			}
 		}
 		r.report.Nodes = len(updates)
@@ -176,7 +176,7 @@ func (r *round) publish() {
 	}
 }
 
-func (r *round) newest(updates []point.Update) {
+func (r *round) newest(updates []samplestore.Update) {
 	for _, u := range updates {
 		if u.Point.Newest.After(r.report.Newest.Time) {
 			r.report.Newest = metav1.Time{Time: u.Point.Newest}
@@ -185,8 +185,8 @@ func (r *round) newest(updates []point.Update) {
 }
 
 // pods makes the points of the pods all of whose containers are known.
-func (r *round) pods() []point.Update {
-	points := make(map[point.Key]*point.Point, len(r.memoryContainers.of))
+func (r *round) pods() []samplestore.Update {
+	points := make(map[samplestore.Key]*samplestore.Point, len(r.memoryContainers.of))
 	for c, memory := range r.memoryContainers.of {
 		p, begun := points[c.pod]
 		if begun && p == nil {
@@ -206,27 +206,27 @@ func (r *round) pods() []point.Update {
 		}
 		take(p, c.name, cpu, memory)
 	}
-	updates := make([]point.Update, 0, len(points))
+	updates := make([]samplestore.Update, 0, len(points))
 	for pod, p := range points {
 		if p == nil {
 			continue
 		}
-		slices.SortFunc(p.Usages, func(a, b point.Usage) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(p.Usages, func(a, b samplestore.Usage) int { return strings.Compare(a.Name, b.Name) })
 		if known := r.store.Pods.Get(pod); known != nil {
 			// The same pod as a kubelet reported before: it did not move.
 			p.Node, p.Started = known.Point.Node, known.Point.Started
 		}
-		updates = append(updates, point.Update{Key: pod, Point: p})
+		updates = append(updates, samplestore.Update{Key: pod, Point: p})
 	}
 	return updates
 }
 
-func (r *round) point(node string) *point.Point {
-	return &point.Point{Window: r.queries.Window, Node: node}
+func (r *round) point(node string) *samplestore.Point {
+	return &samplestore.Point{Window: r.queries.Window, Node: node}
 }
 
 // take adds a container's figures to a point.
-func take(p *point.Point, name string, cpu, memory figure) {
+func take(p *samplestore.Point, name string, cpu, memory figure) {
 	for _, at := range [...]time.Time{cpu.time, memory.time} {
 		if p.Time.IsZero() || at.Before(p.Time) {
 			p.Time = at
@@ -235,5 +235,5 @@ func take(p *point.Point, name string, cpu, memory figure) {
 			p.Newest = at
 		}
 	}
-	p.Usages = append(p.Usages, point.Usage{Name: name, CPU: cpu.value, Memory: memory.value})
+	p.Usages = append(p.Usages, samplestore.Usage{Name: name, CPU: cpu.value, Memory: memory.value})
 }

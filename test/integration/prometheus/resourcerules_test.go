@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/point"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 const resourceSeries = series + `
@@ -55,12 +55,12 @@ func TestResourceRules(t *testing.T) {
 	if queries == nil {
 		t.Fatalf("the rules do not compile: %+v", problems)
 	}
-	store := point.NewStore(clock.RealClock{}, 90*time.Second)
-	node, pod := point.Key{Name: "n1"}, point.Key{Namespace: "a", Name: "one"}
-	store.Nodes.SetMeta(node, &point.Meta{UID: types.UID("n1")})
-	store.Pods.SetMeta(pod, &point.Meta{UID: types.UID("one")})
+	store := samplestore.NewStore(clock.RealClock{}, 90*time.Second)
+	node, pod := samplestore.Key{Name: "n1"}, samplestore.Key{Namespace: "a", Name: "one"}
+	store.Nodes.SetMeta(node, &samplestore.Meta{UID: types.UID("n1")})
+	store.Pods.SetMeta(pod, &samplestore.Meta{UID: types.UID("one")})
 	published := make(chan struct{}, 10)
-	store.Pods.Observe(func([]*point.Object) { published <- struct{}{} })
+	store.Pods.Observe(func([]*samplestore.Object) { published <- struct{}{} })
 
 	feed := resourcerules.New(resourcerules.Options{Store: store, Clock: clock.RealClock{}, Find: func(string) (query.Source, bool) { return w.source, true }})
 	feed.Apply(queries)
@@ -84,7 +84,7 @@ func TestResourceRules(t *testing.T) {
 			t.Errorf("%s is %d, want about %d", what, got, want)
 		}
 	}
-	for what, o := range map[string]*point.Object{"node": store.Nodes.Get(node), "pod": store.Pods.Get(pod)} {
+	for what, o := range map[string]*samplestore.Object{"node": store.Nodes.Get(node), "pod": store.Pods.Get(pod)} {
 		if o == nil || len(o.Point.Usages) != 1 {
 			t.Fatalf("%s: %+v; %+v", what, o, feed.Report())
 		}

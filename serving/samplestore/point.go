@@ -1,13 +1,13 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package point is the ground floor of the serving component: the newest data
+// Package samplestore is the ground floor of the serving component: the newest data
 // point of each node and pod, its resourceVersion, and the tables that hold them.
 //
 // A point and an object are immutable once published. Readers take no lock for
 // as long as a write lasts: they load pointers, so a list never waits for a
 // scrape and a scrape never waits for a list.
-package point
+package samplestore
 
 import (
 	"strconv"
