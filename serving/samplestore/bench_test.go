@@ -72,7 +72,7 @@ func BenchmarkPublish(b *testing.B) {
 			updates[j] = Update{u.Key, &points[j]}
 		}
 		if n := table.Publish(updates); n != benchPods {
-			b.Fatalf("%d points were news", n)
+			b.Fatalf("%d points were accepted", n)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchPods*2), "ns/container")

@@ -9,30 +9,28 @@ import (
 	"sync/atomic"
 )
 
-// maxEncodings is how many encodings of one thing are kept. Clients choose the
-// names, and there may be tens of thousands of things: what is kept of each must
-// not grow with what clients think of.
+// maxEncodings bounds the encodings cached per value. Clients choose the names,
+// and there are tens of thousands of values.
 const maxEncodings = 2
 
-// Encodings keeps the bytes of something immutable, by a name of the encoding:
-// those of the first few names, each made once, however many ask for it at the
-// same time. The zero value is ready for use and takes one word.
+// Encodings caches the encoded forms of an immutable value by name: the first
+// maxEncodings names, each encoded once also under concurrent calls. The zero
+// value is ready for use and takes one word.
 type Encodings struct {
-	// made is replaced as a whole. There are so few that going through them is
-	// the fastest way to find one.
-	made atomic.Pointer[[]*encoded]
+	// cached is replaced, never changed. It is short enough for a linear search.
+	cached atomic.Pointer[[]*encoded]
 }
 
 type encoded struct {
 	name string
-	// making is held by who makes the bytes.
-	making sync.Mutex
-	bytes  atomic.Pointer[[]byte]
+	// mu is held while the bytes are encoded.
+	mu    sync.Mutex
+	bytes atomic.Pointer[[]byte]
 }
 
-// Encoded returns the bytes of an encoding, which encode makes on first use, or
-// each time where enough others are kept. An error is not kept. The bytes are
-// shared and must not be changed.
+// Encoded returns the bytes of the named encoding. It calls encode on first use,
+// and each time once maxEncodings others are cached. Errors are not cached. The
+// bytes are shared and must not be changed.
 func (e *Encodings) Encoded(name string, encode func() ([]byte, error)) ([]byte, error) {
 	found := e.find(name)
 	if found == nil {
@@ -41,8 +39,8 @@ func (e *Encodings) Encoded(name string, encode func() ([]byte, error)) ([]byte,
 	if b := found.bytes.Load(); b != nil {
 		return *b, nil
 	}
-	found.making.Lock()
-	defer found.making.Unlock()
+	found.mu.Lock()
+	defer found.mu.Unlock()
 	if b := found.bytes.Load(); b != nil {
 		return *b, nil
 	}
@@ -54,13 +52,13 @@ func (e *Encodings) Encoded(name string, encode func() ([]byte, error)) ([]byte,
 	return b, nil
 }
 
-// find returns the encoding of a name, or nil where it is not one of those kept.
+// find returns the named encoding, adding it while there is room, or nil.
 func (e *Encodings) find(name string) *encoded {
 	for {
-		made := e.made.Load()
+		cached := e.cached.Load()
 		var all []*encoded
-		if made != nil {
-			all = *made
+		if cached != nil {
+			all = *cached
 		}
 		for _, one := range all {
 			if one.name == name {
@@ -72,7 +70,7 @@ func (e *Encodings) find(name string) *encoded {
 		}
 		one := &encoded{name: name}
 		longer := append(slices.Clip(all), one)
-		if e.made.CompareAndSwap(made, &longer) {
+		if e.cached.CompareAndSwap(cached, &longer) {
 			return one
 		}
 	}

@@ -14,38 +14,38 @@ import (
 // namespace holds the entries of one namespace, or all nodes.
 type namespace struct {
 	entries map[string]*entry
-	// index holds the entries sorted by name; nil after one came or went. The
-	// first reader then brings it up to date, so that a burst of changes costs
-	// one merge, and a single change no sort of all that stayed.
+	// index holds the entries sorted by name; nil after an entry was added or
+	// removed. The first reader then rebuilds it, so that a burst of changes costs
+	// one merge, and a single change does not sort the rest again.
 	index atomic.Pointer[[]*entry]
 
-	// mending lets one reader do that; writers are kept out by Table.mu.
-	mending sync.Mutex
-	// sorted is the index as it was before, added holds what has come since.
+	// mergeMu lets one reader rebuild the index; Table.mu excludes writers.
+	mergeMu sync.Mutex
+	// sorted is the previous index, added the entries that are not in it.
 	sorted, added []*entry
 }
 
-// add takes in a new entry. The caller holds Table.mu for writing, as for forget.
+// add adds a new entry. The caller holds Table.mu for writing, as for remove.
 func (ns *namespace) add(e *entry) {
 	ns.entries[e.key.Name] = e
 	ns.added = append(ns.added, e)
 	ns.index.Store(nil)
 }
 
-func (ns *namespace) forget(e *entry) {
+func (ns *namespace) remove(e *entry) {
 	delete(ns.entries, e.key.Name)
-	e.forgotten = true
+	e.removed = true
 	ns.index.Store(nil)
 }
 
-// current returns the index. The slice is shared and must not be changed. The
-// caller holds Table.mu for reading.
-func (ns *namespace) current() []*entry {
+// sortedEntries returns the entries sorted by name. The slice is shared and must
+// not be changed. The caller holds Table.mu for reading.
+func (ns *namespace) sortedEntries() []*entry {
 	if index := ns.index.Load(); index != nil {
 		return *index
 	}
-	ns.mending.Lock()
-	defer ns.mending.Unlock()
+	ns.mergeMu.Lock()
+	defer ns.mergeMu.Unlock()
 	if index := ns.index.Load(); index != nil {
 		return *index
 	}
@@ -55,30 +55,30 @@ func (ns *namespace) current() []*entry {
 	return index
 }
 
-// merge returns the entries of both, sorted, without those that were forgotten.
-// All are of one namespace, and those in sorted are in order; of one name at most one was not forgotten.
+// merge returns the entries of both slices sorted by name, without the removed
+// ones. All are of one namespace; sorted is in order and added need not be.
 func merge(sorted, added []*entry, size int) []*entry {
 	slices.SortFunc(added, func(a, b *entry) int { return strings.Compare(a.key.Name, b.key.Name) })
 	merged := make([]*entry, 0, size)
-	take := func(e *entry) {
-		if !e.forgotten {
+	keep := func(e *entry) {
+		if !e.removed {
 			merged = append(merged, e)
 		}
 	}
 	for _, e := range sorted {
 		for len(added) > 0 && added[0].key.Name <= e.key.Name {
-			take(added[0])
+			keep(added[0])
 			added = added[1:]
 		}
-		take(e)
+		keep(e)
 	}
 	for _, e := range added {
-		take(e)
+		keep(e)
 	}
 	return merged
 }
 
-// lookup finds the entry of a key, or nil. The caller holds t.mu.
+// lookup returns the entry of a key, or nil. The caller holds t.mu.
 func (t *Table) lookup(key Key) *entry {
 	ns := t.namespaces[key.Namespace]
 	if ns == nil {
@@ -87,7 +87,8 @@ func (t *Table) lookup(key Key) *entry {
 	return ns.entries[key.Name]
 }
 
-// ensure finds or makes the entry of a key. The caller holds t.mu for writing.
+// ensure returns the entry of a key, adding it if needed. The caller holds t.mu
+// for writing.
 func (t *Table) ensure(key Key) *entry {
 	ns := t.namespaces[key.Namespace]
 	if ns == nil {
@@ -104,10 +105,10 @@ func (t *Table) ensure(key Key) *entry {
 	return e
 }
 
-// sortedNamespaces returns the namespaces' names in order. The slice is shared
-// and must not be changed. It is rebuilt by the first reader after a change, so
-// that a burst of new namespaces costs one sort.
-func (t *Table) sortedNamespaces() []string {
+// Namespaces returns the names of the namespaces that have entries, sorted. The
+// slice is shared and must not be changed. The first reader after a change sorts,
+// so that a burst of new namespaces costs one sort.
+func (t *Table) Namespaces() []string {
 	if names := t.order.Load(); names != nil {
 		return *names
 	}
@@ -118,8 +119,8 @@ func (t *Table) sortedNamespaces() []string {
 	return names
 }
 
-// sortedEntries returns a namespace's entries in order. The slice is shared and
-// must not be changed.
+// sortedEntries returns a namespace's entries sorted by name. The slice is shared
+// and must not be changed.
 func (t *Table) sortedEntries(name string) []*entry {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -127,9 +128,5 @@ func (t *Table) sortedEntries(name string) []*entry {
 	if ns == nil {
 		return nil
 	}
-	return ns.current()
+	return ns.sortedEntries()
 }
-
-// Namespaces returns the names of the namespaces that have had objects lately, in order.
-// The slice is shared and must not be changed.
-func (t *Table) Namespaces() []string { return t.sortedNamespaces() }

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever comes and goes between two lists, the index holds what the table
-// holds, in order.
+// TestIndexFollowsChurn adds and removes entries between lists: the index always holds the
+// entries of the table, in order.
 func TestIndexFollowsChurn(t *testing.T) {
 	store, clock := newStore()
 	random := rand.New(rand.NewPCG(1, 2))

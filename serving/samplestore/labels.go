@@ -5,6 +5,7 @@ package samplestore
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,20 +16,20 @@ import (
 )
 
 const (
-	// scanned is how many entries are gone through without an index: it takes
-	// less than a tenth of a millisecond, and small clusters have none to keep.
-	scanned = 512
-	// maxIndexed is how many labels are indexed at a time. Clients choose them,
-	// and an index of a label that all of 30,000 pods have takes a megabyte.
-	maxIndexed = 8
-	// indexKept is how long an index stays that nobody asks for.
-	indexKept = time.Hour
+	// maxScan is the largest number of entries that is scanned without an index:
+	// that takes less than 0.1 ms, and small clusters need no indexes.
+	maxScan = 512
+	// maxIndexes bounds the indexed labels. Clients choose them, and the index of
+	// a label on 30,000 pods takes a megabyte.
+	maxIndexes = 8
+	// indexTTL is how long an unused index is kept.
+	indexTTL = time.Hour
 )
 
-// Label is one that an object has.
+// Label is a label's name and value.
 type Label struct{ Name, Value string }
 
-// RequiredLabels returns labels that an object must have for a selector to match.
+// RequiredLabels returns labels that every object selected by s has.
 func RequiredLabels(s labels.Selector) []Label {
 	if s == nil {
 		return nil
@@ -49,28 +50,27 @@ func RequiredLabels(s labels.Selector) []Label {
 	return required
 }
 
-// labelIndex finds entries by the value of one label. It is read and written
-// under Table.mu.
+// labelIndex finds entries by the value of one label. It is guarded by Table.mu.
 type labelIndex struct {
-	values map[string]*labelled
-	// used is when it was last asked for, in nanoseconds since 1970.
-	used atomic.Int64
+	values map[string]*entrySet
+	// lastUsed is in nanoseconds since 1970.
+	lastUsed atomic.Int64
 }
 
-// labelled are the entries of one value.
-type labelled struct {
+// entrySet holds the entries with one value of a label.
+type entrySet struct {
 	entries map[*entry]struct{}
-	// sorted holds them ordered by key; nil after one came or went.
+	// sorted holds them ordered by key; nil after an entry was added or removed.
 	sorted atomic.Pointer[[]*entry]
-	// mending lets one reader sort; writers are kept out by Table.mu.
-	mending sync.Mutex
+	// sortMu lets one reader sort; Table.mu excludes writers.
+	sortMu sync.Mutex
 }
 
-// Select is List for whoever looks for objects that have labels: it yields those
-// that have all of them, and may or may not yield others. Where one of the labels
-// is rare it costs as much as there are with it, and not as many as there are.
+// Select is List for selectors: it yields all objects with the required labels,
+// and may yield others, so the caller still filters. If one of the labels is
+// rare, it costs as much as there are objects with that label.
 func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*Object] {
-	entries, found := t.narrowest(namespace, required)
+	entries, found := t.smallestSet(namespace, required)
 	if !found {
 		return t.List(namespace, after)
 	}
@@ -79,7 +79,7 @@ func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*
 		start = Key{Namespace: namespace}
 	}
 	return func(yield func(*Object) bool) {
-		horizon := t.horizon()
+		oldest := t.oldest()
 		i, found := slices.BinarySearchFunc(entries, start, func(e *entry, k Key) int { return e.key.Compare(k) })
 		if found && start == after {
 			i++
@@ -89,7 +89,7 @@ func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*
 				return
 			}
 			o := e.object.Load()
-			if o == nil || o.Point.Time.Before(horizon) {
+			if o == nil || o.Point.Time.Before(oldest) {
 				continue
 			}
 			if !yield(o) {
@@ -99,17 +99,38 @@ func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*
 	}
 }
 
-// narrowest returns the entries of the rarest of the labels, ordered by key. It
-// returns false where going through the namespace is as good.
-func (t *Table) narrowest(namespace string, required []Label) ([]*entry, bool) {
+// Names returns the sorted names of the objects in a namespace that kube-apiserver
+// has and the selector matches, whether or not they have points.
+func (t *Table) Names(namespace string, selector labels.Selector) []string {
+	entries, found := t.smallestSet(namespace, RequiredLabels(selector))
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := slices.Values(entries)
+	if ns := t.namespaces[namespace]; !found && ns != nil {
+		all = maps.Values(ns.entries)
+	}
+	names := []string{}
+	for e := range all {
+		if e.meta != nil && e.key.Namespace == namespace && selector.Matches(labels.Set(e.meta.Labels)) {
+			names = append(names, e.key.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// smallestSet returns the entries of the rarest of the labels, ordered by key. It
+// returns false if scanning the namespace is as good. It creates missing indexes.
+func (t *Table) smallestSet(namespace string, required []Label) ([]*entry, bool) {
 	if len(required) == 0 {
 		return nil, false
 	}
 	t.mu.RLock()
 	size := t.size(namespace)
-	missing := size > scanned && len(t.labels) < maxIndexed && slices.ContainsFunc(required, t.unindexed)
+	missing := size > maxScan && len(t.labels) < maxIndexes &&
+		slices.ContainsFunc(required, func(l Label) bool { return t.labels[l.Name] == nil })
 	t.mu.RUnlock()
-	if size <= scanned {
+	if size <= maxScan {
 		return nil, false
 	}
 	if missing {
@@ -118,7 +139,7 @@ func (t *Table) narrowest(namespace string, required []Label) ([]*entry, bool) {
 
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var best *labelled
+	var best *entrySet
 	indexed := false
 	for _, l := range required {
 		index := t.labels[l.Name]
@@ -126,22 +147,23 @@ func (t *Table) narrowest(namespace string, required []Label) ([]*entry, bool) {
 			continue
 		}
 		indexed = true
-		index.used.Store(t.clock.Now().UnixNano())
-		of := index.values[l.Value]
-		if of == nil {
-			return nil, true // nothing has it
+		index.lastUsed.Store(t.clock.Now().UnixNano())
+		set := index.values[l.Value]
+		if set == nil {
+			return nil, true // no object has it
 		}
-		if best == nil || len(of.entries) < len(best.entries) {
-			best = of
+		if best == nil || len(set.entries) < len(best.entries) {
+			best = set
 		}
 	}
 	if !indexed || len(best.entries) > size/4 {
 		return nil, false
 	}
-	return best.current(), true
+	return best.sortedEntries(), true
 }
 
-// size is how many entries a namespace has, or all. The caller holds t.mu.
+// size returns the number of entries in a namespace, or of all if it is empty. The
+// caller holds t.mu.
 func (t *Table) size(namespace string) int {
 	if namespace == "" {
 		return t.entries
@@ -152,21 +174,19 @@ func (t *Table) size(namespace string) int {
 	return 0
 }
 
-func (t *Table) unindexed(l Label) bool { return t.labels[l.Name] == nil }
-
-// indexLabels makes the indexes that are missing, as long as there is room.
+// indexLabels creates missing indexes, up to maxIndexes.
 func (t *Table) indexLabels(required []Label) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range required {
-		if t.labels[l.Name] != nil || len(t.labels) >= maxIndexed {
+		if t.labels[l.Name] != nil || len(t.labels) >= maxIndexes {
 			continue
 		}
-		index := &labelIndex{values: map[string]*labelled{}}
+		index := &labelIndex{values: map[string]*entrySet{}}
 		for _, ns := range t.namespaces {
 			for _, e := range ns.entries {
 				if e.meta != nil {
-					index.move(l.Name, e, nil, e.meta)
+					index.update(l.Name, e, nil, e.meta)
 				}
 			}
 		}
@@ -177,36 +197,36 @@ func (t *Table) indexLabels(required []Label) {
 	}
 }
 
-// relabel brings the indexes up to date with new metadata, which is nil when the
-// object is gone. The caller holds t.mu for writing.
-func (t *Table) relabel(e *entry, meta *Meta) {
+// updateIndexes moves an entry in all label indexes to where meta belongs, which
+// is nil if the object is gone. The caller holds t.mu for writing.
+func (t *Table) updateIndexes(e *entry, meta *Meta) {
 	for name, index := range t.labels {
-		index.move(name, e, e.meta, meta)
+		index.update(name, e, e.meta, meta)
 	}
 }
 
-// move files an entry under the value that it has now.
-func (x *labelIndex) move(name string, e *entry, before, now *Meta) {
+// update moves an entry from the set of its old value to that of its new one.
+func (x *labelIndex) update(name string, e *entry, before, now *Meta) {
 	old, had := before.label(name)
 	value, has := now.label(name)
 	if had == has && old == value {
 		return
 	}
-	if of := x.values[old]; had && of != nil {
-		delete(of.entries, e)
-		of.sorted.Store(nil)
-		if len(of.entries) == 0 {
+	if set := x.values[old]; had && set != nil {
+		delete(set.entries, e)
+		set.sorted.Store(nil)
+		if len(set.entries) == 0 {
 			delete(x.values, old)
 		}
 	}
 	if has {
-		of := x.values[value]
-		if of == nil {
-			of = &labelled{entries: map[*entry]struct{}{}}
-			x.values[value] = of
+		set := x.values[value]
+		if set == nil {
+			set = &entrySet{entries: map[*entry]struct{}{}}
+			x.values[value] = set
 		}
-		of.entries[e] = struct{}{}
-		of.sorted.Store(nil)
+		set.entries[e] = struct{}{}
+		set.sorted.Store(nil)
 	}
 }
 
@@ -218,34 +238,27 @@ func (m *Meta) label(name string) (value string, has bool) {
 	return value, has
 }
 
-// current returns the entries ordered by key. The slice is shared and must not be
-// changed. The caller holds Table.mu for reading.
-func (l *labelled) current() []*entry {
-	if sorted := l.sorted.Load(); sorted != nil {
+// sortedEntries returns the entries ordered by key. The slice is shared and must
+// not be changed. The caller holds Table.mu for reading.
+func (s *entrySet) sortedEntries() []*entry {
+	if sorted := s.sorted.Load(); sorted != nil {
 		return *sorted
 	}
-	l.mending.Lock()
-	defer l.mending.Unlock()
-	if sorted := l.sorted.Load(); sorted != nil {
+	s.sortMu.Lock()
+	defer s.sortMu.Unlock()
+	if sorted := s.sorted.Load(); sorted != nil {
 		return *sorted
 	}
-	sorted := make([]*entry, 0, len(l.entries))
-	for e := range l.entries {
-		sorted = append(sorted, e)
-	}
+	sorted := slices.AppendSeq(make([]*entry, 0, len(s.entries)), maps.Keys(s.entries))
 	slices.SortFunc(sorted, func(a, b *entry) int { return a.key.Compare(b.key) })
-	l.sorted.Store(&sorted)
+	s.sorted.Store(&sorted)
 	return sorted
 }
 
-// dropUnused forgets indexes that nobody has asked for in a while.
-func (t *Table) dropUnused() {
+// dropUnusedIndexes removes indexes that were not used for indexTTL.
+func (t *Table) dropUnusedIndexes() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.clock.Now().Add(-indexKept).UnixNano()
-	for name, index := range t.labels {
-		if index.used.Load() < before {
-			delete(t.labels, name)
-		}
-	}
+	before := t.clock.Now().Add(-indexTTL).UnixNano()
+	maps.DeleteFunc(t.labels, func(_ string, index *labelIndex) bool { return index.lastUsed.Load() < before })
 }

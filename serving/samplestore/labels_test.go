@@ -6,6 +6,7 @@ package samplestore
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,12 +39,12 @@ func TestRequiredLabels(t *testing.T) {
 	}
 }
 
-// labelledTable is a table that is large enough for indexes: pods in three
-// namespaces, of which one has most, 50 to a team.
+// labelledTable returns a table that is large enough for indexes: pods in three
+// namespaces, most of them in one, 50 to a team.
 func labelledTable() (*Table, *rand.Rand) {
 	store, _ := newStore()
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 4 * scanned {
+	for i := range 4 * maxScan {
 		key := Key{[]string{"few", "many", "many", "some"}[i%4], fmt.Sprintf("pod-%04d", i)}
 		store.Pods.SetMeta(key, teamOf(i/50))
 		store.Pods.Publish([]Update{{key, sample("n", 0, 1)}})
@@ -55,7 +56,7 @@ func teamOf(n int) *Meta {
 	return &Meta{UID: "u", Labels: map[string]string{"team": fmt.Sprint(n), "org": "shop"}}
 }
 
-// TestSelect compares it with a list of all while objects come, go and change.
+// TestSelect compares Select with List while objects are added, changed and removed.
 func TestSelect(t *testing.T) {
 	table, random := labelledTable()
 	compare := func(round int) {
@@ -86,7 +87,7 @@ func TestSelect(t *testing.T) {
 	compare(0)
 	for round := range 6 {
 		for range 50 {
-			i := random.IntN(5 * scanned)
+			i := random.IntN(5 * maxScan)
 			key := Key{[]string{"few", "many", "many", "some"}[i%4], fmt.Sprintf("pod-%04d", i)}
 			switch random.IntN(4) {
 			case 0:
@@ -113,7 +114,7 @@ func hasAll(o *Object, required []Label) bool {
 	return true
 }
 
-// TestSelectGoesThroughFew is what the index is for.
+// TestSelectGoesThroughFew bounds how many objects Select yields.
 func TestSelectGoesThroughFew(t *testing.T) {
 	table, _ := labelledTable()
 	tests := map[string]struct {
@@ -123,9 +124,9 @@ func TestSelectGoesThroughFew(t *testing.T) {
 	}{
 		"a rare label":              {"", []Label{{"team", "7"}}, 50},
 		"a rare one and a frequent": {"", []Label{{"org", "shop"}, {"team", "7"}}, 50},
-		"a frequent one":            {"", []Label{{"org", "shop"}}, 4 * scanned},
+		"a frequent one":            {"", []Label{{"org", "shop"}}, 4 * maxScan},
 		"none of that value":        {"", []Label{{"team", "none"}}, 0},
-		"a small namespace":         {"few", []Label{{"team", "7"}}, scanned},
+		"a small namespace":         {"few", []Label{{"team", "7"}}, maxScan},
 		"a large namespace":         {"many", []Label{{"team", "7"}}, 25},
 	}
 	for name, test := range tests {
@@ -138,7 +139,7 @@ func TestSelectGoesThroughFew(t *testing.T) {
 				t.Errorf("goes through %d objects, want %d", n, test.want)
 			}
 			for range table.Select(test.namespace, test.required, Key{}) {
-				break // whoever has seen enough
+				break // the caller may stop early
 			}
 		})
 	}
@@ -147,31 +148,88 @@ func TestSelectGoesThroughFew(t *testing.T) {
 // TestIndexesAreBounded: clients choose labels.
 func TestIndexesAreBounded(t *testing.T) {
 	table, _ := labelledTable()
-	for n := range 10 * maxIndexed {
+	for n := range 10 * maxIndexes {
 		table.Select("", []Label{{fmt.Sprint("label-", n), "x"}}, Key{})
 	}
-	if n := len(table.labels); n != maxIndexed {
-		t.Errorf("%d labels are indexed, want %d", n, maxIndexed)
+	if n := len(table.labels); n != maxIndexes {
+		t.Errorf("%d labels are indexed, want %d", n, maxIndexes)
 	}
 	n := 0
 	for range table.Select("", []Label{{"team", "7"}}, Key{}) {
 		n++
 	}
-	if n != 4*scanned {
-		t.Errorf("%d objects without an index, want all %d", n, 4*scanned)
+	if n != 4*maxScan {
+		t.Errorf("%d objects without an index, want all %d", n, 4*maxScan)
 	}
 }
 
-// TestUnusedIndexes are forgotten, those in use are not.
+// TestNames lists objects with and without points, without those that are gone.
+func TestNames(t *testing.T) {
+	store, _ := newStore()
+	for name, team := range map[string]int{"web-1": 1, "web-2": 1, "db-1": 2} {
+		store.Pods.SetMeta(Key{"shop", name}, teamOf(team))
+	}
+	store.Pods.SetMeta(Key{"bank", "web-3"}, teamOf(1))
+	store.Pods.SetMeta(Key{"shop", "web-4"}, teamOf(1))
+	store.Pods.DeleteMeta(Key{"shop", "web-4"})
+	store.Pods.Publish([]Update{{Key{"shop", "web-1"}, sample("n", 0, 1)}})
+	tests := map[string]struct {
+		namespace, selector string
+		want                []string
+	}{
+		"all":            {"shop", "", []string{"db-1", "web-1", "web-2"}},
+		"by label":       {"shop", "team=1", []string{"web-1", "web-2"}},
+		"by several":     {"shop", "team in (2,3),org", []string{"db-1"}},
+		"none":           {"shop", "team=9", []string{}},
+		"no such object": {"empty", "", []string{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			selector, err := labels.Parse(tc.selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, store.Pods.Names(tc.namespace, selector)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNamesOfMany compares the result of an index with that of a scan.
+func TestNamesOfMany(t *testing.T) {
+	table, random := labelledTable()
+	for range 50 {
+		key := Key{"many", fmt.Sprintf("pod-%04d", random.IntN(4*maxScan))}
+		if random.IntN(2) == 0 {
+			table.DeleteMeta(key)
+		} else {
+			table.SetMeta(key, teamOf(random.IntN(40)))
+		}
+		selector, err := labels.Parse(fmt.Sprintf("team=%d", random.IntN(40)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := table.Names("many", labels.Everything())
+		want = slices.DeleteFunc(want, func(name string) bool {
+			return !selector.Matches(labels.Set(table.lookup(Key{"many", name}).meta.Labels))
+		})
+		if diff := cmp.Diff(want, table.Names("many", selector)); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", selector, diff)
+		}
+	}
+}
+
+// TestUnusedIndexes removes unused indexes and keeps the others.
 func TestUnusedIndexes(t *testing.T) {
 	store, clock := newStore()
-	for i := range 2 * scanned {
+	for i := range 2 * maxScan {
 		store.Pods.SetMeta(podKey(fmt.Sprint(i)), teamOf(i/10))
 	}
 	store.Pods.Select("", []Label{{"team", "1"}}, Key{})
 	store.Pods.Select("", []Label{{"org", "shop"}}, Key{})
 	for range 3 {
-		clock.SetTime(clock.Now().Add(indexKept / 2))
+		clock.SetTime(clock.Now().Add(indexTTL / 2))
 		store.Pods.Select("", []Label{{"team", "1"}}, Key{})
 		store.Pods.Sweep()
 	}

@@ -64,7 +64,7 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
-// TestEncodedOnce has many ask at the same time.
+// TestEncodedOnce calls Encoded concurrently.
 func TestEncodedOnce(t *testing.T) {
 	const readers = 8
 	for range 100 {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestObserve publishes from several sources at once: the observer hears of each
-// point that is news, in the order of the numbers, when it is visible.
+// point that is accepted, in the order of the numbers, when it is visible.
 func TestObserve(t *testing.T) {
 	const publishers, pods, rounds = 4, 5, 50
 	store, _ := newStore()
@@ -42,7 +42,7 @@ func TestObserve(t *testing.T) {
 					updates[i].Point = sample("n", 0, round)
 				}
 				store.Pods.Publish(updates)
-				store.Pods.Publish(updates) // no news
+				store.Pods.Publish(updates) // rejected
 			}
 		})
 	}

@@ -1,12 +1,12 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package samplestore is the ground floor of the serving component: the newest data
-// point of each node and pod, its resourceVersion, and the tables that hold them.
+// Package samplestore stores the newest data point of each node and pod with its
+// metadata, numbers the points, and notifies an observer of new ones.
 //
-// A point and an object are immutable once published. Readers take no lock for
-// as long as a write lasts: they load pointers, so a list never waits for a
-// scrape and a scrape never waits for a list.
+// Points and objects are immutable once published. Lists load pointers and hold
+// locks only to find an index, so a list never waits for a scrape nor a scrape for
+// a list.
 package samplestore
 
 import (
@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Usage is what one container, or a node as a whole, used.
+// Usage is the resource usage of one container, or of a node.
 type Usage struct {
 	// Name of the container; empty for a node.
 	Name string
@@ -26,37 +26,37 @@ type Usage struct {
 	CPU uint64
 	// Memory is the working set in bytes, the latest value.
 	Memory uint64
-	// Swap in bytes, the latest value; it counts only where HasSwap is true,
-	// since kubelets without swap accounting do not report it.
+	// Swap in bytes, the latest value; valid only if HasSwap is true, since
+	// kubelets without swap accounting do not report it.
 	Swap    uint64
 	HasSwap bool
 }
 
 // Point is one data point of a node or a pod.
 type Point struct {
-	// Time is the end of the window: the earliest sample among Usages, as a sum
-	// over containers is only as new as its oldest part.
+	// Time is the end of the window: the earliest sample time among Usages, since
+	// a sum over containers is only as new as its oldest part.
 	Time time.Time
-	// Window over which CPU was averaged, taken from the same sample as Time.
+	// Window over which CPU was averaged, of the same sample as Time.
 	Window time.Duration
-	// Newest is the time of the newest sample among Usages. It identifies the
-	// samples and becomes the resourceVersion.
+	// Newest is the newest sample time among Usages. It identifies the samples
+	// and becomes the resourceVersion.
 	Newest time.Time
-	// Started is the latest start among the containers; zero for a node.
+	// Started is the latest start time of the containers; zero for a node.
 	Started time.Time
-	// Node whose kubelet reported the point.
+	// Node is the name of the node whose kubelet reported the point.
 	Node string
-	// Usages of a pod's containers ordered by name, or of one node.
+	// Usages of a pod's containers ordered by name, or the single one of a node.
 	Usages []Usage
 }
 
-// ResourceVersion is the newest sample's time in decimal milliseconds: it
-// differs for each data point, and is the same on every replica and on replay.
+// ResourceVersion returns the newest sample's time in decimal milliseconds. It
+// differs between data points of an object, and is equal across replicas.
 func (p *Point) ResourceVersion() string {
 	return strconv.FormatInt(p.Newest.UnixMilli(), 10)
 }
 
-// Key names a node (Namespace is empty) or a pod.
+// Key identifies a pod, or a node if Namespace is empty.
 type Key struct {
 	Namespace, Name string
 }
@@ -76,53 +76,51 @@ func (k Key) Compare(o Key) int {
 	return 0
 }
 
-// Meta is what serving keeps of an object's metadata. It is immutable.
+// Meta is the part of an object's metadata that is kept. It is immutable.
 type Meta struct {
 	UID    types.UID
 	Labels map[string]string
 }
 
-// Encoding selects one of an object's cached serialisations.
+// Encoding is an encoding of an object that is cached.
 type Encoding int
 
-// The encodings that are cached. The bytes of a list item do not differ between
-// API versions, so a pair of slots serves them all.
+// The cached encodings. The bytes of a list item are the same in all API versions.
 const (
 	EncodingJSON Encoding = iota
 	EncodingProtobuf
 	encodings
 )
 
-// Object is a point joined with the metadata that was current when it was
-// published. A change of either makes a new Object.
+// Object is a point with the metadata that was current when it was published. It
+// is immutable: a change of either makes a new Object.
 type Object struct {
 	Key
 	Meta  *Meta
 	Point *Point
-	// Sequence is the number of the data point in its table, greater than those
-	// of all points before it. It is the time at which the point was stored, in
-	// nanoseconds since the table was made, moved on by one where that is taken:
-	// so the time of each of many thousand points takes no memory of its own.
-	// It does not change with metadata.
+	// Sequence is the number of the data point in its table, in increasing order.
+	// It is the time at which the point was stored, in nanoseconds since the table
+	// was created, or one more than the previous number if that is greater. So the
+	// storage time of a point takes no extra memory. A change of metadata keeps it.
 	Sequence uint64
 
-	// Events are the watch events that tell of the object.
+	// Events caches the encoded watch events of the object.
 	Events Encodings
 
 	fragments [encodings]atomic.Pointer[[]byte]
-	// encoding is held by who makes a fragment: thousands of watchers may ask for
-	// it at the same moment.
-	encoding sync.Mutex
+	// encodeMu is held while a fragment is encoded: thousands of watchers may
+	// request it at the same moment.
+	encodeMu sync.Mutex
 }
 
-// Encoded returns the object's serialisation, which encode makes on first use, once
-// however many ask for it at the same time. An error is not kept.
+// Encoded returns the object's encoded bytes. It calls encode on first use, once
+// also under concurrent calls. Errors are not cached.
 func (o *Object) Encoded(e Encoding, encode func(*Object) ([]byte, error)) ([]byte, error) {
 	if b := o.fragments[e].Load(); b != nil {
 		return *b, nil
 	}
-	o.encoding.Lock()
-	defer o.encoding.Unlock()
+	o.encodeMu.Lock()
+	defer o.encodeMu.Unlock()
 	if b := o.fragments[e].Load(); b != nil {
 		return *b, nil
 	}

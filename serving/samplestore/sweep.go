@@ -8,45 +8,45 @@ import (
 	"time"
 )
 
-// sweepChunk is how many entries are looked at under one lock: a sweep of a
-// large table must not hold up readers and writers for its whole time.
+// sweepChunk is the number of entries checked under one lock, so that a sweep of
+// a large table does not block readers and writers for long.
 const sweepChunk = 256
 
-// Sweep forgets points that are too old to be served, and keys of which neither
-// metadata nor a point is left. It returns the number of points still held.
+// Sweep removes points that are too old to be served, entries without metadata
+// and point, and unused label indexes. It returns the number of remaining points.
 func (t *Table) Sweep() int {
-	t.dropUnused()
-	horizon, held := t.horizon(), 0
-	for _, name := range t.sortedNamespaces() {
+	t.dropUnusedIndexes()
+	oldest, remaining := t.oldest(), 0
+	for _, name := range t.Namespaces() {
 		for chunk := range slices.Chunk(t.sortedEntries(name), sweepChunk) {
-			young, stale := t.inspect(chunk, horizon)
-			held += young
-			if stale {
-				t.discard(name, chunk, horizon)
+			fresh, expired := t.count(chunk, oldest)
+			remaining += fresh
+			if expired {
+				t.removeExpired(name, chunk, oldest)
 			}
 		}
 	}
-	return held
+	return remaining
 }
 
-// inspect counts the points that are young enough, and says whether anything is
-// to be discarded.
-func (t *Table) inspect(entries []*entry, horizon time.Time) (young int, stale bool) {
+// count returns the number of points that are not too old, and whether there is
+// anything to remove.
+func (t *Table) count(entries []*entry, oldest time.Time) (fresh int, expired bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, e := range entries {
 		switch {
-		case e.point != nil && !e.point.Time.Before(horizon):
-			young++
-		case e.point != nil || e.ended(horizon):
-			stale = true
+		case e.point != nil && !e.point.Time.Before(oldest):
+			fresh++
+		case e.point != nil || e.removable(oldest):
+			expired = true
 		}
 	}
-	return young, stale
+	return fresh, expired
 }
 
-// discard drops what is too old among the entries of a namespace.
-func (t *Table) discard(name string, entries []*entry, horizon time.Time) {
+// removeExpired removes expired points and entries of a namespace.
+func (t *Table) removeExpired(name string, entries []*entry, oldest time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ns := t.namespaces[name]
@@ -54,12 +54,12 @@ func (t *Table) discard(name string, entries []*entry, horizon time.Time) {
 		return
 	}
 	for _, e := range entries {
-		if e.point != nil && e.point.Time.Before(horizon) {
+		if e.point != nil && e.point.Time.Before(oldest) {
 			e.point = nil
 			e.join()
 		}
-		if e.ended(horizon) && ns.entries[e.key.Name] == e {
-			ns.forget(e)
+		if e.removable(oldest) && ns.entries[e.key.Name] == e {
+			ns.remove(e)
 			t.entries--
 		}
 	}
@@ -69,9 +69,9 @@ func (t *Table) discard(name string, entries []*entry, horizon time.Time) {
 	}
 }
 
-// ended says whether nothing is left that the entry is needed for. A kubelet may
-// go on reporting a pod for a while after its end: until then the entry stays,
-// so that late reports are recognised. The caller holds t.mu.
-func (e *entry) ended(horizon time.Time) bool {
-	return e.point == nil && e.meta == nil && e.retired.Before(horizon)
+// removable reports whether the entry has no metadata, no point and no barrier in
+// force: a kubelet may report a pod for a while after its end, and the entry is
+// kept to reject these reports. The caller holds t.mu.
+func (e *entry) removable(oldest time.Time) bool {
+	return e.point == nil && e.meta == nil && e.retired.Before(oldest)
 }

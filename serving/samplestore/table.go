@@ -13,20 +13,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Store holds the tables of a serving process.
+// Store holds the newest points of nodes and pods.
 type Store struct {
 	Nodes, Pods *Table
 }
 
-// NewStore returns an empty store whose points are served until they are older
-// than maxAge.
+// NewStore returns an empty store that serves points up to the age maxAge.
 func NewStore(c clock.PassiveClock, maxAge time.Duration) *Store {
 	s := &Store{Nodes: newTable(c), Pods: newTable(c)}
 	s.SetMaxAge(maxAge)
 	return s
 }
 
-// SetMaxAge changes the age from which points are no longer served.
+// SetMaxAge changes the age up to which points are served.
 func (s *Store) SetMaxAge(d time.Duration) {
 	s.Nodes.maxAge.Store(int64(d))
 	s.Pods.maxAge.Store(int64(d))
@@ -36,71 +35,71 @@ func (s *Store) SetMaxAge(d time.Duration) {
 type Table struct {
 	clock  clock.PassiveClock
 	maxAge atomic.Int64
-	// began is when the table was made; numbers of points count from then.
-	began time.Time
+	// created is the time that sequence numbers count from.
+	created time.Time
 
-	// publishing lets one publisher at a time store points and tell of them, so
-	// that the observer hears of them in the order of their numbers.
-	publishing sync.Mutex
-	observe    func([]*Object)
-	news       []*Object
+	// publishMu serializes Publish, so that the observer gets objects in the order
+	// of their sequence numbers.
+	publishMu sync.Mutex
+	observer  func([]*Object)
+	published []*Object
 
-	// mu guards the maps and every entry's writes. Readers hold it to find a key
-	// or an index, never while they go through a list or encode.
+	// mu guards the maps and the fields of entries. Readers hold it to find a key
+	// or an index, never while they iterate over a list or encode.
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
-	// entries is how many there are in all.
+	// entries is the total number of entries.
 	entries int
-	// order holds the namespaces' names sorted; nil after a namespace came or went.
+	// order holds the sorted names of namespaces; nil after one was added or removed.
 	order atomic.Pointer[[]string]
-	// labels are the indexes of labels that clients select by.
+	// labels holds the indexes by the name of the label.
 	labels map[string]*labelIndex
-	// sequence is the number of the newest point.
+	// sequence is that of the newest point.
 	sequence uint64
 }
 
-// entry joins what two sources tell: metadata from kube-apiserver, points from
-// kubelets. Metadata comes first: a kubelet has a pod from kube-apiserver, and
-// one that invents pods must not fill the table.
+// entry joins metadata from kube-apiserver with points from kubelets. Points
+// without metadata are rejected: a kubelet that invents pods must not fill the
+// table.
 type entry struct {
 	key Key
-	// forgotten says that the entry is no longer in the table.
-	forgotten bool
+	// removed reports that the entry is no longer in the table.
+	removed bool
 	// meta, point and barrier are written and read under Table.mu.
 	meta  *Meta
 	point *Point
-	// sequence is the point's number.
+	// sequence is the point's sequence number.
 	sequence uint64
-	// barrier is the start of the newest container seen under an earlier UID.
-	// A pod that was recreated under its name has containers that started later.
+	// barrier is the start time of the newest container seen under an earlier UID.
+	// A recreated pod has containers that started later.
 	barrier time.Time
-	// retired is when the barrier was set; it falls a maxAge later. A kubelet
-	// does not report a pod for that long after its end, while some pods do come
-	// back with containers that are no younger: a mirror pod that was deleted,
-	// or a pod on a node whose clock is behind.
+	// retired is when barrier was set; it applies for maxAge. Kubelets do not
+	// report an ended pod for longer, while some pods return with containers that
+	// did not start later: a deleted mirror pod, or a pod on a node whose clock is
+	// behind.
 	retired time.Time
 	object  atomic.Pointer[Object]
 }
 
 func newTable(c clock.PassiveClock) *Table {
-	return &Table{clock: c, began: c.Now(), namespaces: map[string]*namespace{}}
+	return &Table{clock: c, created: c.Now(), namespaces: map[string]*namespace{}}
 }
 
-// SetMeta records the metadata of a key, and joins it with the key's point.
+// SetMeta sets the metadata of a key. Another UID than before drops the point.
 func (t *Table) SetMeta(key Key, meta *Meta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.ensure(key)
 	if e.meta != nil && e.meta.UID != meta.UID {
-		e.retire(t.clock.Now(), t.horizon())
+		e.retire(t.clock.Now(), t.oldest())
 	}
-	t.relabel(e, meta)
+	t.updateIndexes(e, meta)
 	e.meta = meta
 	e.join()
 }
 
-// DeleteMeta records that the key's object is gone from kube-apiserver. Its
-// point is dropped: points without metadata are never served.
+// DeleteMeta removes the metadata and the point of a key whose object is gone from
+// kube-apiserver.
 func (t *Table) DeleteMeta(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,25 +107,26 @@ func (t *Table) DeleteMeta(key Key) {
 	if e == nil {
 		return
 	}
-	e.retire(t.clock.Now(), t.horizon())
-	t.relabel(e, nil)
+	e.retire(t.clock.Now(), t.oldest())
+	t.updateIndexes(e, nil)
 	e.meta = nil
 	e.join()
 }
 
-// retire drops the point of an earlier incarnation and bars its late reports.
-func (e *entry) retire(now, horizon time.Time) {
+// retire drops the point of an earlier UID and sets the barrier for its late
+// reports.
+func (e *entry) retire(now, oldest time.Time) {
 	if e.point == nil {
 		return
 	}
-	if e.retired.Before(horizon) || e.point.Started.After(e.barrier) {
+	if e.retired.Before(oldest) || e.point.Started.After(e.barrier) {
 		e.barrier = e.point.Started
 	}
 	e.retired = now
 	e.point = nil
 }
 
-// join publishes the entry's current pair of metadata and point.
+// join updates the entry's object from its metadata and point.
 func (e *entry) join() {
 	if e.meta == nil || e.point == nil {
 		e.object.Store(nil)
@@ -138,94 +138,96 @@ func (e *entry) join() {
 	e.object.Store(&Object{Key: e.key, Meta: e.meta, Point: e.point, Sequence: e.sequence})
 }
 
-// Update is a point on its way into a table.
+// Update is a point to store under a key.
 type Update struct {
 	Key   Key
 	Point *Point
 }
 
-// Publish takes in the points of one scrape and returns how many of them were
-// news. A point is news unless one of these holds:
-//   - kube-apiserver has no object of that key, as far as is known here;
-//   - the newest sample is the one already known, or older (a frozen kubelet);
-//   - another node reported the key with a container that started later, or at
-//     the same time (a pod that moved: the node it left may go on reporting it);
-//   - its containers started no later than those of an earlier UID, which was
-//     replaced less than a maxAge ago.
+// Publish stores the points of one scrape, then passes the new objects to the
+// observer. It returns the number of accepted points. A point is rejected if
+//   - no metadata is known for its key;
+//   - its newest sample is not newer than the stored one (a frozen kubelet);
+//   - another node reported the key with a container that started later or at the
+//     same time (a moved pod, which its old node may still report);
+//   - its containers started no later than those of an earlier UID that was
+//     replaced less than maxAge ago.
 func (t *Table) Publish(updates []Update) int {
-	t.publishing.Lock()
-	defer t.publishing.Unlock()
-	published := t.take(updates)
-	if len(t.news) > 0 {
-		t.observe(t.news)
-		clear(t.news)
-		t.news = t.news[:0]
+	t.publishMu.Lock()
+	defer t.publishMu.Unlock()
+	accepted := t.store(updates)
+	if len(t.published) > 0 {
+		t.observer(t.published)
+		clear(t.published)
+		t.published = t.published[:0]
 	}
-	return published
+	return accepted
 }
 
-// Observe has f called with the objects of every publication from now on, after
-// they became visible: in the order of their numbers, one call at a time. f must
-// not keep the slice, nor publish. There is one observer.
+// Observe sets the one observer. f is called after the objects of a Publish are
+// visible, in the order of their sequence numbers, one call at a time. It must not
+// keep the slice nor call Publish.
 func (t *Table) Observe(f func([]*Object)) {
-	t.publishing.Lock()
-	defer t.publishing.Unlock()
-	t.observe = f
+	t.publishMu.Lock()
+	defer t.publishMu.Unlock()
+	t.observer = f
 }
 
-// Sequence is the number of the newest point: all up to it are visible.
+// Sequence returns the number of the newest point. All points up to it are visible.
 func (t *Table) Sequence() uint64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.sequence
 }
 
-// Stored returns when the point of a number was stored.
+// Stored returns the time at which the point with the given number was stored.
 func (t *Table) Stored(sequence uint64) time.Time {
-	return t.began.Add(time.Duration(sequence))
+	return t.created.Add(time.Duration(sequence))
 }
 
-// take stores those of the updates that are news. The caller holds publishing.
-func (t *Table) take(updates []Update) int {
+// store stores the accepted updates and returns their number. The caller holds
+// publishMu.
+func (t *Table) store(updates []Update) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	published, horizon := 0, t.horizon()
-	now := uint64(max(0, t.clock.Since(t.began)))
+	accepted, oldest := 0, t.oldest()
+	now := uint64(max(0, t.clock.Since(t.created)))
 	for _, u := range updates {
 		e := t.lookup(u.Key)
-		if e == nil || e.meta == nil || !e.accepts(u.Point, horizon) {
+		if e == nil || e.meta == nil || !e.accepts(u.Point, oldest) {
 			continue
 		}
 		t.sequence = max(t.sequence+1, now)
 		e.point, e.sequence = u.Point, t.sequence
 		e.join()
-		published++
-		if t.observe != nil {
-			t.news = append(t.news, e.object.Load())
+		accepted++
+		if t.observer != nil {
+			t.published = append(t.published, e.object.Load())
 		}
 	}
-	return published
+	return accepted
 }
 
-func (e *entry) accepts(p *Point, horizon time.Time) bool {
-	if !e.retired.Before(horizon) && !e.barrier.IsZero() && !p.Started.After(e.barrier) {
+// accepts reports whether p passes the rules of Publish. The entry has metadata.
+func (e *entry) accepts(p *Point, oldest time.Time) bool {
+	if !e.retired.Before(oldest) && !e.barrier.IsZero() && !p.Started.After(e.barrier) {
 		return false
 	}
 	if e.point == nil {
 		return true
 	}
-	if e.point.Node != p.Node && !e.point.Time.Before(horizon) {
+	if e.point.Node != p.Node && !e.point.Time.Before(oldest) {
 		return p.Started.After(e.point.Started)
 	}
 	return p.Newest.UnixMilli() > e.point.Newest.UnixMilli()
 }
 
-// horizon is the time before which points are no longer served.
-func (t *Table) horizon() time.Time {
+// oldest returns the earliest time of points that are still served.
+func (t *Table) oldest() time.Time {
 	return t.clock.Now().Add(-time.Duration(t.maxAge.Load()))
 }
 
-// Get returns the object of a key, or nil when there is none young enough.
+// Get returns the object of a key, or nil if there is none or it is too old.
 func (t *Table) Get(key Key) *Object {
 	t.mu.RLock()
 	e := t.lookup(key)
@@ -234,13 +236,13 @@ func (t *Table) Get(key Key) *Object {
 		return nil
 	}
 	o := e.object.Load()
-	if o == nil || o.Point.Time.Before(t.horizon()) {
+	if o == nil || o.Point.Time.Before(t.oldest()) {
 		return nil
 	}
 	return o
 }
 
-// Known says whether kube-apiserver has an object of that key.
+// Known reports whether metadata is known for the key.
 func (t *Table) Known(key Key) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -248,15 +250,15 @@ func (t *Table) Known(key Key) bool {
 	return e != nil && e.meta != nil
 }
 
-// List yields the objects that are young enough, ordered by key, beginning
-// after the key `after` (the zero Key: from the start), of one namespace or,
-// where namespace is empty, of all. It sees each object as it is when reached.
+// List yields the objects of a namespace, or of all if it is empty, ordered by key
+// and without those that are too old. It starts after the key after, or at the
+// beginning if that is zero. Each object is loaded when the iteration reaches it.
 func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
-		horizon := t.horizon()
+		oldest := t.oldest()
 		names := []string{namespace}
 		if namespace == "" {
-			names = t.sortedNamespaces()
+			names = t.Namespaces()
 		}
 		for _, ns := range names {
 			if ns < after.Namespace {
@@ -272,7 +274,7 @@ func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
 			}
 			for _, e := range entries {
 				o := e.object.Load()
-				if o == nil || o.Point.Time.Before(horizon) {
+				if o == nil || o.Point.Time.Before(oldest) {
 					continue
 				}
 				if !yield(o) {

@@ -55,8 +55,8 @@ type step struct {
 	delete  bool
 	sweep   bool
 
-	// wantNews is how many points the publication should count as news.
-	wantNews int
+	// wantAccepted is how many updates Publish should accept.
+	wantAccepted int
 	// want is the point that should be served afterwards; nil for none.
 	want *Point
 }
@@ -67,7 +67,7 @@ func TestPublishRules(t *testing.T) {
 	unstarted := &Point{Time: at(30), Newest: at(30), Node: "n2"}
 
 	tests := map[string]struct{ steps []step }{
-		"a point without metadata is no news": {[]step{
+		"a point without metadata is rejected": {[]step{
 			{publish: first},
 		}},
 		"metadata without a point is not served": {[]step{
@@ -75,105 +75,105 @@ func TestPublishRules(t *testing.T) {
 		}},
 		"metadata first": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 		}},
 		"a point that came before the metadata waits for its next report": {[]step{
 			{publish: first},
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 		}},
 		"a newer sample replaces": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
-			{publish: second, wantNews: 1, want: second},
+			{publish: first, wantAccepted: 1, want: first},
+			{publish: second, wantAccepted: 1, want: second},
 		}},
-		"the same and older samples of a frozen kubelet are no news": {[]step{
+		"the same and older samples of a frozen kubelet are rejected": {[]step{
 			{setMeta: meta("a")},
-			{publish: second, wantNews: 1, want: second},
+			{publish: second, wantAccepted: 1, want: second},
 			{publish: sample("n1", 0, 25), want: second},
 			{publish: first, want: second},
 		}},
 		"a point ages out, with its own time": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{after: maxAge + 10*time.Second, want: first},
 			{after: time.Millisecond},
 		}},
 		"the object is gone": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{delete: true},
 		}},
-		"a late report after the object is gone is no news": {[]step{
+		"a late report after the object is gone is rejected": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{delete: true},
 			{publish: second},
 		}},
 		"a pod that moved: the later start wins": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
-			{publish: moved, wantNews: 1, want: moved},
+			{publish: first, wantAccepted: 1, want: first},
+			{publish: moved, wantAccepted: 1, want: moved},
 			{publish: sample("n1", 0, 40), want: moved},
-			{publish: movedNext, wantNews: 1, want: movedNext},
+			{publish: movedNext, wantAccepted: 1, want: movedNext},
 		}},
 		"a pod that moved: the order of the reports does not matter": {[]step{
 			{setMeta: meta("a")},
-			{publish: moved, wantNews: 1, want: moved},
+			{publish: moved, wantAccepted: 1, want: moved},
 			{publish: sample("n1", 0, 40), want: moved},
 		}},
 		"two nodes and the same start: the first stays while it is young": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{publish: sample("n2", 0, 30), want: first},
 			{after: maxAge + 11*time.Second},
-			{publish: sample("n2", 0, 100), wantNews: 1, want: sample("n2", 0, 100)},
+			{publish: sample("n2", 0, 100), wantAccepted: 1, want: sample("n2", 0, 100)},
 		}},
 		"two nodes without start times: the first stays": {[]step{
 			{setMeta: meta("a")},
-			{publish: &Point{Time: at(10), Newest: at(10), Node: "n1"}, wantNews: 1, want: &Point{Time: at(10), Newest: at(10), Node: "n1"}},
+			{publish: &Point{Time: at(10), Newest: at(10), Node: "n1"}, wantAccepted: 1, want: &Point{Time: at(10), Newest: at(10), Node: "n1"}},
 			{publish: unstarted, want: &Point{Time: at(10), Newest: at(10), Node: "n1"}},
 		}},
 		"a pod recreated under its name: late reports of the old one are barred": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{setMeta: meta("b")},
 			{publish: second},
-			{publish: moved, wantNews: 1, want: moved},
+			{publish: moved, wantAccepted: 1, want: moved},
 		}},
 		"the same UID again keeps the point": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{setMeta: meta("a"), want: first},
 		}},
 		"the barrier falls after a maxAge": {[]step{
 			// As a mirror pod that was deleted and came back: its containers ran on.
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{setMeta: meta("b")},
 			{after: maxAge, publish: sample("n1", 0, 80)},
-			{after: time.Second, publish: sample("n1", 0, 90), wantNews: 1, want: sample("n1", 0, 90)},
+			{after: time.Second, publish: sample("n1", 0, 90), wantAccepted: 1, want: sample("n1", 0, 90)},
 		}},
 		"a barrier that fell does not come back": {[]step{
 			{setMeta: meta("a")},
-			{publish: moved, wantNews: 1, want: moved},
+			{publish: moved, wantAccepted: 1, want: moved},
 			{setMeta: meta("b")},
 			// On a node whose clock is behind.
-			{after: maxAge + time.Second, publish: sample("n1", 5, 80), wantNews: 1, want: sample("n1", 5, 80)},
+			{after: maxAge + time.Second, publish: sample("n1", 5, 80), wantAccepted: 1, want: sample("n1", 5, 80)},
 			{setMeta: meta("c")},
-			{publish: sample("n1", 15, 90), wantNews: 1, want: sample("n1", 15, 90)},
+			{publish: sample("n1", 15, 90), wantAccepted: 1, want: sample("n1", 15, 90)},
 		}},
 		"deleted and recreated: the barrier stays": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{delete: true},
 			{setMeta: meta("b")},
 			{publish: second},
-			{publish: moved, wantNews: 1, want: moved},
+			{publish: moved, wantAccepted: 1, want: moved},
 		}},
 		"a sweep does not lift the barrier": {[]step{
 			{setMeta: meta("a")},
-			{publish: first, wantNews: 1, want: first},
+			{publish: first, wantAccepted: 1, want: first},
 			{delete: true},
 			{after: 30 * time.Second, sweep: true},
 			{publish: second},
@@ -196,12 +196,12 @@ func TestPublishRules(t *testing.T) {
 				if s.sweep {
 					table.Sweep()
 				}
-				news := 0
+				accepted := 0
 				if s.publish != nil {
-					news = table.Publish([]Update{{Key: key, Point: s.publish}})
+					accepted = table.Publish([]Update{{Key: key, Point: s.publish}})
 				}
-				if news != s.wantNews {
-					t.Errorf("step %d: Publish() = %d, want %d", i, news, s.wantNews)
+				if accepted != s.wantAccepted {
+					t.Errorf("step %d: Publish() = %d, want %d", i, accepted, s.wantAccepted)
 				}
 				var got *Point
 				if o := table.Get(key); o != nil {

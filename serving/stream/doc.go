@@ -20,5 +20,5 @@
 // No watcher has a goroutine or a queue of its own. The API server's stock watch
 // handler reads a channel of events and encodes the event's object; that object
 // is the watcher itself (see Watcher.CacheEncode), which picks the point at the
-// moment at which it is written. Bytes are shared through point.Encodings.
+// moment at which it is written. Bytes are shared through samplestore.Encodings.
 package stream
