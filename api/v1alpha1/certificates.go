@@ -8,66 +8,65 @@ package v1alpha1
 type CertificateMode string
 
 const (
-	// CertificatesManaged means that the operator keeps an authority of its own.
+	// CertificatesManaged means that the operator issues it from a CA of its own.
 	CertificatesManaged CertificateMode = "Managed"
 	// CertificatesCertManager means that cert-manager issues it into a Secret.
 	CertificatesCertManager CertificateMode = "CertManager"
-	// CertificatesSecret takes it from a Secret that someone else keeps.
+	// CertificatesSecret means that the user provides it in a Secret.
 	CertificatesSecret CertificateMode = "Secret"
 )
 
-// CertificatesSpec says where serving's certificate comes from. Pods load a new
-// certificate in process, within about a minute and a half of the change of its
-// Secret; nothing is restarted.
+// CertificatesSpec says where serving's certificate comes from. Pods load a changed
+// certificate without a restart, within about 90 seconds.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'CertManager') == has(self.certManager)",message="certificates.certManager is needed with mode: CertManager, and has no effect without: set both or none"
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Secret') == has(self.secret)",message="certificates.secret is needed with mode: Secret, and has no effect without: set both or none"
 // +kubebuilder:validation:XValidation:rule="!has(self.rotate) || !has(self.mode) || self.mode == 'Managed'",message="certificates.rotate has an effect with mode: Managed only: whoever keeps the certificate renews it"
 type CertificatesSpec struct {
-	// Managed: the operator makes an authority (valid 10 years) and a certificate
-	// (valid 90 days), and renews both in time, with an overlap in which clients
-	// trust the old and the new. CertManager: cert-manager issues the certificate.
-	// Secret: someone else keeps it in a Secret. Default: Managed.
+	// Who issues the certificate. Managed: the operator creates a CA (valid 10 years)
+	// and a certificate (valid 90 days) and renews both in time; kube-apiserver trusts
+	// the old and the new CA meanwhile. CertManager: cert-manager issues it, see
+	// certManager. Secret: you provide and renew it, see secret. Default: Managed.
 	// +optional
 	// +kubebuilder:default=Managed
 	Mode CertificateMode `json:"mode,omitempty"`
 
-	// Any text, such as a date. With mode Managed, a text that was not heeded yet
-	// rotates authority and certificate now, for example after a leak of the key;
-	// taking it out does nothing. Default: none.
+	// Any text, such as a date, of at most 64 characters; with mode Managed only. A
+	// new text rotates CA and certificate now, for example after a leak of the key.
+	// Removing it does nothing. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Rotate string `json:"rotate,omitempty"`
 
-	// Who issues the certificate with mode CertManager. The issuer must put its
-	// authority into ca.crt of the Secret: one of kind CA or Vault does, ACME does not.
+	// The issuer, required with mode CertManager. It must put its CA certificate into
+	// ca.crt of the Secret: CA and Vault issuers do, ACME issuers do not. Default: none.
 	// +optional
 	CertManager *CertManagerSpec `json:"certManager,omitempty"`
 
-	// The Secret with mode Secret, in the serving namespace. Keys: tls.crt and
-	// tls.key, the certificate for SERVICE.NAMESPACE.svc; and ca.crt, the
-	// authorities to verify it with. Before a change of authority put the new one
-	// beside the old one into ca.crt, and wait for CertificatesValid.
+	// The Secret in the serving namespace, required with mode Secret. Its keys are
+	// tls.crt and tls.key, the certificate for SERVICE.NAMESPACE.svc, and ca.crt, the
+	// CA certificates that verify it, all PEM. Before you change the CA, add the new
+	// one to ca.crt and wait until the condition CertificatesValid is True. Default: none.
 	// +optional
 	Secret *CertificateSecret `json:"secret,omitempty"`
 }
 
 // CertManagerSpec refers to cert-manager's objects.
 type CertManagerSpec struct {
-	// The issuer.
+	// The issuer of the certificate.
 	// +required
 	IssuerRef IssuerReference `json:"issuerRef"`
 }
 
-// IssuerReference names an issuer of cert-manager.
+// IssuerReference names a cert-manager issuer.
 type IssuerReference struct {
 	// Name of the issuer.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Kind of the issuer: Issuer, in the serving namespace, ClusterIssuer, or a
-	// kind of another group. Default: Issuer.
+	// Kind of the issuer: Issuer (in the serving namespace), ClusterIssuer, or a kind
+	// of another API group. Default: Issuer.
 	// +optional
 	// +kubebuilder:default=Issuer
 	// +kubebuilder:validation:MaxLength=63
@@ -79,7 +78,7 @@ type IssuerReference struct {
 	Group string `json:"group,omitempty"`
 }
 
-// CertificateSecret names a Secret of the user's.
+// CertificateSecret names a Secret that the user provides.
 type CertificateSecret struct {
 	// Name of the Secret.
 	// +required

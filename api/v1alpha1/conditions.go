@@ -9,36 +9,36 @@ const (
 	// ConditionAvailable is True while every desired APIService is registered,
 	// reported available by the aggregator, and answers a real request.
 	ConditionAvailable = "Available"
-	// ConditionReady is kstatus' summary: the backend is as its spec says.
+	// ConditionReady is the summary by kstatus: all components match the spec.
 	ConditionReady = "Ready"
-	// ConditionReconciling is present, and True, while the operator is working
-	// towards the spec (kstatus' abnormal-true condition).
+	// ConditionReconciling is present and True only while the operator works towards
+	// the spec (an abnormal-true condition of kstatus).
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is present, and True, while the operator cannot go on
-	// without a change from outside (kstatus' abnormal-true condition).
+	// ConditionStalled is present and True only while the operator cannot proceed
+	// without a change by someone else (an abnormal-true condition of kstatus).
 	ConditionStalled = "Stalled"
-	// ConditionCertificatesValid speaks of serving's certificate and its CA.
+	// ConditionCertificatesValid is about serving's certificate and its CA.
 	ConditionCertificatesValid = "CertificatesValid"
-	// ConditionServingReady speaks of the serving Deployment and its pods.
+	// ConditionServingReady is about the serving Deployment and its pods.
 	ConditionServingReady = "ServingReady"
-	// ConditionAPIServicesRegistered speaks of the versions that should be registered.
+	// ConditionAPIServicesRegistered is about the versions that should be registered.
 	ConditionAPIServicesRegistered = "APIServicesRegistered"
-	// ConditionStaleAPIServicesRemoved speaks of the versions that should not be.
+	// ConditionStaleAPIServicesRemoved is about the versions that should not be.
 	ConditionStaleAPIServicesRemoved = "StaleAPIServicesRemoved"
-	// ConditionSourcesHealthy speaks of kubelets and of spec.sources, as the serving
-	// pods see them.
+	// ConditionSourcesHealthy is about kubelets and spec.sources, as the serving pods
+	// report them.
 	ConditionSourcesHealthy = "SourcesHealthy"
-	// ConditionRulesReady speaks of the rules in the spec, as the serving pods see
-	// them. A rule that is bad stops no other.
+	// ConditionRulesReady is about the rules in the spec, as the serving pods report
+	// them. An invalid rule does not affect the others.
 	ConditionRulesReady = "RulesReady"
-	// ConditionConsumersCompatible speaks of clients that use a version which the
-	// spec no longer names.
+	// ConditionConsumersCompatible is about clients that use a version which is no
+	// longer in the spec.
 	ConditionConsumersCompatible = "ConsumersCompatible"
 )
 
 // Reasons that several conditions share.
 const (
-	// ReasonSucceeded means that the condition's subject is as it should be.
+	// ReasonSucceeded means that the subject of the condition matches the spec.
 	ReasonSucceeded = "Succeeded"
 	// ReasonProgressing means that the operator is working on it.
 	ReasonProgressing = "Progressing"
@@ -70,13 +70,13 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonNotOwned: an object of the same name belongs to someone else.
 	ReasonNotOwned = "NotOwned"
-	// ReasonContested: someone else keeps changing an APIService back that was
-	// taken over; the message names the field manager.
+	// ReasonContested: someone else keeps reverting an APIService that was taken over;
+	// the message names the field manager.
 	ReasonContested = "Contested"
 	// ReasonForbidden: the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
-	// ReasonInvalid: serving refuses the spec, or kube-apiserver an object made
-	// from it.
+	// ReasonInvalid: serving rejects the spec, or kube-apiserver rejects an object
+	// created from it.
 	ReasonInvalid = "Invalid"
 )
 
@@ -84,12 +84,12 @@ const (
 const (
 	// ReasonRollingOut: pods of the current revision are being started.
 	ReasonRollingOut = "RollingOut"
-	// ReasonRolloutFailed: the rollout does not get on; the message says which
-	// pod and why.
+	// ReasonRolloutFailed: the rollout makes no progress; the message says which pod
+	// and why.
 	ReasonRolloutFailed = "RolloutFailed"
 	// ReasonVersionNotServed: a ready pod does not serve a desired version.
 	ReasonVersionNotServed = "VersionNotServed"
-	// ReasonProbeFailed: the operator could not ask a pod what it serves.
+	// ReasonProbeFailed: the operator could not query a pod for what it serves.
 	ReasonProbeFailed = "ProbeFailed"
 	// ReasonNoReadyEndpoint: the Service of spec.existing has no ready endpoint.
 	ReasonNoReadyEndpoint = "NoReadyEndpoint"
@@ -99,15 +99,15 @@ const (
 const (
 	// ReasonAggregatorUnavailable: kube-apiserver reports the APIService unavailable.
 	ReasonAggregatorUnavailable = "AggregatorUnavailable"
-	// ReasonRequestFailed: a real request through kube-apiserver failed; of
-	// ServingReady, one to a pod.
+	// ReasonRequestFailed: a real request failed: through kube-apiserver, or, as a
+	// reason of ServingReady, to a pod.
 	ReasonRequestFailed = "RequestFailed"
-	// ReasonNoFreshSample: the API answers, but no node's sample is younger than maxAge.
+	// ReasonNoFreshSample: the API answers, but every node's sample is older than maxAge.
 	ReasonNoFreshSample = "NoFreshSample"
-	// ReasonNotInDiscovery: a kube-apiserver, named in the message, goes on not
-	// listing a registered version in its discovery.
+	// ReasonNotInDiscovery: the discovery of a kube-apiserver, named in the message,
+	// still lacks a registered version.
 	ReasonNotInDiscovery = "NotInDiscovery"
-	// ReasonRetiring: a version is being taken out of discovery.
+	// ReasonRetiring: a version is being removed from discovery.
 	ReasonRetiring = "Retiring"
 )
 
@@ -115,57 +115,78 @@ const (
 const (
 	// ReasonCertificateInvalid: the Secret's certificate cannot be used.
 	ReasonCertificateInvalid = "CertificateInvalid"
-	// ReasonCertificateExpiring: the certificate ends soon and was not renewed in time.
+	// ReasonCertificateExpiring: the certificate expires soon and was not renewed in time.
 	ReasonCertificateExpiring = "CertificateExpiring"
-	// ReasonCertificateExpired: the certificate is no longer valid; with mode
-	// Managed it is being replaced.
+	// ReasonCertificateExpired: the certificate has expired; with mode Managed it is
+	// being replaced.
 	ReasonCertificateExpired = "CertificateExpired"
 	// ReasonCertManagerMissing: cert-manager is not installed.
 	ReasonCertManagerMissing = "CertManagerMissing"
-	// ReasonCertificateMismatch: a pod does not serve the certificate of the
-	// Secret, or the authorities do not verify it.
+	// ReasonCertificateMismatch: a pod does not serve the certificate in the Secret, or
+	// the CA certificates do not verify it.
 	ReasonCertificateMismatch = "CertificateMismatch"
-	// ReasonRotating: authority and certificate are being replaced, step by step.
+	// ReasonRotating: CA and certificate are being replaced, step by step.
 	ReasonRotating = "Rotating"
 )
 
 // Reasons of ConsumersCompatible.
 const (
-	// ReasonConsumersActive: clients used a version today or yesterday that the
-	// spec no longer names; its removal waits.
+	// ReasonConsumersActive: clients used a version today or yesterday that is no
+	// longer in the spec; its removal waits.
 	ReasonConsumersActive = "ConsumersActive"
-	// ReasonRemovalForced: such a version is removed as removeDespiteConsumers says.
+	// ReasonRemovalForced: such a version is removed because of removeDespiteConsumers.
 	ReasonRemovalForced = "RemovalForced"
-	// ReasonConsumersUnknown: what serves cannot tell who uses which version; a
-	// version is removed without waiting.
+	// ReasonConsumersUnknown: the implementation does not report its clients, so
+	// versions are removed without waiting.
 	ReasonConsumersUnknown = "ConsumersUnknown"
 )
 
-// Reasons of SourcesHealthy. The first that applies is used; the message gives
-// counts, names the first nodes and sources, and what to do.
+// Reasons of SourcesHealthy. The first that applies is used; the message has counts,
+// the first nodes and sources, and what to do.
 const (
-	// ReasonKubeletCertificatesUntrusted: kubelets' certificates are not signed
-	// by the CA, or not for their address.
+	// ReasonKubeletCertificatesUntrusted: certificates of kubelets are not signed by
+	// the CA, or not valid for their address.
 	ReasonKubeletCertificatesUntrusted = "KubeletCertificatesUntrusted"
-	// ReasonKubeletsFailing: kubelets cannot be reached or refuse to answer.
+	// ReasonKubeletsFailing: kubelets cannot be reached or reject the request.
 	ReasonKubeletsFailing = "KubeletsFailing"
 	// ReasonNoNodes: no node matches the scrape's selector.
 	ReasonNoNodes = "NoNodes"
-	// ReasonSourcesFailing: sources of spec.sources that are not optional do not
-	// answer, or badly.
+	// ReasonSourcesFailing: sources of spec.sources that are not optional fail.
 	ReasonSourcesFailing = "SourcesFailing"
-	// ReasonNotApplicable: with spec.existing the operator sees no kubelets, sources
-	// or rules.
+	// ReasonNotApplicable: with spec.existing the operator knows nothing about kubelets,
+	// sources and rules.
 	ReasonNotApplicable = "NotApplicable"
-	// ReasonNotReported: the image of the serving pods is too old to tell.
+	// ReasonNotReported: the image of the serving pods is too old to report it.
 	ReasonNotReported = "NotReported"
 )
 
 // Reasons of RulesReady. The first that applies is used.
 const (
-	// ReasonRulesInvalid: rules cannot be compiled and are left out; Stalled and
-	// Ready repeat it, since nobody but the user can mend them.
+	// ReasonRulesInvalid: rules cannot be compiled and are ignored. Stalled and Ready
+	// repeat it, since only a change of the spec helps.
 	ReasonRulesInvalid = "RulesInvalid"
-	// ReasonRulesFailing: rules are in force, and make no metrics for now.
+	// ReasonRulesFailing: rules are valid, but produce no metrics for now.
 	ReasonRulesFailing = "RulesFailing"
+)
+
+// Conditions of CustomMetrics and ExternalMetrics in addition to Ready, Reconciling
+// and Stalled. They are present only while True.
+const (
+	// ConditionFallback: the values come from spec.fallback.
+	ConditionFallback = "Fallback"
+	// ConditionCollision: another rule or object defines the same metric.
+	ConditionCollision = "Collision"
+)
+
+// Reasons of conditions of CustomMetrics and ExternalMetrics. The serving pods report
+// further ones, for failures of the source and for metrics that cannot be compiled.
+const (
+	// ReasonCollision: another rule or object defines the same metric.
+	ReasonCollision = "Collision"
+	// ReasonNoBackend: no MetricsBackend serves the metric's API.
+	ReasonNoBackend = "NoBackend"
+	// ReasonInUse: the fallback is in use.
+	ReasonInUse = "InUse"
+	// ReasonFailing: the serving pods report no reason.
+	ReasonFailing = "Failing"
 )

@@ -8,51 +8,50 @@ import (
 	"slices"
 )
 
-// ConsumersPath is the path at which a serving pod answers a ConsumerReport as
-// JSON. It needs the verb get on this non-resource URL.
+// ConsumersPath is the path at which a serving pod returns a ConsumerReport as JSON.
+// Clients need the verb get on this non-resource URL.
 const ConsumersPath = "/consumers"
 
-// MaxConsumers bounds how many clients are remembered for each version: the most
-// recent ones, and Others counts the rest.
+// MaxConsumers limits how many clients are recorded for each version: the most
+// recent ones; Others counts the rest.
 const MaxConsumers = 20
 
-// ConsumerStatus is a client that asked for a version on one of the last two days.
+// ConsumerStatus is a client that used a version on one of the last two days.
 type ConsumerStatus struct {
-	// The version: VERSION.GROUP, as APIServices are named.
+	// The API version as VERSION.GROUP, like the name of an APIService.
 	Version string `json:"version"`
-	// The family of the client's user agent: its part before the first slash,
-	// such as kubectl or kube-controller-manager.
+	// The client's user agent up to the first slash, such as kubectl or
+	// kube-controller-manager.
 	UserAgent string `json:"userAgent"`
 	// The client's user name.
 	User string `json:"user"`
-	// The last day, in UTC, on which it asked: YYYY-MM-DD. A day and no time, so
-	// that a steady state writes nothing.
+	// The last day in UTC on which it used the version, as YYYY-MM-DD. There is no
+	// time of day, so that a steady state causes no writes.
 	LastSeen string `json:"lastSeen"`
 }
 
-// ConsumerReport is which clients a serving pod saw, answered at ConsumersPath.
+// ConsumerReport lists the clients of a serving pod. It is returned at ConsumersPath.
 // +kubebuilder:object:generate=false
 type ConsumerReport struct {
 	// Consumers are the clients of today and yesterday, newest day first.
 	Consumers []ConsumerStatus `json:"consumers"`
-	// Others is the number of clients beyond MaxConsumers, for each version, for who
-	// reads the report of a pod: pods cannot add theirs up, since one client may be
-	// among the others of each.
+	// Others is the number of further clients beyond MaxConsumers, by version. The
+	// numbers of several pods cannot be added, since a client may use each of them.
 	Others map[string]int `json:"others,omitempty"`
 }
 
-// OperatorUserAgent is the family of the operator's own user agent.
+// OperatorUserAgent is the operator's user agent up to the first slash.
 const OperatorUserAgent = "metrics-backend-operator"
 
-// ownUserAgents verify that versions answer; they are no reason to keep one.
+// ownUserAgents only verify that versions answer, which is no reason to keep one.
 var ownUserAgents = [...]string{OperatorUserAgent, "kubectl-metrics"}
 
-// IsOwnUserAgent tells whether the family of a user agent is that of one of the
-// project's own tools, which no record of consumers holds.
+// IsOwnUserAgent reports whether a user agent, up to its first slash, is one of the
+// project's own tools, which are not recorded as consumers.
 func IsOwnUserAgent(family string) bool { return slices.Contains(ownUserAgents[:], family) }
 
-// SortConsumers puts consumers in the order of a report and of a status: the
-// newest day first, then by version, user agent and user.
+// SortConsumers sorts consumers as in a report and in a status: newest day first,
+// then by version, user agent and user.
 func SortConsumers(consumers []ConsumerStatus) {
 	slices.SortFunc(consumers, func(a, b ConsumerStatus) int {
 		return cmp.Or(

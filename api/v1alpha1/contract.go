@@ -8,25 +8,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Labels and names on which the operator and the serving component agree.
+// Labels and names that the operator and the serving component share.
 const (
-	// LabelBackend names the MetricsBackend that owns an object. It is the mark
-	// of ownership: every sweep goes by it, never by a list of known objects.
+	// LabelBackend names the MetricsBackend that owns an object. It alone defines
+	// ownership: objects are pruned by this label, not by a list of known names.
 	LabelBackend = "metricsbackend.io/backend"
-	// Finalizer keeps a MetricsBackend until its children are gone in order.
+	// Finalizer keeps a MetricsBackend until its objects are removed in order.
 	Finalizer = "metricsbackend.io/ordered-removal"
 	// FieldOwner is the operator's name in server-side apply.
 	FieldOwner = "metrics-backend-operator"
 
-	// SourcesPath is the path at which a serving pod answers a SourceReport
-	// as JSON. It needs the verb get on this non-resource URL.
+	// SourcesPath is the path at which a serving pod returns a SourceReport as JSON.
+	// Clients need the verb get on this non-resource URL.
 	SourcesPath = "/sources"
-	// DeclaredPath is the path at which a serving pod answers a DeclaredReport as
-	// JSON. It needs the verb get on this non-resource URL.
+	// DeclaredPath is the path at which a serving pod returns a DeclaredReport as JSON.
+	// Clients need the verb get on this non-resource URL.
 	DeclaredPath = "/declared"
 
-	// AnnotationMetricsPath on a Node overrides the path of its kubelet's
-	// metrics. The name is metrics-server's, so that annotations keep working.
+	// AnnotationMetricsPath on a Node overrides the path of its kubelet's metrics.
+	// metrics-server has the same annotation.
 	AnnotationMetricsPath = "metrics.k8s.io/resource-metrics-path"
 )
 
@@ -36,74 +36,74 @@ const (
 	SecretKeyCertificate = "tls.crt"
 	// SecretKeyPrivateKey is its private key, PEM.
 	SecretKeyPrivateKey = "tls.key"
-	// SecretKeyCA is the bundle of authorities to verify the certificate with, PEM.
+	// SecretKeyCA is the bundle of CA certificates that verify the certificate, PEM.
 	SecretKeyCA = "ca.crt"
 )
 
-// Of the Secret with the managed authority, which no pod mounts.
+// Keys and annotations of the Secret with the managed CA, which no pod mounts.
 const (
-	// SecretKeyNextCertificate and SecretKeyNextPrivateKey hold the authority that
-	// takes over once every kube-apiserver trusts it.
+	// SecretKeyNextCertificate and SecretKeyNextPrivateKey are the next CA, which is
+	// used once every kube-apiserver trusts it.
 	SecretKeyNextCertificate = "next.crt"
 	SecretKeyNextPrivateKey  = "next.key"
-	// AnnotationRotated is the last spec.serving.certificates.rotate that was heeded.
+	// AnnotationRotated is the last spec.serving.certificates.rotate that was executed.
 	AnnotationRotated = "metricsbackend.io/rotated"
 )
 
-// SourceReport is how a serving pod sees its sources, answered at SourcesPath.
+// SourceReport is the state of a serving pod's sources. It is returned at SourcesPath.
 // +kubebuilder:object:generate=false
 type SourceReport struct {
-	// ObservedGeneration is the MetricsBackend's generation whose settings are
-	// in force; 0 while the pod runs on defaults.
+	// ObservedGeneration is the generation of the MetricsBackend that the pod uses, or
+	// 0 while it runs on defaults.
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// Kubelets sums up the scrapes of all selected nodes.
+	// Kubelets summarizes the scrapes of all selected nodes.
 	Kubelets KubeletReport `json:"kubelets"`
-	// Sources are those of spec.sources, in its order.
+	// Sources are spec.sources, in its order.
 	Sources []SourceHealth `json:"sources,omitempty"`
-	// Rules that are not as they should be, the worst first; at most 50.
+	// Rules are the problems of rules, most severe first; at most 50.
 	Rules []RuleHealth `json:"rules,omitempty"`
-	// RuleCount and FailingRules count all rules, and those that fail.
+	// RuleCount and FailingRules are the numbers of all rules and of failing ones.
 	RuleCount    int `json:"ruleCount,omitempty"`
 	FailingRules int `json:"failingRules,omitempty"`
-	// CustomMetrics and ExternalMetrics count the metrics that exist now.
+	// CustomMetrics and ExternalMetrics are the numbers of metrics that exist now.
 	CustomMetrics   int `json:"customMetrics,omitempty"`
 	ExternalMetrics int `json:"externalMetrics,omitempty"`
 }
 
-// SourceHealth is how one of spec.sources does, as a serving pod sees it.
+// SourceHealth is the state of one of spec.sources in a serving pod.
 // +kubebuilder:object:generate=false
 type SourceHealth struct {
 	// Name of the source.
 	Name string `json:"name"`
-	// Healthy says that its newest answer was good; false before the first.
+	// Healthy is true if the last request succeeded, and false before the first one.
 	Healthy bool `json:"healthy"`
-	// Reason and Message tell of the newest failure, in the source's own words where
-	// it said any.
+	// Reason and Message describe the last failure, if possible with the source's own
+	// error message.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Since is when that state began.
+	// Since is when the state last changed.
 	Since metav1.Time `json:"since,omitzero"`
 }
 
-// RuleHealth is what is wrong with a rule.
+// RuleHealth is a problem of a rule.
 // +kubebuilder:object:generate=false
 type RuleHealth struct {
 	// Path of the rule, such as spec.customMetrics.rules[3].
 	Path string `json:"path"`
-	// State tells whether the rule makes no metrics because of it.
+	// State says whether the rule produces metrics despite the problem.
 	State RuleState `json:"state,omitempty"`
-	// Reason is a word in CamelCase, and Message a sentence that says what to do.
+	// Reason is a word in CamelCase, Message a sentence that says what to do.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// DeclaredReport is how a serving pod sees the CustomMetrics and ExternalMetrics.
+// DeclaredReport is the state of the CustomMetrics and ExternalMetrics in a serving pod.
 // +kubebuilder:object:generate=false
 type DeclaredReport struct {
 	Metrics []DeclaredHealth `json:"metrics,omitempty"`
 }
 
-// DeclaredHealth is how one declared metric does.
+// DeclaredHealth is the state of a CustomMetric or ExternalMetric in a serving pod.
 // +kubebuilder:object:generate=false
 type DeclaredHealth struct {
 	// Kind is CustomMetric or ExternalMetric.
@@ -111,46 +111,46 @@ type DeclaredHealth struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	// Generation that is in force.
+	// Generation is the generation of the object that the pod uses.
 	Generation int64 `json:"generation"`
-	// Ready says that the newest evaluation gave values; Fallback that others stand
-	// in for them.
+	// Ready is true if the last evaluation returned values, Fallback if the values
+	// come from spec.fallback.
 	Ready    bool `json:"ready"`
 	Fallback bool `json:"fallback,omitempty"`
-	// Reason and Message say why it is not ready, in the source's own words.
+	// Reason and Message say why it is not ready, with the source's own error message.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Value is the value where there is one; Values is how many there are.
+	// Value is the value if there is exactly one; Values is their number.
 	Value  string      `json:"value,omitempty"`
 	Values int         `json:"values,omitempty"`
 	Time   metav1.Time `json:"time,omitzero"`
 }
 
-// KubeletReport sums up the newest scrape of each selected node.
+// KubeletReport summarizes the last scrape of each selected node.
 // +kubebuilder:object:generate=false
 type KubeletReport struct {
 	// Nodes is the number of nodes that match the selector.
 	Nodes int `json:"nodes"`
-	// Healthy is the number of nodes whose newest scrape succeeded.
+	// Healthy is the number of nodes whose last scrape succeeded.
 	Healthy int `json:"healthy"`
-	// Pending is the number of nodes that were not asked yet.
+	// Pending is the number of nodes that were not scraped yet.
 	Pending int `json:"pending"`
-	// NewestSample is the time of the newest node sample; zero when there is none.
+	// NewestSample is the time of the newest node sample, or zero if there is none.
 	NewestSample metav1.Time `json:"newestSample,omitzero"`
-	// Failures groups the nodes whose newest scrape failed, most nodes first.
+	// Failures groups the nodes whose last scrape failed, largest group first.
 	Failures []KubeletFailure `json:"failures,omitempty"`
 }
 
-// KubeletFailure is one kind of failure and the nodes that show it.
+// KubeletFailure is one kind of failure and the nodes that have it.
 // +kubebuilder:object:generate=false
 type KubeletFailure struct {
 	// Reason is one of the ScrapeReason constants.
 	Reason ScrapeReason `json:"reason"`
 	// Count is the number of nodes.
 	Count int `json:"count"`
-	// Nodes holds the first names in order, at most five.
+	// Nodes are the first names in sorted order, at most five.
 	Nodes []string `json:"nodes"`
-	// Message is the error of the first of them.
+	// Message is the error of the first node.
 	Message string `json:"message"`
 }
 
@@ -158,25 +158,26 @@ type KubeletFailure struct {
 type ScrapeReason string
 
 const (
-	// ScrapeNoAddress means: the node cannot be addressed; it has no address of
-	// the wanted types, or its annotation names a path that is none.
+	// ScrapeNoAddress means: the node has no address of the wanted types, or its
+	// annotation is no valid path.
 	ScrapeNoAddress ScrapeReason = "NoAddress"
-	// ScrapeConnectionFailed means: no connection, or it broke.
+	// ScrapeConnectionFailed means: the connection failed or broke.
 	ScrapeConnectionFailed ScrapeReason = "ConnectionFailed"
-	// ScrapeTimeout means: no complete answer within scrape.timeout.
+	// ScrapeTimeout means: no complete response within scrape.timeout.
 	ScrapeTimeout ScrapeReason = "Timeout"
-	// ScrapeCertificateUntrusted means: not signed by the CA, for another address, or expired.
+	// ScrapeCertificateUntrusted means: the certificate is not signed by the CA, is for
+	// another address, or has expired.
 	ScrapeCertificateUntrusted ScrapeReason = "CertificateUntrusted"
-	// ScrapeCertificateChanged means: not the certificate that was pinned.
+	// ScrapeCertificateChanged means: the certificate is not the pinned one.
 	ScrapeCertificateChanged ScrapeReason = "CertificateChanged"
 	// ScrapeUnauthorized means: HTTP 401, the kubelet does not accept serving's token.
 	ScrapeUnauthorized ScrapeReason = "Unauthorized"
 	// ScrapeForbidden means: HTTP 403, serving's account lacks nodes/metrics.
 	ScrapeForbidden ScrapeReason = "Forbidden"
-	// ScrapeBadStatus means: any other HTTP status than 200.
+	// ScrapeBadStatus means: another HTTP status than 200.
 	ScrapeBadStatus ScrapeReason = "BadStatus"
 	// ScrapeBodyTooLarge means: the body is longer than scrape.maxBodySize.
 	ScrapeBodyTooLarge ScrapeReason = "BodyTooLarge"
-	// ScrapeMalformedBody means: nothing usable in the body.
+	// ScrapeMalformedBody means: the body has no usable sample.
 	ScrapeMalformedBody ScrapeReason = "MalformedBody"
 )

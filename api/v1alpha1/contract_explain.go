@@ -8,77 +8,76 @@ import (
 )
 
 const (
-	// ParameterExplain is a parameter of a metric's own path in custom.metrics.k8s.io
-	// and external.metrics.k8s.io: with `explain=true` serving answers a
-	// MetricExplanation as JSON instead of the values. Who may read the values may
-	// read it, and nobody else; a server that does not know it answers the values.
+	// ParameterExplain is a query parameter of a metric's path in custom.metrics.k8s.io
+	// and external.metrics.k8s.io: with `explain=true` serving returns a
+	// MetricExplanation as JSON instead of the values. It needs the same right as
+	// reading the values. Other implementations ignore it and return the values.
 	ParameterExplain = "explain"
 	// KindMetricExplanation is the kind of a MetricExplanation.
 	KindMetricExplanation = "MetricExplanation"
 )
 
-// MetricExplanation says how the values of a metric come about. It tells of the
-// objects that were asked for and no others, and holds no credentials.
+// MetricExplanation says how the values of a metric are computed. It contains only
+// the requested objects, and no credentials.
 // +kubebuilder:object:generate=false
 type MetricExplanation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Origin names what defines the metric: a rule by its path in the MetricsBackend,
-	// or an object as KIND NAMESPACE/NAME.
+	// Origin is what defines the metric: the path of a rule in the MetricsBackend, or
+	// an object as KIND NAMESPACE/NAME.
 	Origin string `json:"origin"`
-	// Source is its name in spec.sources.
+	// Source is a name in spec.sources.
 	Source string `json:"source"`
-	// Query is in the source's language, as it was asked.
+	// Query is the query as sent to the source.
 	Query string `json:"query"`
-	// Interval is the time between two evaluations, which is how old values may be.
+	// Interval is the time between two evaluations, and so the maximum age of values.
 	Interval metav1.Duration `json:"interval"`
-	// ObjectLabel is the label of the series that names the described object, or
-	// Object is that object; both are empty where values describe none.
+	// ObjectLabel is the label of the series that names the described object. If the
+	// values describe one fixed object, Object is set instead; if none, neither is.
 	ObjectLabel string `json:"objectLabel,omitempty"`
 	Object      string `json:"object,omitempty"`
-	// Duplicates says what becomes of several series of one object.
+	// Duplicates is what happens to several series of one object.
 	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`
-	// NaNAsZero: what is no number counts as 0.
+	// NaNAsZero means that NaN counts as 0.
 	NaNAsZero bool `json:"nanAsZero,omitempty"`
 
-	// Failure is why the source gave no answer.
+	// Failure is why the source returned no result.
 	Failure *ExplainedFailure `json:"failure,omitempty"`
-	// Evaluated is the instant of the answer, and Window the longest range over which
-	// the query looks back.
+	// Evaluated is the time of the result, Window the longest range in the query.
 	Evaluated metav1.MicroTime `json:"evaluated,omitzero"`
 	Window    metav1.Duration  `json:"window,omitzero"`
-	// Series of the answer that concern the request, at most MaxExplained of
-	// SeriesCount. OtherSeries counts those of other objects.
+	// Series are the series of the requested objects, at most MaxExplained of
+	// SeriesCount. OtherSeries is the number of series of other objects.
 	Series      []ExplainedSeries `json:"series,omitempty"`
 	SeriesCount int               `json:"seriesCount"`
 	OtherSeries int               `json:"otherSeries,omitempty"`
-	// Warnings of the source, in its own words.
+	// Warnings are those of the source, unchanged.
 	Warnings []string `json:"warnings,omitempty"`
 
-	// Fallback: these values stand in for those of a source that fails.
+	// Fallback means that the source fails and the values come from spec.fallback.
 	Fallback bool `json:"fallback,omitempty"`
-	// Values that clients get, at most MaxExplained of ValueCount.
+	// Values are what clients get, at most MaxExplained of ValueCount.
 	Values     []ExplainedValue `json:"values,omitempty"`
 	ValueCount int              `json:"valueCount"`
-	// Omitted are series that give no value.
+	// Omitted are series without a value.
 	Omitted []ExplainedOmission `json:"omitted,omitempty"`
 }
 
-// MaxExplained is how many series and values a MetricExplanation holds at most.
+// MaxExplained is the maximum number of series, and of values, in a MetricExplanation.
 const MaxExplained = 100
 
-// ExplainedFailure is why a source gave no answer.
+// ExplainedFailure is why a source returned no result.
 // +kubebuilder:object:generate=false
 type ExplainedFailure struct {
-	// Reason is a word in CamelCase, and Message in the source's own words.
+	// Reason is a word in CamelCase, Message the source's own error message.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// ExplainedSeries is a series as the source gave it.
+// ExplainedSeries is a series as the source returned it.
 // +kubebuilder:object:generate=false
 type ExplainedSeries struct {
 	Labels map[string]string `json:"labels,omitempty"`
-	// Value is a number, or NaN, +Inf or -Inf, as text.
+	// Value is a number, NaN, +Inf or -Inf, as text.
 	Value string           `json:"value"`
 	Time  metav1.MicroTime `json:"time"`
 }
@@ -86,7 +85,7 @@ type ExplainedSeries struct {
 // ExplainedValue is a value as clients get it.
 // +kubebuilder:object:generate=false
 type ExplainedValue struct {
-	// Object that it describes, or Labels that tell it from others of an external metric.
+	// Object is the described object. Values of an external metric have Labels instead.
 	Object string            `json:"object,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	// Value is a quantity.
@@ -99,7 +98,7 @@ type ExplainedValue struct {
 type ExplainedOmission struct {
 	Object string            `json:"object,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Reason is a word in CamelCase, and Message says what to do.
+	// Reason is a word in CamelCase, Message says what to do.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }

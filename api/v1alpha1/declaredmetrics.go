@@ -8,24 +8,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxQueryLength is the most characters of a query, or of a query's template, as the
-// schema has it.
+// MaxQueryLength is the maximum length of a query or a query template in characters,
+// as in the schema.
 const MaxQueryLength = 16384
 
-// CustomMetric declares a metric of objects in its namespace, which
-// custom.metrics.k8s.io then serves. It comes before the rules of the MetricsBackend
-// that make the same metric of the same resource.
+// CustomMetric declares a metric of objects in its namespace, which is then served in
+// custom.metrics.k8s.io. It takes precedence over rules of the MetricsBackend for the
+// same metric of the same resource.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=cmet,categories=metrics
-// +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.metricName`,description="Name of the metric, where it is not the object's"
+// +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.metricName`,description="Name of the metric, if it differs from the object's"
 // +kubebuilder:printcolumn:name="Describes",type=string,JSONPath=`.spec.describes.resource`,description="Resource of the objects that the values describe"
-// +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.status.value`,description="Last value, or how many there are"
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the newest evaluation gave values"
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, where it is not the first"
+// +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.status.value`,description="Last value, or the number of values"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the last evaluation returned values"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, if it is not the first"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong, in the source's own words"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="The problem, with the source's own error message"
 type CustomMetric struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -33,12 +33,12 @@ type CustomMetric struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The metric's query, and which objects its values describe.
+	// The query of the metric, and the objects that its values describe.
 	// +required
 	Spec CustomMetricSpec `json:"spec"`
 
-	// How the serving pods see the metric. Written when it changes, and at most once
-	// a minute for a new value.
+	// State of the metric in the serving pods. Updated when it changes; for a new value,
+	// at most once a minute.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status DeclaredMetricStatus `json:"status,omitempty"`
@@ -54,19 +54,19 @@ type CustomMetricList struct {
 	Items           []CustomMetric `json:"items"`
 }
 
-// ExternalMetric declares a metric that describes no object, which
-// external.metrics.k8s.io then serves in its namespace. It comes before the rules of
-// the MetricsBackend that make the same metric.
+// ExternalMetric declares a metric that describes no object, which is then served in
+// its namespace in external.metrics.k8s.io. It takes precedence over rules of the
+// MetricsBackend for the same metric.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=emet,categories=metrics
-// +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.metricName`,description="Name of the metric, where it is not the object's"
-// +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.status.value`,description="Last value, or how many there are"
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the newest evaluation gave values"
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, where it is not the first"
+// +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.metricName`,description="Name of the metric, if it differs from the object's"
+// +kubebuilder:printcolumn:name="Value",type=string,JSONPath=`.status.value`,description="Last value, or the number of values"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the last evaluation returned values"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,description="Source of the metric, if it is not the first"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What is wrong, in the source's own words"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="The problem, with the source's own error message"
 type ExternalMetric struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -74,12 +74,12 @@ type ExternalMetric struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The metric's query, and what its values are labelled with.
+	// The query of the metric, and labels for its values.
 	// +required
 	Spec ExternalMetricSpec `json:"spec"`
 
-	// How the serving pods see the metric. Written when it changes, and at most once
-	// a minute for a new value.
+	// State of the metric in the serving pods. Updated when it changes; for a new value,
+	// at most once a minute.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status DeclaredMetricStatus `json:"status,omitempty"`
@@ -95,11 +95,11 @@ type ExternalMetricList struct {
 	Items           []ExternalMetric `json:"items"`
 }
 
-// DeclaredMetricSpec is what both kinds of declared metrics have.
+// DeclaredMetricSpec has the fields common to CustomMetric and ExternalMetric.
 type DeclaredMetricSpec struct {
-	// Name of the metric, as clients and autoscalers ask for it. Without '%' and '?',
-	// and neither '.' nor '..'. The name of an external metric may hold slashes, which
-	// clients write as `\|` in a path. Default: metadata.name.
+	// Name of the metric in requests of clients and autoscalers. It must not contain
+	// '%' or '?', and must not be '.' or '..'. The name of an external metric may
+	// contain slashes, which clients write as `\|` in a path. Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -107,23 +107,24 @@ type DeclaredMetricSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['.', '..'])",message="metricName must not be '.' or '..', which no path can hold: choose another name"
 	MetricName string `json:"metricName,omitempty"`
 
-	// Source: a name in the MetricsBackend's spec.sources. Default: the first of them.
+	// Source that is queried: a name in the MetricsBackend's spec.sources. Default: the
+	// first one there.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Source string `json:"source,omitempty"`
 
-	// Query in the source's language, such as PromQL. It sees series of this
-	// namespace only, unless the administrator allows otherwise
+	// Query in the source's language, such as PromQL. It selects only series of this
+	// namespace, unless the MetricsBackend allows more
 	// (spec.sources[].prometheus.tenancy).
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Query string `json:"query"`
 
-	// Time between two evaluations, for all clients together. A duration from 1s to
-	// 1h. Default: the source's.
+	// Time between two evaluations of the query; all clients share the result. A
+	// duration such as `30s`, from 1s to 1h. Default: the source's interval.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -131,106 +132,114 @@ type DeclaredMetricSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// What stands in for the value while the source fails. Default: nothing; clients
-	// get an error, upon which autoscalers do not scale down.
+	// Value to serve while the source fails. Default: none; clients get an error, and
+	// autoscalers do not scale down.
 	// +optional
 	Fallback *MetricFallback `json:"fallback,omitempty"`
 }
 
-// CustomMetricSpec is a query and the objects that its values describe.
+// CustomMetricSpec has a query and the objects that its values describe.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.metricName) || !self.metricName.contains('/')",message="the name of a custom metric must not hold a slash, since it is one part of a path: choose another metricName"
 type CustomMetricSpec struct {
 	DeclaredMetricSpec `json:",inline"`
 
-	// What the values describe.
+	// Objects that the values describe.
 	// +required
 	Describes DescribedObjects `json:"describes"`
 
-	// What becomes of several series of one object: Reject (it has no value, and the
-	// status says so), Sum, Average, Minimum or Maximum. Default: Reject.
+	// What happens if one object has several series. Reject: the object has no value,
+	// and the status says so. Sum, Average, Minimum, Maximum: their values are combined
+	// into one. Default: Reject.
 	// +optional
 	// +kubebuilder:default=Reject
 	// +kubebuilder:validation:Enum=Reject;Sum;Average;Minimum;Maximum
 	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`
 }
 
-// DescribedObjects are objects in the metric's namespace: one, or those that a label names.
+// DescribedObjects are objects in the metric's namespace: a single one, or those named
+// by a label of the series.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.nameLabel)",message="describes needs name (of the one object) or nameLabel (the label that holds the objects' names), and not both"
 type DescribedObjects struct {
-	// Resource, plural, such as pods or ingresses. Its objects must have a namespace.
+	// Resource of the objects in the plural, such as pods or ingresses. It must be
+	// namespaced.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Resource string `json:"resource"`
 
-	// Group of the resource, such as networking.k8s.io. Default: core.
+	// API group of the resource, such as networking.k8s.io. Default: the core group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
 	Group string `json:"group,omitempty"`
 
-	// Name of the one object.
+	// Name of the single object that all series describe. Either name or nameLabel is
+	// required. Default: none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// Label of the series that holds the object's name, such as pod.
+	// Label of the series whose value is the object's name, such as pod. Either name or
+	// nameLabel is required. Default: none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NameLabel string `json:"nameLabel,omitempty"`
 }
 
-// ExternalMetricSpec is a query and what its values are labelled with.
+// ExternalMetricSpec has a query and labels for its values.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.metricName) || !self.metricName.contains('\\\\|')",message="metricName has the escape of a slash, which only clients write: write the slash itself"
 type ExternalMetricSpec struct {
 	DeclaredMetricSpec `json:",inline"`
 
-	// Labels that are added to each value, for clients' selectors; they win over
-	// those of the series. Default: none.
+	// Labels added to each value, for selectors of clients. They override labels of the
+	// series. At most 50. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=50
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 317 && size(self[k]) <= 63)",message="labels must be such as Kubernetes' selectors can name: values of at most 63 characters, keys of at most 63 and optionally the prefix of a domain"
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// MetricFallback is one of value and lastValue. While it stands in, the condition Fallback
-// and a Warning header of the answers say so. Last values keep their time; a fixed one is no
-// measurement, and has the time at which the failure was found.
+// MetricFallback is either a fixed value or the last value. While it is used, the
+// condition Fallback and a Warning header of responses say so. Last values keep their
+// timestamp; a fixed value has the time at which the failure was detected.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.lastValue)",message="fallback needs value (a fixed one) or lastValue (the last that the source gave), and not both"
 type MetricFallback struct {
-	// Failed evaluations in a row after which it is used; until then clients get the
-	// error. From 1 to 100. Default: 3.
+	// Number of consecutive failed evaluations after which the fallback is used; until
+	// then clients get the error. From 1 to 100. Default: 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	AfterFailures *int32 `json:"afterFailures,omitempty"`
 
-	// The pattern of quantities lets through what no client can decode (1e1.5), so that one
-	// object would keep all of them from being listed, and what takes hours to decode
-	// (1.00000000000000000001e2000000000). This one does not.
+	// The usual pattern of quantities admits values that no client can decode (1e1.5), so
+	// that a list with one such object would fail, and values that take hours to decode
+	// (1.00000000000000000001e2000000000). This pattern does not.
 
-	// A fixed value, such as `10` or `500m`. Its time is that of the failure.
+	// A fixed value, as a quantity such as `10` or `500m`. Its timestamp is the time of
+	// the failure. Either value or lastValue is required. Default: none.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[+-]?([0-9]{1,19}(\.[0-9]{0,18})?|\.[0-9]{1,18})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$`
 	Value *resource.Quantity `json:"value,omitempty"`
 
-	// The last values that the source gave, with their times; `lastValue: {}` is enough.
+	// The last values from the source, with their timestamps; `lastValue: {}` is enough.
+	// Either value or lastValue is required. Default: none.
 	// +optional
 	LastValue *LastValueFallback `json:"lastValue,omitempty"`
 }
 
-// LastValueFallback is the last value that the source gave.
+// LastValueFallback is the last value from the source.
 type LastValueFallback struct {
-	// Age at which it is no longer used. A duration from 1s to 24h. Default: 10m.
+	// Maximum age of the last value; when it is older, clients get the error. A
+	// duration from 1s to 24h. Default: 10m.
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
@@ -240,25 +249,26 @@ type LastValueFallback struct {
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }
 
-// DeclaredMetricStatus is how the serving pods see the metric.
+// DeclaredMetricStatus is the state of the metric in the serving pods.
 type DeclaredMetricStatus struct {
-	// Generation of the spec that this status speaks of.
+	// Generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Ready: the newest evaluation gave values; where not, its message has the error
-	// in the source's own words. Fallback, present while true: others stand in for
-	// them. Reasons are listed in docs/conditions.md.
+	// Ready: the last evaluation returned values; if not, the message has the source's
+	// own error. Fallback, present only while True: the values come from spec.fallback.
+	// docs/conditions.md lists the reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The value where there is one, or how many there are. Renewed once a minute at most.
+	// The value if there is exactly one, otherwise the number of values. Updated at most
+	// once a minute.
 	// +optional
 	Value string `json:"value,omitempty"`
 
-	// Time of that value when it last changed, as the source gave it.
+	// Timestamp of that value from the source, as of its last change.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
 

@@ -10,9 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Defaults of the fields whose default is not known to the CRD's schema alone.
-// They repeat the kubebuilder:default markers, for a manifest that did not pass
-// through kube-apiserver (serving's --backend-file).
+// Defaults of the spec. They repeat the kubebuilder:default markers, for a manifest
+// that did not pass through kube-apiserver (serving's --backend-file).
 const (
 	DefaultReplicas          int32 = 2
 	DefaultPort              int32 = 10443
@@ -33,7 +32,7 @@ const (
 	DefaultMaxWatchAge                    = time.Hour
 )
 
-// DefaultAddressTypes is the order in which a node's addresses are tried.
+// DefaultAddressTypes is the default order of preference for a node's addresses.
 func DefaultAddressTypes() []corev1.NodeAddressType {
 	return []corev1.NodeAddressType{
 		corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName,
@@ -41,7 +40,7 @@ func DefaultAddressTypes() []corev1.NodeAddressType {
 	}
 }
 
-// SetDefaults fills what the CRD's schema would have filled in.
+// SetDefaults sets the defaults that the CRD's schema would set.
 func SetDefaults(spec *MetricsBackendSpec) {
 	setDefault(&spec.Serving.Replicas, DefaultReplicas)
 	setDefault(&spec.Serving.Port, DefaultPort)
@@ -124,5 +123,75 @@ func setWatchDefaults(watch *WatchSpec) {
 func setDefault[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value
+	}
+}
+
+// Defaults of sources, rules and declared metrics, as in the kubebuilder:default
+// markers.
+const (
+	DefaultSourceInterval              = 15 * time.Second
+	DefaultSourceTimeout               = 10 * time.Second
+	DefaultSeriesInterval              = time.Minute
+	DefaultSeriesMaxAge                = 5 * time.Minute
+	DefaultMaxResponseSize             = "32Mi"
+	DefaultNamespaceLabel              = "namespace"
+	DefaultFallbackAfterFailures int32 = 3
+	DefaultFallbackMaxAge              = 10 * time.Minute
+)
+
+func setSourceDefaults(source *SourceSpec) {
+	p := source.Prometheus
+	if p == nil {
+		return
+	}
+	setDefault(&p.Interval, metav1.Duration{Duration: DefaultSourceInterval})
+	setDefault(&p.Timeout, metav1.Duration{Duration: DefaultSourceTimeout})
+	setDefault(&p.SeriesInterval, metav1.Duration{Duration: DefaultSeriesInterval})
+	setDefault(&p.SeriesMaxAge, metav1.Duration{Duration: DefaultSeriesMaxAge})
+	if p.MaxResponseSize == "" {
+		p.MaxResponseSize = DefaultMaxResponseSize
+	}
+	if p.Tenancy.NamespaceLabel == "" {
+		p.Tenancy.NamespaceLabel = DefaultNamespaceLabel
+	}
+}
+
+func setCustomMetricsDefaults(spec *CustomMetricsSpec) {
+	if len(spec.Versions) == 0 {
+		spec.Versions = []CustomMetricsVersion{CustomMetricsV1beta2, CustomMetricsV1beta1}
+	}
+}
+
+func setExternalMetricsDefaults(spec *ExternalMetricsSpec) {
+	if len(spec.Versions) == 0 {
+		spec.Versions = []ExternalMetricsVersion{ExternalMetricsV1beta1}
+	}
+}
+
+// SetCustomMetricDefaults sets the defaults that the CRD's schema would set, and the
+// metric's name.
+func SetCustomMetricDefaults(metric *CustomMetric) {
+	setDeclaredDefaults(metric.Name, &metric.Spec.DeclaredMetricSpec)
+	if metric.Spec.Duplicates == "" {
+		metric.Spec.Duplicates = DuplicatesReject
+	}
+}
+
+// SetExternalMetricDefaults sets the defaults that the CRD's schema would set, and the
+// metric's name.
+func SetExternalMetricDefaults(metric *ExternalMetric) {
+	setDeclaredDefaults(metric.Name, &metric.Spec.DeclaredMetricSpec)
+}
+
+func setDeclaredDefaults(name string, spec *DeclaredMetricSpec) {
+	if spec.MetricName == "" {
+		spec.MetricName = name
+	}
+	if spec.Fallback == nil {
+		return
+	}
+	setDefault(&spec.Fallback.AfterFailures, DefaultFallbackAfterFailures)
+	if last := spec.Fallback.LastValue; last != nil {
+		setDefault(&last.MaxAge, metav1.Duration{Duration: DefaultFallbackMaxAge})
 	}
 }

@@ -7,20 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ExternalMetricsPolicy says which external metrics may be read, from where and by
-// whom (External Metrics API proposal). Policies that apply combine by AND; where
-// none applies, a metric may be read. A denied request, or one whose selector is no
-// subset of the policy's, gets 403 with the policy's name; a watch that a change
-// denies ends.
+// ExternalMetricsPolicy restricts which external metrics can be read, by namespace and
+// by user (External Metrics API proposal). If several policies apply, all must allow a
+// request; if none applies, it is allowed. A denied request, or one whose selector is
+// not a subset of the policy's, gets 403 with the policy's name. Watches end when a
+// change denies them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=emp,categories=metrics
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all rules can be read; those that cannot deny"
-// +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.namespaces`,description="Namespaces of the request; all where empty"
-// +kubebuilder:printcolumn:name="Subjects",type=string,JSONPath=`.spec.subjects[*].name`,description="Who asks; everybody where empty"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether all rules are valid; an invalid rule denies"
+// +kubebuilder:printcolumn:name="Namespaces",type=string,JSONPath=`.spec.namespaces`,description="Namespaces of the request; empty means all"
+// +kubebuilder:printcolumn:name="Subjects",type=string,JSONPath=`.spec.subjects[*].name`,description="Users and groups; empty means everyone"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="Which rules cannot be read, and why"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="Which rules are invalid, and why"
 type ExternalMetricsPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -28,11 +28,11 @@ type ExternalMetricsPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// To whom the policy applies, and its rules.
+	// The requests to which the policy applies, and its rules.
 	// +required
 	Spec ExternalMetricsPolicySpec `json:"spec"`
 
-	// Whether the rules can be read.
+	// Whether the rules are valid.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ExternalMetricsPolicyStatus `json:"status,omitempty"`
@@ -48,9 +48,10 @@ type ExternalMetricsPolicyList struct {
 	Items           []ExternalMetricsPolicy `json:"items"`
 }
 
-// ExternalMetricsPolicySpec is to whom a policy applies, and its rules.
+// ExternalMetricsPolicySpec has the requests to which a policy applies, and its rules.
 type ExternalMetricsPolicySpec struct {
-	// Namespaces of the request. Default: all.
+	// The policy applies to requests in these namespaces, at most 1000. Default: all
+	// namespaces.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -58,16 +59,17 @@ type ExternalMetricsPolicySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// Who asks: the policy applies to any of them. A HorizontalPodAutoscaler's
-	// queries are the HPA controller's: bind those by namespace. Default: everybody.
+	// The policy applies to requests of any of these users and groups, at most 100. All
+	// HorizontalPodAutoscalers have the identity of the HPA controller: use namespaces
+	// for them. Default: everyone.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Subjects []PolicySubject `json:"subjects,omitempty"`
 
-	// The first whose `metric` matches the metric's name decides; where none does, the
-	// policy does not forbid. A rule that cannot be read denies every metric that gets
-	// to it, and the condition Ready says so.
+	// The first rule whose `metric` matches the metric's name decides; if none matches,
+	// the policy allows the request. An invalid rule denies every metric that no earlier
+	// rule matches, and the condition Ready says so. From 1 to 100 rules.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -75,7 +77,7 @@ type ExternalMetricsPolicySpec struct {
 	Rules []ExternalMetricsPolicyRule `json:"rules"`
 }
 
-// PolicySubjectKind is what a PolicySubject names.
+// PolicySubjectKind is the kind of a PolicySubject.
 // +kubebuilder:validation:Enum=User;Group
 type PolicySubjectKind string
 
@@ -88,7 +90,7 @@ const (
 
 // PolicySubject is a user or a group.
 type PolicySubject struct {
-	// User or Group. A service account is the User `system:serviceaccount:NAMESPACE:NAME`.
+	// User or Group. A ServiceAccount is the User `system:serviceaccount:NAMESPACE:NAME`.
 	// +required
 	Kind PolicySubjectKind `json:"kind"`
 
@@ -99,36 +101,38 @@ type PolicySubject struct {
 	Name string `json:"name"`
 }
 
-// ExternalMetricsPolicyRule is a regexp with a selector or a denial.
+// ExternalMetricsPolicyRule allows or denies the metrics whose names match a regular
+// expression.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.selector) != (has(self.deny) && self.deny)",message="each rule needs selector (what may be read; `selector: {}` allows everything) or deny: true, and not both"
 type ExternalMetricsPolicyRule struct {
-	// Regular expression (RE2) that the whole name of the metric must match, as if
-	// between `^` and `$`.
+	// Regular expression (RE2 syntax). The rule applies to metrics whose whole name
+	// matches, as if the expression were between `^` and `$`.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="'x'.matches(self) in [true, false]",message="metric must be a regular expression in RE2's syntax"
 	Metric string `json:"metric"`
 
-	// What a query may select: it must ask for a subset of this. `{}` allows everything.
-	// One that cannot be read denies.
+	// Series that a request may select: its selector must select a subset of them. `{}`
+	// allows everything; an invalid selector denies. Either selector or deny is
+	// required. Default: none.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Denies the metric. Default: false.
+	// Denies all requests for the metric. Default: false.
 	// +optional
 	Deny bool `json:"deny,omitempty"`
 }
 
-// ExternalMetricsPolicyStatus is whether a policy can be read.
+// ExternalMetricsPolicyStatus is the observed state of a policy.
 type ExternalMetricsPolicyStatus struct {
-	// Generation of the spec that this status speaks of.
+	// Generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Ready: all rules can be read. A rule that cannot be read denies every metric
-	// that gets to it. Reasons are listed in docs/conditions.md.
+	// Ready: all rules are valid. An invalid rule denies every metric that no earlier
+	// rule matches. docs/conditions.md lists the reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the API types of metricsbackend.io/v1alpha1, their
-// conditions and reasons, and the wire contracts on which the operator and the
-// serving component agree. It imports nothing else of this module.
+// Package v1alpha1 has the API types of metricsbackend.io/v1alpha1, their conditions
+// and reasons, and the types that the operator and the serving component exchange. It
+// imports no other package of this module.
 //
 // +kubebuilder:object:generate=true
 // +groupName=metricsbackend.io

@@ -3,12 +3,12 @@
 
 package v1alpha1
 
-// AdoptionPolicy says what happens to an APIService that someone else owns.
+// AdoptionPolicy is what happens to an APIService that someone else owns.
 // +kubebuilder:validation:Enum=Refuse;IfUnavailable;Always
 type AdoptionPolicy string
 
 const (
-	// AdoptionRefuse leaves it alone; the backend is Stalled with reason NotOwned.
+	// AdoptionRefuse does not change it; the backend is Stalled with reason NotOwned.
 	AdoptionRefuse AdoptionPolicy = "Refuse"
 	// AdoptionIfUnavailable takes it over once kube-apiserver has reported it
 	// unavailable for a minute.
@@ -17,26 +17,26 @@ const (
 	AdoptionAlways AdoptionPolicy = "Always"
 )
 
-// ExistingSpec names an implementation of the metrics API that someone else runs.
-// The operator deploys nothing then, and keeps the APIServices of the versions
-// that every ready endpoint of the Service serves.
+// ExistingSpec refers to an implementation of the metrics API that someone else runs.
+// The operator then deploys nothing, and registers the versions that every ready
+// endpoint of the Service serves.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.caBundle) != (has(self.insecureSkipTLSVerify) && self.insecureSkipTLSVerify)",message="existing needs either caBundle or insecureSkipTLSVerify: true, and not both (metrics-server's stock certificate is self-signed for \"localhost\": it needs insecureSkipTLSVerify: true)"
 type ExistingSpec struct {
-	// The Service that answers the metrics API.
+	// The Service that serves the metrics API.
 	// +required
 	Service ExistingService `json:"service"`
 
-	// Certificates in PEM with which the Service's certificate, which must be for
-	// NAME.NAMESPACE.svc, is verified. Default: none, which needs
+	// CA certificates in PEM that verify the Service's certificate, which must be valid
+	// for NAME.NAMESPACE.svc. Default: none, which requires
 	// insecureSkipTLSVerify: true.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	CABundle []byte `json:"caBundle,omitempty"`
 
-	// Does not verify the Service's certificate: whoever can answer in its place
-	// decides what autoscalers see. Default: false.
+	// Disables verification of the Service's certificate: an attacker who can answer in
+	// its place controls the values that autoscalers get. Default: false.
 	// +optional
 	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
 }
@@ -53,7 +53,7 @@ type ExistingService struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Port of the Service. Default: 443.
+	// Port of the Service, from 1 to 65535. Default: 443.
 	// +optional
 	// +kubebuilder:default=443
 	// +kubebuilder:validation:Minimum=1
@@ -61,23 +61,23 @@ type ExistingService struct {
 	Port *int32 `json:"port,omitempty"`
 }
 
-// AnnotationPreviousOwner on an APIService that was taken over holds, as JSON of a
-// PreviousOwner, what a hand-back needs. It is on the APIService itself since a
-// status does not survive a backup and restore.
+// AnnotationPreviousOwner on an APIService that was taken over has its PreviousOwner as
+// JSON, so that it can be restored. It is on the APIService itself, since a status does
+// not survive a backup and restore.
 const AnnotationPreviousOwner = "metricsbackend.io/previous-owner"
 
 // PreviousOwner is what an APIService was before it was taken over.
 // +kubebuilder:object:generate=false
 type PreviousOwner struct {
-	// Service that the APIService led to.
+	// Service of the APIService.
 	Service ExistingService `json:"service"`
-	// CABundle and InsecureSkipTLSVerify are how it was verified.
+	// CABundle and InsecureSkipTLSVerify are how its certificate was verified.
 	CABundle              []byte `json:"caBundle,omitempty"`
 	InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify,omitempty"`
 	// GroupPriorityMinimum and VersionPriority are its priorities.
 	GroupPriorityMinimum int32 `json:"groupPriorityMinimum"`
 	VersionPriority      int32 `json:"versionPriority"`
-	// Labels that the takeover changed or removed, with their former values; a nil
-	// value is a label that was not there.
+	// Labels that the takeover changed or removed, with their previous values; nil
+	// means that the label was not set.
 	Labels map[string]*string `json:"labels,omitempty"`
 }

@@ -16,7 +16,7 @@ const (
 	// ResourceMetricsV1 is metrics.k8s.io/v1 (KEP-5207), which kubectl 1.37 prefers.
 	ResourceMetricsV1 ResourceMetricsVersion = "v1"
 	// ResourceMetricsV1beta1 is metrics.k8s.io/v1beta1, the only version that the
-	// HorizontalPodAutoscaler controller of Kubernetes 1.37 knows.
+	// HorizontalPodAutoscaler controller of Kubernetes 1.37 uses.
 	ResourceMetricsV1beta1 ResourceMetricsVersion = "v1beta1"
 )
 
@@ -24,11 +24,10 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxAge) || !has(self.scrape) || !has(self.scrape.interval) || duration(self.maxAge) >= duration(self.scrape.interval) + duration('30s')",message="maxAge must be at least 30s longer than scrape.interval (a kubelet's samples may be 20s old when they are read): raise maxAge, whose default is 90s"
 type ResourceMetricsSpec struct {
-	// Versions that are registered with kube-apiserver. A version that is added
-	// is registered once every ready pod serves it; one that is taken out is
-	// removed from discovery before anything else changes, but not while clients
-	// use it (see removeDespiteConsumers). The HPA controller of Kubernetes 1.37
-	// needs v1beta1. Default: [v1, v1beta1].
+	// Versions to register with kube-apiserver. A new version is registered once every
+	// ready pod serves it. A version that you remove leaves discovery before anything
+	// else changes, but only when no client uses it (see removeDespiteConsumers). The
+	// HPA controller of Kubernetes 1.37 needs v1beta1. Default: [v1, v1beta1].
 	// +optional
 	// +kubebuilder:default={"v1","v1beta1"}
 	// +listType=set
@@ -36,35 +35,35 @@ type ResourceMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	Versions []ResourceMetricsVersion `json:"versions,omitempty"`
 
-	// Versions that are removed although clients used them today or yesterday. A
-	// version that is taken out of `versions` and has such clients (see
-	// status.consumers) stays registered until they are gone, or until it is named
-	// here. Default: none.
+	// Versions that are removed although clients used them today or yesterday. A version
+	// that is no longer in `versions`, but has such clients (see status.consumers), stays
+	// registered until they are gone or the version is listed here. Default: none.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	RemoveDespiteConsumers []ResourceMetricsVersion `json:"removeDespiteConsumers,omitempty"`
 
-	// Takes CPU and memory from a source instead of from kubelets, in the language of
-	// prometheus-adapter (`resourceRules` of its configuration). Default: kubelets.
+	// Queries CPU and memory from a source instead of kubelets, with rules in
+	// prometheus-adapter's syntax (`resourceRules` in its configuration). Default: none;
+	// kubelets are scraped.
 	// +optional
 	Rules *ResourceRules `json:"rules,omitempty"`
 
-	// How kubelets are asked.
+	// How kubelets are scraped. Default: each 15s.
 	// +optional
 	// +kubebuilder:default={}
 	Scrape ScrapeSpec `json:"scrape,omitzero"`
 
-	// How kubelets' serving certificates are verified.
+	// How serving certificates of kubelets are verified. Default: against the cluster's
+	// CA.
 	// +optional
 	// +kubebuilder:default={}
 	KubeletTLS KubeletTLSSpec `json:"kubeletTLS,omitzero"`
 
-	// Age at which a data point is no longer served. Until then the last point
-	// of a node or pod stays, with its timestamp, whatever happens to later
-	// scrapes. A duration such as `90s`, up to 1h, and at least 30s longer than
-	// scrape.interval: kubelets' samples may be 20s old when they are read.
-	// Default: 90s.
+	// Maximum age of a data point that is served. Until then the last data point of a
+	// node or pod is served with its timestamp, even if later scrapes fail. A duration
+	// such as `90s`, up to 1h, and at least 30s longer than scrape.interval: samples of
+	// kubelets may be 20s old when they are scraped. Default: 90s.
 	// +optional
 	// +kubebuilder:default="90s"
 	// +kubebuilder:validation:Type=string
@@ -74,13 +73,13 @@ type ResourceMetricsSpec struct {
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }
 
-// ScrapeSpec says how kubelets are asked for their metrics.
+// ScrapeSpec says how kubelets are scraped.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.timeout) || !has(self.interval) || duration(self.timeout) <= duration(self.interval)",message="scrape.timeout must not be longer than scrape.interval: a node is asked again only when its last scrape has ended"
 type ScrapeSpec struct {
-	// Time between two scrapes of one node. Nodes are spread over the interval.
-	// A kubelet renews its samples every 10 to 20 seconds, so less than 10s
-	// costs more and tells little. A duration from 1s to 10m. Default: 15s.
+	// Time between two scrapes of a node. The scrapes of all nodes are spread over the
+	// interval. A kubelet updates its samples every 10 to 20 seconds, so that less than
+	// 10s adds load but little information. A duration from 1s to 10m. Default: 15s.
 	// +optional
 	// +kubebuilder:default="15s"
 	// +kubebuilder:validation:Type=string
@@ -89,8 +88,8 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="scrape.interval must be between 1s and 10m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// Time after which a scrape is given up; the node's last data points stay.
-	// A duration from 100ms to 1m. Default: 10s.
+	// Timeout of a scrape. If it expires, the last data points of the node stay. A
+	// duration from 100ms to 1m, not longer than interval. Default: 10s.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
@@ -99,15 +98,17 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('1m')",message="scrape.timeout must be between 100ms and 1m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// Most scrapes under way at once. Default: 64.
+	// Maximum number of concurrent scrapes in a serving pod; others wait for their turn.
+	// From 1 to 1000. Default: 64.
 	// +optional
 	// +kubebuilder:default=64
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
-	// Largest body accepted from a kubelet, up to 256Mi; a larger one costs that
-	// scrape. A node with 110 pods of two containers sends about 100Ki. Default: 16Mi.
+	// Maximum size of a kubelet's response in bytes, with Ki or Mi, up to 256Mi; a scrape
+	// with a larger one fails. A node with 110 pods of two containers sends about 100Ki.
+	// Default: 16Mi.
 	// +optional
 	// +kubebuilder:default="16Mi"
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,8}(Ki|Mi)?$`
@@ -115,8 +116,9 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || quantity(self).compareTo(quantity('256Mi')) <= 0",message="scrape.maxBodySize must be at most 256Mi"
 	MaxBodySize string `json:"maxBodySize,omitempty"`
 
-	// Which address of a node is used: the first type in this order that the
-	// node has. Default: [InternalIP, ExternalIP, Hostname, InternalDNS, ExternalDNS].
+	// Types of node addresses, in order of preference: a node is scraped at its first
+	// address of the first type that it has. Default: [InternalIP, ExternalIP, Hostname,
+	// InternalDNS, ExternalDNS].
 	// +optional
 	// +kubebuilder:default={"InternalIP","ExternalIP","Hostname","InternalDNS","ExternalDNS"}
 	// +listType=atomic
@@ -125,53 +127,52 @@ type ScrapeSpec struct {
 	// +kubebuilder:validation:items:Enum=Hostname;InternalIP;ExternalIP;InternalDNS;ExternalDNS
 	AddressTypes []corev1.NodeAddressType `json:"addressTypes,omitempty"`
 
-	// TCP port of the kubelets. Default: the port in each node's status
-	// (status.daemonEndpoints.kubeletEndpoint), or 10250 where that is not set.
+	// TCP port of the kubelets, from 1 to 65535. Default: the port in each node's status
+	// (status.daemonEndpoints.kubeletEndpoint), or 10250 if that is not set.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`
 
-	// Selects the nodes to scrape by their labels, for example to leave out
-	// virtual nodes without a kubelet. Default: all nodes.
-	// A node's annotation `metrics.k8s.io/resource-metrics-path` overrides the
-	// path /metrics/resource.
+	// Labels of the nodes to scrape, for example to exclude virtual nodes without a
+	// kubelet. A node's annotation `metrics.k8s.io/resource-metrics-path` overrides the
+	// path /metrics/resource. Default: all nodes.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="the operator of each of scrape.nodeSelector.matchExpressions must be In, NotIn, Exists or DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="scrape.nodeSelector.matchExpressions need values with In and NotIn, and none with Exists and DoesNotExist"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
-// KubeletTLSMode says how a kubelet's serving certificate is verified.
+// KubeletTLSMode is how a kubelet's serving certificate is verified.
 // +kubebuilder:validation:Enum=Verify;PinOnFirstUse;Skip
 type KubeletTLSMode string
 
 const (
-	// KubeletTLSVerify verifies against a certificate authority.
+	// KubeletTLSVerify verifies it against a CA.
 	KubeletTLSVerify KubeletTLSMode = "Verify"
-	// KubeletTLSPinOnFirstUse keeps each node's first certificate and refuses
-	// another one until the Node object is replaced.
+	// KubeletTLSPinOnFirstUse keeps each node's first certificate and rejects others
+	// until the Node object is replaced.
 	KubeletTLSPinOnFirstUse KubeletTLSMode = "PinOnFirstUse"
-	// KubeletTLSSkip verifies nothing.
+	// KubeletTLSSkip does not verify it.
 	KubeletTLSSkip KubeletTLSMode = "Skip"
 )
 
-// KubeletTLSSpec says how kubelets are verified before they get a token.
+// KubeletTLSSpec says how kubelets are verified before serving sends them its token.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !has(self.mode) || self.mode == 'Verify'",message="kubeletTLS.caBundle has an effect with mode Verify only: remove it or set mode: Verify"
 type KubeletTLSSpec struct {
-	// Verify: the certificate must be signed by the cluster's CA (or caBundle)
-	// for the node's address. PinOnFirstUse: for clusters with self-signed
-	// kubelet certificates (kubeadm's and kind's default): each node's first
-	// certificate is kept in memory and any other refused until the Node object
-	// is replaced; the first contact is not verified. Skip: no verification;
-	// whoever answers at a node's address gets serving's token. Default: Verify.
+	// How certificates are verified. Verify: the certificate must be signed by the
+	// cluster's CA (or caBundle) for the node's address. PinOnFirstUse: for clusters with
+	// self-signed kubelet certificates (the default of kubeadm and kind): each node's
+	// first certificate is kept in memory, and others are rejected until the Node object
+	// is replaced; the first connection is not verified. Skip: no verification; any
+	// server at a node's address gets serving's token. Default: Verify.
 	// +optional
 	// +kubebuilder:default=Verify
 	Mode KubeletTLSMode `json:"mode,omitempty"`
 
-	// Certificate authorities, PEM, that sign the kubelets' certificates, when
-	// it is not the cluster's CA. Default: the cluster's CA, as in each pod.
+	// CA certificates in PEM that verify the kubelets' certificates with mode Verify.
+	// Default: the cluster's CA, as mounted in each pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=262144
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || string(self).contains('-----BEGIN CERTIFICATE-----')",message="kubeletTLS.caBundle must hold one or more certificates in PEM"

@@ -3,9 +3,9 @@
 
 package v1alpha1
 
-// Rules are loosely typed in the CRD's schema, which bounds their lengths and counts
-// alone: each is judged by itself by what serves, so that a bad one is a condition
-// and never stops the others, nor the object that holds them.
+// The CRD's schema only limits the lengths and the number of rules. Serving validates
+// each rule separately, so that an invalid one sets a condition and affects neither
+// other rules nor the object.
 
 // CustomMetricsVersion is a version of custom.metrics.k8s.io.
 // +kubebuilder:validation:Enum=v1beta2;v1beta1
@@ -16,7 +16,7 @@ type CustomMetricsVersion string
 type ExternalMetricsVersion string
 
 const (
-	// CustomMetricsV1beta2 is custom.metrics.k8s.io/v1beta2, whose values tell the
+	// CustomMetricsV1beta2 is custom.metrics.k8s.io/v1beta2, whose values include the
 	// selector of their series.
 	CustomMetricsV1beta2 CustomMetricsVersion = "v1beta2"
 	// CustomMetricsV1beta1 is custom.metrics.k8s.io/v1beta1.
@@ -27,10 +27,10 @@ const (
 
 // CustomMetricsSpec says how custom.metrics.k8s.io is served.
 type CustomMetricsSpec struct {
-	// Versions that are registered with kube-apiserver. As with resourceMetrics, one
-	// that is added is registered once every ready pod serves it, and one that is
-	// taken out leaves discovery before anything else changes, but not while clients
-	// use it. Default: [v1beta2, v1beta1].
+	// Versions to register with kube-apiserver. A new version is registered once every
+	// ready pod serves it. A version that you remove leaves discovery before anything
+	// else changes, but only when no client uses it (see removeDespiteConsumers).
+	// Default: [v1beta2, v1beta1].
 	// +optional
 	// +kubebuilder:default={"v1beta2","v1beta1"}
 	// +listType=set
@@ -45,11 +45,11 @@ type CustomMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	RemoveDespiteConsumers []CustomMetricsVersion `json:"removeDespiteConsumers,omitempty"`
 
-	// Rules in the language of prometheus-adapter (`rules` of its configuration),
-	// which `kubectl metrics import adapter-config` takes over. Of rules that make the
-	// same metric of the same resource the last one counts. A rule that cannot be used
-	// is told of in status.rules and the condition RulesReady, and stops no other. Default: none;
-	// CustomMetrics alone make metrics.
+	// Rules in prometheus-adapter's syntax (`rules` in its configuration), which
+	// `kubectl metrics import adapter-config` converts; at most 1000. If several rules
+	// define the same metric of the same resource, the last one is used. An invalid rule
+	// is reported in status.rules and the condition RulesReady, and does not affect the
+	// others. Default: none; only CustomMetrics define metrics.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -58,7 +58,7 @@ type CustomMetricsSpec struct {
 
 // ExternalMetricsSpec says how external.metrics.k8s.io is served.
 type ExternalMetricsSpec struct {
-	// Versions that are registered with kube-apiserver. Default: [v1beta1].
+	// Versions to register with kube-apiserver. Default: [v1beta1].
 	// +optional
 	// +kubebuilder:default={"v1beta1"}
 	// +listType=set
@@ -73,100 +73,101 @@ type ExternalMetricsSpec struct {
 	// +kubebuilder:validation:MaxItems=1
 	RemoveDespiteConsumers []ExternalMetricsVersion `json:"removeDespiteConsumers,omitempty"`
 
-	// Rules in the language of prometheus-adapter (`externalRules` of its
-	// configuration), which `kubectl metrics import adapter-config` takes over. Of
-	// rules that make the same metric the last one counts. A rule that cannot be used
-	// is told of in status.rules and the condition RulesReady, and stops no other. Default: none;
-	// ExternalMetrics alone make metrics.
+	// Rules in prometheus-adapter's syntax (`externalRules` in its configuration), which
+	// `kubectl metrics import adapter-config` converts; at most 1000. If several rules
+	// define the same metric, the last one is used. An invalid rule is reported in
+	// status.rules and the condition RulesReady, and does not affect the others.
+	// Default: none; only ExternalMetrics define metrics.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Rules []MetricRule `json:"rules,omitempty"`
 }
 
-// MetricRule makes metrics of series. The first five fields are prometheus-adapter's,
-// and mean what they mean there.
+// MetricRule defines metrics from series. The first five fields have the same meaning
+// as in prometheus-adapter.
 type MetricRule struct {
-	// Selects the series that the rule is for, as `{__name__=~"^container_.*"}`.
-	// A rule needs it.
+	// Selector of the series that the rule applies to, such as
+	// `{__name__=~"^container_.*"}`. Required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	SeriesQuery string `json:"seriesQuery,omitempty"`
 
-	// Keeps, of those, series by their name. All filters must agree. Default: all are kept.
+	// Filters on the names of these series; a series must pass all of them. Default:
+	// none; all series are used.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	SeriesFilters []SeriesFilter `json:"seriesFilters,omitempty"`
 
-	// Which labels of the series name the objects that the metric describes. A custom
-	// metric's rule needs it; an external metric's may name the namespace.
+	// Which labels of the series name the objects that the metric describes. Required in
+	// a rule for custom metrics; in one for external metrics it can name the namespace.
 	// +optional
 	Resources RuleResources `json:"resources,omitzero"`
 
-	// How the metric's name is made of the series' name. Default: it is the same.
+	// How the metric's name is derived from the series' name. Default: it is the same.
 	// +optional
 	Name RuleName `json:"name,omitzero"`
 
-	// Template of the query that gives the values, delimited by `<<` and `>>`, with
-	// .Series, .LabelMatchers, .LabelValuesByName, .GroupBy and .GroupBySlice.
-	// Default: `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`. For external
-	// metrics .GroupBy is empty, so that the default is one sum.
+	// Template of the query for the values, with the delimiters `<<` and `>>` and the
+	// fields .Series, .LabelMatchers, .LabelValuesByName, .GroupBy and .GroupBySlice. For
+	// external metrics .GroupBy is empty, so that the default is a single sum. Default:
+	// `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	MetricsQuery string `json:"metricsQuery,omitempty"`
 
-	// Source of the series: a name in spec.sources. Default: the first of spec.sources.
+	// Source of the series: a name in spec.sources. Default: the first one there.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Source string `json:"source,omitempty"`
 
-	// Time between two evaluations of the rule's queries, for all clients together. A
-	// duration such as `30s`, from 1s to 1h. Default: the source's.
+	// Time between two evaluations of a query of the rule; all clients share the result.
+	// A duration such as `30s`, from 1s to 1h. Default: the source's interval.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Interval RuleInterval `json:"interval,omitempty"`
 
-	// What becomes of several series of one object: Reject (it has no value, of which
-	// status.rules warns while clients ask for it), Sum, Average, Minimum or Maximum.
-	// Default: Reject.
+	// What happens if one object has several series. Reject: the object has no value,
+	// and status.rules has a warning while clients request it. Sum, Average, Minimum,
+	// Maximum: their values are combined into one. Default: Reject.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Duplicates DuplicatesPolicy `json:"duplicates,omitempty"`
 
-	// Makes 0 of what is no number (NaN), as prometheus-adapter does; an autoscaler
-	// then scales down on it. Default: false, which gives no value.
+	// Converts NaN to 0, as prometheus-adapter does; autoscalers then scale down on it.
+	// Default: false; a series with NaN has no value.
 	// +optional
 	NaNAsZero bool `json:"nanAsZero,omitempty"`
 }
 
-// RuleInterval is a duration that is judged with its rule, not by the CRD's schema.
+// RuleInterval is a duration that is validated with its rule, not by the CRD's schema.
 type RuleInterval string
 
-// DuplicatesPolicy says what becomes of several series of one object.
+// DuplicatesPolicy is what happens to several series of one object.
 type DuplicatesPolicy string
 
 const (
-	// DuplicatesReject gives the object no value, and says so.
+	// DuplicatesReject gives the object no value, and reports that.
 	DuplicatesReject DuplicatesPolicy = "Reject"
-	// DuplicatesSum adds the values up.
+	// DuplicatesSum is the sum of the values.
 	DuplicatesSum DuplicatesPolicy = "Sum"
-	// DuplicatesAverage takes their arithmetic mean.
+	// DuplicatesAverage is the arithmetic mean of the values.
 	DuplicatesAverage DuplicatesPolicy = "Average"
-	// DuplicatesMinimum takes the least of them.
+	// DuplicatesMinimum is the smallest value.
 	DuplicatesMinimum DuplicatesPolicy = "Minimum"
-	// DuplicatesMaximum takes the greatest of them.
+	// DuplicatesMaximum is the largest value.
 	DuplicatesMaximum DuplicatesPolicy = "Maximum"
 )
 
-// SeriesFilter keeps series by their name: one of its members.
+// SeriesFilter is a filter on the names of series. It has one of its fields.
 type SeriesFilter struct {
-	// Regular expression (RE2, not anchored) that the name must match.
+	// Regular expression (RE2, not anchored) that the name must match. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Is string `json:"is,omitempty"`
 
-	// Regular expression (RE2, not anchored) that the name must not match.
+	// Regular expression (RE2, not anchored) that the name must not match. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	IsNot string `json:"isNot,omitempty"`
@@ -174,75 +175,77 @@ type SeriesFilter struct {
 
 // RuleResources says which labels name objects.
 type RuleResources struct {
-	// Template of a label's name, with <<.Group>> and <<.Resource>>, such as
-	// `kube_<<.Group>>_<<.Resource>>`. Default: none; only overrides name objects.
+	// Template of the name of the label that names objects of a resource, with the fields
+	// <<.Group>> and <<.Resource>>, such as `kube_<<.Group>>_<<.Resource>>`. Default:
+	// none; only overrides are used.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Template string `json:"template,omitempty"`
 
-	// Labels and the resources whose objects they name. They come before the template.
+	// Labels, and the resources whose objects they name. They take precedence over the
+	// template. At most 200. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=200
 	Overrides map[string]RuleResource `json:"overrides,omitempty"`
 
-	// Of rules of external metrics: whether the series belong to the namespace of
-	// the request, by the label that names namespaces. Default: true.
+	// In rules for external metrics: true if a request selects only series of its own
+	// namespace, by the label that names namespaces. Default: true.
 	// +optional
 	Namespaced *bool `json:"namespaced,omitempty"`
 }
 
-// RuleResource is what a label names.
+// RuleResource is the resource whose objects a label names.
 type RuleResource struct {
-	// Group of the resource. Default: core.
+	// API group of the resource. Default: the core group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
 
-	// Resource, singular or plural, such as pod or deployments.
+	// Resource in the singular or plural, such as pod or deployments. Required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Resource string `json:"resource,omitempty"`
 }
 
-// RuleName makes a metric's name of a series' name.
+// RuleName derives a metric's name from a series' name.
 type RuleName struct {
-	// Regular expression (RE2, not anchored) that the series' name must match; the
-	// others make no metric. Default: `.*`.
+	// Regular expression (RE2, not anchored) that the series' name must match; other
+	// series define no metric. Default: `.*`.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Matches string `json:"matches,omitempty"`
 
-	// The metric's name, with $1 or ${name} for what the groups of `matches` took.
-	// Default: $1 where there is one group, $0 where there is none.
+	// The metric's name, with $1 or ${name} for the groups of `matches`. Default: $1 if
+	// there is one group, $0 if there is none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	As string `json:"as,omitempty"`
 }
 
-// ResourceRules is prometheus-adapter's `resourceRules`, for a cluster whose CPU and
-// memory figures are in a source.
+// ResourceRules is `resourceRules` of prometheus-adapter, for clusters that have CPU and
+// memory usage in a source.
 type ResourceRules struct {
-	// How CPU is queried, in cores. Both cpu and memory are needed.
+	// How CPU usage is queried, in cores. Required.
 	// +optional
 	CPU ResourceRule `json:"cpu,omitzero"`
 
-	// How memory is queried, in bytes.
+	// How memory usage is queried, in bytes. Required.
 	// +optional
 	Memory ResourceRule `json:"memory,omitzero"`
 
-	// Window of the queries, as a Prometheus duration such as `5m` or `1d`, told to
-	// clients with each value. Default: 1m.
+	// Window of the queries, which clients get with each value. It does not change the
+	// queries. A Prometheus duration such as `5m` or `1d`. Default: 1m.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Window string `json:"window,omitempty"`
 
-	// Source of the figures: a name in spec.sources. Default: the first of spec.sources.
+	// Source that is queried: a name in spec.sources. Default: the first one there.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Source string `json:"source,omitempty"`
 
-	// Time between two evaluations. A duration such as `30s`, from 1s to 1h.
-	// Default: the source's.
+	// Time between two evaluations. A duration such as `30s`, from 1s to 1h. Default: the
+	// source's interval.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Interval RuleInterval `json:"interval,omitempty"`
@@ -250,21 +253,24 @@ type ResourceRules struct {
 
 // ResourceRule is how one resource is queried.
 type ResourceRule struct {
-	// Template of the query for containers, with <<.LabelMatchers>> and <<.GroupBy>>.
+	// Template of the query for containers, with the fields <<.LabelMatchers>> and
+	// <<.GroupBy>>. Required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	ContainerQuery string `json:"containerQuery,omitempty"`
 
-	// Template of the query for nodes, likewise.
+	// Template of the query for nodes, with the fields <<.LabelMatchers>> and
+	// <<.GroupBy>>. Default: none; nodes have no metrics.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	NodeQuery string `json:"nodeQuery,omitempty"`
 
-	// Which labels of the series name nodes, namespaces and pods.
+	// Which labels of the series name namespaces, pods and, for nodeQuery, nodes.
+	// Required.
 	// +optional
 	Resources RuleResources `json:"resources,omitzero"`
 
-	// Label that holds the container's name.
+	// Label whose value is the container's name. Required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ContainerLabel string `json:"containerLabel,omitempty"`

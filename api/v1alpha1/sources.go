@@ -7,27 +7,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SourceSpec is where metrics come from, other than kubelets. Running pods take up
-// changes at once, and roll for none.
+// SourceSpec is a source of metrics other than kubelets. Running pods apply changes
+// without a restart.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.prometheus)",message="each of spec.sources needs one kind of source: set prometheus with its url"
 type SourceSpec struct {
-	// Name by which rules and metrics name the source: lower case letters, digits
-	// and '-'.
+	// Name of the source in rules and metrics: lower case letters, digits and '-'.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// An optional source is reported in status.sources, and makes nothing unhealthy.
-	// The others make SourcesHealthy false while they fail, and new pods wait for
-	// them, at most 30s, before they are ready for the first time. No source ever
-	// takes readiness away from a pod: the other APIs go on. Default: false.
+	// While a source fails that is not optional, the condition SourcesHealthy is False,
+	// and a new pod waits up to 30s for it before it becomes ready. An optional source is
+	// only reported in status.sources. No source makes a ready pod unready, since the other
+	// APIs still work. Default: false.
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 
-	// A server with the HTTP API of Prometheus: Prometheus, Thanos, Mimir, VictoriaMetrics.
+	// A server with the HTTP API of Prometheus, such as Prometheus, Thanos, Mimir or
+	// VictoriaMetrics. Required.
 	// +optional
 	Prometheus *PrometheusSource `json:"prometheus,omitempty"`
 }
@@ -38,19 +38,19 @@ type SourceSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || !self.url.startsWith('http:')",message="tls has an effect with an https:// URL only: correct the url, or take tls out"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !has(self.headers) || self.headers.all(h, h.name.lowerAscii() != 'authorization')",message="authentication and a header named Authorization exclude each other: remove one of them"
 type PrometheusSource struct {
-	// URL of the server, http:// or https://, with the prefix of its paths: what
-	// comes before `/api/v1`. For Mimir that is `https://HOST/prometheus`, for
-	// VictoriaMetrics' cluster `http://HOST:8481/select/TENANT/prometheus`. A Service
-	// is reached as `http://NAME.NAMESPACE.svc:PORT`. No user, query or fragment.
+	// URL of the server, http:// or https://, up to `/api/v1`: for a Service
+	// `http://NAME.NAMESPACE.svc:PORT`, for Mimir `https://HOST/prometheus`, for a
+	// VictoriaMetrics cluster `http://HOST:8481/select/TENANT/prometheus`. It must not have
+	// user, query or fragment.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && self.matches('^https?://[^/?#@]+(/[^?#]*)?$')",message="url must be http:// or https://, a host, and optionally a port and the path before /api/v1, without user, query and fragment: credentials belong into authentication, a tenant into headers"
 	URL string `json:"url"`
 
-	// Time between two evaluations of a query, for all clients, watches and
-	// autoscalers together, and so the greatest age of an answer. A rule or a metric
-	// may have its own. A duration from 1s to 1h. Default: 15s.
+	// Time between two evaluations of a query, and so the maximum age of its result; all
+	// clients, watches and autoscalers share it. A rule or metric can override it. A
+	// duration from 1s to 1h. Default: 15s.
 	// +optional
 	// +kubebuilder:default="15s"
 	// +kubebuilder:validation:Type=string
@@ -59,10 +59,9 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// Time after which a query is given up, the wait for its turn included; the
-	// server is told (parameter `timeout`). A query that has begun runs on when clients
-	// leave earlier: its answer is for who asks next. A duration from 100ms to 1m.
-	// Default: 10s.
+	// Timeout of a query, including its time in the queue; it is also sent to the server
+	// (parameter `timeout`). A query continues when its clients disconnect, since its
+	// result is used for the next request. A duration from 100ms to 1m. Default: 10s.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
@@ -71,8 +70,8 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('100ms') && duration(self) <= duration('1m')",message="timeout must be between 100ms and 1m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// Time between two looks for new series, which is how soon a metric that rules
-	// make of them appears. A duration from 5s to 1h. Default: 1m.
+	// Time between two searches for series that match rules, and so the time until the
+	// metrics of new series appear. A duration from 5s to 1h. Default: 1m.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:Type=string
@@ -81,9 +80,8 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="seriesInterval must be between 5s and 1h"
 	SeriesInterval *metav1.Duration `json:"seriesInterval,omitempty"`
 
-	// How far back series are looked for, and so how long a metric stays in
-	// discovery after its last series ended. A duration from seriesInterval to 24h.
-	// Default: 5m.
+	// Time range of the search for series, and so how long a metric stays in discovery
+	// after its last series ended. A duration from seriesInterval to 24h. Default: 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
@@ -92,9 +90,9 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="seriesMaxAge must be at most 24h"
 	SeriesMaxAge *metav1.Duration `json:"seriesMaxAge,omitempty"`
 
-	// Most bytes of an answer to a query, after decompression: a larger one fails that
-	// query. Series that rules look up are not bounded by it. From 64Ki to 256Mi.
-	// Default: 32Mi.
+	// Maximum size of the response to a query in bytes after decompression, with Ki or Mi;
+	// a query with a larger one fails. It does not limit searches for series. From 64Ki to
+	// 256Mi. Default: 32Mi.
 	// +optional
 	// +kubebuilder:default="32Mi"
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,8}(Ki|Mi)?$`
@@ -102,29 +100,31 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || (quantity(self).compareTo(quantity('64Ki')) >= 0 && quantity(self).compareTo(quantity('256Mi')) <= 0)",message="maxResponseSize must be between 64Ki and 256Mi"
 	MaxResponseSize string `json:"maxResponseSize,omitempty"`
 
-	// How the server is verified, and what is shown to it, with an https URL.
-	// Default: the authorities of the serving image.
+	// How the server is verified, and the client certificate, with an https URL. Default:
+	// the CA certificates of the serving image, no client certificate.
 	// +optional
 	TLS SourceTLS `json:"tls,omitzero"`
 
-	// How serving makes itself known to the server. Default: it does not.
+	// How serving authenticates to the server. Default: it does not.
 	// +optional
 	Authentication SourceAuthentication `json:"authentication,omitzero"`
 
-	// Headers of each request, such as a tenant's (`X-Scope-OrgID`). Default: none.
+	// Headers to add to each request, such as `X-Scope-OrgID` for a tenant; at most 32.
+	// Default: none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Headers []SourceHeader `json:"headers,omitempty"`
 
-	// How far teams' own queries (CustomMetric, ExternalMetric) see.
+	// Which series the queries of CustomMetrics and ExternalMetrics can select. Default:
+	// those of their own namespace, by the label namespace.
 	// +optional
 	// +kubebuilder:default={}
 	Tenancy SourceTenancy `json:"tenancy,omitzero"`
 }
 
-// SecretReference names a Secret in the namespace that the serving component runs in.
+// SecretReference names a Secret in the namespace of the serving component.
 type SecretReference struct {
 	// Name of the Secret.
 	// +required
@@ -134,8 +134,7 @@ type SecretReference struct {
 	Name string `json:"name"`
 }
 
-// SecretKeyReference names a key of a Secret in the namespace that the serving
-// component runs in.
+// SecretKeyReference names a key of a Secret in the namespace of the serving component.
 type SecretKeyReference struct {
 	SecretReference `json:",inline"`
 	// Key in the Secret's data.
@@ -146,48 +145,50 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
-// SourceTLS says how the server is verified, and what is shown to it. Secrets are
-// read in the namespace of the serving component, and followed: what rotates in them
-// is used from the next connection on.
+// SourceTLS says how the server is verified, and has the client certificate. The Secrets
+// are in the namespace of the serving component. They are watched: changed contents are
+// used from the next connection on.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.ca) || !has(self.insecureSkipVerify) || !self.insecureSkipVerify",message="tls.ca and tls.insecureSkipVerify exclude each other: remove one of them"
 type SourceTLS struct {
-	// Key of a Secret with the authorities, PEM, that sign the server's certificate.
-	// Default: the authorities of the serving image.
+	// Key of a Secret with the CA certificates in PEM that verify the server's
+	// certificate. Default: the CA certificates of the serving image.
 	// +optional
 	CA *SecretKeyReference `json:"ca,omitempty"`
 
-	// Secret of type kubernetes.io/tls with a certificate for mutual TLS.
-	// Default: none is shown.
+	// Secret of type kubernetes.io/tls with a client certificate for mutual TLS. Default:
+	// none.
 	// +optional
 	ClientCertificate *SecretReference `json:"clientCertificate,omitempty"`
 
-	// Name in the server's certificate. Default: the URL's host.
+	// Name that the server's certificate must be valid for. Default: the URL's host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServerName string `json:"serverName,omitempty"`
 
-	// Does not verify the server: anybody on the way can read credentials and make
-	// up metrics. Default: false.
+	// Disables verification of the server: an attacker on the network path can read
+	// credentials and forge metrics. Default: false.
 	// +optional
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }
 
-// SourceAuthentication is how serving makes itself known. Secrets are read in the
-// namespace of the serving component, and followed.
+// SourceAuthentication has the credentials for a source. The Secrets are in the namespace
+// of the serving component, and are watched.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.bearerToken) != has(self.basic)",message="authentication needs bearerToken or basic, and not both"
 type SourceAuthentication struct {
-	// Key of a Secret with a bearer token. Default: none.
+	// Key of a Secret with a bearer token. Either bearerToken or basic is required.
+	// Default: none.
 	// +optional
 	BearerToken *SecretKeyReference `json:"bearerToken,omitempty"`
 
-	// Secret of type kubernetes.io/basic-auth: keys username and password. Default: none.
+	// Secret of type kubernetes.io/basic-auth with the keys username and password. Either
+	// bearerToken or basic is required. Default: none.
 	// +optional
 	Basic *SecretReference `json:"basic,omitempty"`
 }
 
-// SourceHeader is a header of each request: its value is here or in a Secret.
+// SourceHeader is a header of each request. Its value is given here or in a Secret.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="whoever may read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="each of headers needs value or valueFrom, and not both"
@@ -200,31 +201,33 @@ type SourceHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['accept-encoding', 'connection', 'content-encoding', 'content-length', 'content-type', 'host', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'user-agent'])",message="this header is set by the client itself: take it out of headers"
 	Name string `json:"name"`
 
-	// Value, for what is no secret: whoever may read MetricsBackends sees it. Headers
-	// that hold credentials (Authorization, Proxy-Authorization, Cookie, X-Api-Key,
-	// Api-Key, Apikey, X-Auth-Token) need valueFrom.
+	// Value of the header, visible to everyone who can read MetricsBackends. Headers with
+	// credentials (Authorization, Proxy-Authorization, Cookie, X-Api-Key, Api-Key, Apikey,
+	// X-Auth-Token) need valueFrom. Either value or valueFrom is required. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x08\x0a-\x1f\x7f]*$`
 	Value string `json:"value,omitempty"`
 
-	// Key of a Secret that holds the value; followed. A line end at its end is left out.
+	// Key of a Secret with the value. The Secret is watched. A trailing newline is removed.
+	// Either value or valueFrom is required. Default: none.
 	// +optional
 	ValueFrom *SecretKeyReference `json:"valueFrom,omitempty"`
 }
 
-// SourceTenancy confines teams' queries to their namespace.
+// SourceTenancy restricts the queries of CustomMetrics and ExternalMetrics to series of
+// their own namespace.
 type SourceTenancy struct {
-	// Label that holds the namespace of a series. Each selector of a team's query
-	// gets a matcher of it. Default: namespace.
+	// Label whose value is the namespace of a series. A matcher for it is added to each
+	// selector in the queries of CustomMetrics and ExternalMetrics. Default: namespace.
 	// +optional
 	// +kubebuilder:default=namespace
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	NamespaceLabel string `json:"namespaceLabel,omitempty"`
 
-	// Namespaces whose teams may query series of every namespace. `*` for all.
-	// Default: none.
+	// Namespaces whose CustomMetrics and ExternalMetrics can select series of all
+	// namespaces; `*` means every namespace. At most 1000. Default: none.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -233,7 +236,8 @@ type SourceTenancy struct {
 	UnconfinedNamespaces []string `json:"unconfinedNamespaces,omitempty"`
 }
 
-// Secrets returns the names of the Secrets that the source reads, sorted, each once.
+// Secrets returns the names of the Secrets that the source uses, sorted, without
+// duplicates.
 func (s *SourceSpec) Secrets() []string {
 	return SourceSecrets([]SourceSpec{*s})
 }

@@ -7,20 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RuleState is how bad it is what is wrong with a rule.
+// RuleState is the severity of a problem of a rule.
 // +kubebuilder:validation:Enum=Invalid;Failing;Warning
 type RuleState string
 
 const (
-	// RuleInvalid is a rule that cannot be compiled: only a change of the spec mends it.
+	// RuleInvalid: the rule cannot be compiled; only a change of the spec helps.
 	RuleInvalid RuleState = "Invalid"
-	// RuleFailing is a rule that makes no metrics, which may pass by itself.
+	// RuleFailing: the rule produces no metrics, which may change by itself.
 	RuleFailing RuleState = "Failing"
-	// RuleWarning is a rule that works, perhaps not as it was meant.
+	// RuleWarning: the rule works, but perhaps not as intended.
 	RuleWarning RuleState = "Warning"
 )
 
-// Severity orders states, the worst first: where not all are told, these are.
+// Severity orders states, most severe first, to choose those that are reported.
 func (s RuleState) Severity() int {
 	switch s {
 	case RuleInvalid:
@@ -31,39 +31,41 @@ func (s RuleState) Severity() int {
 	return 1
 }
 
-// MaxRuleStatuses bounds status.rules.
+// MaxRuleStatuses limits the length of status.rules.
 const MaxRuleStatuses = 50
 
-// SourceStatus is how one of spec.sources does, as the serving pods see it.
+// SourceStatus is the state of one of spec.sources in the serving pods.
 type SourceStatus struct {
 	// Name of the source in spec.sources.
 	Name string `json:"name"`
-	// Whether the newest answer was good in every serving pod that has asked. A
-	// source that was healthy is shown as failing after 45 seconds.
+	// Whether the last request of every serving pod that uses the source succeeded. A
+	// healthy source is reported as failing after 45 seconds of failures.
 	Healthy bool `json:"healthy"`
-	// Kind of the newest failure, as in docs/conditions.md; NotYetReported before the
-	// first answer.
+	// Kind of the last failure, as in docs/conditions.md; NotYetReported before the first
+	// response.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// The newest failure in the source's own words, and how many serving pods see it
-	// if not all do. Other words for the same reason are taken up after 5 minutes.
+	// The source's own error message, and the number of serving pods that have it unless
+	// all do. For the same reason, another message is reported after 5 minutes.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Since when it is healthy, or not.
+	// When healthy last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// RuleStatus is what is wrong with a rule. A rule may have several.
+// RuleStatus is a problem of a rule. A rule may have several.
 type RuleStatus struct {
 	// Path of the rule in the MetricsBackend, such as spec.customMetrics.rules[3].
 	Path string `json:"path"`
-	// Invalid: the rule cannot be compiled, and makes no metric until it is changed.
-	// Failing: it makes none for now. Warning: it works, perhaps not as it was meant.
+	// Invalid: the rule cannot be compiled, and defines no metric until it is changed.
+	// Failing: it defines no metric for now. Warning: it works, but perhaps not as
+	// intended.
 	State RuleState `json:"state"`
-	// What is wrong, in one word.
+	// Kind of the problem, as one word in CamelCase.
 	Reason string `json:"reason"`
-	// What is wrong and what to do; and how many serving pods say so if not all do.
+	// The problem and what to do, and the number of serving pods that report it unless all
+	// do.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -13,15 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Bounds that the CRD's schema repeats.
+// Limits, as in the CRD's schema.
 const (
-	// MaxAgeMargin is by how much maxAge must exceed scrape.interval. A kubelet's
-	// sample is up to 20 seconds old when it is read, and reading takes up to
-	// scrape.timeout, 10 seconds by default.
+	// MaxAgeMargin is the minimum difference between maxAge and scrape.interval. A
+	// kubelet's sample is up to 20 seconds old when it is scraped, and the scrape takes up
+	// to scrape.timeout, 10 seconds by default.
 	MaxAgeMargin = 30 * time.Second
 	// MaxMaxBodySize is the largest scrape.maxBodySize.
 	MaxMaxBodySize = "256Mi"
@@ -36,10 +37,9 @@ const (
 // bodySize is the pattern of scrape.maxBodySize.
 var bodySize = regexp.MustCompile(`^[1-9][0-9]{0,8}(Ki|Mi)?$`)
 
-// Validate returns everything in the spec that a running serving pod could not
-// work with. It holds the rules of the CRD's schema, which a manifest on disk did
-// not pass through, and those that a schema cannot express: what a PEM bundle
-// holds, and which labels there can be. SetDefaults must have been called.
+// Validate returns the errors of a spec for a running serving pod: violations of the
+// CRD's schema, which a manifest on disk did not pass through, and of rules that a schema
+// cannot express, such as for PEM bundles and labels. Call SetDefaults first.
 func Validate(spec *MetricsBackendSpec) field.ErrorList {
 	errs := validateWatch(field.NewPath("spec", "watch"), &spec.Watch)
 	errs = append(errs, validateCustomMetrics(field.NewPath("spec", "customMetrics"), spec)...)
@@ -85,16 +85,14 @@ func validateScrape(path *field.Path, scrape *ScrapeSpec) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("maxBodySize"), scrape.MaxBodySize, err.Error()))
 	}
 	errs = append(errs, oneOf(path.Child("addressTypes"), scrape.AddressTypes, DefaultAddressTypes()...)...)
-	if most := len(DefaultAddressTypes()); len(scrape.AddressTypes) > most {
-		errs = append(errs, field.TooMany(path.Child("addressTypes"), len(scrape.AddressTypes), most))
-	}
+	errs = append(errs, atMost(path.Child("addressTypes"), len(scrape.AddressTypes), len(DefaultAddressTypes()))...)
 	if port := scrape.Port; port != nil && (*port < 1 || *port > 65535) {
 		errs = append(errs, field.Invalid(path.Child("port"), *port, "must be between 1 and 65535"))
 	}
 	return append(errs, metav1validation.ValidateLabelSelector(scrape.NodeSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("nodeSelector"))...)
 }
 
-// MaxBodyBytes is maxBodySize in bytes, or an error that says which sizes there are.
+// MaxBodyBytes returns maxBodySize in bytes, or an error that says which values are valid.
 func (s *ScrapeSpec) MaxBodyBytes() (int64, error) {
 	most := resource.MustParse(MaxMaxBodySize)
 	if !bodySize.MatchString(s.MaxBodySize) {
@@ -118,11 +116,16 @@ func validateKubeletTLS(path *field.Path, tls *KubeletTLSSpec) field.ErrorList {
 	if tls.Mode != KubeletTLSVerify {
 		errs = append(errs, field.Forbidden(path.Child("caBundle"), "has an effect with mode Verify only: remove it or set mode: Verify"))
 	}
-	if _, err := certutil.ParseCertsPEM(tls.CABundle); err != nil {
-		// Its value would fill the log and the status.
-		errs = append(errs, field.Invalid(path.Child("caBundle"), field.OmitValueType{}, "must hold one or more certificates in PEM: "+err.Error()))
+	return append(errs, validateCABundle(path.Child("caBundle"), tls.CABundle)...)
+}
+
+// validateCABundle returns errors without the bundle, which would fill the log and the
+// status.
+func validateCABundle(path *field.Path, bundle []byte) field.ErrorList {
+	if _, err := certutil.ParseCertsPEM(bundle); err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must hold one or more certificates in PEM: "+err.Error())}
 	}
-	return errs
+	return nil
 }
 
 func validateWatch(path *field.Path, watch *WatchSpec) field.ErrorList {
@@ -171,4 +174,21 @@ func unique[T ~string](path *field.Path, values []T) field.ErrorList {
 		seen.Insert(value)
 	}
 	return errs
+}
+
+// ValidateExisting returns the errors in spec.existing that the CRD's schema cannot
+// express.
+func ValidateExisting(existing *ExistingSpec) field.ErrorList {
+	path := field.NewPath("spec", "existing")
+	var errs field.ErrorList
+	for _, why := range validation.IsDNS1123Label(existing.Service.Namespace) {
+		errs = append(errs, field.Invalid(path.Child("service", "namespace"), existing.Service.Namespace, why))
+	}
+	for _, why := range validation.IsDNS1123Label(existing.Service.Name) {
+		errs = append(errs, field.Invalid(path.Child("service", "name"), existing.Service.Name, why))
+	}
+	if existing.InsecureSkipTLSVerify {
+		return errs
+	}
+	return append(errs, validateCABundle(path.Child("caBundle"), existing.CABundle)...)
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateExternalMetricsPolicy returns everything in a policy that cannot be read:
-// what serving denies for, and the policy's condition Ready tells of.
+// ValidateExternalMetricsPolicy returns the errors in a policy: serving denies the
+// metrics of invalid rules, and the condition Ready reports them.
 func ValidateExternalMetricsPolicy(spec *ExternalMetricsPolicySpec) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
@@ -29,13 +29,12 @@ func ValidateExternalMetricsPolicy(spec *ExternalMetricsPolicySpec) field.ErrorL
 	return errs
 }
 
-// Compile reads a rule. metric is for MatchesWhole; it is nil where it cannot be read, and the rule is then
-// for every name; selector is nil where the rule denies. A rule with an error denies
-// whatever it may have been meant for: it fails closed, since what it would have
-// forbidden is not known.
+// Compile returns the expression of a rule, for MatchesWhole, and its selector, which is
+// nil if the rule denies. If metric is invalid it is nil, and the rule applies to every
+// name. A rule with an error must deny, since it is not known what it would have denied.
 func (r *ExternalMetricsPolicyRule) Compile() (metric *regexp.Regexp, selector labels.Selector, err error) {
 	if r.Metric == "" {
-		// It would match the empty name alone, and never decide.
+		// It would only match the empty name.
 		return nil, nil, errors.New("metric is empty: it must be a regular expression that whole names match, such as .*")
 	}
 	if metric, err = regexp.Compile(r.Metric); err != nil {
@@ -56,14 +55,14 @@ func (r *ExternalMetricsPolicyRule) Compile() (metric *regexp.Regexp, selector l
 	return metric, selector, nil
 }
 
-// MatchesWhole tells whether the metric of a compiled rule, which may be nil, matches
-// a whole name. Anchors around the expression would not do: it may hold an open
+// MatchesWhole reports whether the metric of a compiled rule matches a whole name; nil
+// matches every name. Anchors around the expression would not work: it may have an open
 // quotation, as in `\Qa.b`.
 func MatchesWhole(metric *regexp.Regexp, name string) bool {
 	if metric == nil {
 		return true
 	}
-	// Of the matches at a name's start the longest tells whether all of it matches.
+	// Compile made it leftmost-longest: a whole match is the longest one.
 	found := metric.FindStringIndex(name)
 	return found != nil && found[0] == 0 && found[1] == len(name)
 }

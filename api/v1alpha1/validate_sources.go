@@ -19,16 +19,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Bounds that the CRD's schema repeats.
+// Limits, as in the CRD's schema.
 const (
-	// MaxSources is the most of spec.sources.
+	// MaxSources is the maximum number of spec.sources.
 	MaxSources = 32
-	// MaxRules is the most rules of customMetrics, and of externalMetrics.
+	// MaxRules is the maximum number of rules in customMetrics, and in externalMetrics.
 	MaxRules = 1000
-	// MinMaxResponseSize and MaxMaxResponseSize bound prometheus.maxResponseSize.
+	// MinMaxResponseSize and MaxMaxResponseSize limit prometheus.maxResponseSize.
 	MinMaxResponseSize = "64Ki"
 	MaxMaxResponseSize = "256Mi"
-	// MinInterval and MaxInterval bound the time between two evaluations.
+	// MinInterval and MaxInterval limit the time between two evaluations.
 	MinInterval = time.Second
 	MaxInterval = time.Hour
 )
@@ -36,22 +36,21 @@ const (
 // secretKey is the pattern of a Secret's keys.
 var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
-// ownHeaders are what the HTTP client sets itself, in canonical form.
+// ownHeaders are the headers that the HTTP client sets itself, in canonical form.
 var ownHeaders = []string{
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "User-Agent",
 }
 
-// credentialHeaders are those whose value is a credential wherever they are used, in
-// canonical form.
+// credentialHeaders are headers whose value is always a credential, in canonical form.
 var credentialHeaders = []string{"Api-Key", "Apikey", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "X-Auth-Token"}
 
-// IsCredentialHeader says whether a header's value must come from a Secret.
+// IsCredentialHeader reports whether a header's value must come from a Secret.
 func IsCredentialHeader(name string) bool {
 	return slices.Contains(credentialHeaders, http.CanonicalHeaderKey(name))
 }
 
-// validateCustomMetrics does not look into rules: each is judged by itself.
+// validateCustomMetrics ignores the contents of rules, which are validated separately.
 func validateCustomMetrics(path *field.Path, spec *MetricsBackendSpec) field.ErrorList {
 	cm := spec.CustomMetrics
 	if cm == nil {
@@ -74,7 +73,7 @@ func validateExternalMetrics(path *field.Path, spec *MetricsBackendSpec) field.E
 	return append(errs, atMost(path.Child("rules"), len(em.Rules), MaxRules)...)
 }
 
-// needsSource is for what has nothing to serve without a source of ours.
+// needsSource returns an error if serving has no source.
 func needsSource(path *field.Path, spec *MetricsBackendSpec) field.ErrorList {
 	if spec.Existing != nil || len(spec.Sources) > 0 {
 		return nil
@@ -135,8 +134,8 @@ func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {
 	return errs
 }
 
-// MaxResponseBytes is maxResponseSize in bytes, or an error that says which sizes
-// there are.
+// MaxResponseBytes returns maxResponseSize in bytes, or an error that says which values
+// are valid.
 func (p *PrometheusSource) MaxResponseBytes() (int64, error) {
 	wrong := fmt.Errorf("must be a number of bytes, with Ki or Mi for a larger unit, between %s and %s", MinMaxResponseSize, MaxMaxResponseSize)
 	if !bodySize.MatchString(p.MaxResponseSize) {
@@ -149,7 +148,7 @@ func (p *PrometheusSource) MaxResponseBytes() (int64, error) {
 	return size.Value(), nil
 }
 
-// validateURL does not repeat the URL, which may hold a password.
+// validateURL returns errors without the URL, which may contain a password.
 func validateURL(path *field.Path, text string) field.ErrorList {
 	const what = "must be http:// or https://, a host, and optionally a port and the path before /api/v1, without user, query and fragment: " +
 		"credentials belong into authentication, a tenant into headers"
@@ -199,7 +198,7 @@ func validateHeaders(path *field.Path, headers []SourceHeader) field.ErrorList {
 			errs = append(errs, field.Duplicate(path.Child("name"), header.Name))
 		}
 		names = append(names, name)
-		// Its value may be confidential.
+		// The error omits the value, which may be confidential.
 		if !httpguts.ValidHeaderFieldValue(header.Value) {
 			errs = append(errs, field.Invalid(path.Child("value"), field.OmitValueType{}, "must hold no line ends and control characters"))
 		}
@@ -236,7 +235,8 @@ func validateSecretKey(path *field.Path, reference *SecretKeyReference) field.Er
 	return errs
 }
 
-// SourceSecrets returns the names of the Secrets that sources read, sorted, each once.
+// SourceSecrets returns the names of the Secrets that sources use, sorted, without
+// duplicates.
 func SourceSecrets(sources []SourceSpec) []string {
 	var names []string
 	add := func(reference *SecretReference) {
@@ -264,4 +264,26 @@ func SourceSecrets(sources []SourceSpec) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Duration returns the interval, or fallback if it is empty. The error says which values
+// are valid; it belongs to the rule, not to the whole spec.
+func (i RuleInterval) Duration(fallback time.Duration) (time.Duration, error) {
+	if i == "" {
+		return fallback, nil
+	}
+	interval, err := time.ParseDuration(string(i))
+	if err != nil || interval < MinInterval || interval > MaxInterval {
+		return 0, fmt.Errorf("interval %q must be a duration such as 30s, between %s and %s", i, MinInterval, MaxInterval)
+	}
+	return interval, nil
+}
+
+// Known reports whether the policy is valid. Empty means DuplicatesReject.
+func (p DuplicatesPolicy) Known() bool {
+	switch p {
+	case "", DuplicatesReject, DuplicatesSum, DuplicatesAverage, DuplicatesMinimum, DuplicatesMaximum:
+		return true
+	}
+	return false
 }
