@@ -10,7 +10,7 @@
 // namespace is the feed's ID and whose name is the described object's, or the labels
 // in order (query.Value.Key). All watches of the same feed share it:
 //
-//	store := answers.NewStore("custom.metrics.k8s.io", clock, asker)
+//	store := answers.NewStore("custom.metrics.k8s.io", clock, querier)
 //	hub := stream.NewHub(store, clock, random, settings)
 //	store.Observe(hub.Publish)
 //	go store.Run(ctx)

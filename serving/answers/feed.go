@@ -17,16 +17,16 @@ import (
 type Feed struct {
 	// ID tells feeds apart. It has all that Read, Labels and Event depend on.
 	ID string
-	// Read says how the values are read now, or why they cannot be. A reading without
+	// Read says how the values are read now, or why they cannot be. A metric query without
 	// a question means that there is nothing to ask, and no value. It is called with
 	// each answer, so it should be fast.
-	Read func() (query.Reading, error)
+	Read func() (query.MetricQuery, error)
 	// Labels returns the labels by which watches select an object, or false where
 	// there is no such object, whose value then does not count. Where it is nil,
 	// watches select by the labels of the values.
 	Labels func(object string) (map[string]string, bool)
 	// Objects returns the names of the objects whose values are wanted, ordered; nil
-	// where the reading names the object, or values describe none.
+	// where the metric query names the object, or values describe none.
 	Objects func() []string
 	// Event makes the object of a value's event, in the API group's internal version.
 	Event func(Point) runtime.Object
@@ -60,7 +60,7 @@ type feed struct {
 	left  time.Time
 	ended bool
 	// question is what is followed, and stop ends that; nil where nothing is.
-	question *query.Question
+	question *query.Query
 	stop     func()
 	// switched is when another question was followed last.
 	switched time.Time
@@ -75,40 +75,40 @@ type feed struct {
 
 // outcome is what came of a question, and how it was read.
 type outcome struct {
-	question *query.Question
-	answer   *query.Answer
-	err      error
-	reading  query.Reading
+	question    *query.Query
+	answer      *query.Result
+	err         error
+	metricQuery query.MetricQuery
 }
 
 // read follows what the feed asks now. Where that is what it asked before, but is read
 // in another way, that holds for the newest answer, too.
 func (f *feed) read() {
-	reading, err := f.Read()
+	mq, err := f.Read()
 	switch {
 	case err != nil:
 		f.unfollow()
 		f.fail(nil, err)
-	case reading.Question == query.Question{}:
+	case mq.Query == query.Query{}:
 		f.rest()
 	default:
-		f.follow(reading.Question)
-		f.reread(&reading)
+		f.follow(mq.Query)
+		f.reread(&mq)
 	}
 }
 
 // reread takes in the newest outcome once more where it is read in another way now.
-func (f *feed) reread(reading *query.Reading) {
+func (f *feed) reread(mq *query.MetricQuery) {
 	f.taking.Lock()
 	defer f.taking.Unlock()
-	if q, _ := f.asks(); q != nil && q == f.newest.question && *q == reading.Question && !f.newest.reading.Equal(reading) {
-		f.newest.reading = *reading
+	if q, _ := f.asks(); q != nil && q == f.newest.question && *q == mq.Query && !f.newest.metricQuery.Equal(mq) {
+		f.newest.metricQuery = *mq
 		f.takeIn()
 	}
 }
 
 // follow has a question followed, instead of another one.
-func (f *feed) follow(q query.Question) {
+func (f *feed) follow(q query.Query) {
 	s := f.store
 	s.mu.Lock()
 	if f.ended || (f.question != nil && *f.question == q) {
@@ -129,7 +129,7 @@ func (f *feed) follow(q query.Question) {
 	}
 	// Not under the lock: what is known already is told at once. Its slots begin at other
 	// times: its values must not seem older than those at hand.
-	stop := s.asker.FollowSince(q, since, func(answer *query.Answer, err error) { f.receive(current, answer, err) })
+	stop := s.querier.Subscribe(q, since, func(answer *query.Result, err error) { f.receive(current, answer, err) })
 	s.mu.Lock()
 	superseded := f.question != current
 	if !superseded {

@@ -12,28 +12,28 @@ import (
 )
 
 // receive takes in what came of a question.
-func (f *feed) receive(q *query.Question, answer *query.Answer, err error) {
+func (f *feed) receive(q *query.Query, answer *query.Result, err error) {
 	asks, switched := f.asks()
 	if asks != q {
 		return
 	}
-	reading, readErr := f.Read()
+	mq, readErr := f.Read()
 	switch {
 	case readErr != nil:
 		f.unfollow()
 		f.fail(nil, readErr)
 		return
-	case reading.Question == query.Question{}:
+	case mq.Query == query.Query{}:
 		f.rest()
 		return
 	}
 	f.taking.Lock()
-	f.newest = outcome{question: q, answer: answer, err: err, reading: reading}
+	f.newest = outcome{question: q, answer: answer, err: err, metricQuery: mq}
 	f.takeIn()
 	f.taking.Unlock()
-	if reading.Question != *q && f.store.clock.Since(switched) >= q.Interval/settled {
+	if mq.Query != *q && f.store.clock.Since(switched) >= q.Interval/settled {
 		// The answer counted all the same: the next one may be an interval away.
-		f.follow(reading.Question)
+		f.follow(mq.Query)
 	}
 }
 
@@ -44,7 +44,7 @@ func (f *feed) takeIn() {
 	if f.Objects != nil {
 		objects = f.Objects()
 	}
-	values, err := o.reading.Values(o.answer, o.err, objects...)
+	values, err := o.metricQuery.Values(o.answer, o.err, objects...)
 	if err != nil {
 		f.fail(o.question, err)
 		return
@@ -57,7 +57,7 @@ func (f *feed) takeIn() {
 // costs an evaluation.
 const settled = 2
 
-func (f *feed) asks() (q *query.Question, since time.Time) {
+func (f *feed) asks() (q *query.Query, since time.Time) {
 	f.store.mu.RLock()
 	defer f.store.mu.RUnlock()
 	return f.question, f.switched
@@ -72,7 +72,7 @@ const (
 
 // fail takes in that there are no new values of a question. Where there is none, since
 // there is no metric any more, there are no old values either.
-func (f *feed) fail(q *query.Question, err error) {
+func (f *feed) fail(q *query.Query, err error) {
 	s := f.store
 	s.mu.Lock()
 	if f.question != q {
@@ -98,7 +98,7 @@ func (f *feed) fail(q *query.Question, err error) {
 }
 
 // take takes in values, and publishes those that are news.
-func (f *feed) take(values *query.Values, q *query.Question) {
+func (f *feed) take(values *query.Values, q *query.Query) {
 	s, next := f.store, f.join(values)
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -124,16 +124,16 @@ func (f *feed) take(values *query.Values, q *query.Question) {
 	}
 	s.meter.points.Add(float64(len(next) - len(f.items)))
 	f.items, f.evaluated, f.answered = next, values.Time, s.clock.Now()
-	recovered := f.failure != nil && values.Outage == nil
+	recovered := f.failure != nil && values.SourceError == nil
 	f.failure = nil
-	if values.Outage != nil {
-		f.failure = values.Outage
+	if values.SourceError != nil {
+		f.failure = values.SourceError
 	}
 	f.settle()
 	s.mu.Unlock()
 
-	if values.Outage != nil {
-		s.meter.fail(values.Outage)
+	if values.SourceError != nil {
+		s.meter.fail(values.SourceError)
 	}
 	if recovered {
 		s.log("A watched metric has new values again", f)
@@ -157,7 +157,7 @@ func (f *feed) join(values *query.Values) []*item {
 			}
 		}
 		items = append(items, &item{name: v.Key(), labels: labels, kept: &kept{
-			feed: f, point: Point{Value: *v, Window: values.Window, Fallback: values.Outage != nil},
+			feed: f, point: Point{Value: *v, Window: values.Window, Fallback: values.SourceError != nil},
 		}})
 	}
 	return items

@@ -23,8 +23,8 @@ import (
 
 // Store holds the newest values of the feeds that are followed.
 type Store struct {
-	clock clock.WithTicker
-	asker query.Asker
+	clock   clock.WithTicker
+	querier query.Querier
 	// began is when the store was made; numbers of points count from then.
 	began time.Time
 	meter *meter
@@ -47,9 +47,9 @@ var _ stream.Source = &Store{}
 
 // NewStore returns an empty store. The name tells stores apart in metrics and logs;
 // it is the API group.
-func NewStore(name string, c clock.WithTicker, asker query.Asker) *Store {
+func NewStore(name string, c clock.WithTicker, querier query.Querier) *Store {
 	return &Store{
-		clock: c, asker: asker, began: c.Now(), meter: newMeter(name), lines: rate.NewLimiter(logRate, logBurst),
+		clock: c, querier: querier, began: c.Now(), meter: newMeter(name), lines: rate.NewLimiter(logRate, logBurst),
 		logger: klog.Background(), feeds: map[string]*feed{}, observe: func([]stream.Item) {},
 	}
 }

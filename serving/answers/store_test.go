@@ -86,7 +86,7 @@ func TestStoreIsASource(t *testing.T) {
 
 func TestExternalValuesAreSelectedByTheirLabels(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.reading.ObjectLabel = ""
+		w.metricQuery.ObjectLabel = ""
 		feed := w.feed()
 		feed.Labels = nil
 		release, err := w.store.Follow(t.Context(), feed)
@@ -105,17 +105,13 @@ func TestExternalValuesAreSelectedByTheirLabels(t *testing.T) {
 }
 
 // fixed answers a benchmark at once.
-type fixed struct{ answer *query.Answer }
+type fixed struct{ answer *query.Result }
 
-func (f fixed) Ask(context.Context, query.Question) (*query.Answer, error) { return f.answer, nil }
+func (f fixed) Query(context.Context, query.Query) (*query.Result, error) { return f.answer, nil }
 
-func (f fixed) Follow(_ query.Question, receive func(*query.Answer, error)) (stop func()) {
+func (f fixed) Subscribe(_ query.Query, _ time.Time, receive func(*query.Result, error)) (stop func()) {
 	receive(f.answer, nil)
 	return func() {}
-}
-
-func (f fixed) FollowSince(q query.Question, _ time.Time, receive func(*query.Answer, error)) (stop func()) {
-	return f.Follow(q, receive)
 }
 
 // BenchmarkReceive is what an answer of a followed question costs, all of whose values
@@ -123,8 +119,8 @@ func (f fixed) FollowSince(q query.Question, _ time.Time, receive func(*query.An
 func BenchmarkReceive(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			answer := func(at time.Time) *query.Answer {
-				a := &query.Answer{Time: at}
+			answer := func(at time.Time) *query.Result {
+				a := &query.Result{Time: at}
 				for i := range n {
 					a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"pod": fmt.Sprintf("web-%05d", i)}, Value: float64(i), Time: at})
 				}
@@ -132,15 +128,15 @@ func BenchmarkReceive(b *testing.B) {
 			}
 			now := time.Now()
 			store := NewStore(group, clock.RealClock{}, fixed{answer(now)})
-			reading := query.Reading{ObjectLabel: "pod", Question: query.Question{Expression: "hits", Interval: interval}}
-			release, err := store.Follow(b.Context(), Feed{ID: "hits", Read: func() (query.Reading, error) { return reading, nil }})
+			mq := query.MetricQuery{ObjectLabel: "pod", Query: query.Query{Expression: "hits", Interval: interval}}
+			release, err := store.Follow(b.Context(), Feed{ID: "hits", Read: func() (query.MetricQuery, error) { return mq, nil }})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer release()
 			f := store.all()[0]
 			q, _ := f.asks()
-			answers := []*query.Answer{answer(now.Add(time.Minute)), answer(now.Add(-time.Minute))}
+			answers := []*query.Result{answer(now.Add(time.Minute)), answer(now.Add(-time.Minute))}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				f.receive(q, answers[i%2], nil)

@@ -203,7 +203,7 @@ func TestWatchWhoseClientLeavesEarly(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		// The desk has not evaluated yet.
+		// The evaluator has not evaluated yet.
 		if release, err := w.store.Follow(ctx, w.feed()); err == nil {
 			release()
 		} else if !errors.Is(err, context.Canceled) {
@@ -251,7 +251,7 @@ func TestEditedRule(t *testing.T) {
 		w.read(watcher)
 		time.Sleep(2 * interval)
 		w.read(watcher)
-		w.change(func() { w.reading.Question.Expression = "hits * 2" })
+		w.change(func() { w.metricQuery.Query.Expression = "hits * 2" })
 		w.source.set(map[string]float64{"a": 2, "b": 4}, nil)
 		w.store.Refresh()
 		w.check(watcher, "at once", "a=2", "b=4")
@@ -271,13 +271,13 @@ func TestEditedRule(t *testing.T) {
 func TestEditedRuleAtOnce(t *testing.T) {
 	for n := range 8 {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.reading.Question.Interval = 5 * time.Minute
+			w.metricQuery.Query.Interval = 5 * time.Minute
 			watcher := w.watch("")
 			defer watcher.Stop()
 			time.Sleep(402 * time.Second)
 			w.read(watcher)
 			before := w.store.Get(samplestore.Key{Namespace: "hits", Name: "a"}).(*item).point.Time
-			w.change(func() { w.reading.Question.Expression = fmt.Sprintf("hits * %d", n) })
+			w.change(func() { w.metricQuery.Query.Expression = fmt.Sprintf("hits * %d", n) })
 			w.source.set(map[string]float64{"a": 2, "b": 4}, nil)
 			w.store.Refresh()
 			w.check(watcher, "at once", "a=2", "b=4")
@@ -288,7 +288,7 @@ func TestEditedRuleAtOnce(t *testing.T) {
 				t.Errorf("edit %d: the time goes from %s to %s", n, before, after)
 			}
 			time.Sleep(2 * time.Second)
-			w.change(func() { w.reading.Question.Expression = "hits" })
+			w.change(func() { w.metricQuery.Query.Expression = "hits" })
 			w.source.set(map[string]float64{"a": 1, "b": 2}, nil)
 			w.store.Refresh()
 			w.check(watcher, "when the edit is taken back", "a=1", "b=2")
@@ -301,22 +301,22 @@ func TestEditedRuleAtOnce(t *testing.T) {
 // What a rule says of the answer holds at once, too, and not with the next one.
 func TestRuleThatReadsInAnotherWay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.reading.Question.Interval = time.Hour
+		w.metricQuery.Query.Interval = time.Hour
 		w.source.set(map[string]float64{"a": 1, "b": math.NaN()}, nil)
 		watcher := w.watch("")
 		defer watcher.Stop()
 		w.check(watcher, "at first", "a=1")
 		asked := w.source.count()
-		w.change(func() { w.reading.NaNAsZero = true })
+		w.change(func() { w.metricQuery.NaNAsZero = true })
 		w.store.Refresh()
 		w.check(watcher, "when NaN is to be zero", "b=0")
 		w.store.Refresh()
 		w.check(watcher, "when nothing has changed")
-		w.change(func() { w.reading.ObjectLabel, w.reading.Labels = "", map[string]string{"team": "x"} })
+		w.change(func() { w.metricQuery.ObjectLabel, w.metricQuery.Labels = "", map[string]string{"team": "x"} })
 		late := w.watch("")
 		defer late.Stop()
 		w.check(late, "begun after a change", "=0", "=1")
-		w.change(func() { w.reading.NaNAsZero = false })
+		w.change(func() { w.metricQuery.NaNAsZero = false })
 		w.store.Refresh()
 		again := w.watch("")
 		defer again.Stop()
@@ -330,7 +330,7 @@ func TestRuleThatReadsInAnotherWay(t *testing.T) {
 // A stand-in of a rule that is edited while its source fails.
 func TestFallbackThatComesWhileTheSourceFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.reading.Question.Interval = time.Hour
+		w.metricQuery.Query.Interval = time.Hour
 		watcher := w.watch("")
 		defer watcher.Stop()
 		w.read(watcher)
@@ -339,7 +339,7 @@ func TestFallbackThatComesWhileTheSourceFails(t *testing.T) {
 		w.check(watcher, "while the source rejects the question")
 		seven := 7.0
 		w.follow = func() []string { return []string{"a"} }
-		w.change(func() { w.reading.Fallback = &query.Fallback{AfterFailures: 1, Static: &seven} })
+		w.change(func() { w.metricQuery.Fallback = &query.Fallback{AfterFailures: 1, Static: &seven} })
 		w.store.Refresh()
 		w.check(watcher, "with a stand-in", "a=7")
 	})
@@ -348,8 +348,8 @@ func TestFallbackThatComesWhileTheSourceFails(t *testing.T) {
 // While there is nothing to ask nothing is asked, and what comes then is told of soon.
 func TestNothingToAsk(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		reading := w.reading
-		w.reading = query.Reading{}
+		mq := w.metricQuery
+		w.metricQuery = query.MetricQuery{}
 		watcher := w.watch("")
 		defer watcher.Stop()
 		w.check(watcher, "at first")
@@ -361,10 +361,10 @@ func TestNothingToAsk(t *testing.T) {
 		if later := w.store.ResourceVersion("hits"); later <= first {
 			t.Errorf("the resourceVersion is %s, after %s", later, first)
 		}
-		w.change(func() { w.reading = reading })
+		w.change(func() { w.metricQuery = mq })
 		time.Sleep(tick)
 		w.check(watcher, "when there is something", "a=1", "b=2")
-		w.change(func() { w.reading = query.Reading{} })
+		w.change(func() { w.metricQuery = query.MetricQuery{} })
 		time.Sleep(interval)
 		w.read(watcher)
 		late := w.watch("")
@@ -377,7 +377,7 @@ func TestNothingToAsk(t *testing.T) {
 		}
 
 		w.source.set(nil, down)
-		w.change(func() { w.reading = reading })
+		w.change(func() { w.metricQuery = mq })
 		if _, err := w.store.Follow(t.Context(), w.feed()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("begun when there is something, and the source fails: %v", err)
 		}
@@ -389,10 +389,10 @@ func TestQuestionThatChangesWithEachRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		feed, n := w.feed(), 0
 		read := feed.Read
-		feed.Read = func() (query.Reading, error) {
+		feed.Read = func() (query.MetricQuery, error) {
 			r, err := read()
 			n++
-			r.Question.Expression = fmt.Sprint(n)
+			r.Query.Expression = fmt.Sprint(n)
 			return r, err
 		}
 		release, err := w.store.Follow(t.Context(), feed)
@@ -473,7 +473,7 @@ func TestSamplesThatAreNotRenewed(t *testing.T) {
 func TestFallbackIsWatched(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		value := 9.0
-		w.reading.Fallback = &query.Fallback{AfterFailures: 2, Static: &value}
+		w.metricQuery.Fallback = &query.Fallback{AfterFailures: 2, Static: &value}
 		w.follow = func() []string { return []string{"a", "c"} }
 		watcher := w.watch("")
 		defer watcher.Stop()
@@ -497,8 +497,8 @@ func TestFallbackIsWatched(t *testing.T) {
 func TestSourceAnswersAgainAmidAnInterval(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		value := 9.0
-		w.reading.Question.Interval = 5 * time.Minute
-		w.reading.Fallback = &query.Fallback{AfterFailures: 1, Static: &value}
+		w.metricQuery.Query.Interval = 5 * time.Minute
+		w.metricQuery.Fallback = &query.Fallback{AfterFailures: 1, Static: &value}
 		w.follow = func() []string { return []string{"a"} }
 		watcher := w.watch("")
 		defer watcher.Stop()
@@ -530,7 +530,7 @@ func TestResourceVersion(t *testing.T) {
 		time.Sleep(interval)
 		synctest.Wait()
 		two := w.store.ResourceVersion("hits")
-		answer, err, _ := w.desk.Newest(w.reading.Question)
+		answer, err, _ := w.evaluator.Cached(w.metricQuery.Query)
 		if err != nil || two != fmt.Sprint(answer.Time.UnixMilli()) || one == two || one == "1" {
 			t.Errorf("%q, and %q of %v, %v", one, two, answer, err)
 		}
@@ -565,7 +565,7 @@ func TestConcurrentUse(t *testing.T) {
 		}
 		all.Go(func() {
 			for n := range 100 {
-				w.change(func() { w.reading.Question.Expression = fmt.Sprint(n % 3) })
+				w.change(func() { w.metricQuery.Query.Expression = fmt.Sprint(n % 3) })
 				w.store.Refresh()
 				time.Sleep(11 * time.Second)
 			}

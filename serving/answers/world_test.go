@@ -33,7 +33,7 @@ type source struct {
 	at func(time.Time) time.Time
 }
 
-func (s *source) Evaluate(_ context.Context, expression string, at time.Time) (*query.Answer, error) {
+func (s *source) Evaluate(_ context.Context, expression string, at time.Time) (*query.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, expression)
@@ -43,7 +43,7 @@ func (s *source) Evaluate(_ context.Context, expression string, at time.Time) (*
 	if s.at != nil {
 		at = s.at(at)
 	}
-	a := &query.Answer{Time: at}
+	a := &query.Result{Time: at}
 	for pod, value := range s.values {
 		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"pod": pod}, Value: value, Time: at})
 	}
@@ -62,19 +62,19 @@ func (s *source) count() int {
 	return len(s.asked)
 }
 
-// world is a store between a real desk and a real hub, in a bubble of its own time.
+// world is a store between a real evaluator and a real hub, in a bubble of its own time.
 type world struct {
-	t      testing.TB
-	source *source
-	desk   *query.Desk
-	store  *Store
-	hub    *stream.Hub
+	t         testing.TB
+	source    *source
+	evaluator *query.Evaluator
+	store     *Store
+	hub       *stream.Hub
 
-	mu      sync.Mutex
-	objects map[string]map[string]string
-	reading query.Reading
-	readErr error
-	encoded int
+	mu          sync.Mutex
+	objects     map[string]map[string]string
+	metricQuery query.MetricQuery
+	readErr     error
+	encoded     int
 	// follow are the names for a static fallback.
 	follow func() []string
 }
@@ -87,19 +87,19 @@ const interval = 15 * time.Second
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, source: &source{values: map[string]float64{"a": 1, "b": 2}}, reading: query.Reading{
-			Question:    query.Question{Source: "p", Expression: "hits", Interval: interval},
+		w := &world{t: t, source: &source{values: map[string]float64{"a": 1, "b": 2}}, metricQuery: query.MetricQuery{
+			Query:       query.Query{Source: "p", Expression: "hits", Interval: interval},
 			ObjectLabel: "pod", Origin: "a rule",
 		}}
 		random := func() float64 { return 0.5 }
 		c := clock.RealClock{}
-		w.desk = query.NewDesk(c, random, func(string) (query.Source, bool) { return w.source, true }, query.Limits{})
-		w.store = NewStore(group, c, w.desk)
+		w.evaluator = query.NewEvaluator(c, random, func(string) (query.Source, bool) { return w.source, true }, query.Limits{})
+		w.store = NewStore(group, c, w.evaluator)
 		w.hub = stream.NewHub(w.store, c, random, stream.Settings{BookmarkInterval: time.Hour})
 		w.store.Observe(w.hub.Publish)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		for _, run := range []func(context.Context){w.desk.Run, w.store.Run, w.hub.Run} {
+		for _, run := range []func(context.Context){w.evaluator.Run, w.store.Run, w.hub.Run} {
 			running.Go(func() { run(ctx) })
 		}
 		test(t, w)
@@ -112,10 +112,10 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 func (w *world) feed() Feed {
 	return Feed{
 		ID: "hits",
-		Read: func() (query.Reading, error) {
+		Read: func() (query.MetricQuery, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.reading, w.readErr
+			return w.metricQuery, w.readErr
 		},
 		Labels: func(object string) (map[string]string, bool) {
 			w.mu.Lock()

@@ -24,5 +24,5 @@ func (r *targetRequest) Explain(ctx context.Context, options *metainternalversio
 	}
 	// Where no object is selected, none may be told of; nil would be all.
 	names := append([]string{}, resolved.names...)
-	return explain.Explain(ctx, r.asker, explain.Request{Reading: resolved.reading, Objects: names}), nil
+	return explain.Explain(ctx, r.querier, explain.Request{MetricQuery: resolved.metricQuery, Objects: names}), nil
 }

@@ -68,7 +68,7 @@ func (f *followed) id() string {
 // that for all of them may be a large one.
 //
 // It waits for nothing, since others wait for it.
-func (f *followed) read() (query.Reading, error) {
+func (f *followed) read() (query.MetricQuery, error) {
 	resolved, err := f.resolve(f.selector, func(resource schema.GroupVersionResource) ([]string, error) {
 		if names, known := f.objects.Known(resource, f.namespace, everythingIfNil(f.selector)); known {
 			return names, nil
@@ -76,13 +76,13 @@ func (f *followed) read() (query.Reading, error) {
 		return f.newest.Load().names, nil
 	})
 	if err != nil {
-		return query.Reading{}, err
+		return query.MetricQuery{}, err
 	}
 	f.newest.Store(resolved)
 	if resolved.empty() {
-		return query.Reading{}, nil
+		return query.MetricQuery{}, nil
 	}
-	return resolved.reading, nil
+	return resolved.metricQuery, nil
 }
 
 // labels says whether an object was asked for. Watches do not select any further.

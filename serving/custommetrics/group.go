@@ -6,7 +6,7 @@
 //
 // A request walks through it like this: path.go reads what was authorized into a
 // target; request.go resolves its label selector to names (Objects), has
-// query.ObjectMetrics say which question has the answer, asks it (query.Asker), and
+// query.ObjectMetrics say which question has the answer, asks it (query.Querier), and
 // keeps the values of the objects that were asked for; value.go makes API objects of
 // them. A watch follows the question instead (follow.go). The talking is package
 // valuelist's.
@@ -70,7 +70,7 @@ type Objects interface {
 type Options struct {
 	// Metrics says which metrics there are, and Asker has their values.
 	Metrics query.ObjectMetrics
-	Asker   query.Asker
+	Querier query.Querier
 	Objects Objects
 	// Admission counts the watches of all API groups.
 	Admission *stream.Admission
@@ -105,8 +105,8 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 		return nil, nil
 	}
 	r := &reader{
-		metrics: o.Metrics, asker: o.Asker, objects: o.Objects, clock: o.Clock,
-		followed: answers.NewStore(custom_metrics.GroupName, o.Clock, o.Asker),
+		metrics: o.Metrics, querier: o.Querier, objects: o.Objects, clock: o.Clock,
+		followed: answers.NewStore(custom_metrics.GroupName, o.Clock, o.Querier),
 	}
 	group, err := valuelist.Install(server, valuelist.API{
 		Versions:  versions,

@@ -27,7 +27,7 @@ import (
 // reader reads metrics.
 type reader struct {
 	metrics query.ObjectMetrics
-	asker   query.Asker
+	querier query.Querier
 	objects Objects
 	clock   clock.WithTicker
 	// followed holds the values that are watched.
@@ -56,8 +56,8 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 	if resolved.empty() {
 		return &custom_metrics.MetricValueList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(r.clock.Now().UnixMilli(), 10)}}, nil
 	}
-	answer, err := r.asker.Ask(ctx, resolved.reading.Question)
-	values, err := resolved.values(answer, err)
+	result, err := r.querier.Query(ctx, resolved.metricQuery.Query)
+	values, err := resolved.values(result, err)
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +75,9 @@ type resolved struct {
 	*target
 	// names are ordered.
 	names []string
-	// reading is that for all objects where no name is selected.
-	reading query.Reading
-	metric  query.ObjectMetric
+	// metricQuery is for all objects if no name is selected.
+	metricQuery query.MetricQuery
+	metric      query.ObjectMetric
 	// selector is metricLabelSelector as values show it; nil for none, or where its
 	// form has no place for it (comparisons with numbers).
 	selector *metav1.LabelSelector
@@ -110,7 +110,7 @@ func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolve
 	if r.all() {
 		// First of all whether there is such a metric, and of what: the path may name the
 		// objects' resource by a name that it had before.
-		reading, metric, err := r.metrics.ReadObjects(ask)
+		mq, metric, err := r.metrics.ObjectQuery(ask)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolve
 			return nil, fmt.Errorf("select %s: %w", metric.Resource, err)
 		}
 		if out.names = names; out.empty() {
-			out.reading, out.metric = reading, metric
+			out.metricQuery, out.metric = mq, metric
 			return out, nil
 		}
 	} else {
@@ -133,7 +133,7 @@ func (r *targetRequest) resolve(selector labels.Selector, all namesOf) (*resolve
 	}
 	ask.Names, ask.Selected = out.names, r.all()
 	var err error
-	if out.reading, out.metric, err = r.metrics.ReadObjects(ask); err != nil {
+	if out.metricQuery, out.metric, err = r.metrics.ObjectQuery(ask); err != nil {
 		return nil, err
 	}
 	if err := r.checkScope(&out.metric); err != nil {
@@ -160,10 +160,10 @@ func (t *target) checkScope(m *query.ObjectMetric) error {
 }
 
 // values reads the values of an answer. Its error says what was read.
-func (r *resolved) values(answer *query.Answer, err error) (*query.Values, error) {
-	values, err := r.reading.Values(answer, err, r.names...)
+func (r *resolved) values(result *query.Result, err error) (*query.Values, error) {
+	values, err := r.metricQuery.Values(result, err, r.names...)
 	if err != nil {
-		return nil, fmt.Errorf("metric %q of %s (%s): %w", r.target.metric, r.metric.Resource, r.reading.Origin, err)
+		return nil, fmt.Errorf("metric %q of %s (%s): %w", r.target.metric, r.metric.Resource, r.metricQuery.Origin, err)
 	}
 	return values, nil
 }

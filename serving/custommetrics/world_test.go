@@ -40,7 +40,7 @@ import (
 var t0 = time.Date(2026, 8, 30, 12, 0, 0, 250_000_000, time.UTC)
 
 // world is what the API group is made of: metrics, objects and a source in memory,
-// and the real Desk between them.
+// and the real evaluator between them.
 type world struct {
 	mu      sync.Mutex
 	metrics map[string]query.ObjectMetric
@@ -51,7 +51,7 @@ type world struct {
 	failure error
 	// asked counts evaluations by expression.
 	asked map[string]int
-	// read is the newest request for a reading.
+	// read is the newest request to ObjectQuery.
 	read query.ObjectRequest
 }
 
@@ -149,9 +149,9 @@ func (w *world) ObjectMetrics(most int) (first []query.ObjectMetric, total int) 
 	return all[:min(len(all), most)], len(all)
 }
 
-// ReadObjects implements query.ObjectMetrics: with one question for all objects of a
+// ObjectQuery implements query.ObjectMetrics: with one question for all objects of a
 // metric, whoever is asked for.
-func (w *world) ReadObjects(r query.ObjectRequest) (query.Reading, query.ObjectMetric, error) {
+func (w *world) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.ObjectMetric, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.read = r
@@ -160,28 +160,28 @@ func (w *world) ReadObjects(r query.ObjectRequest) (query.Reading, query.ObjectM
 	}
 	metric, known := w.metrics[r.Resource.String()+"/"+r.Metric]
 	if !known {
-		return query.Reading{}, query.ObjectMetric{}, apierrors.NewNotFound(custom_metrics.Resource(r.Resource.String()), r.Metric)
+		return query.MetricQuery{}, query.ObjectMetric{}, apierrors.NewNotFound(custom_metrics.Resource(r.Resource.String()), r.Metric)
 	}
 	expression := metric.Resource.String() + "/" + metric.Name
 	if r.Series != nil {
 		expression += "{" + r.Series.String() + "}"
 	}
-	return query.Reading{
-		Question:    query.Question{Source: "main", Expression: expression, Interval: 15 * time.Second},
+	return query.MetricQuery{
+		Query:       query.Query{Source: "main", Expression: expression, Interval: 15 * time.Second},
 		Origin:      "spec.customMetrics.rules[0]",
 		ObjectLabel: "object",
 	}, metric, nil
 }
 
 // Evaluate implements query.Source.
-func (w *world) Evaluate(_ context.Context, expression string, at time.Time) (*query.Answer, error) {
+func (w *world) Evaluate(_ context.Context, expression string, at time.Time) (*query.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked[expression]++
 	if w.failure != nil {
 		return nil, w.failure
 	}
-	return &query.Answer{Time: at, Window: w.window, Samples: w.samples[expression]}, nil
+	return &query.Result{Time: at, Window: w.window, Samples: w.samples[expression]}, nil
 }
 
 // Names implements Objects.
@@ -243,9 +243,9 @@ func serve(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *served {
 	t.Helper()
 	c := clock.RealClock{}
-	desk := query.NewDesk(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
+	evaluator := query.NewEvaluator(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
 	options := Options{
-		Metrics: w, Asker: desk, Objects: w, Clock: c, Random: func() float64 { return 0.5 },
+		Metrics: w, Querier: evaluator, Objects: w, Clock: c, Random: func() float64 { return 0.5 },
 		Admission:         stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits),
 		Settings:          stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
 		MinRequestTimeout: 30 * time.Minute,
@@ -281,7 +281,7 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 	s := &served{group: group, generic: generic}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { desk.Run(ctx) })
+	running.Go(func() { evaluator.Run(ctx) })
 	if group != nil {
 		running.Go(func() { group.Run(ctx) })
 	}

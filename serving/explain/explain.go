@@ -21,7 +21,7 @@ import (
 
 // Request is a request for a metric, as it was authorized.
 type Request struct {
-	Reading query.Reading
+	MetricQuery query.MetricQuery
 	// Objects are the names of the objects that were asked for; nil for all in the
 	// namespace. Answers may hold others, which are none of the client's business.
 	Objects []string
@@ -34,34 +34,34 @@ type Request struct {
 
 // Explain asks the question as any other client would, and tells of its answer. What
 // goes wrong with the source is part of the explanation.
-func Explain(ctx context.Context, asker query.Asker, r Request) *v1alpha1.MetricExplanation {
-	reading := &r.Reading
+func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.MetricExplanation {
+	mq := &r.MetricQuery
 	r.wanted = sets.New(r.Objects...)
 	e := &v1alpha1.MetricExplanation{
 		TypeMeta:    metav1.TypeMeta{Kind: v1alpha1.KindMetricExplanation, APIVersion: v1alpha1.GroupVersion.String()},
-		Origin:      reading.Origin,
-		Source:      reading.Question.Source,
-		Query:       reading.Question.Expression,
-		Interval:    metav1.Duration{Duration: reading.Question.Interval},
-		ObjectLabel: reading.ObjectLabel,
-		Object:      reading.Object,
-		Duplicates:  v1alpha1.DuplicatesPolicy(reading.Duplicates),
-		NaNAsZero:   reading.NaNAsZero,
+		Origin:      mq.Origin,
+		Source:      mq.Query.Source,
+		Query:       mq.Query.Expression,
+		Interval:    metav1.Duration{Duration: mq.Query.Interval},
+		ObjectLabel: mq.ObjectLabel,
+		Object:      mq.Object,
+		Duplicates:  v1alpha1.DuplicatesPolicy(mq.Duplicates),
+		NaNAsZero:   mq.NaNAsZero,
 	}
-	answer, err := asker.Ask(ctx, reading.Question)
+	result, err := querier.Query(ctx, mq.Query)
 	if err != nil {
 		e.Failure = failure(err)
 	} else {
-		e.Evaluated = metav1.NewMicroTime(answer.Time)
-		e.Window = metav1.Duration{Duration: answer.Window}
-		e.Warnings = answer.Warnings
-		r.tellSeries(e, answer.Samples)
+		e.Evaluated = metav1.NewMicroTime(result.Time)
+		e.Window = metav1.Duration{Duration: result.Window}
+		e.Warnings = result.Warnings
+		r.tellSeries(e, result.Samples)
 	}
-	values, err := reading.Values(answer, err, r.Objects...)
+	values, err := mq.Values(result, err, r.Objects...)
 	if err != nil {
 		return e // which is the failure
 	}
-	e.Fallback = values.Outage != nil
+	e.Fallback = values.SourceError != nil
 	r.tellValues(e, values)
 	return e
 }
@@ -92,12 +92,12 @@ func (r *Request) tellSeries(e *v1alpha1.MetricExplanation, samples []query.Samp
 // concerns tells whether a series is of what was asked for.
 func (r *Request) concerns(of map[string]string) bool {
 	switch {
-	case r.Reading.Object != "":
-		return r.wants(r.Reading.Object)
-	case r.Reading.ObjectLabel != "":
+	case r.MetricQuery.Object != "":
+		return r.wants(r.MetricQuery.Object)
+	case r.MetricQuery.ObjectLabel != "":
 		// A series that names no object is of none that the client may not see only where
 		// it may see all of them.
-		return r.wants(of[r.Reading.ObjectLabel])
+		return r.wants(of[r.MetricQuery.ObjectLabel])
 	}
 	return r.selects(of)
 }
@@ -111,12 +111,12 @@ func (r *Request) selects(of map[string]string) bool {
 	if r.Series == nil {
 		return true
 	}
-	return r.Series.Matches(labels.Merge(of, r.Reading.Labels))
+	return r.Series.Matches(labels.Merge(of, r.MetricQuery.Labels))
 }
 
 func (r *Request) tellValues(e *v1alpha1.MetricExplanation, values *query.Values) {
 	shown := func(object string, of map[string]string) bool {
-		if r.Reading.Object == "" && r.Reading.ObjectLabel == "" {
+		if r.MetricQuery.Object == "" && r.MetricQuery.ObjectLabel == "" {
 			return r.selects(of)
 		}
 		return r.wants(object)

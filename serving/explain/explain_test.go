@@ -21,19 +21,15 @@ import (
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
 
-// asker answers all questions alike.
-type asker struct {
-	answer *query.Answer
+// querier returns one result for all queries.
+type querier struct {
+	answer *query.Result
 	err    error
 }
 
-func (a asker) Ask(context.Context, query.Question) (*query.Answer, error) { return a.answer, a.err }
+func (a querier) Query(context.Context, query.Query) (*query.Result, error) { return a.answer, a.err }
 
-func (asker) Follow(query.Question, func(*query.Answer, error)) func() { return func() {} }
-
-func (asker) FollowSince(query.Question, time.Time, func(*query.Answer, error)) func() {
-	return func() {}
-}
+func (querier) Subscribe(query.Query, time.Time, func(*query.Result, error)) func() { return func() {} }
 
 func sample(value float64, pairs ...string) query.Sample {
 	set := map[string]string{}
@@ -45,19 +41,19 @@ func sample(value float64, pairs ...string) query.Sample {
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	pods := query.Reading{
-		Question: query.Question{Source: "prometheus", Expression: `sum(hits{namespace="shop"}) by (pod)`, Interval: 15 * time.Second},
-		Origin:   "spec.customMetrics.rules[0]", ObjectLabel: "pod", Duplicates: query.DuplicatesReject,
+	pods := query.MetricQuery{
+		Query:  query.Query{Source: "prometheus", Expression: `sum(hits{namespace="shop"}) by (pod)`, Interval: 15 * time.Second},
+		Origin: "spec.customMetrics.rules[0]", ObjectLabel: "pod", Duplicates: query.DuplicatesReject,
 	}
-	external := query.Reading{
-		Question: query.Question{Source: "prometheus", Expression: "queue_depth", Interval: time.Minute},
-		Origin:   "ExternalMetric shop/depth", Labels: map[string]string{"team": "shop"},
+	external := query.MetricQuery{
+		Query:  query.Query{Source: "prometheus", Expression: "queue_depth", Interval: time.Minute},
+		Origin: "ExternalMetric shop/depth", Labels: map[string]string{"team": "shop"},
 	}
-	head := func(r query.Reading) v1alpha1.MetricExplanation {
+	head := func(r query.MetricQuery) v1alpha1.MetricExplanation {
 		return v1alpha1.MetricExplanation{
 			TypeMeta: metav1.TypeMeta{Kind: "MetricExplanation", APIVersion: "metricsbackend.io/v1alpha1"},
-			Origin:   r.Origin, Source: "prometheus", Query: r.Question.Expression,
-			Interval: metav1.Duration{Duration: r.Question.Interval}, ObjectLabel: r.ObjectLabel,
+			Origin:   r.Origin, Source: "prometheus", Query: r.Query.Expression,
+			Interval: metav1.Duration{Duration: r.Query.Interval}, ObjectLabel: r.ObjectLabel,
 			Duplicates: v1alpha1.DuplicatesPolicy(r.Duplicates),
 		}
 	}
@@ -65,16 +61,16 @@ func TestExplain(t *testing.T) {
 	static := 3.0
 	fallback := pods
 	fallback.Fallback = &query.Fallback{AfterFailures: 2, Static: &static}
-	down := &query.Outage{Failure: &query.Failure{Source: "prometheus", Reason: query.ReasonConnectionFailed, Message: "connection refused"}, Failures: 2, Time: at}
+	down := &query.EvaluationError{Failure: &query.Failure{Source: "prometheus", Reason: query.ReasonConnectionFailed, Message: "connection refused"}, FailedIntervals: 2, Time: at}
 
 	for name, test := range map[string]struct {
 		request Request
-		asker   asker
+		querier querier
 		want    func(*v1alpha1.MetricExplanation)
 	}{
 		"objects, and no others than were asked for": {
-			request: Request{Reading: pods, Objects: []string{"a", "b"}},
-			asker: asker{answer: &query.Answer{Time: at, Window: 2 * time.Minute, Warnings: []string{"slow"}, Samples: []query.Sample{
+			request: Request{MetricQuery: pods, Objects: []string{"a", "b"}},
+			querier: querier{answer: &query.Result{Time: at, Window: 2 * time.Minute, Warnings: []string{"slow"}, Samples: []query.Sample{
 				sample(12.5, "pod", "a"), sample(math.NaN(), "pod", "b"), sample(7, "pod", "secret"), sample(8, "job", "x"),
 			}}},
 			want: func(e *v1alpha1.MetricExplanation) {
@@ -89,8 +85,8 @@ func TestExplain(t *testing.T) {
 			},
 		},
 		"all objects": {
-			request: Request{Reading: pods},
-			asker: asker{answer: &query.Answer{Time: at, Samples: []query.Sample{
+			request: Request{MetricQuery: pods},
+			querier: querier{answer: &query.Result{Time: at, Samples: []query.Sample{
 				sample(1, "pod", "a"), sample(math.Inf(-1), "job", "x"),
 			}}},
 			want: func(e *v1alpha1.MetricExplanation) {
@@ -105,8 +101,8 @@ func TestExplain(t *testing.T) {
 			},
 		},
 		"external, by its labels and those that are added": {
-			request: Request{Reading: external, Series: labels.SelectorFromSet(labels.Set{"queue": "red", "team": "shop"})},
-			asker: asker{answer: &query.Answer{Time: at, Samples: []query.Sample{
+			request: Request{MetricQuery: external, Series: labels.SelectorFromSet(labels.Set{"queue": "red", "team": "shop"})},
+			querier: querier{answer: &query.Result{Time: at, Samples: []query.Sample{
 				sample(17, "queue", "red"), sample(18, "queue", "blue"),
 			}}},
 			want: func(e *v1alpha1.MetricExplanation) {
@@ -118,20 +114,20 @@ func TestExplain(t *testing.T) {
 			},
 		},
 		"nothing": {
-			request: Request{Reading: external},
-			asker:   asker{answer: &query.Answer{Time: at}},
+			request: Request{MetricQuery: external},
+			querier: querier{answer: &query.Result{Time: at}},
 			want:    func(e *v1alpha1.MetricExplanation) { e.Evaluated = micro },
 		},
 		"a source that is down": {
-			request: Request{Reading: pods, Objects: []string{"a"}},
-			asker:   asker{err: fmt.Errorf("wrapped: %w", down)},
+			request: Request{MetricQuery: pods, Objects: []string{"a"}},
+			querier: querier{err: fmt.Errorf("wrapped: %w", down)},
 			want: func(e *v1alpha1.MetricExplanation) {
 				e.Failure = &v1alpha1.ExplainedFailure{Reason: "ConnectionFailed", Message: "connection refused"}
 			},
 		},
 		"a fallback in use": {
-			request: Request{Reading: fallback, Objects: []string{"a"}},
-			asker:   asker{err: down},
+			request: Request{MetricQuery: fallback, Objects: []string{"a"}},
+			querier: querier{err: down},
 			want: func(e *v1alpha1.MetricExplanation) {
 				e.Failure = &v1alpha1.ExplainedFailure{Reason: "ConnectionFailed", Message: "connection refused"}
 				e.Fallback = true
@@ -139,8 +135,8 @@ func TestExplain(t *testing.T) {
 			},
 		},
 		"an error of another kind": {
-			request: Request{Reading: pods},
-			asker:   asker{err: errors.New("out of order")},
+			request: Request{MetricQuery: pods},
+			querier: querier{err: errors.New("out of order")},
 			want: func(e *v1alpha1.MetricExplanation) {
 				e.Failure = &v1alpha1.ExplainedFailure{Reason: "Internal", Message: "out of order"}
 			},
@@ -148,9 +144,9 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := head(test.request.Reading)
+			want := head(test.request.MetricQuery)
 			test.want(&want)
-			got := Explain(t.Context(), test.asker, test.request)
+			got := Explain(t.Context(), test.querier, test.request)
 			for i := range got.Omitted {
 				if got.Omitted[i].Message == "" {
 					t.Errorf("nothing is said of %+v", got.Omitted[i])
@@ -166,11 +162,11 @@ func TestExplain(t *testing.T) {
 
 func TestExplanationsAreBounded(t *testing.T) {
 	t.Parallel()
-	answer := &query.Answer{Time: at}
+	result := &query.Result{Time: at}
 	for i := range 250 {
-		answer.Samples = append(answer.Samples, sample(1, "queue", fmt.Sprint(i)))
+		result.Samples = append(result.Samples, sample(1, "queue", fmt.Sprint(i)))
 	}
-	got := Explain(t.Context(), asker{answer: answer}, Request{})
+	got := Explain(t.Context(), querier{answer: result}, Request{})
 	if len(got.Series) != v1alpha1.MaxExplained || len(got.Values) != v1alpha1.MaxExplained || got.SeriesCount != 250 || got.ValueCount != 250 {
 		t.Errorf("%d of %d series, %d of %d values", len(got.Series), got.SeriesCount, len(got.Values), got.ValueCount)
 	}
@@ -178,7 +174,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 
 // A selector may select thousands of objects, of which few of many series are.
 func BenchmarkManyObjects(b *testing.B) {
-	a := &query.Answer{Time: at}
+	a := &query.Result{Time: at}
 	for i := range 50_000 {
 		a.Samples = append(a.Samples, query.Sample{Labels: map[string]string{"pod": fmt.Sprintf("other-%06d", i)}, Value: 1})
 	}
@@ -187,6 +183,6 @@ func BenchmarkManyObjects(b *testing.B) {
 		objects[i] = fmt.Sprintf("named-%06d", i)
 	}
 	for b.Loop() {
-		Explain(b.Context(), asker{answer: a}, Request{Reading: query.Reading{ObjectLabel: "pod"}, Objects: objects})
+		Explain(b.Context(), querier{answer: a}, Request{MetricQuery: query.MetricQuery{ObjectLabel: "pod"}, Objects: objects})
 	}
 }

@@ -28,7 +28,7 @@ const (
 // Options are what the API group is answered from.
 type Options struct {
 	Metrics  query.ExternalMetrics
-	Asker    query.Asker
+	Querier  query.Querier
 	Policies *Policies
 	// Lists is what API groups of values share; its Source is set here.
 	Lists valuelist.Options
@@ -44,8 +44,8 @@ type Group struct {
 // enabled. The API server needs NewRequestInfoResolver and valuelist's. It returns nil
 // where no version is enabled.
 func InstallAPI(server *genericapiserver.GenericAPIServer, o Options, enabled func(schema.GroupVersion) bool) (*Group, error) {
-	store := answers.NewStore(GroupName, o.Lists.Clock, o.Asker)
-	api := newAPI(&reader{metrics: o.Metrics, asker: o.Asker, store: store, policies: o.Policies, clock: o.Lists.Clock}, enabled)
+	store := answers.NewStore(GroupName, o.Lists.Clock, o.Querier)
+	api := newAPI(&reader{metrics: o.Metrics, querier: o.Querier, store: store, policies: o.Policies, clock: o.Lists.Clock}, enabled)
 	if len(api.Versions) == 0 {
 		return nil, nil
 	}

@@ -39,7 +39,7 @@ var (
 // reader is what requests are answered from.
 type reader struct {
 	metrics  query.ExternalMetrics
-	asker    query.Asker
+	querier  query.Querier
 	store    *answers.Store
 	policies *Policies
 	clock    clock.PassiveClock
@@ -60,14 +60,14 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	if err := r.reader.policies.check(r.query(ctx, options)); err != nil {
 		return nil, err
 	}
-	reading, err := r.read(options.LabelSelector)
+	mq, err := r.read(options.LabelSelector)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := r.reader.asker.Ask(ctx, reading.Question)
-	values, err := reading.Values(answer, err)
+	result, err := r.reader.querier.Query(ctx, mq.Query)
+	values, err := mq.Values(result, err)
 	if err != nil {
-		return nil, fmt.Errorf("external metric %q (%s): %w", r.metric, reading.Origin, err)
+		return nil, fmt.Errorf("external metric %q (%s): %w", r.metric, mq.Origin, err)
 	}
 	if err := unfit(r.metric, values); err != nil {
 		return nil, err
@@ -86,12 +86,12 @@ func (r *metricRequest) Explain(ctx context.Context, options *metainternalversio
 	if err := r.reader.policies.check(r.query(ctx, options)); err != nil {
 		return nil, err
 	}
-	reading, err := r.read(options.LabelSelector)
+	mq, err := r.read(options.LabelSelector)
 	if err != nil {
 		return nil, err
 	}
 	// Where the question selects, labels by which it does need not be those of the answer.
-	return explain.Explain(ctx, r.reader.asker, explain.Request{Reading: reading, Series: reading.Select}), nil
+	return explain.Explain(ctx, r.reader.querier, explain.Request{MetricQuery: mq, Series: mq.Select}), nil
 }
 
 // Follow keeps the values up to date.
@@ -117,8 +117,8 @@ func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion
 	}, nil
 }
 
-func (r *metricRequest) read(selector labels.Selector) (query.Reading, error) {
-	return r.reader.metrics.ReadExternal(query.ExternalRequest{Namespace: r.namespace, Metric: r.metric, Series: selector})
+func (r *metricRequest) read(selector labels.Selector) (query.MetricQuery, error) {
+	return r.reader.metrics.ExternalQuery(query.ExternalRequest{Namespace: r.namespace, Metric: r.metric, Series: selector})
 }
 
 // feed is the metric as it is watched. Equal selectors that are written in another
@@ -130,7 +130,7 @@ func (r *metricRequest) feed(selector labels.Selector) answers.Feed {
 	}
 	return answers.Feed{
 		ID:   id,
-		Read: func() (query.Reading, error) { return r.read(selector) },
+		Read: func() (query.MetricQuery, error) { return r.read(selector) },
 		Event: func(p answers.Point) runtime.Object {
 			return newValue(r.metric, p.Window, &p.Value)
 		},

@@ -49,10 +49,10 @@ type falling struct {
 	back *atomic.Pointer[query.Fallback]
 }
 
-func (f falling) ReadExternal(r query.ExternalRequest) (query.Reading, error) {
-	reading, err := f.fakeMetrics.ReadExternal(r)
-	reading.Fallback = f.back.Load()
-	return reading, err
+func (f falling) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
+	mq, err := f.fakeMetrics.ExternalQuery(r)
+	mq.Fallback = f.back.Load()
+	return mq, err
 }
 
 func (f fakeMetrics) ExternalMetrics(most int) (first []string, total int) {
@@ -64,14 +64,14 @@ func (f fakeMetrics) ExternalMetrics(most int) (first []string, total int) {
 	return names[:min(len(names), most)], len(names)
 }
 
-func (f fakeMetrics) ReadExternal(r query.ExternalRequest) (query.Reading, error) {
+func (f fakeMetrics) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
 	namespaces, ok := f[r.Metric]
 	if !ok || namespaces != nil && !slices.Contains(namespaces, r.Namespace) {
-		return query.Reading{}, apierrors.NewNotFound(external_metrics.Resource(r.Metric), "")
+		return query.MetricQuery{}, apierrors.NewNotFound(external_metrics.Resource(r.Metric), "")
 	}
-	return query.Reading{
-		Question: query.Question{Source: "main", Expression: r.Metric, Interval: time.Hour},
-		Origin:   "spec.externalMetrics.rules[0]", Select: r.Series,
+	return query.MetricQuery{
+		Query:  query.Query{Source: "main", Expression: r.Metric, Interval: time.Hour},
+		Origin: "spec.externalMetrics.rules[0]", Select: r.Series,
 	}, nil
 }
 
@@ -82,17 +82,17 @@ type fakeSource struct {
 	failure error
 }
 
-func (f *fakeSource) Evaluate(_ context.Context, expression string, _ time.Time) (*query.Answer, error) {
+func (f *fakeSource) Evaluate(_ context.Context, expression string, _ time.Time) (*query.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failure != nil {
 		return nil, f.failure
 	}
-	answer := &query.Answer{Time: t0, Samples: f.answers[expression]}
+	result := &query.Result{Time: t0, Samples: f.answers[expression]}
 	if strings.HasPrefix(expression, "rate") {
-		answer.Window = 2 * time.Minute
+		result.Window = 2 * time.Minute
 	}
-	return answer, nil
+	return result, nil
 }
 
 func sample(value float64, of labels.Set) query.Sample {
@@ -151,9 +151,9 @@ func newWorld(t testing.TB) *world {
 		t.Fatalf("make the API server: %v", err)
 	}
 	random := func() float64 { return 0.5 }
-	desk := query.NewDesk(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
+	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
 	w.group, err = InstallAPI(server, Options{
-		Metrics: falling{w.metrics, &w.fallback}, Asker: desk, Policies: w.policies,
+		Metrics: falling{w.metrics, &w.fallback}, Querier: evaluator, Policies: w.policies,
 		Lists: valuelist.Options{
 			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
 			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},
@@ -168,7 +168,7 @@ func newWorld(t testing.TB) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.group.Run(ctx) })
-	running.Go(func() { desk.Run(ctx) })
+	running.Go(func() { evaluator.Run(ctx) })
 	server.PrepareRun()
 	w.handler, w.network = server.Handler, pipes.New()
 	over := &http.Server{Handler: w.handler, ReadHeaderTimeout: time.Minute}

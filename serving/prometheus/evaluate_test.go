@@ -25,14 +25,14 @@ var quiet = log.New(io.Discard, "", 0)
 func TestEvaluate(t *testing.T) {
 	tests := map[string]struct {
 		expression, body string
-		want             *query.Answer
+		want             *query.Result
 	}{
 		"vector": {
 			expression: `sum(rate(http_requests_total[5m])) by (pod)`,
 			body: `{"status":"success","data":{"resultType":"vector","result":[` +
 				`{"metric":{"__name__":"x","pod":"a","empty":""},"value":[1700000000,"1.5"]},` +
 				`{"metric":{"pod":"b"},"value":[1699999999.25,"-3"]}]}}`,
-			want: &query.Answer{Window: 5 * time.Minute, Samples: []query.Sample{
+			want: &query.Result{Window: 5 * time.Minute, Samples: []query.Sample{
 				{Labels: map[string]string{"pod": "a", "empty": ""}, Value: 1.5, Time: instant},
 				{Labels: map[string]string{"pod": "b"}, Value: -3, Time: instant.Add(-750 * time.Millisecond)},
 			}},
@@ -40,18 +40,18 @@ func TestEvaluate(t *testing.T) {
 		"empty vector": {
 			expression: `nothing`,
 			body:       `{"status":"success","data":{"resultType":"vector","result":[]}}`,
-			want:       &query.Answer{},
+			want:       &query.Result{},
 		},
 		"scalar": {
 			expression: `scalar(x)`,
 			body:       `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"7"]}}`,
-			want:       &query.Answer{Samples: []query.Sample{{Labels: map[string]string{}, Value: 7, Time: instant}}},
+			want:       &query.Result{Samples: []query.Sample{{Labels: map[string]string{}, Value: 7, Time: instant}}},
 		},
 		"no numbers": {
 			expression: `x / 0`,
 			body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"1"},"value":[1700000000,"NaN"]},` +
 				`{"metric":{"a":"2"},"value":[1700000000,"+Inf"]},{"metric":{"a":"3"},"value":[1700000000,"-Inf"]}]}}`,
-			want: &query.Answer{Samples: []query.Sample{
+			want: &query.Result{Samples: []query.Sample{
 				{Labels: map[string]string{"a": "1"}, Value: math.NaN(), Time: instant},
 				{Labels: map[string]string{"a": "2"}, Value: math.Inf(1), Time: instant},
 				{Labels: map[string]string{"a": "3"}, Value: math.Inf(-1), Time: instant},
@@ -60,12 +60,12 @@ func TestEvaluate(t *testing.T) {
 		"warnings, and members that nobody knows": {
 			expression: `x`,
 			body:       `{"status":"success","isPartial":false,"warnings":["one\nlong\tline","two"],"infos":["i"],"data":{"resultType":"vector","result":[],"stats":{"a":[1]}}}`,
-			want:       &query.Answer{Warnings: []string{"one long line", "two"}},
+			want:       &query.Result{Warnings: []string{"one long line", "two"}},
 		},
 		"a larger language than PromQL": {
 			expression: `range_normalize(x)[5m:1m] keep_metric_names`,
 			body:       `{"status":"success","data":{"resultType":"vector","result":[]}}`,
-			want:       &query.Answer{},
+			want:       &query.Result{},
 		},
 	}
 	for name, tc := range tests {
@@ -84,7 +84,7 @@ func TestEvaluate(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.want.Time = instant
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(query.Answer{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(query.Result{})); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 			want := url.Values{"query": {tc.expression}, "time": {"1700000000"}, "timeout": {"4s"}}

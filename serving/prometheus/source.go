@@ -167,8 +167,8 @@ func (s *Source) Close() {
 // The samples' times are those that the server gives, which is the instant of the
 // evaluation: PromQL's results have no other. The data behind them may be older, by
 // up to the server's lookback (5m by default) and the Window.
-func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
-	answer := &query.Answer{Time: at, Window: windowOf(expression)}
+func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
+	answer := &query.Result{Time: at, Window: windowOf(expression)}
 	err := s.ask(ctx, forQuery, func(ctx context.Context, n *connection) error {
 		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
 		warnings, err := n.call(ctx, pathQuery, url.Values{

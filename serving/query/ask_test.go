@@ -59,9 +59,9 @@ func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
 	inWorld(t, Limits{MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
 		const autoscalers, metrics, intervals = 1000, 100, 4
 		s.takes = 10 * time.Millisecond
-		question := func(i int) Question { return asked(fmt.Sprintf("metric_%d", i%metrics)) }
+		question := func(i int) Query { return asked(fmt.Sprintf("metric_%d", i%metrics)) }
 		for i := range autoscalers {
-			defer w.Follow(question(i), func(_ *Answer, err error) {
+			defer w.subscribe(question(i), func(_ *Result, err error) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -95,7 +95,7 @@ func TestCallerThatLeaves(t *testing.T) {
 		leaving, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := w.Ask(leaving, q); !errors.Is(err, context.Canceled) {
+			if _, err := w.Query(leaving, q); !errors.Is(err, context.Canceled) {
 				t.Errorf("the one who left got %v", err)
 			}
 		})
@@ -135,7 +135,7 @@ func TestCallersThatDoNotWaitLongEnough(t *testing.T) {
 				time.Sleep(12 * time.Second) // the answer comes in the next slot
 				for range 5 {
 					ctx, cancel := test.leave(t.Context())
-					_, err := w.Ask(ctx, q)
+					_, err := w.Query(ctx, q)
 					if reasonOf(err) != ReasonTimeout || !errors.Is(err, test.cause) {
 						t.Errorf("who left got %v", err)
 					}
@@ -162,11 +162,11 @@ func TestCallersThatDoNotWaitLongEnough(t *testing.T) {
 
 func TestFailuresAreShared(t *testing.T) {
 	tests := map[string]struct {
-		reply func(context.Context, string, time.Time) (*Answer, error)
+		reply func(context.Context, string, time.Time) (*Result, error)
 		want  []time.Duration
 	}{
 		"not for long, and longer with each": {
-			reply: func(context.Context, string, time.Time) (*Answer, error) {
+			reply: func(context.Context, string, time.Time) (*Result, error) {
 				return nil, &Failure{Reason: ReasonBadStatus, Message: "500"}
 			},
 			want: []time.Duration{0, 1, 3, 7, 15, 30, 45},
@@ -207,14 +207,14 @@ func TestFailuresCountIntervals(t *testing.T) {
 		for range 6 {
 			time.Sleep(7500 * time.Millisecond)
 			_, err := w.ask(q)
-			var outage *Outage
+			var outage *EvaluationError
 			if !errors.As(err, &outage) {
 				got = append(got, 0)
 				continue
 			}
-			got = append(got, outage.Failures)
-			if outage.Last == nil || outage.Last.Samples[0].Value != good {
-				t.Errorf("the last answer is %v", outage.Last)
+			got = append(got, outage.FailedIntervals)
+			if outage.LastResult == nil || outage.LastResult.Samples[0].Value != good {
+				t.Errorf("the last answer is %v", outage.LastResult)
 			}
 		}
 		if diff := cmp.Diff([]int{0, 1, 1, 2, 2, 3}, got); diff != "" {
@@ -225,8 +225,8 @@ func TestFailuresCountIntervals(t *testing.T) {
 		w.mustAsk(q)
 		s.set(down)
 		time.Sleep(15 * time.Second)
-		var outage *Outage
-		if _, err := w.ask(q); !errors.As(err, &outage) || outage.Failures != 1 {
+		var outage *EvaluationError
+		if _, err := w.ask(q); !errors.As(err, &outage) || outage.FailedIntervals != 1 {
 			t.Errorf("after an answer the failures begin anew: %+v", outage)
 		}
 	})
@@ -234,15 +234,15 @@ func TestFailuresCountIntervals(t *testing.T) {
 
 func TestForeignFaults(t *testing.T) {
 	tests := map[string]struct {
-		reply func(context.Context, string, time.Time) (*Answer, error)
+		reply func(context.Context, string, time.Time) (*Result, error)
 		want  string
 	}{
-		"panic":         {func(context.Context, string, time.Time) (*Answer, error) { panic("oh") }, `source "p": Internal: the source panicked: oh; see this server's log`},
-		"nothing":       {func(context.Context, string, time.Time) (*Answer, error) { return nil, nil }, `source "p": Internal: the source gave neither an answer nor an error`},
-		"unknown error": {func(context.Context, string, time.Time) (*Answer, error) { return nil, errors.New("oh") }, `source "p": Internal: oh`},
+		"panic":         {func(context.Context, string, time.Time) (*Result, error) { panic("oh") }, `source "p": Internal: the source panicked: oh; see this server's log`},
+		"nothing":       {func(context.Context, string, time.Time) (*Result, error) { return nil, nil }, `source "p": Internal: the source gave neither an answer nor an error`},
+		"unknown error": {func(context.Context, string, time.Time) (*Result, error) { return nil, errors.New("oh") }, `source "p": Internal: oh`},
 		"unnamed":       {rejected, `source "p": Rejected: parse error`},
-		"too many samples": {func(_ context.Context, _ string, at time.Time) (*Answer, error) {
-			return &Answer{Samples: make([]Sample, 4)}, nil
+		"too many samples": {func(_ context.Context, _ string, at time.Time) (*Result, error) {
+			return &Result{Samples: make([]Sample, 4)}, nil
 		}, `source "p": TooLarge: the answer has 4 samples, and may have 3: aggregate in the query`},
 	}
 	for name, test := range tests {
@@ -277,8 +277,8 @@ func TestSourcesAreReplacedLive(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		other := &source{}
 		w.put("other", other)
-		theirs := Question{Source: "other", Expression: "a", Interval: time.Hour}
-		ours := Question{Source: "p", Expression: "a", Interval: time.Hour}
+		theirs := Query{Source: "other", Expression: "a", Interval: time.Hour}
+		ours := Query{Source: "p", Expression: "a", Interval: time.Hour}
 		toSlot(theirs)
 		w.mustAsk(theirs)
 		w.mustAsk(ours)
@@ -288,7 +288,7 @@ func TestSourcesAreReplacedLive(t *testing.T) {
 		if _, err := w.ask(ours); reasonOf(err) != ReasonUnknownSource {
 			t.Errorf("of a source that is gone: %v", err)
 		}
-		replaced := &source{reply: func(_ context.Context, _ string, at time.Time) (*Answer, error) { return number(at, 42), nil }}
+		replaced := &source{reply: func(_ context.Context, _ string, at time.Time) (*Result, error) { return number(at, 42), nil }}
 		w.put("p", replaced)
 		w.SourcesChanged()
 		if v := w.mustAsk(ours); v != 42 {
@@ -296,8 +296,8 @@ func TestSourcesAreReplacedLive(t *testing.T) {
 		}
 		// Nor is what the source before it said anything to fall back on.
 		w.put("p", &source{reply: down})
-		var outage *Outage
-		if _, err := w.ask(ours); !errors.As(err, &outage) || outage.Last != nil || outage.Failures != 1 {
+		var outage *EvaluationError
+		if _, err := w.ask(ours); !errors.As(err, &outage) || outage.LastResult != nil || outage.FailedIntervals != 1 {
 			t.Errorf("of a source that was replaced and fails: %+v", outage)
 		}
 		w.mustAsk(theirs)
@@ -319,7 +319,7 @@ func TestSourceReplacedWhileAsked(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Answer, error) { return number(at, 42), nil }})
+		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Result, error) { return number(at, 42), nil }})
 		all.Go(func() {
 			if v := w.mustAsk(q); v != 42 {
 				t.Errorf("who asked the new source got %v", v)
@@ -338,13 +338,13 @@ func TestShutDown(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		stopped := make(chan struct{})
-		d := NewDesk(w.clock, w.random, w.Desk.sources, Limits{Concurrency: 1})
+		d := NewEvaluator(w.clock, w.random, w.Evaluator.sources, Limits{Concurrency: 1})
 		go func() { defer close(stopped); d.Run(ctx) }()
 		var heard []error
-		stop := d.Follow(asked("followed"), func(_ *Answer, err error) { heard = append(heard, err) })
+		stop := d.Subscribe(asked("followed"), time.Time{}, func(_ *Result, err error) { heard = append(heard, err) })
 		for _, e := range []string{"a", "b"} { // running or queued behind the followed one
 			all.Go(func() {
-				if _, err := d.Ask(t.Context(), asked(e)); reasonOf(err) != ReasonShuttingDown {
+				if _, err := d.Query(t.Context(), asked(e)); reasonOf(err) != ReasonShuttingDown {
 					t.Errorf("%s: %v", e, err)
 				}
 			})
@@ -353,11 +353,11 @@ func TestShutDown(t *testing.T) {
 		cancel()
 		all.Wait()
 		<-stopped
-		if _, err := d.Ask(t.Context(), asked("c")); reasonOf(err) != ReasonShuttingDown {
+		if _, err := d.Query(t.Context(), asked("c")); reasonOf(err) != ReasonShuttingDown {
 			t.Error(err)
 		}
 		stop()
-		d.Follow(asked("late"), func(_ *Answer, err error) { heard = append(heard, err) })()
+		d.Subscribe(asked("late"), time.Time{}, func(_ *Result, err error) { heard = append(heard, err) })()
 		if len(heard) != 1 || reasonOf(heard[0]) != ReasonShuttingDown {
 			t.Errorf("followers heard %v", heard)
 		}
@@ -366,12 +366,12 @@ func TestShutDown(t *testing.T) {
 
 func TestNewestDoesNotEvaluate(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		if _, _, known := w.Newest(asked("a")); known {
+		if _, _, known := w.Cached(asked("a")); known {
 			t.Error("known before it was asked")
 		}
 		w.mustAsk(asked("a"))
 		time.Sleep(time.Minute)
-		a, err, known := w.Newest(asked("a"))
+		a, err, known := w.Cached(asked("a"))
 		if !known || err != nil || a.Samples[0].Value != 1 || s.count() != 1 {
 			t.Errorf("%v %v %v after %d evaluations", a, err, known, s.count())
 		}
@@ -380,15 +380,15 @@ func TestNewestDoesNotEvaluate(t *testing.T) {
 
 // BenchmarkAsk is what an answer costs that is there already, for many who ask at once.
 func BenchmarkAsk(b *testing.B) {
-	d := NewDesk(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarked, true }, Limits{})
-	questions := make([]Question, 100)
+	d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarked, true }, Limits{})
+	questions := make([]Query, 100)
 	for i := range questions {
-		questions[i] = Question{Source: "p", Expression: fmt.Sprint("metric_", i), Interval: time.Hour}
+		questions[i] = Query{Source: "p", Expression: fmt.Sprint("metric_", i), Interval: time.Hour}
 	}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			if _, err := d.Ask(b.Context(), questions[i%len(questions)]); err != nil {
+			if _, err := d.Query(b.Context(), questions[i%len(questions)]); err != nil {
 				b.Error(err)
 				return
 			}

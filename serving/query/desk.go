@@ -38,19 +38,19 @@ type Limits struct {
 	MaxSamples int
 	// MaxHeldSamples is the most samples of all answers that are held together.
 	// Default: 500000.
-	MaxHeldSamples int
+	MaxCachedSamples int
 	// MaxHeldBytes is the most bytes of all expressions that are held together.
 	// Expressions that are followed count, and are never refused. Default: 32Mi.
-	MaxHeldBytes int
+	MaxCachedBytes int
 	// MaxQuestions is the most questions that are held. Questions that are followed
 	// count, and are never refused. Default: 10000.
-	MaxQuestions int
+	MaxQueries int
 	// IdleTime is for how long a question is held, at least, that nobody asks.
 	// Default: 5m.
 	IdleTime time.Duration
 	// MaxAnswerAge is the age up to which a source's last answer is kept while the
 	// source fails. Default: 24h, the longest that a fallback may ask for.
-	MaxAnswerAge time.Duration
+	MaxResultAge time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -63,14 +63,14 @@ func (l Limits) withDefaults() Limits {
 	set(&l.MaxQueued, 1000)
 	set(&l.MaxWaiting, 200)
 	set(&l.MaxSamples, 50_000)
-	set(&l.MaxHeldSamples, 500_000)
-	set(&l.MaxHeldBytes, 32<<20)
-	set(&l.MaxQuestions, 10_000)
+	set(&l.MaxCachedSamples, 500_000)
+	set(&l.MaxCachedBytes, 32<<20)
+	set(&l.MaxQueries, 10_000)
 	if l.IdleTime <= 0 {
 		l.IdleTime = 5 * time.Minute
 	}
-	if l.MaxAnswerAge <= 0 {
-		l.MaxAnswerAge = 24 * time.Hour
+	if l.MaxResultAge <= 0 {
+		l.MaxResultAge = 24 * time.Hour
 	}
 	return l
 }
@@ -93,7 +93,7 @@ func (l Limits) withDefaults() Limits {
 // An evaluation that has begun goes on when those who asked for it have left: its answer
 // is there for who asks next, so that a source is not asked again and again by
 // clients that are less patient than it is slow.
-type Desk struct {
+type Evaluator struct {
 	clock   clock.WithTicker
 	random  func() float64
 	sources func(name string) (Source, bool)
@@ -108,7 +108,7 @@ type Desk struct {
 	mu        sync.Mutex
 	logger    klog.Logger
 	closed    bool
-	questions map[Question]*held
+	questions map[Query]*held
 	agenda    agenda.Agenda[*held]
 	lines     map[string]*line
 	// shares are what owners hold, and total is what all of them do.
@@ -118,23 +118,23 @@ type Desk struct {
 	outbox []delivery
 }
 
-var _ Asker = &Desk{}
+var _ Querier = &Evaluator{}
 
 // NewDesk returns a Desk. sources returns a source of spec.sources by its name; it is
 // called for each question that is asked, and a source that differs (by ==) from
 // the one that gave an answer makes that answer void. random returns numbers in
 // [0, 1) and may be called by several goroutines. Run keeps the desk's time.
-func NewDesk(c clock.WithTicker, random func() float64, sources func(name string) (Source, bool), limits Limits) *Desk {
+func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name string) (Source, bool), limits Limits) *Evaluator {
 	base, cancel := context.WithCancel(context.Background())
-	return &Desk{
+	return &Evaluator{
 		clock: c, random: random, sources: sources, limits: limits.withDefaults(),
 		base: base, cancel: cancel, wake: make(chan struct{}, 1), logger: klog.Background(),
-		questions: map[Question]*held{}, lines: map[string]*line{}, shares: map[string]*share{},
+		questions: map[Query]*held{}, lines: map[string]*line{}, shares: map[string]*share{},
 	}
 }
 
 // Ask implements Asker. Its error is an Outage, unless the context has ended before.
-func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
+func (d *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("ask source %q: %w", q.Source, err)
 	}
@@ -166,7 +166,7 @@ func (d *Desk) Ask(ctx context.Context, q Question) (*Answer, error) {
 	}
 	if !fair(h.share.waiting, d.total.waiting, 1, d.limits.MaxWaiting) {
 		err := h.outage(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"%d requests wait for sources already, %d of them of %s: the sources answer too slowly for all that they are asked", d.total.waiting, h.share.waiting, called(q.Owner))}, now)
+			"%d requests wait for sources already, %d of them of %s: the sources answer too slowly for all that they are asked", d.total.waiting, h.share.waiting, called(q.Tenant))}, now)
 		d.unlock()
 		countAsked(askedRefused)
 		return nil, err
@@ -211,7 +211,7 @@ func fair(own, total, more, limit int) bool { return own+more <= limit-(total+mo
 
 // Newest returns what is known of a question already, without an evaluation: its
 // newest answer or failure, or false where there is none.
-func (d *Desk) Newest(q Question) (*Answer, error, bool) {
+func (d *Evaluator) Cached(q Query) (*Result, error, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.questions[q]
@@ -223,7 +223,7 @@ func (d *Desk) Newest(q Question) (*Answer, error, bool) {
 
 // Run keeps the desk's time until the context ends; then all who wait are told
 // so, and followers hear nothing any more.
-func (d *Desk) Run(ctx context.Context) {
+func (d *Evaluator) Run(ctx context.Context) {
 	d.mu.Lock()
 	d.logger = klog.FromContext(ctx)
 	d.mu.Unlock()
@@ -253,7 +253,7 @@ func (d *Desk) Run(ctx context.Context) {
 }
 
 // close ends the evaluations that are under way.
-func (d *Desk) close() {
+func (d *Evaluator) close() {
 	d.mu.Lock()
 	defer d.unlock()
 	d.closed = true
@@ -269,7 +269,7 @@ func (d *Desk) close() {
 
 // unlock frees mu and tells the followers what there is to tell. Each takes the
 // newest of what comes to it, so the order of two calls does not matter.
-func (d *Desk) unlock() {
+func (d *Evaluator) unlock() {
 	outbox := d.outbox
 	d.outbox = nil
 	d.mu.Unlock()
@@ -279,7 +279,7 @@ func (d *Desk) unlock() {
 }
 
 // nudge has Run look at the agenda anew.
-func (d *Desk) nudge() {
+func (d *Evaluator) nudge() {
 	select {
 	case d.wake <- struct{}{}:
 	default:

@@ -16,15 +16,15 @@ import (
 )
 
 // of is a question of an owner.
-func of(owner, expression string) Question {
+func of(owner, expression string) Query {
 	q := asked(expression)
-	q.Owner = owner
+	q.Tenant = owner
 	return q
 }
 
 // slow answers at once, but for expressions that begin with "slow", which are too much
 // for the source.
-func slow(ctx context.Context, expression string, at time.Time) (*Answer, error) {
+func slow(ctx context.Context, expression string, at time.Time) (*Result, error) {
 	if !strings.HasPrefix(expression, "slow") {
 		time.Sleep(20 * time.Millisecond)
 		return number(at, 1), nil
@@ -39,14 +39,14 @@ func slow(ctx context.Context, expression string, at time.Time) (*Answer, error)
 // However many slow queries one namespace polls, and whether they time out or break the
 // connection: the questions of others are answered, all of them.
 func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
-	broken := func(ctx context.Context, expression string, at time.Time) (*Answer, error) {
+	broken := func(ctx context.Context, expression string, at time.Time) (*Result, error) {
 		answer, err := slow(ctx, expression, at)
 		if err != nil {
 			err = &Failure{Reason: ReasonConnectionFailed, Message: "connection reset by peer"}
 		}
 		return answer, err
 	}
-	for name, reply := range map[string]func(context.Context, string, time.Time) (*Answer, error){"timeout": slow, "broken connection": broken} {
+	for name, reply := range map[string]func(context.Context, string, time.Time) (*Result, error){"timeout": slow, "broken connection": broken} {
 		for _, n := range []int{0, 3, 20, 300} {
 			t.Run(fmt.Sprint(name, " of ", n), func(t *testing.T) {
 				inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
@@ -55,13 +55,13 @@ func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
 					var all sync.WaitGroup
 					var mu sync.Mutex
 					answered, failed, longest := 0, map[string]int{}, time.Duration(0)
-					poll := func(q Question, after time.Duration, each func(error, time.Duration)) {
+					poll := func(q Query, after time.Duration, each func(error, time.Duration)) {
 						all.Go(func() {
 							time.Sleep(after)
 							for range polls {
 								began := time.Now()
 								ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-								_, err := w.Ask(ctx, q)
+								_, err := w.Query(ctx, q)
 								cancel()
 								each(err, time.Since(began))
 								time.Sleep(15*time.Second - min(time.Since(began), 15*time.Second))
@@ -104,7 +104,7 @@ func TestOwnerThatComesLater(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.set(slow)
 		for i := range 20 {
-			defer w.Follow(of("shop", fmt.Sprint("slow", i)), func(*Answer, error) {})()
+			defer w.subscribe(of("shop", fmt.Sprint("slow", i)), func(*Result, error) {})()
 		}
 		time.Sleep(5 * time.Minute)
 		w.mustAsk(of("bank", "good"))
@@ -116,7 +116,7 @@ func TestSuspensionTellsNobodyElsesWords(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.set(slow)
 		for i := range 9 {
-			defer w.Follow(of(fmt.Sprint("shop", i%3), fmt.Sprint("slow", i)), func(*Answer, error) {})()
+			defer w.subscribe(of(fmt.Sprint("shop", i%3), fmt.Sprint("slow", i)), func(*Result, error) {})()
 		}
 		time.Sleep(time.Minute)
 		var all sync.WaitGroup
@@ -135,9 +135,9 @@ func TestSuspensionTellsNobodyElsesWords(t *testing.T) {
 // A dead source is not hammered by owners each of which has one question.
 func TestDeadSourceOfManyOwners(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(func(ctx context.Context, _ string, at time.Time) (*Answer, error) { return slow(ctx, "slow", at) })
+		s.set(func(ctx context.Context, _ string, at time.Time) (*Result, error) { return slow(ctx, "slow", at) })
 		for i := range 100 {
-			defer w.Follow(of(fmt.Sprint("team-", i), "up"), func(*Answer, error) {})()
+			defer w.subscribe(of(fmt.Sprint("team-", i), "up"), func(*Result, error) {})()
 		}
 		time.Sleep(time.Minute)
 		before := s.count()
@@ -159,7 +159,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
 		s.takes = time.Second
 		var all sync.WaitGroup
-		for _, q := range []Question{of("a", "a1"), of("a", "a2"), of("a", "a3"), of("b", "b1"), of("b", "b2"), of("c", "c1")} {
+		for _, q := range []Query{of("a", "a1"), of("a", "a2"), of("a", "a3"), of("b", "b1"), of("b", "b2"), of("c", "c1")} {
 			all.Go(func() { w.mustAsk(q) })
 			synctest.Wait()
 		}
@@ -196,20 +196,20 @@ func TestFullQueueHasRoomForOthers(t *testing.T) {
 
 // What one owner holds takes no room from others, followed or not.
 func TestSharesOfWhatIsHeld(t *testing.T) {
-	inWorld(t, Limits{MaxHeldSamples: 1000, MaxQuestions: 40, MaxHeldBytes: 1000}, func(t *testing.T, w *world, s *source) {
-		s.set(func(_ context.Context, expression string, at time.Time) (*Answer, error) {
+	inWorld(t, Limits{MaxCachedSamples: 1000, MaxQueries: 40, MaxCachedBytes: 1000}, func(t *testing.T, w *world, s *source) {
+		s.set(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			n := 1
 			if strings.HasPrefix(expression, "long") {
 				n = 300
 			}
-			return &Answer{Time: at, Samples: make([]Sample, n)}, nil
+			return &Result{Time: at, Samples: make([]Sample, n)}, nil
 		})
 		good := of("bank", "good")
 		w.mustAsk(good)
 		var mu sync.Mutex
 		reasons := map[Reason]int{}
 		for i := range 5 {
-			defer w.Follow(of("shop", fmt.Sprint("long", i)), func(_ *Answer, err error) {
+			defer w.subscribe(of("shop", fmt.Sprint("long", i)), func(_ *Result, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				reasons[reasonOf(err)]++
@@ -236,8 +236,8 @@ func TestSharesOfWhatIsHeld(t *testing.T) {
 		if n := s.count() - before; n != 10 {
 			t.Errorf("%d evaluations: what others hold was forgotten", n)
 		}
-		w.Desk.mu.Lock()
-		defer w.Desk.mu.Unlock()
+		w.Evaluator.mu.Lock()
+		defer w.Evaluator.mu.Unlock()
 		if own := w.shares["shop"]; own.questions > 20 || own.bytes > 500 || own.samples > 500 {
 			t.Errorf("one owner holds %+v", own.holding)
 		}
@@ -273,8 +273,8 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 		if diff := cmp.Diff(map[Reason]int{"": 10, ReasonOverloaded: 390}, got); diff != "" {
 			t.Error(diff)
 		}
-		w.Desk.mu.Lock()
-		defer w.Desk.mu.Unlock()
+		w.Evaluator.mu.Lock()
+		defer w.Evaluator.mu.Unlock()
 		if w.total.waiting != 0 {
 			t.Errorf("in the end %d wait", w.total.waiting)
 		}

@@ -7,27 +7,27 @@ import "errors"
 
 // fallback returns what stands in for the values of a source that fails, or the
 // error. A last value keeps its time; a static one is of when the failure was found.
-func (r *Reading) fallback(err error, objects []string) (*Values, error) {
-	var outage *Outage
-	if r.Fallback == nil || !errors.As(err, &outage) || outage.Failures < max(r.Fallback.AfterFailures, 1) {
+func (r *MetricQuery) fallback(err error, objects []string) (*Values, error) {
+	var outage *EvaluationError
+	if r.Fallback == nil || !errors.As(err, &outage) || outage.FailedIntervals < max(r.Fallback.AfterFailures, 1) {
 		return nil, err
 	}
 	if r.Fallback.Static != nil {
 		return r.static(outage, objects)
 	}
-	last := outage.Last
+	last := outage.LastResult
 	if last == nil || outage.Time.Sub(last.Time) > r.Fallback.MaxAge {
 		return nil, err
 	}
 	v := r.values(last, objects)
-	v.Outage = outage
+	v.SourceError = outage
 	return v, nil
 }
 
 // static gives the static value to the objects that are asked for, or as the one
 // value of a metric that describes none, with the labels that were selected by.
-func (r *Reading) static(outage *Outage, objects []string) (*Values, error) {
-	v := &Values{Time: outage.Time, Outage: outage}
+func (r *MetricQuery) static(outage *EvaluationError, objects []string) (*Values, error) {
+	v := &Values{Time: outage.Time, SourceError: outage}
 	if r.Object != "" || r.ObjectLabel == "" {
 		objects = []string{""} // which has no label of its own
 	}
@@ -44,7 +44,7 @@ func (r *Reading) static(outage *Outage, objects []string) (*Values, error) {
 }
 
 // selected returns the labels whose values Select fixes.
-func (r *Reading) selected() map[string]string {
+func (r *MetricQuery) selected() map[string]string {
 	fixed := map[string]string{}
 	if r.Select == nil {
 		return fixed

@@ -36,18 +36,18 @@ type flight struct {
 
 	// done is closed when answer and err are set.
 	done   chan struct{}
-	answer *Answer
+	answer *Result
 	err    error
 }
 
-func (f *flight) end(answer *Answer, err error) {
+func (f *flight) end(answer *Result, err error) {
 	f.answer, f.err = answer, err
 	close(f.done)
 }
 
 // launch begins an evaluation, or queues it. It returns nil where the question fails
 // at once, which is then its outcome.
-func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
+func (d *Evaluator) launch(h *held, source Source, now time.Time) *flight {
 	l := d.line(h.question.Source, source)
 	if h.source != source {
 		// What another source said, or failed to say, is nothing to fall back on.
@@ -56,7 +56,7 @@ func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
 	}
 	d.detach(h)
 	slot, _ := h.slots.at(now)
-	f := &flight{held: h, source: source, line: l, lane: l.lane(h.question.Owner), done: make(chan struct{})}
+	f := &flight{held: h, source: source, line: l, lane: l.lane(h.question.Tenant), done: make(chan struct{})}
 	if failure := l.admit(f, now); failure != nil {
 		d.refuse(h, source, slot, failure, now)
 		return nil
@@ -79,7 +79,7 @@ func (d *Desk) launch(h *held, source Source, now time.Time) *flight {
 
 // detach has a flight of a source that was replaced, or taken away, go on for those who wait
 // for it, and for nobody else.
-func (d *Desk) detach(h *held) {
+func (d *Evaluator) detach(h *held) {
 	old := h.flight
 	if old == nil {
 		return
@@ -93,7 +93,7 @@ func (d *Desk) detach(h *held) {
 const maxEvaluation = 2 * time.Minute
 
 // start has a flight evaluated.
-func (d *Desk) start(f *flight, now time.Time) {
+func (d *Evaluator) start(f *flight, now time.Time) {
 	var began time.Time
 	f.slot, began = f.held.slots.at(now)
 	f.at = time.UnixMilli(now.UnixMilli())
@@ -106,7 +106,7 @@ func (d *Desk) start(f *flight, now time.Time) {
 	go d.evaluate(ctx, f)
 }
 
-func (d *Desk) evaluate(ctx context.Context, f *flight) {
+func (d *Evaluator) evaluate(ctx context.Context, f *flight) {
 	defer f.cancel()
 	began := d.clock.Now()
 	answer, err := put(ctx, f.source, f.held.question.Expression, f.at)
@@ -120,13 +120,13 @@ func (d *Desk) evaluate(ctx context.Context, f *flight) {
 		failure = &Failure{Source: f.line.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 			"the answer has %d samples, and may have %d: aggregate in the query", len(answer.Samples), d.limits.MaxSamples)}
 	case answer.Time.IsZero():
-		answer = &Answer{Time: f.at, Window: answer.Window, Samples: answer.Samples, Warnings: answer.Warnings}
+		answer = &Result{Time: f.at, Window: answer.Window, Samples: answer.Samples, Warnings: answer.Warnings}
 	}
 	d.complete(f, answer, failure, began) //nolint:contextcheck // Others' evaluations are not part of this one.
 }
 
 // put asks a source. A source that panics has failed, and nothing else has.
-func put(ctx context.Context, source Source, expression string, at time.Time) (answer *Answer, err error) {
+func put(ctx context.Context, source Source, expression string, at time.Time) (answer *Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			klog.FromContext(ctx).Error(nil, "A source panicked", "panic", p, "expression", expression, "stack", string(debug.Stack()))
@@ -137,7 +137,7 @@ func put(ctx context.Context, source Source, expression string, at time.Time) (a
 }
 
 // complete takes in what came of an evaluation, and begins those that wait.
-func (d *Desk) complete(f *flight, answer *Answer, failure *Failure, began time.Time) {
+func (d *Evaluator) complete(f *flight, answer *Result, failure *Failure, began time.Time) {
 	d.mu.Lock()
 	defer d.unlock()
 	now := d.clock.Now()
@@ -157,7 +157,7 @@ func (d *Desk) complete(f *flight, answer *Answer, failure *Failure, began time.
 }
 
 // finish gives a flight's result to all who want it.
-func (d *Desk) finish(f *flight, answer *Answer, failure *Failure, now time.Time) {
+func (d *Evaluator) finish(f *flight, answer *Result, failure *Failure, now time.Time) {
 	h := f.held
 	if h.flight != f {
 		// The source was replaced meanwhile: this is for those who waited for it.
@@ -189,14 +189,14 @@ func (d *Desk) finish(f *flight, answer *Answer, failure *Failure, now time.Time
 }
 
 // fail is the outcome of a question that failed.
-func (d *Desk) fail(h *held, source Source, slot int64, failure *Failure, now time.Time) {
+func (d *Evaluator) fail(h *held, source Source, slot int64, failure *Failure, now time.Time) {
 	h.fail(source, slot, failure, now)
 	d.tell(h)
 }
 
 // refuse is the outcome of a question that was not evaluated. It is not shared: who
 // asks next may not be refused. Followers hear of it once a slot.
-func (d *Desk) refuse(h *held, source Source, slot int64, failure *Failure, now time.Time) {
+func (d *Evaluator) refuse(h *held, source Source, slot int64, failure *Failure, now time.Time) {
 	h.retry = time.Time{}
 	if o := h.outcome; o == nil || o.err == nil || h.source != source || h.failedSlot != slot {
 		d.fail(h, source, slot, failure, now)
@@ -204,7 +204,7 @@ func (d *Desk) refuse(h *held, source Source, slot int64, failure *Failure, now 
 }
 
 // settleUnknown fails a question whose source there is no longer.
-func (d *Desk) settleUnknown(h *held, now time.Time) {
+func (d *Evaluator) settleUnknown(h *held, now time.Time) {
 	d.dropLast(h)
 	d.detach(h)
 	slot, _ := h.slots.at(now)
@@ -216,7 +216,7 @@ func (d *Desk) settleUnknown(h *held, now time.Time) {
 const maxShared = 30 * time.Second
 
 // shared returns for how long a failure is shared.
-func (d *Desk) shared(h *held, reason Reason) time.Duration {
+func (d *Evaluator) shared(h *held, reason Reason) time.Duration {
 	interval := h.slots.length()
 	if reason == ReasonRejected || reason == ReasonTooLarge {
 		return interval
@@ -232,7 +232,7 @@ func backoff(n int, random float64) time.Duration {
 }
 
 // leave is for one who asked and no longer waits. It returns what to tell them.
-func (d *Desk) leave(f *flight, cause error) error {
+func (d *Evaluator) leave(f *flight, cause error) error {
 	d.mu.Lock()
 	defer d.unlock()
 	select {
@@ -250,7 +250,7 @@ func (d *Desk) leave(f *flight, cause error) error {
 
 // abandonUnwanted cancels an evaluation that nobody wants any more, unless it has begun:
 // its answer is there for who asks next. Of a source that was replaced it is not.
-func (d *Desk) abandonUnwanted(f *flight) {
+func (d *Evaluator) abandonUnwanted(f *flight) {
 	h := f.held
 	if f.waiters > 0 || f.abandoned || (h.flight == f && (f.queued == nil || len(h.followers) > 0)) {
 		return

@@ -16,7 +16,7 @@ type follower struct {
 	stopped atomic.Bool
 	// told is the version of the newest outcome that receive was called with.
 	told    uint64
-	receive func(*Answer, error)
+	receive func(*Result, error)
 }
 
 // delivery is what a follower is to be told.
@@ -39,13 +39,7 @@ func (f *follower) deliver(o *outcome) {
 // Follow implements Asker. Errors are Outages; one that lasts is told once an
 // interval. receive may be called before Follow returns, and a call that is under way
 // may outlast stop.
-func (d *Desk) Follow(q Question, receive func(*Answer, error)) (stop func()) {
-	return d.FollowSince(q, time.Time{}, receive)
-}
-
-// FollowSince implements Asker. What is known already is evaluated anew, as of now, if it is
-// from before since. An evaluation that is under way is not waited out for that.
-func (d *Desk) FollowSince(q Question, since time.Time, receive func(*Answer, error)) (stop func()) {
+func (d *Evaluator) Subscribe(q Query, since time.Time, receive func(*Result, error)) (stop func()) {
 	source, known := d.sources(q.Source)
 	f := &follower{receive: receive}
 	d.mu.Lock()
@@ -76,7 +70,7 @@ func (d *Desk) FollowSince(q Question, since time.Time, receive func(*Answer, er
 	return func() { once.Do(func() { d.unfollow(h, f) }) }
 }
 
-func (d *Desk) unfollow(h *held, f *follower) {
+func (d *Evaluator) unfollow(h *held, f *follower) {
 	f.stopped.Store(true)
 	d.mu.Lock()
 	delete(h.followers, f)
@@ -96,7 +90,7 @@ func (d *Desk) unfollow(h *held, f *follower) {
 }
 
 // tell puts a question's outcome into the outbox.
-func (d *Desk) tell(h *held) {
+func (d *Evaluator) tell(h *held) {
 	for f := range h.followers {
 		d.outbox = append(d.outbox, delivery{f, h.outcome})
 	}
@@ -104,7 +98,7 @@ func (d *Desk) tell(h *held) {
 
 // visitDue looks at the followed questions that are due, and returns when the next
 // one is; the zero time where there is none.
-func (d *Desk) visitDue() time.Time {
+func (d *Evaluator) visitDue() time.Time {
 	for {
 		d.mu.Lock()
 		now := d.clock.Now()
@@ -128,7 +122,7 @@ func (d *Desk) visitDue() time.Time {
 
 // visit has a followed question evaluated, where its newest outcome does not hold any more,
 // and sets when it is due again.
-func (d *Desk) visit(h *held, source Source, known bool, now time.Time) {
+func (d *Evaluator) visit(h *held, source Source, known bool, now time.Time) {
 	h.asked = now
 	switch {
 	case !known:
@@ -146,7 +140,7 @@ const retryPause = time.Second
 
 // schedule sets when a followed question is due: when its next slot begins, or when
 // its failure is no longer shared.
-func (d *Desk) schedule(h *held, now time.Time) {
+func (d *Evaluator) schedule(h *held, now time.Time) {
 	if len(h.followers) == 0 {
 		return
 	}
@@ -154,7 +148,7 @@ func (d *Desk) schedule(h *held, now time.Time) {
 	if h.flight == nil && h.outcome != nil && h.outcome.err != nil {
 		again := h.retry
 		if l := d.lines[h.question.Source]; l != nil {
-			if until := l.suspended(h.question.Owner); until.After(again) {
+			if until := l.suspended(h.question.Tenant); until.After(again) {
 				again = until
 			}
 		}
@@ -171,7 +165,7 @@ func (d *Desk) schedule(h *held, now time.Time) {
 
 // SourcesChanged has followed questions evaluated at once whose source has changed, and
 // forgets sources that are gone. Without it they would wait for their next slot.
-func (d *Desk) SourcesChanged() {
+func (d *Evaluator) SourcesChanged() {
 	d.mu.Lock()
 	names := map[string]Source{}
 	for q := range d.questions {

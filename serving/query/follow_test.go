@@ -19,11 +19,11 @@ import (
 // heard keeps what a follower is told.
 type heard struct {
 	mu      sync.Mutex
-	answers []*Answer
+	answers []*Result
 	errs    []error
 }
 
-func (h *heard) receive(a *Answer, err error) {
+func (h *heard) receive(a *Result, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answers, h.errs = append(h.answers, a), append(h.errs, err)
@@ -71,7 +71,7 @@ func TestFollowedSince(t *testing.T) {
 				toSlot(q)
 				_, began := slotsOf(q).at(time.Now())
 				if test.known {
-					defer w.Follow(q, func(*Answer, error) {})()
+					defer w.subscribe(q, func(*Result, error) {})()
 				}
 				time.Sleep(4 * time.Second)
 				var since time.Time
@@ -79,7 +79,7 @@ func TestFollowedSince(t *testing.T) {
 					since = began.Add(*test.at)
 				}
 				var h heard
-				defer w.FollowSince(q, since, h.receive)()
+				defer w.Evaluator.Subscribe(q, since, h.receive)()
 				time.Sleep(15 * time.Second)
 				synctest.Wait()
 				var got []time.Duration
@@ -99,14 +99,14 @@ func TestFollowedSinceWhileTheSourceFails(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		q := asked("a")
 		toSlot(q)
-		s.set(func(context.Context, string, time.Time) (*Answer, error) {
+		s.set(func(context.Context, string, time.Time) (*Result, error) {
 			return nil, &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}
 		})
-		defer w.Follow(q, func(*Answer, error) {})()
+		defer w.subscribe(q, func(*Result, error) {})()
 		time.Sleep(4 * time.Second)
 		before := s.count()
 		var h heard
-		defer w.FollowSince(q, time.Now(), h.receive)()
+		defer w.Evaluator.Subscribe(q, time.Now(), h.receive)()
 		synctest.Wait()
 		if n := s.count() - before; n != 0 || h.count() != 1 || h.errs[0] == nil {
 			t.Errorf("%d evaluations, it heard %v", n, h.errs)
@@ -119,15 +119,15 @@ func TestFollowedSinceWhileTheSourceFails(t *testing.T) {
 func TestFollowedAtSlots(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		ctx, cancel := context.WithCancel(t.Context())
-		other := NewDesk(w.clock, w.random, w.Desk.sources, Limits{})
+		other := NewEvaluator(w.clock, w.random, w.Evaluator.sources, Limits{})
 		var running sync.WaitGroup
 		running.Go(func() { other.Run(ctx) })
 		q := asked("a")
 		toSlot(q)
 		var one, two heard
-		stop := w.Follow(q, one.receive)
+		stop := w.subscribe(q, one.receive)
 		time.Sleep(4 * time.Second)
-		defer other.Follow(q, two.receive)()
+		defer other.Subscribe(q, time.Time{}, two.receive)()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		stop()
@@ -155,7 +155,7 @@ func TestFollowersShareWithWhoAsks(t *testing.T) {
 		for range 1000 {
 			h := &heard{}
 			all = append(all, h)
-			defer w.Follow(q, h.receive)()
+			defer w.subscribe(q, h.receive)()
 			if h.count() != 1 {
 				t.Fatal("what is known is not told first")
 			}
@@ -177,13 +177,13 @@ func TestFollowersShareWithWhoAsks(t *testing.T) {
 func TestUnfollowEndsTheEvaluation(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		ended := make(chan error, 1)
-		s.set(func(ctx context.Context, _ string, _ time.Time) (*Answer, error) {
+		s.set(func(ctx context.Context, _ string, _ time.Time) (*Result, error) {
 			<-ctx.Done()
 			ended <- ctx.Err()
 			return nil, ctx.Err()
 		})
 		var h heard
-		stop := w.Follow(asked("a"), h.receive)
+		stop := w.subscribe(asked("a"), h.receive)
 		synctest.Wait()
 		stop()
 		<-ended
@@ -198,7 +198,7 @@ func TestFollowerMayStopItself(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
 		stop := make(chan func(), 1)
 		n := 0
-		stop <- w.Follow(asked("a"), func(*Answer, error) {
+		stop <- w.subscribe(asked("a"), func(*Result, error) {
 			if n++; n == 2 {
 				(<-stop)()
 			}
@@ -217,7 +217,7 @@ func TestSlowSourceSkipsSlots(t *testing.T) {
 		q := asked("a")
 		toSlot(q)
 		var h heard
-		defer w.Follow(q, h.receive)()
+		defer w.subscribe(q, h.receive)()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if s.most != 1 || s.count() > 5 {
@@ -228,14 +228,14 @@ func TestSlowSourceSkipsSlots(t *testing.T) {
 
 func TestFollowedSourceIsReplaced(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
-		q := Question{Source: "p", Expression: "a", Interval: time.Hour}
+		q := Query{Source: "p", Expression: "a", Interval: time.Hour}
 		var h heard
-		defer w.Follow(q, h.receive)()
+		defer w.subscribe(q, h.receive)()
 		synctest.Wait()
 		w.put("p", nil)
 		w.SourcesChanged()
 		synctest.Wait()
-		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Answer, error) { return number(at, 42), nil }})
+		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Result, error) { return number(at, 42), nil }})
 		w.SourcesChanged()
 		synctest.Wait()
 		if h.count() != 3 || reasonOf(h.errs[1]) != ReasonUnknownSource || h.answers[2].Samples[0].Value != 42 {
@@ -248,9 +248,9 @@ func TestFollowedSourceIsReplaced(t *testing.T) {
 func TestFollowedSourceIsTakenAwayWhileAsked(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.takes = 5 * time.Second
-		q := Question{Source: "p", Expression: "a", Interval: time.Hour}
+		q := Query{Source: "p", Expression: "a", Interval: time.Hour}
 		var h heard
-		defer w.Follow(q, h.receive)()
+		defer w.subscribe(q, h.receive)()
 		time.Sleep(time.Second)
 		w.put("p", nil)
 		w.SourcesChanged()
@@ -277,12 +277,12 @@ func TestClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC))
 			s := &source{}
-			d := NewDesk(c, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
+			d := NewEvaluator(c, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
 			q, told := asked("a"), make(chan time.Time, 10)
-			defer d.Follow(q, func(a *Answer, _ error) { told <- a.Time })()
+			defer d.Subscribe(q, time.Time{}, func(a *Result, _ error) { told <- a.Time })()
 			<-told
 			c.SetTime(c.Now().Add(jump))
-			if _, err := d.Ask(t.Context(), q); err != nil {
+			if _, err := d.Query(t.Context(), q); err != nil {
 				t.Fatal(err)
 			}
 			_, want := slotsOf(q).at(c.Now())
@@ -299,7 +299,7 @@ func TestAgendaIsInOrder(t *testing.T) {
 		var times []time.Time
 		var stops []func()
 		for i := range 50 {
-			stops = append(stops, w.Follow(Question{Source: "p", Expression: string(rune('a' + i)), Interval: time.Duration(i%7+1) * time.Second}, func(a *Answer, _ error) {
+			stops = append(stops, w.subscribe(Query{Source: "p", Expression: string(rune('a' + i)), Interval: time.Duration(i%7+1) * time.Second}, func(a *Result, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
 				times = append(times, a.Time)
@@ -326,8 +326,8 @@ func TestAgendaIsInOrder(t *testing.T) {
 		for _, stop := range stops {
 			stop()
 		}
-		w.Desk.mu.Lock()
-		defer w.Desk.mu.Unlock()
+		w.Evaluator.mu.Lock()
+		defer w.Evaluator.mu.Unlock()
 		if w.agenda.Len() != 0 || w.shares[""].recent.Len() != 50 {
 			t.Errorf("%d in the agenda and %d among the recent", w.agenda.Len(), w.shares[""].recent.Len())
 		}

@@ -15,7 +15,7 @@ const sweepInterval = 30 * time.Second
 
 // outcome is what came of a question's newest evaluation. It is immutable.
 type outcome struct {
-	answer *Answer
+	answer *Result
 	err    error
 	slot   int64
 	// until is when an answer ends that came when nobody waited for it any more; the
@@ -27,7 +27,7 @@ type outcome struct {
 
 // held is what a Desk knows of a question.
 type held struct {
-	question Question
+	question Query
 	slots    slots
 	share    *share
 
@@ -50,7 +50,7 @@ type held struct {
 	// source gave the outcome.
 	source Source
 	// last is the newest answer, for as long as the source fails after it.
-	last *Answer
+	last *Result
 	// retry is until when a failure is shared; the zero time for one that is not.
 	retry time.Time
 	// attempts counts the evaluations that failed in a row.
@@ -64,7 +64,7 @@ type held struct {
 }
 
 // current returns the outcome that holds now, or nil.
-func (d *Desk) current(h *held, source Source, now time.Time) *outcome {
+func (d *Evaluator) current(h *held, source Source, now time.Time) *outcome {
 	o := h.outcome
 	if o == nil || h.source != source {
 		return nil
@@ -83,7 +83,7 @@ func (d *Desk) current(h *held, source Source, now time.Time) *outcome {
 }
 
 // settle takes in what came of an evaluation.
-func (h *held) settle(source Source, slot int64, answer *Answer, err error) {
+func (h *held) settle(source Source, slot int64, answer *Result, err error) {
 	h.version++
 	h.source, h.behind = source, h.behind && err != nil
 	h.outcome = &outcome{answer: answer, err: err, slot: slot, version: h.version}
@@ -107,8 +107,8 @@ func (h *held) fail(source Source, slot int64, failure *Failure, now time.Time) 
 }
 
 // outage is what those are told who ask.
-func (h *held) outage(failure *Failure, now time.Time) *Outage {
-	return &Outage{Failure: failure, Failures: h.failures, Time: now, Last: h.last}
+func (h *held) outage(failure *Failure, now time.Time) *EvaluationError {
+	return &EvaluationError{Failure: failure, FailedIntervals: h.failures, Time: now, LastResult: h.last}
 }
 
 // busy says that a question cannot be forgotten.
@@ -116,21 +116,21 @@ func (h *held) busy() bool { return len(h.followers) > 0 || h.flight != nil }
 
 // sweep forgets questions that nobody asks any more, and answers that are too old
 // to stand in for others.
-func (d *Desk) sweep(now time.Time) {
+func (d *Evaluator) sweep(now time.Time) {
 	d.mu.Lock()
 	defer d.unlock()
 	for _, h := range d.questions {
 		switch {
 		case !h.busy() && now.Sub(h.asked) >= max(d.limits.IdleTime, 4*h.slots.length()):
 			d.forget(h)
-		case h.last != nil && h.outcome.err != nil && now.Sub(h.last.Time) > d.limits.MaxAnswerAge:
+		case h.last != nil && h.outcome.err != nil && now.Sub(h.last.Time) > d.limits.MaxResultAge:
 			d.dropLast(h)
 		}
 	}
 	type use struct{ source, owner string }
 	used := map[use]bool{}
 	for q := range d.questions {
-		used[use{q.Source, q.Owner}] = true
+		used[use{q.Source, q.Tenant}] = true
 	}
 	for name, l := range d.lines {
 		for owner, n := range l.lanes {

@@ -26,20 +26,20 @@ func BenchmarkHeldMemory(b *testing.B) {
 	}
 	for name, follow := range map[string]bool{"polled": false, "followed": true} {
 		b.Run(name, func(b *testing.B) {
-			s := &source{reply: func(_ context.Context, expression string, at time.Time) (*Answer, error) {
-				return &Answer{Time: at, Samples: []Sample{{Labels: map[string]string{"pod": strings.Clone(expression[:20])}, Time: at, Value: 1}}}, nil
+			s := &source{reply: func(_ context.Context, expression string, at time.Time) (*Result, error) {
+				return &Result{Time: at, Samples: []Sample{{Labels: map[string]string{"pod": strings.Clone(expression[:20])}, Time: at, Value: 1}}}, nil
 			}}
 			for b.Loop() {
 				before := heap()
-				d := NewDesk(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
+				d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
 				stops := make([]func(), 0, n)
 				for i := range n {
-					q := Question{Source: "p", Interval: time.Hour, Owner: fmt.Sprintf("namespace-%d", i%100),
+					q := Query{Source: "p", Interval: time.Hour, Tenant: fmt.Sprintf("namespace-%d", i%100),
 						Expression: fmt.Sprintf("%020d%s", i, strings.Repeat("x", length-20))}
 					if follow {
-						stops = append(stops, d.Follow(q, func(*Answer, error) {}))
+						stops = append(stops, d.Subscribe(q, time.Time{}, func(*Result, error) {}))
 					}
-					if _, err := d.Ask(b.Context(), q); err != nil {
+					if _, err := d.Query(b.Context(), q); err != nil {
 						b.Fatal(err)
 					}
 				}

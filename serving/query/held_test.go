@@ -13,25 +13,25 @@ import (
 )
 
 // samples is a reply of so many.
-func samples(n int) func(context.Context, string, time.Time) (*Answer, error) {
-	return func(_ context.Context, _ string, at time.Time) (*Answer, error) {
-		return &Answer{Time: at, Samples: make([]Sample, n)}, nil
+func samples(n int) func(context.Context, string, time.Time) (*Result, error) {
+	return func(_ context.Context, _ string, at time.Time) (*Result, error) {
+		return &Result{Time: at, Samples: make([]Sample, n)}, nil
 	}
 }
 
 // held returns how many questions and samples there are.
 func (w *world) held() (questions, samples int) {
-	w.Desk.mu.Lock()
-	defer w.Desk.mu.Unlock()
+	w.Evaluator.mu.Lock()
+	defer w.Evaluator.mu.Unlock()
 	return len(w.questions), w.total.samples
 }
 
 func TestQuestionsAreForgotten(t *testing.T) {
 	inWorld(t, Limits{IdleTime: time.Minute}, func(t *testing.T, w *world, s *source) {
 		s.set(samples(10))
-		stop := w.Follow(asked("followed"), func(*Answer, error) {})
-		long := Question{Source: "p", Expression: "long", Interval: time.Hour}
-		for _, q := range []Question{asked("once"), asked("often"), long} {
+		stop := w.subscribe(asked("followed"), func(*Result, error) {})
+		long := Query{Source: "p", Expression: "long", Interval: time.Hour}
+		for _, q := range []Query{asked("once"), asked("often"), long} {
 			_, _ = w.ask(q)
 		}
 		for range 20 {
@@ -46,8 +46,8 @@ func TestQuestionsAreForgotten(t *testing.T) {
 		if questions, samples := w.held(); questions != 0 || samples != 0 {
 			t.Errorf("in the end %d questions with %d samples", questions, samples)
 		}
-		w.Desk.mu.Lock()
-		defer w.Desk.mu.Unlock()
+		w.Evaluator.mu.Lock()
+		defer w.Evaluator.mu.Unlock()
 		if len(w.lines) != 0 || len(w.shares) != 0 || w.total != (holding{}) {
 			t.Errorf("in the end %d sources, %d owners, %+v", len(w.lines), len(w.shares), w.total)
 		}
@@ -55,8 +55,8 @@ func TestQuestionsAreForgotten(t *testing.T) {
 }
 
 func TestMostQuestions(t *testing.T) {
-	inWorld(t, Limits{MaxQuestions: 5}, func(t *testing.T, w *world, s *source) {
-		defer w.Follow(asked("followed"), func(*Answer, error) {})()
+	inWorld(t, Limits{MaxQueries: 5}, func(t *testing.T, w *world, s *source) {
+		defer w.subscribe(asked("followed"), func(*Result, error) {})()
 		for i := range 100 {
 			w.mustAsk(asked(fmt.Sprint(i)))
 			w.mustAsk(asked("often"))
@@ -65,7 +65,7 @@ func TestMostQuestions(t *testing.T) {
 			}
 		}
 		for i := range 5 {
-			defer w.Follow(asked(fmt.Sprint("followed", i)), func(*Answer, error) {})()
+			defer w.subscribe(asked(fmt.Sprint("followed", i)), func(*Result, error) {})()
 		}
 		synctest.Wait()
 		if _, err := w.ask(asked("new")); reasonOf(err) != ReasonOverloaded {
@@ -75,10 +75,10 @@ func TestMostQuestions(t *testing.T) {
 }
 
 func TestMostSamplesTogether(t *testing.T) {
-	inWorld(t, Limits{MaxHeldSamples: 160}, func(t *testing.T, w *world, s *source) {
+	inWorld(t, Limits{MaxCachedSamples: 160}, func(t *testing.T, w *world, s *source) {
 		s.set(samples(40))
 		for i := range 10 {
-			if _, err := w.Ask(t.Context(), asked(fmt.Sprint(i))); err != nil {
+			if _, err := w.Query(t.Context(), asked(fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 			if _, samples := w.held(); samples > 80 {
@@ -88,7 +88,7 @@ func TestMostSamplesTogether(t *testing.T) {
 		var mu sync.Mutex
 		var reasons []Reason
 		for _, e := range []string{"x", "y", "z"} {
-			defer w.Follow(asked(e), func(_ *Answer, err error) {
+			defer w.subscribe(asked(e), func(_ *Result, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				reasons = append(reasons, reasonOf(err))
@@ -104,9 +104,9 @@ func TestMostSamplesTogether(t *testing.T) {
 }
 
 func TestLastAnswersAge(t *testing.T) {
-	inWorld(t, Limits{MaxAnswerAge: 10 * time.Minute}, func(t *testing.T, w *world, s *source) {
+	inWorld(t, Limits{MaxResultAge: 10 * time.Minute}, func(t *testing.T, w *world, s *source) {
 		s.set(samples(40))
-		defer w.Follow(asked("a"), func(*Answer, error) {})()
+		defer w.subscribe(asked("a"), func(*Result, error) {})()
 		synctest.Wait()
 		s.set(down)
 		time.Sleep(9 * time.Minute)

@@ -26,7 +26,7 @@ type labelled struct {
 
 // labelled returns the samples that have a label, ordered by its value, and those of
 // one value in the source's order.
-func (a *Answer) labelled(label string) []labelled {
+func (a *Result) labelled(label string) []labelled {
 	a.index.mu.Lock()
 	defer a.index.mu.Unlock()
 	if all, made := a.index.byLabel[label]; made {
@@ -48,7 +48,7 @@ func (a *Answer) labelled(label string) []labelled {
 }
 
 // of returns the samples whose label has one of the values, in their order.
-func (a *Answer) of(label string, values []string) []Sample {
+func (a *Result) of(label string, values []string) []Sample {
 	all := a.labelled(label)
 	samples := make([]Sample, 0, min(len(all), len(values)))
 	for _, value := range values {

@@ -41,7 +41,7 @@ type lane struct {
 }
 
 // line finds or makes the line of a source. A source that was replaced begins anew.
-func (d *Desk) line(name string, source Source) *line {
+func (d *Evaluator) line(name string, source Source) *line {
 	l := d.lines[name]
 	if l == nil {
 		l = &line{name: name, source: source, lanes: map[string]*lane{}, meter: newMeter(name)}
@@ -112,7 +112,7 @@ func (l *line) yield(n *lane) {
 }
 
 // room says whether a lane may have one more evaluation under way.
-func (d *Desk) room(l *line, n *lane) bool {
+func (d *Evaluator) room(l *line, n *lane) bool {
 	return fair(n.running, l.running, 1, d.limits.Concurrency)
 }
 
@@ -145,7 +145,7 @@ func (l *line) release(f *flight) {
 }
 
 // observe takes in what an evaluation tells of its source.
-func (d *Desk) observe(f *flight, failure *Failure, now time.Time) {
+func (d *Evaluator) observe(f *flight, failure *Failure, now time.Time) {
 	l, n := f.line, f.lane
 	if l.source != f.source {
 		return // a source that was replaced
@@ -192,7 +192,7 @@ func (l *line) failsAll() bool {
 }
 
 // answered takes in that a source has answered an owner.
-func (d *Desk) answered(l *line, n *lane, now time.Time) {
+func (d *Evaluator) answered(l *line, n *lane, now time.Time) {
 	l.answered = now
 	switch {
 	case l.active():
@@ -218,7 +218,7 @@ func (l *line) recover() {
 func (l *line) retire() { l.meter.remove() }
 
 // advance begins evaluations that wait, as far as there is room. Owners take turns.
-func (d *Desk) advance(l *line, now time.Time) {
+func (d *Evaluator) advance(l *line, now time.Time) {
 	for !d.closed {
 		f := l.first(func(n *lane) bool { return d.room(l, n) })
 		if f == nil {
@@ -243,9 +243,9 @@ func (d *Desk) advance(l *line, now time.Time) {
 
 // retryFailed ends the sharing of failures of a source that answers owners again, and
 // has those of their questions evaluated that are followed.
-func (d *Desk) retryFailed(name string, of func(owner string) bool, now time.Time) {
+func (d *Evaluator) retryFailed(name string, of func(owner string) bool, now time.Time) {
 	for q, h := range d.questions {
-		if q.Source != name || !of(q.Owner) || h.outcome == nil || h.outcome.err == nil || failureOf(name, h.outcome.err).Reason.answered() {
+		if q.Source != name || !of(q.Tenant) || h.outcome == nil || h.outcome.err == nil || failureOf(name, h.outcome.err).Reason.answered() {
 			continue
 		}
 		h.retry = time.Time{}

@@ -23,7 +23,7 @@ func TestDeadSourceIsNotHammered(t *testing.T) {
 	inWorld(t, Limits{Concurrency: 8, MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
 		const autoscalers, metrics = 1000, 100
 		s.takes = 10 * time.Second
-		s.set(func(context.Context, string, time.Time) (*Answer, error) {
+		s.set(func(context.Context, string, time.Time) (*Result, error) {
 			return nil, &Failure{Reason: ReasonTimeout, Message: "no answer in 10s"}
 		})
 		var all sync.WaitGroup
@@ -35,7 +35,7 @@ func TestDeadSourceIsNotHammered(t *testing.T) {
 				for range 20 {
 					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-					if _, err := w.Ask(ctx, asked(fmt.Sprintf("metric_%d", i%metrics))); reasonOf(err) != ReasonTimeout {
+					if _, err := w.Query(ctx, asked(fmt.Sprintf("metric_%d", i%metrics))); reasonOf(err) != ReasonTimeout {
 						t.Errorf("got %v", err)
 					}
 					cancel()
@@ -82,7 +82,7 @@ func TestSuspendedSourceRecovers(t *testing.T) {
 		var heard []string
 		for i := range 10 {
 			e := fmt.Sprint(i)
-			defer w.Follow(asked(e), func(_ *Answer, err error) {
+			defer w.subscribe(asked(e), func(_ *Result, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard = append(heard, string(reasonOf(err)))
@@ -111,14 +111,14 @@ func TestFollowersHearOfAnOutage(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.set(down)
 		// Two that fail suspend the source.
-		defer w.Follow(asked("other"), func(*Answer, error) {})()
+		defer w.subscribe(asked("other"), func(*Result, error) {})()
 		q := asked("a")
 		toSlot(q)
 		var failures []int
-		defer w.Follow(q, func(_ *Answer, err error) {
-			var o *Outage
+		defer w.subscribe(q, func(_ *Result, err error) {
+			var o *EvaluationError
 			if errors.As(err, &o) {
-				failures = append(failures, o.Failures)
+				failures = append(failures, o.FailedIntervals)
 			}
 		})()
 		time.Sleep(4 * time.Minute)
@@ -135,7 +135,7 @@ func TestFollowersHearOfAnOutage(t *testing.T) {
 // Questions that are too much for a source do not take it away from others.
 func TestBadQuestionsDoNotSuspendGoodOnes(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(func(ctx context.Context, expression string, at time.Time) (*Answer, error) {
+		s.set(func(ctx context.Context, expression string, at time.Time) (*Result, error) {
 			if expression == "good" {
 				return number(at, 1), nil
 			}
@@ -146,7 +146,7 @@ func TestBadQuestionsDoNotSuspendGoodOnes(t *testing.T) {
 			return nil, &Failure{Reason: ReasonTimeout, Message: "query timed out"}
 		})
 		for i := range 5 {
-			defer w.Follow(asked(fmt.Sprintf("bad_%d", i)), func(*Answer, error) {})()
+			defer w.subscribe(asked(fmt.Sprintf("bad_%d", i)), func(*Result, error) {})()
 		}
 		good, bad := 0, 0
 		for range 40 { // ten minutes
@@ -165,14 +165,14 @@ func TestBadQuestionsDoNotSuspendGoodOnes(t *testing.T) {
 
 func TestOneBadQuestionSuspendsNothing(t *testing.T) {
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(func(_ context.Context, expression string, at time.Time) (*Answer, error) {
+		s.set(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			if expression == "good" {
 				return number(at, 1), nil
 			}
 			return nil, &Failure{Reason: ReasonBadStatus, Message: "422"}
 		})
 		for _, e := range []string{"bad", "worse"} {
-			defer w.Follow(asked(e), func(*Answer, error) {})()
+			defer w.subscribe(asked(e), func(*Result, error) {})()
 		}
 		for range 40 {
 			time.Sleep(15 * time.Second)
@@ -214,7 +214,7 @@ func TestQueuedCallersLeave(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := w.Ask(ctx, asked("b"))
+		_, err := w.Query(ctx, asked("b"))
 		want := `source "p": Timeout: no answer before the request ended; 1 evaluations of this source are under way and 0 wait`
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v", err)

@@ -53,7 +53,7 @@ type ObjectMetrics interface {
 	// ReadObjects returns how a metric is read, and what it describes. A metric
 	// that does not exist is a NotFound, a request that cannot be meant a BadRequest
 	// (both of apimachinery's errors).
-	ReadObjects(r ObjectRequest) (Reading, ObjectMetric, error)
+	ObjectQuery(r ObjectRequest) (MetricQuery, ObjectMetric, error)
 }
 
 // ExternalMetrics says which external metrics exist and how they are read.
@@ -62,5 +62,5 @@ type ExternalMetrics interface {
 	// ObjectMetrics does.
 	ExternalMetrics(most int) (first []string, total int)
 	// ReadExternal returns how a metric is read; errors as those of ReadObjects.
-	ReadExternal(r ExternalRequest) (Reading, error)
+	ExternalQuery(r ExternalRequest) (MetricQuery, error)
 }

@@ -96,7 +96,7 @@ func RegisterMetrics(register func(...metrics.Registerable)) {
 func countAsked(result string) { askedTotal.WithLabelValues(result).Inc() }
 
 // served counts the age of an answer that is given away.
-func served(a *Answer, now time.Time) *Answer {
+func served(a *Result, now time.Time) *Result {
 	if a != nil {
 		answerAge.Observe(max(now.Sub(a.Time), 0).Seconds())
 	}

@@ -33,14 +33,14 @@ func TestMetrics(t *testing.T) {
 		all.Go(func() {
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
-			all.Go(func() { _, _ = w.Ask(ctx, asked("b")) }) // queued
+			all.Go(func() { _, _ = w.Query(ctx, asked("b")) }) // queued
 			time.Sleep(700 * time.Millisecond)
 			cancel() // under way: it goes on
 		})
 		all.Wait()
 		time.Sleep(time.Second)
 		w.mustAsk(q) // a hit
-		defer w.Follow(q, func(*Answer, error) {})()
+		defer w.subscribe(q, func(*Result, error) {})()
 		s.set(down)
 		_, _ = w.ask(asked("c")) // misses
 		_, _ = w.ask(asked("d"))

@@ -12,24 +12,24 @@ import (
 )
 
 // Outage is the error of a question that is not answered. It unwraps to a Failure.
-type Outage struct {
+type EvaluationError struct {
 	*Failure
 	// Failures counts the intervals in a row, this one included, in which the
 	// question was asked or followed and not answered; 0 where the request ended
 	// before that was known.
-	Failures int
+	FailedIntervals int
 	// Time is when this was found.
 	Time time.Time
 	// Last is the newest answer that the source gave; nil where there is none, or
 	// none that was kept.
-	Last *Answer
+	LastResult *Result
 
 	// cause is the error of the request's context.
 	cause error
 }
 
 // Unwrap returns the Failure, and the context's error where the request ended.
-func (o *Outage) Unwrap() []error {
+func (o *EvaluationError) Unwrap() []error {
 	if o.cause != nil {
 		return []error{o.Failure, o.cause}
 	}
@@ -65,8 +65,8 @@ func failureOf(source string, err error) *Failure {
 	return &bounded
 }
 
-func shuttingDown(q Question, now time.Time) *Outage {
-	return &Outage{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonShuttingDown, Message: "this server shuts down: ask again, which leads to another"}}
+func shuttingDown(q Query, now time.Time) *EvaluationError {
+	return &EvaluationError{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonShuttingDown, Message: "this server shuts down: ask again, which leads to another"}}
 }
 
 // panicked is the error of a source that panicked.

@@ -84,12 +84,12 @@ func scale(digits uint64, exponent int) (uint64, bool) {
 }
 
 // unfit says why no quantity can be made of a value.
-func unfit(value float64) (Unfit, string) {
+func unfit(value float64) (OmitReason, string) {
 	switch {
 	case math.IsNaN(value):
-		return UnfitNaN, "the value is NaN (not a number, such as 0/0)"
+		return OmitReasonNaN, "the value is NaN (not a number, such as 0/0)"
 	case math.IsInf(value, 0):
-		return UnfitInfinite, "the value is infinite"
+		return OmitReasonInfinite, "the value is infinite"
 	}
-	return UnfitTooLarge, fmt.Sprintf("the value %g is beyond ±%.4g, the largest whose thousandths fit 64 bits, as autoscalers read them", value, maxQuantity)
+	return OmitReasonTooLarge, fmt.Sprintf("the value %g is beyond ±%.4g, the largest whose thousandths fit 64 bits, as autoscalers read them", value, maxQuantity)
 }

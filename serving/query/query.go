@@ -14,7 +14,7 @@ import (
 
 // Question is what a source can be asked. Two questions that are equal have the
 // same answer, so it is a map key.
-type Question struct {
+type Query struct {
 	// Source is the name of the source in spec.sources.
 	Source string
 	// Expression in the source's own language, such as PromQL.
@@ -24,7 +24,7 @@ type Question struct {
 	// Owner is the namespace that the question is for; empty for one that is for the
 	// whole cluster. It changes nothing in the answer: it is whose share of a Desk, and
 	// of its source, the question takes.
-	Owner string
+	Tenant string
 }
 
 // Sample is one value of an answer. It is immutable.
@@ -38,7 +38,7 @@ type Sample struct {
 }
 
 // Answer is what a source said at one instant. It is immutable, shared and not copied.
-type Answer struct {
+type Result struct {
 	// Time is the instant for which the question was evaluated.
 	Time time.Time
 	// Window is the longest range over which the expression looks back; zero for
@@ -55,20 +55,18 @@ type Answer struct {
 // Source evaluates questions. Errors are Failures, wrapped or not.
 type Source interface {
 	// Evaluate answers an expression as of an instant.
-	Evaluate(ctx context.Context, expression string, at time.Time) (*Answer, error)
+	Evaluate(ctx context.Context, expression string, at time.Time) (*Result, error)
 }
 
 // Asker answers questions from shared evaluations.
-type Asker interface {
+type Querier interface {
 	// Ask returns an answer that was evaluated for an instant no longer ago than the
 	// question's interval, and the time that the source takes.
-	Ask(ctx context.Context, q Question) (*Answer, error)
-	// Follow has the question evaluated each interval until stop is called, which
-	// may be more than once. receive is called with each new answer or failure, one
-	// call at a time and first with what is known already; it must not wait for
-	// clients.
-	Follow(q Question, receive func(*Answer, error)) (stop func())
-	// FollowSince is Follow for a question that takes the place of another one, whose newest
-	// answer was evaluated for an instant: the first answer is for no earlier one.
-	FollowSince(q Question, since time.Time, receive func(*Answer, error)) (stop func())
+	Query(ctx context.Context, q Query) (*Result, error)
+	// Subscribe evaluates the query once per interval until stop is called, which may
+	// be more than once. receive is called with each new result or error, one call at a
+	// time and first with the cached one; it must not block. If since is not zero, the first
+	// result is not evaluated for an earlier instant: a query that replaces another one passes
+	// the time of that one's last result.
+	Subscribe(q Query, since time.Time, receive func(*Result, error)) (stop func())
 }

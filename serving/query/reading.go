@@ -24,8 +24,8 @@ const (
 )
 
 // Reading is a question and how the values of a metric are read from its answer.
-type Reading struct {
-	Question Question
+type MetricQuery struct {
+	Query Query
 	// Origin names what defines the metric, for messages: a rule by its path in
 	// the MetricsBackend, or an object as KIND NAMESPACE/NAME.
 	Origin string
@@ -46,13 +46,13 @@ type Reading struct {
 	// Fallback is what stands in for the values of a source that fails; may be nil.
 	Fallback *Fallback
 	// Shortfalls hear what Values finds missing; nil where nobody wants to know.
-	Shortfalls *Shortfalls
+	Problems *ProblemTracker
 }
 
 // Equal says that two readings ask and read the same, whoever hears what is missing.
-func (r *Reading) Equal(o *Reading) bool {
+func (r *MetricQuery) Equal(o *MetricQuery) bool {
 	a, b := *r, *o
-	a.Shortfalls, b.Shortfalls = nil, nil
+	a.Problems, b.Problems = nil, nil
 	return reflect.DeepEqual(a, b)
 }
 

@@ -47,30 +47,30 @@ func (s *share) oldest(but *held) *held {
 }
 
 // hold finds or enters a question that is asked.
-func (d *Desk) hold(q Question, now time.Time) (*held, error) {
+func (d *Evaluator) hold(q Query, now time.Time) (*held, error) {
 	if h := d.questions[q]; h != nil {
 		return h, nil
 	}
 	var own holding
 	for {
-		if s := d.shares[q.Owner]; s != nil {
+		if s := d.shares[q.Tenant]; s != nil {
 			own = s.holding
 		} else {
 			own = holding{}
 		}
 		var measure func(holding) int
 		switch {
-		case !fair(own.questions, d.total.questions, 1, d.limits.MaxQuestions):
+		case !fair(own.questions, d.total.questions, 1, d.limits.MaxQueries):
 			measure = func(h holding) int { return h.questions }
-		case !fair(own.bytes, d.total.bytes, len(q.Expression), d.limits.MaxHeldBytes):
+		case !fair(own.bytes, d.total.bytes, len(q.Expression), d.limits.MaxCachedBytes):
 			measure = func(h holding) int { return h.bytes }
 		default:
 			return d.enter(q), nil
 		}
 		if !d.makeRoom(measure, measure(own), nil) {
-			return nil, &Outage{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+			return nil, &EvaluationError{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
 				"this server holds %d questions already, %d of them of %s, that are followed or being evaluated: ask for fewer different metrics and shorter selectors",
-				d.total.questions, own.questions, called(q.Owner))}}
+				d.total.questions, own.questions, called(q.Tenant))}}
 		}
 	}
 }
@@ -83,11 +83,11 @@ func called(owner string) string {
 	return fmt.Sprintf("namespace %q", owner)
 }
 
-func (d *Desk) enter(q Question) *held {
-	s := d.shares[q.Owner]
+func (d *Evaluator) enter(q Query) *held {
+	s := d.shares[q.Tenant]
 	if s == nil {
-		s = &share{owner: q.Owner}
-		d.shares[q.Owner] = s
+		s = &share{owner: q.Tenant}
+		d.shares[q.Tenant] = s
 	}
 	h := &held{question: q, slots: slotsOf(q), share: s}
 	d.questions[q] = h
@@ -97,7 +97,7 @@ func (d *Desk) enter(q Question) *held {
 }
 
 // count adds to what is held.
-func (d *Desk) count(s *share, more holding) {
+func (d *Evaluator) count(s *share, more holding) {
 	for _, to := range []*holding{&s.holding, &d.total} {
 		to.questions += more.questions
 		to.bytes += more.bytes
@@ -109,7 +109,7 @@ func (d *Desk) count(s *share, more holding) {
 	samplesHeld.Set(float64(d.total.samples))
 }
 
-func (d *Desk) touch(h *held, now time.Time) {
+func (d *Evaluator) touch(h *held, now time.Time) {
 	h.asked = now
 	if h.recent != nil {
 		h.share.recent.MoveToBack(h.recent)
@@ -118,16 +118,16 @@ func (d *Desk) touch(h *held, now time.Time) {
 
 // keep makes an answer the last one of its question, or returns a failure where that
 // would be too many samples for this process.
-func (d *Desk) keep(h *held, answer *Answer) *Failure {
+func (d *Evaluator) keep(h *held, answer *Result) *Failure {
 	more := len(answer.Samples)
 	if h.last != nil {
 		more -= len(h.last.Samples)
 	}
-	for more > 0 && !fair(h.share.samples, d.total.samples, more, d.limits.MaxHeldSamples) {
+	for more > 0 && !fair(h.share.samples, d.total.samples, more, d.limits.MaxCachedSamples) {
 		if !d.makeRoom(func(h holding) int { return h.samples }, h.share.samples, h) {
 			return &Failure{Source: h.question.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
 				"the answers that this server holds have %d samples, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query",
-				d.total.samples, h.share.samples, called(h.question.Owner), len(answer.Samples), d.limits.MaxHeldSamples)}
+				d.total.samples, h.share.samples, called(h.question.Tenant), len(answer.Samples), d.limits.MaxCachedSamples)}
 		}
 	}
 	d.count(h.share, holding{samples: more})
@@ -135,7 +135,7 @@ func (d *Desk) keep(h *held, answer *Answer) *Failure {
 	return nil
 }
 
-func (d *Desk) dropLast(h *held) {
+func (d *Evaluator) dropLast(h *held) {
 	if h.last != nil {
 		d.count(h.share, holding{samples: -len(h.last.Samples)})
 		h.last = nil
@@ -145,7 +145,7 @@ func (d *Desk) dropLast(h *held) {
 // makeRoom forgets a question of the owner that holds most by a measure, but for one.
 // own is what the one holds who needs room: owners that hold less lose nothing to it.
 // It returns false where there is nothing to forget.
-func (d *Desk) makeRoom(measure func(holding) int, own int, but *held) bool {
+func (d *Evaluator) makeRoom(measure func(holding) int, own int, but *held) bool {
 	var victim *held
 	most := own
 	for _, s := range d.shares {
@@ -164,7 +164,7 @@ func (d *Desk) makeRoom(measure func(holding) int, own int, but *held) bool {
 	return true
 }
 
-func (d *Desk) forget(h *held) {
+func (d *Evaluator) forget(h *held) {
 	d.dropLast(h)
 	h.share.remove(h)
 	delete(d.questions, h.question)

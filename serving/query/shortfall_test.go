@@ -28,14 +28,14 @@ type read struct {
 }
 
 // shown is what a shortfall tells.
-func shown(s *Shortfall) string {
+func shown(s *QueryProblem) string {
 	switch {
 	case s == nil:
 		return ""
 	case s.Failure != nil:
-		return fmt.Sprintf("%s: %s", s.Question.Expression, s.Failure.Error())
+		return fmt.Sprintf("%s: %s", s.Query.Expression, s.Failure.Error())
 	}
-	return fmt.Sprintf("%s: %s %s%s", s.Question.Expression, s.Unfit, s.Object, s.Labels)
+	return fmt.Sprintf("%s: %s %s%s", s.Query.Expression, s.OmitReason, s.Object, s.Labels)
 }
 
 func TestShortfalls(t *testing.T) {
@@ -52,7 +52,7 @@ func TestShortfalls(t *testing.T) {
 		long       = strings.Repeat("é", 1000)
 	)
 	failed := func(reason Reason, message string) error {
-		return fmt.Errorf("metric: %w", &Outage{Failure: &Failure{Source: "p", Reason: reason, Message: message}, Failures: 1})
+		return fmt.Errorf("metric: %w", &EvaluationError{Failure: &Failure{Source: "p", Reason: reason, Message: message}, FailedIntervals: 1})
 	}
 	tests := map[string]struct {
 		reads []read
@@ -101,12 +101,12 @@ func TestShortfalls(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var kept Shortfalls
+			var kept ProblemTracker
 			for _, r := range test.reads {
 				at := t0.Add(time.Duration(r.after) * time.Second)
-				reading := Reading{Question: asked("q"), ObjectLabel: "pod", Shortfalls: &kept}
+				reading := MetricQuery{Query: asked("q"), ObjectLabel: "pod", Problems: &kept}
 				if r.question != "" {
-					reading.Question = asked(r.question)
+					reading.Query = asked(r.question)
 				}
 				if r.label != "" {
 					reading.ObjectLabel = strings.Trim(r.label, "-")
@@ -118,9 +118,9 @@ func TestShortfalls(t *testing.T) {
 					}
 					reading.Select = s
 				}
-				var answer *Answer
-				if o := (&Outage{}); r.err == nil {
-					answer = &Answer{Time: at, Samples: r.samples}
+				var answer *Result
+				if o := (&EvaluationError{}); r.err == nil {
+					answer = &Result{Time: at, Samples: r.samples}
 				} else if errors.As(r.err, &o) {
 					o.Time = at
 				}
@@ -128,7 +128,7 @@ func TestShortfalls(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(test.want, shown(kept.Now(t0.Add(time.Duration(test.at)*time.Second)))); diff != "" {
+			if diff := cmp.Diff(test.want, shown(kept.Current(t0.Add(time.Duration(test.at)*time.Second)))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -138,12 +138,12 @@ func TestShortfalls(t *testing.T) {
 // A rule asks an interval long, and so long it is told.
 func TestShortfallsOfLongIntervals(t *testing.T) {
 	for after, want := range map[time.Duration]bool{4 * time.Minute: true, 4*time.Minute + 1: false} {
-		var kept Shortfalls // which a look may empty
-		r := Reading{Question: Question{Interval: time.Minute}, ObjectLabel: "pod", Shortfalls: &kept}
-		if _, err := r.Values(&Answer{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil {
+		var kept ProblemTracker // which a look may empty
+		r := MetricQuery{Query: Query{Interval: time.Minute}, ObjectLabel: "pod", Problems: &kept}
+		if _, err := r.Values(&Result{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := kept.Now(t0.Add(after)) != nil; got != want {
+		if got := kept.Current(t0.Add(after)) != nil; got != want {
 			t.Errorf("it is told %s after: %t", after, got)
 		}
 	}
@@ -151,21 +151,21 @@ func TestShortfallsOfLongIntervals(t *testing.T) {
 
 // Nothing that is missing costs nothing, also while another question lacks something.
 func TestShortfallsAreCheap(t *testing.T) {
-	var kept Shortfalls
-	r := Reading{Question: asked("q"), ObjectLabel: "pod", Shortfalls: &kept}
-	none, one := &Answer{Time: t0}, &Answer{Time: t0, Samples: []Sample{series(1, "pod", "a")}}
+	var kept ProblemTracker
+	r := MetricQuery{Query: asked("q"), ObjectLabel: "pod", Problems: &kept}
+	none, one := &Result{Time: t0}, &Result{Time: t0, Samples: []Sample{series(1, "pod", "a")}}
 	names := []string{"a"}
 	nothing, value := r.values(none, names), r.values(one, names)
 	note := func() {
-		kept.note(&r, none, nil, nothing, names)
-		kept.note(&r, one, nil, value, names)
+		kept.observe(&r, none, nil, nothing, names)
+		kept.observe(&r, one, nil, value, names)
 	}
 	if n := testing.AllocsPerRun(10, note); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
-	other := Reading{Question: asked("other"), ObjectLabel: "pod", Shortfalls: &kept}
-	if _, err := other.Values(&Answer{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil || kept.Now(t0) == nil {
-		t.Fatal(err, kept.Now(t0))
+	other := MetricQuery{Query: asked("other"), ObjectLabel: "pod", Problems: &kept}
+	if _, err := other.Values(&Result{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil || kept.Current(t0) == nil {
+		t.Fatal(err, kept.Current(t0))
 	}
 	if n := testing.AllocsPerRun(10, note); n != 0 {
 		t.Errorf("%g allocations beside another question", n)
@@ -176,15 +176,15 @@ func TestShortfallsAreCheap(t *testing.T) {
 // wrong with it.
 func TestNoShortfallOfWhatWasNotAsked(t *testing.T) {
 	suspended := suspension{failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "query timed out"}}
-	refused := &Outage{Failure: failureOf("p", suspended.refusal()), Time: t0}
+	refused := &EvaluationError{Failure: failureOf("p", suspended.refusal()), Time: t0}
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.takes = time.Minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, left := w.Ask(ctx, asked("q"))
+		_, left := w.Query(ctx, asked("q"))
 		for name, err := range map[string]error{"suspended": refused, "left": left} {
-			var kept Shortfalls
-			r := Reading{Question: asked("q"), Shortfalls: &kept}
+			var kept ProblemTracker
+			r := MetricQuery{Query: asked("q"), Problems: &kept}
 			if _, err := r.Values(nil, err); reasonOf(err) != ReasonTimeout {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -197,9 +197,9 @@ func TestNoShortfallOfWhatWasNotAsked(t *testing.T) {
 
 // Watches read a metric anew when it is read in another way, which this is not.
 func TestReadingsAreEqual(t *testing.T) {
-	a := &Reading{Question: asked("q"), Labels: map[string]string{"a": "b"}, Shortfalls: &Shortfalls{}}
-	b := &Reading{Question: asked("q"), Labels: map[string]string{"a": "b"}, Shortfalls: &Shortfalls{}}
-	b.Shortfalls.kept.Store(&Shortfall{})
+	a := &MetricQuery{Query: asked("q"), Labels: map[string]string{"a": "b"}, Problems: &ProblemTracker{}}
+	b := &MetricQuery{Query: asked("q"), Labels: map[string]string{"a": "b"}, Problems: &ProblemTracker{}}
+	b.Problems.kept.Store(&QueryProblem{})
 	if !a.Equal(b) {
 		t.Error("who hears of it matters")
 	}
@@ -210,26 +210,26 @@ func TestReadingsAreEqual(t *testing.T) {
 
 // Clients choose how long an expression is, and there are as many rules as there are.
 func TestShortfallsKeepNoLongTexts(t *testing.T) {
-	var kept Shortfalls
+	var kept ProblemTracker
 	long := strings.Repeat("x", 1<<20)
 	read := func(after time.Duration, expression string, err error) {
-		r := Reading{Question: asked(expression), ObjectLabel: "pod", Shortfalls: &kept}
-		_, _ = r.Values(&Answer{Time: t0.Add(after)}, err)
+		r := MetricQuery{Query: asked(expression), ObjectLabel: "pod", Problems: &kept}
+		_, _ = r.Values(&Result{Time: t0.Add(after)}, err)
 	}
-	read(0, long+"a", &Outage{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
-	if s := kept.Now(t0); s == nil || len(s.Question.Expression) > 100 {
+	read(0, long+"a", &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
+	if s := kept.Current(t0); s == nil || len(s.Query.Expression) > 100 {
 		t.Fatalf("kept: %+v", s)
 	}
 	read(time.Second, long+"b", nil)
-	if kept.Now(t0) == nil {
+	if kept.Current(t0) == nil {
 		t.Error("another long question that is well has cleared it")
 	}
 	read(time.Second, long+"a", nil)
-	if s := kept.Now(t0); s != nil {
+	if s := kept.Current(t0); s != nil {
 		t.Errorf("kept, though it is well: %+v", s)
 	}
-	read(0, long+"a", &Outage{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
-	kept.Now(t0.Add(time.Hour))
+	read(0, long+"a", &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
+	kept.Current(t0.Add(time.Hour))
 	if s := kept.kept.Load(); s != nil {
 		t.Errorf("kept for ever: %+v", s)
 	}

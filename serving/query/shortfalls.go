@@ -13,10 +13,10 @@ import (
 // goes when a newer answer to its question has what was missing, or when it has not been
 // repeated for 4 intervals, at least a minute. A question that fails counts for more than
 // an answer that lacks something. The zero value is ready, and nil keeps nothing.
-type Shortfalls struct{ kept atomic.Pointer[Shortfall] }
+type ProblemTracker struct{ kept atomic.Pointer[QueryProblem] }
 
 // Now returns what is kept and holds now; nil for nothing.
-func (s *Shortfalls) Now(now time.Time) *Shortfall {
+func (s *ProblemTracker) Current(now time.Time) *QueryProblem {
 	kept := s.kept.Load()
 	if kept != nil && kept.apart(now, kept.lasts()) {
 		s.kept.CompareAndSwap(kept, nil)
@@ -27,7 +27,7 @@ func (s *Shortfalls) Now(now time.Time) *Shortfall {
 
 // note takes in what came of a reading. It neither locks nor allocates where nothing is
 // missing, as nearly always. Of two at a time one may be lost: there is another soon.
-func (s *Shortfalls) note(r *Reading, answer *Answer, err error, v *Values, objects []string) {
+func (s *ProblemTracker) observe(r *MetricQuery, answer *Result, err error, v *Values, objects []string) {
 	if s == nil {
 		return
 	}

@@ -23,7 +23,7 @@ type slots struct {
 	interval, phase int64 // milliseconds
 }
 
-func slotsOf(q Question) slots {
+func slotsOf(q Query) slots {
 	interval := q.Interval
 	switch {
 	case interval <= 0:

@@ -14,7 +14,7 @@ func FuzzSlots(f *testing.F) {
 	f.Add("", int64(time.Hour), int64(-1))
 	f.Add("up", int64(1234567891), int64(-62_135_596_800))
 	f.Fuzz(func(t *testing.T, expression string, interval, nanos int64) {
-		s := slotsOf(Question{Expression: expression, Interval: time.Duration(interval) % (100 * time.Hour)})
+		s := slotsOf(Query{Expression: expression, Interval: time.Duration(interval) % (100 * time.Hour)})
 		now := time.Unix(0, nanos)
 		slot, began := s.at(now)
 		if since := now.Sub(began); since < 0 || since >= s.length()+time.Millisecond {

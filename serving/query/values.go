@@ -41,18 +41,18 @@ func (v *Value) Key() string {
 }
 
 // Unfit is why a series gave no value. It is also a metric label's value.
-type Unfit string
+type OmitReason string
 
 // Why a series gave no value.
 const (
-	UnfitNaN      Unfit = "NaN"
-	UnfitInfinite Unfit = "Infinite"
-	UnfitTooLarge Unfit = "TooLarge"
+	OmitReasonNaN      OmitReason = "NaN"
+	OmitReasonInfinite OmitReason = "Infinite"
+	OmitReasonTooLarge OmitReason = "TooLarge"
 	// UnfitDuplicate means: several series of one object, or with the same labels,
 	// and the Reading does not say what becomes of them.
-	UnfitDuplicate Unfit = "Duplicate"
+	OmitReasonDuplicate OmitReason = "Duplicate"
 	// UnfitNoObject means: the series does not have the label that names its object.
-	UnfitNoObject Unfit = "NoObject"
+	OmitReasonNoObject OmitReason = "NoObject"
 )
 
 // Omission tells of an object or a series that has no value.
@@ -60,7 +60,7 @@ type Omission struct {
 	// Object is its name where that is known, and Labels are those of the series.
 	Object  string
 	Labels  map[string]string
-	Reason  Unfit
+	Reason  OmitReason
 	Message string
 }
 
@@ -86,7 +86,7 @@ type Values struct {
 	Warnings []string
 	// Outage is why these values are stand-ins of the Reading's Fallback; nil for
 	// those that the source gave.
-	Outage *Outage
+	SourceError *EvaluationError
 }
 
 // ResourceVersion is that of a list of the values: the instant of evaluation in
@@ -105,7 +105,7 @@ func (v *Values) Omission(object string) *Omission {
 	return nil
 }
 
-func (v *Values) omit(object string, labels map[string]string, reason Unfit, message string) {
+func (v *Values) omit(object string, labels map[string]string, reason OmitReason, message string) {
 	v.Omissions++
 	if len(v.Omitted) < maxOmissions {
 		v.Omitted = append(v.Omitted, Omission{Object: object, Labels: labels, Reason: reason, Message: message})
@@ -118,17 +118,17 @@ func (v *Values) omit(object string, labels map[string]string, reason Unfit, mes
 // Where an ObjectLabel names the objects, objects are those that are wanted, each once:
 // no other one is read or told of, however many the answer has, and they have the value
 // of a static fallback. Nil stands for all that the answer has.
-func (r *Reading) Values(answer *Answer, err error, objects ...string) (*Values, error) {
+func (r *MetricQuery) Values(answer *Result, err error, objects ...string) (*Values, error) {
 	if err != nil {
-		r.Shortfalls.note(r, nil, err, nil, objects)
+		r.Problems.observe(r, nil, err, nil, objects)
 		return r.fallback(err, objects)
 	}
 	v := r.values(answer, objects)
-	r.Shortfalls.note(r, answer, nil, v, objects)
+	r.Problems.observe(r, answer, nil, v, objects)
 	return v, nil
 }
 
-func (r *Reading) values(answer *Answer, objects []string) *Values {
+func (r *MetricQuery) values(answer *Result, objects []string) *Values {
 	v := &Values{Time: answer.Time, Window: answer.Window, Warnings: answer.Warnings}
 	samples := answer.Samples
 	if objects != nil && r.Object == "" && r.ObjectLabel != "" {
@@ -139,7 +139,7 @@ func (r *Reading) values(answer *Answer, objects []string) *Values {
 }
 
 // read reads samples into v.
-func (r *Reading) read(v *Values, samples []Sample) {
+func (r *MetricQuery) read(v *Values, samples []Sample) {
 	parts := make([]part, 0, len(samples))
 	for i := range samples {
 		p := part{sample: &samples[i], index: i, labels: samples[i].Labels}
@@ -151,7 +151,7 @@ func (r *Reading) read(v *Values, samples []Sample) {
 			p.object = r.Object
 		case r.ObjectLabel != "":
 			if p.object = p.labels[r.ObjectLabel]; p.object == "" {
-				v.omit("", p.labels, UnfitNoObject, fmt.Sprintf("the series does not have the label %q, which names the object", r.ObjectLabel))
+				v.omit("", p.labels, OmitReasonNoObject, fmt.Sprintf("the series does not have the label %q, which names the object", r.ObjectLabel))
 				continue
 			}
 		default:
@@ -187,14 +187,14 @@ type part struct {
 }
 
 // join makes one value of the series of one key.
-func (r *Reading) join(v *Values, parts []part) {
+func (r *MetricQuery) join(v *Values, parts []part) {
 	first := &parts[0]
 	if len(parts) > 1 && (r.Duplicates == DuplicatesReject || r.Duplicates == "") {
 		what := "of this object"
 		if first.object == "" {
 			what = "with these labels"
 		}
-		v.omit(first.object, first.labels, UnfitDuplicate, fmt.Sprintf(
+		v.omit(first.object, first.labels, OmitReasonDuplicate, fmt.Sprintf(
 			"the answer has %d series %s: aggregate in the query, or say in %s what becomes of them (duplicates)", len(parts), what, r.Origin))
 		return
 	}
@@ -222,7 +222,7 @@ func (r *Reading) join(v *Values, parts []part) {
 }
 
 // number is a sample's value.
-func (r *Reading) number(s *Sample) float64 {
+func (r *MetricQuery) number(s *Sample) float64 {
 	if r.NaNAsZero && s.Value != s.Value {
 		return 0
 	}
@@ -231,7 +231,7 @@ func (r *Reading) number(s *Sample) float64 {
 
 // combine joins two values. What is no number stays so: nothing is made up for a
 // part that is missing.
-func (r *Reading) combine(a, b float64) float64 {
+func (r *MetricQuery) combine(a, b float64) float64 {
 	switch r.Duplicates {
 	case DuplicatesMinimum:
 		return min(a, b)

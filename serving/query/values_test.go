@@ -51,23 +51,23 @@ func texts(v *Values) []string {
 }
 
 func TestValues(t *testing.T) {
-	pods := Reading{ObjectLabel: "pod", Origin: "spec.customMetrics.rules[0]"}
-	with := func(d Duplicates) Reading {
+	pods := MetricQuery{ObjectLabel: "pod", Origin: "spec.customMetrics.rules[0]"}
+	with := func(d Duplicates) MetricQuery {
 		r := pods
 		r.Duplicates = d
 		return r
 	}
 	twice := []Sample{series(1, "pod", "a", "code", "200"), older(series(4, "pod", "a", "code", "500")), series(3, "pod", "b")}
 	tests := map[string]struct {
-		reading Reading
+		reading MetricQuery
 		samples []Sample
 		want    []string
 	}{
 		"no series":                {pods, nil, nil},
 		"objects in order":         {pods, []Sample{series(2, "pod", "b"), series(1, "pod", "a")}, []string{"a=1", "b=2"}},
-		"one object":               {Reading{Object: "web"}, []Sample{series(2.5)}, []string{"web=2500m"}},
-		"one object, many series":  {Reading{Object: "web"}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"no web: Duplicate"}},
-		"one object, summed":       {Reading{Object: "web", Duplicates: DuplicatesSum}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"web=3"}},
+		"one object":               {MetricQuery{Object: "web"}, []Sample{series(2.5)}, []string{"web=2500m"}},
+		"one object, many series":  {MetricQuery{Object: "web"}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"no web: Duplicate"}},
+		"one object, summed":       {MetricQuery{Object: "web", Duplicates: DuplicatesSum}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"web=3"}},
 		"no label of the object":   {pods, []Sample{series(1, "node", "n"), series(2, "pod", ""), series(3, "pod", "a")}, []string{"a=3", "no : NoObject", "no : NoObject"}},
 		"duplicates, unset":        {pods, twice, []string{"b=3", "no a: Duplicate"}},
 		"duplicates rejected":      {with(DuplicatesReject), twice, []string{"b=3", "no a: Duplicate"}},
@@ -76,40 +76,40 @@ func TestValues(t *testing.T) {
 		"duplicates, minimum":      {with(DuplicatesMinimum), twice, []string{"a=1 10s old", "b=3"}},
 		"duplicates, maximum":      {with(DuplicatesMaximum), twice, []string{"a=4 10s old", "b=3"}},
 		"NaN":                      {pods, []Sample{series(math.NaN(), "pod", "a"), series(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
-		"NaN as zero":              {Reading{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.NaN(), "pod", "a")}, []string{"a=0"}},
-		"infinite is never zero":   {Reading{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.Inf(1), "pod", "a"), series(math.Inf(-1), "pod", "b")}, []string{"no a: Infinite", "no b: Infinite"}},
+		"NaN as zero":              {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.NaN(), "pod", "a")}, []string{"a=0"}},
+		"infinite is never zero":   {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.Inf(1), "pod", "a"), series(math.Inf(-1), "pod", "b")}, []string{"no a: Infinite", "no b: Infinite"}},
 		"too large":                {pods, []Sample{series(1e300, "pod", "a"), series(-1e300, "pod", "b")}, []string{"no a: TooLarge", "no b: TooLarge"}},
 		"NaN among what is summed": {with(DuplicatesSum), []Sample{series(1, "pod", "a", "x", "1"), series(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
 		"NaN has no maximum":       {with(DuplicatesMaximum), []Sample{series(1, "pod", "a", "x", "1"), series(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
 		"a sum that is too large":  {with(DuplicatesSum), []Sample{series(math.MaxFloat64, "pod", "a", "x", "1"), series(math.MaxFloat64, "pod", "a", "x", "2")}, []string{"no a: Infinite"}},
 		"infinities cancel out to no number": {with(DuplicatesSum), []Sample{series(math.Inf(1), "pod", "a", "x", "1"), series(math.Inf(-1), "pod", "a", "x", "2")},
 			[]string{"no a: NaN"}},
-		"selected": {Reading{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{series(1, "pod", "a", "verb", "get"), series(2, "pod", "a", "verb", "put")},
+		"selected": {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{series(1, "pod", "a", "verb", "get"), series(2, "pod", "a", "verb", "put")},
 			[]string{"a=1"}},
-		"selected by a label that is added": {Reading{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{series(1)},
+		"selected by a label that is added": {MetricQuery{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{series(1)},
 			[]string{`{team="t"}=1`}},
-		"external": {Reading{}, []Sample{series(2, "queue", "b", "zone", "x"), series(1, "queue", "a")},
+		"external": {MetricQuery{}, []Sample{series(2, "queue", "b", "zone", "x"), series(1, "queue", "a")},
 			[]string{`{queue="a"}=1`, `{queue="b",zone="x"}=2`}},
-		"external, without labels":   {Reading{}, []Sample{series(2)}, []string{"{}=2"}},
-		"external, with more labels": {Reading{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{series(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
-		"external, made the same": {Reading{Labels: map[string]string{"queue": "all"}}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
+		"external, without labels":   {MetricQuery{}, []Sample{series(2)}, []string{"{}=2"}},
+		"external, with more labels": {MetricQuery{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{series(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
+		"external, made the same": {MetricQuery{Labels: map[string]string{"queue": "all"}}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
 			[]string{"no : Duplicate"}},
-		"external, made the same and summed": {Reading{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
+		"external, made the same and summed": {MetricQuery{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
 			[]string{`{queue="all"}=5`}},
-		"external, labels that look like others": {Reading{}, []Sample{series(1, "a", `x",b="y`), series(2, "a", "x", "b", "y")},
+		"external, labels that look like others": {MetricQuery{}, []Sample{series(1, "a", `x",b="y`), series(2, "a", "x", "b", "y")},
 			[]string{`{a="x",b="y"}=2`, `{a="x\",b=\"y"}=1`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(test.samples)
-			v, err := test.reading.Values(&Answer{Time: t0, Window: time.Minute, Samples: test.samples, Warnings: []string{"careful"}}, nil)
+			v, err := test.reading.Values(&Result{Time: t0, Window: time.Minute, Samples: test.samples, Warnings: []string{"careful"}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
 				t.Error(diff)
 			}
-			if v.Outage != nil || v.Window != time.Minute || v.ResourceVersion() != "1788091200000" || len(v.Warnings) != 1 {
+			if v.SourceError != nil || v.Window != time.Minute || v.ResourceVersion() != "1788091200000" || len(v.Warnings) != 1 {
 				t.Errorf("got %+v", v)
 			}
 			if fmt.Sprint(test.samples) != before {
@@ -124,13 +124,13 @@ func TestValuesDoNotDependOnTheOrder(t *testing.T) {
 	for i := range 100 {
 		samples = append(samples, series(float64(i)/10, "pod", fmt.Sprint("p", i)))
 	}
-	r := Reading{ObjectLabel: "pod"}
-	want, _ := r.Values(&Answer{Time: t0, Samples: samples}, nil)
+	r := MetricQuery{ObjectLabel: "pod"}
+	want, _ := r.Values(&Result{Time: t0, Samples: samples}, nil)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
 		shuffled := slices.Clone(samples)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		got, _ := r.Values(&Answer{Time: t0, Samples: shuffled}, nil)
+		got, _ := r.Values(&Result{Time: t0, Samples: shuffled}, nil)
 		if diff := cmp.Diff(texts(want), texts(got)); diff != "" {
 			t.Fatal(diff)
 		}
@@ -142,8 +142,8 @@ func TestOmissions(t *testing.T) {
 	for i := range 100 {
 		samples = append(samples, series(math.NaN(), "pod", fmt.Sprintf("p%02d", i)))
 	}
-	r := Reading{ObjectLabel: "pod"}
-	v, _ := r.Values(&Answer{Time: t0, Samples: samples}, nil)
+	r := MetricQuery{ObjectLabel: "pod"}
+	v, _ := r.Values(&Result{Time: t0, Samples: samples}, nil)
 	if v.Omissions != 100 || len(v.Omitted) != maxOmissions {
 		t.Errorf("%d omissions, of which %d are told", v.Omissions, len(v.Omitted))
 	}
@@ -170,20 +170,20 @@ func TestValuesOfSome(t *testing.T) {
 	}
 	samples = append(samples, older(series(5, "pod", "p39", "code", "500")))
 	tests := map[string]struct {
-		reading Reading
+		reading MetricQuery
 		objects []string
 		want    []string
 	}{
-		"an omission behind many":  {Reading{ObjectLabel: "pod"}, []string{"p38"}, []string{"no p38: NaN"}},
-		"some":                     {Reading{ObjectLabel: "pod"}, []string{"p00", "p37", "q"}, []string{"p37=2", "no p00: NaN"}},
-		"several series of one":    {Reading{ObjectLabel: "pod"}, []string{"p39"}, []string{"no p39: Duplicate"}},
-		"joined":                   {Reading{ObjectLabel: "pod", Duplicates: DuplicatesSum}, []string{"p39"}, []string{"p39=5 10s old"}},
-		"selected":                 {Reading{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"code": "500"})}, []string{"p37", "p39"}, []string{"p39=5 10s old"}},
-		"none":                     {Reading{ObjectLabel: "pod"}, []string{}, nil},
-		"the object of a reading":  {Reading{Object: "web", Duplicates: DuplicatesMaximum, NaNAsZero: true}, []string{"web"}, []string{"web=38 10s old"}},
-		"another label of objects": {Reading{ObjectLabel: "node"}, []string{"n"}, []string{"n=1"}},
+		"an omission behind many":  {MetricQuery{ObjectLabel: "pod"}, []string{"p38"}, []string{"no p38: NaN"}},
+		"some":                     {MetricQuery{ObjectLabel: "pod"}, []string{"p00", "p37", "q"}, []string{"p37=2", "no p00: NaN"}},
+		"several series of one":    {MetricQuery{ObjectLabel: "pod"}, []string{"p39"}, []string{"no p39: Duplicate"}},
+		"joined":                   {MetricQuery{ObjectLabel: "pod", Duplicates: DuplicatesSum}, []string{"p39"}, []string{"p39=5 10s old"}},
+		"selected":                 {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"code": "500"})}, []string{"p37", "p39"}, []string{"p39=5 10s old"}},
+		"none":                     {MetricQuery{ObjectLabel: "pod"}, []string{}, nil},
+		"the object of a reading":  {MetricQuery{Object: "web", Duplicates: DuplicatesMaximum, NaNAsZero: true}, []string{"web"}, []string{"web=38 10s old"}},
+		"another label of objects": {MetricQuery{ObjectLabel: "node"}, []string{"n"}, []string{"n=1"}},
 	}
-	answer := &Answer{Time: t0, Samples: samples}
+	answer := &Result{Time: t0, Samples: samples}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they share the answer
@@ -204,19 +204,19 @@ func TestValuesOfSome(t *testing.T) {
 func TestFallback(t *testing.T) {
 	static := func(v float64) *Fallback { return &Fallback{AfterFailures: 3, Static: &v} }
 	last := &Fallback{AfterFailures: 3, MaxAge: 10 * time.Minute}
-	pods := func(f *Fallback) Reading { return Reading{ObjectLabel: "pod", Fallback: f} }
+	pods := func(f *Fallback) MetricQuery { return MetricQuery{ObjectLabel: "pod", Fallback: f} }
 	// outage is one of so many failures, whose last answer has an age.
-	outage := func(failures int, age time.Duration) *Outage {
-		o := &Outage{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}, Failures: failures, Time: t0}
+	outage := func(failures int, age time.Duration) *EvaluationError {
+		o := &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}, FailedIntervals: failures, Time: t0}
 		if age > 0 {
 			a := series(7, "pod", "a")
 			a.Time = t0.Add(-age)
-			o.Last = &Answer{Time: t0.Add(-age), Samples: []Sample{a}}
+			o.LastResult = &Result{Time: t0.Add(-age), Samples: []Sample{a}}
 		}
 		return o
 	}
 	tests := map[string]struct {
-		reading Reading
+		reading MetricQuery
 		err     error
 		objects []string
 		want    []string
@@ -230,25 +230,25 @@ func TestFallback(t *testing.T) {
 		"no last value":         {reading: pods(last), err: outage(30, 0), fails: true},
 		"static, of objects":    {reading: pods(static(1.5)), err: outage(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
 		"static, of no objects": {reading: pods(static(1.5)), err: outage(3, 0)},
-		"static, of one object": {reading: Reading{Object: "web", Fallback: static(0)}, err: outage(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
-		"static, external":      {reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: outage(3, 0), want: []string{`{a="b"}=4`}},
+		"static, of one object": {reading: MetricQuery{Object: "web", Fallback: static(0)}, err: outage(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
+		"static, external":      {reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: outage(3, 0), want: []string{`{a="b"}=4`}},
 		"static, with selected labels": {
-			reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"queue": "q"})},
+			reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"queue": "q"})},
 			err:     outage(3, 0), want: []string{`{a="b",queue="q"}=4`},
 		},
 		"static, whose labels are not selected": {
-			reading: Reading{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"a": "c"})},
+			reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"a": "c"})},
 			err:     outage(3, 0),
 		},
 		"static, of selected objects": {
-			reading: Reading{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
+			reading: MetricQuery{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
 			err:     outage(3, 0), objects: []string{"x"}, want: []string{"x=4"},
 		},
-		"static, too early":            {reading: Reading{Fallback: static(4)}, err: outage(2, 0), fails: true},
-		"static, that is no number":    {reading: Reading{Object: "web", Fallback: static(math.NaN())}, err: outage(3, 0), want: []string{"no web: NaN"}},
-		"without a number of failures": {reading: Reading{Fallback: &Fallback{Static: static(4).Static}}, err: outage(1, 0), want: []string{"{}=4"}},
-		"a request that ended":         {reading: Reading{Fallback: &Fallback{Static: static(4).Static}}, err: outage(0, 0), fails: true},
-		"another error":                {reading: Reading{Fallback: static(4)}, err: errors.New("oh"), fails: true},
+		"static, too early":            {reading: MetricQuery{Fallback: static(4)}, err: outage(2, 0), fails: true},
+		"static, that is no number":    {reading: MetricQuery{Object: "web", Fallback: static(math.NaN())}, err: outage(3, 0), want: []string{"no web: NaN"}},
+		"without a number of failures": {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: outage(1, 0), want: []string{"{}=4"}},
+		"a request that ended":         {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: outage(0, 0), fails: true},
+		"another error":                {reading: MetricQuery{Fallback: static(4)}, err: errors.New("oh"), fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestFallback(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v.Outage == nil {
+			if v.SourceError == nil {
 				t.Error("not marked as a stand-in")
 			}
 			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
@@ -274,11 +274,11 @@ func TestFallback(t *testing.T) {
 
 func BenchmarkValues(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
-		answer := &Answer{Time: t0}
+		answer := &Result{Time: t0}
 		for i := range n {
 			answer.Samples = append(answer.Samples, series(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
 		}
-		for name, r := range map[string]Reading{"objects": {ObjectLabel: "pod"}, "external": {Labels: map[string]string{"team": "t"}}} {
+		for name, r := range map[string]MetricQuery{"objects": {ObjectLabel: "pod"}, "external": {Labels: map[string]string{"team": "t"}}} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
@@ -296,11 +296,11 @@ func BenchmarkValues(b *testing.B) {
 func BenchmarkValuesOfFew(b *testing.B) {
 	wanted := []string{"web-000000", "web-000001", "web-000002"}
 	for _, n := range []int{3, 1000, 20_000} {
-		answer := &Answer{Time: t0}
+		answer := &Result{Time: t0}
 		for i := range n {
 			answer.Samples = append(answer.Samples, series(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
 		}
-		r := Reading{ObjectLabel: "pod"}
+		r := MetricQuery{ObjectLabel: "pod"}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

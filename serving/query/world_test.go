@@ -19,7 +19,7 @@ import (
 // a while, or as a test says.
 type source struct {
 	takes time.Duration
-	reply func(ctx context.Context, expression string, at time.Time) (*Answer, error)
+	reply func(ctx context.Context, expression string, at time.Time) (*Result, error)
 
 	mu    sync.Mutex
 	asked []string
@@ -28,7 +28,7 @@ type source struct {
 	running, most int
 }
 
-func (s *source) Evaluate(ctx context.Context, expression string, at time.Time) (*Answer, error) {
+func (s *source) Evaluate(ctx context.Context, expression string, at time.Time) (*Result, error) {
 	s.mu.Lock()
 	s.asked, s.at = append(s.asked, expression), append(s.at, at)
 	n := len(s.asked)
@@ -54,7 +54,7 @@ func (s *source) Evaluate(ctx context.Context, expression string, at time.Time) 
 	return number(at, float64(n)), nil
 }
 
-func (s *source) set(reply func(ctx context.Context, expression string, at time.Time) (*Answer, error)) {
+func (s *source) set(reply func(ctx context.Context, expression string, at time.Time) (*Result, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reply = reply
@@ -67,22 +67,22 @@ func (s *source) count() int {
 }
 
 // number is an answer of one value.
-func number(at time.Time, value float64) *Answer {
-	return &Answer{Time: at, Samples: []Sample{{Value: value, Time: at}}}
+func number(at time.Time, value float64) *Result {
+	return &Result{Time: at, Samples: []Sample{{Value: value, Time: at}}}
 }
 
 // down is the failure of a source that cannot be reached.
-func down(context.Context, string, time.Time) (*Answer, error) {
+func down(context.Context, string, time.Time) (*Result, error) {
 	return nil, fmt.Errorf("query: %w", &Failure{Reason: ReasonConnectionFailed, Message: "connection refused"})
 }
 
-func rejected(context.Context, string, time.Time) (*Answer, error) {
+func rejected(context.Context, string, time.Time) (*Result, error) {
 	return nil, &Failure{Reason: ReasonRejected, Message: "parse error"}
 }
 
 // world is a Desk in a bubble of its own time.
 type world struct {
-	*Desk
+	*Evaluator
 	t  testing.TB
 	mu sync.Mutex
 	of map[string]Source
@@ -111,7 +111,7 @@ func inWorld(t *testing.T, limits Limits, test func(t *testing.T, w *world, s *s
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		w := &world{t: t, of: map[string]Source{"p": s}}
-		w.Desk = NewDesk(clock.RealClock{}, func() float64 { return 0 }, w.source, limits)
+		w.Evaluator = NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, w.source, limits)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { w.Run(ctx) })
@@ -121,19 +121,23 @@ func inWorld(t *testing.T, limits Limits, test func(t *testing.T, w *world, s *s
 	})
 }
 
+func (w *world) subscribe(q Query, receive func(*Result, error)) (stop func()) {
+	return w.Subscribe(q, time.Time{}, receive)
+}
+
 // asked is a question of the source `p`, of 15 s.
-func asked(expression string) Question {
-	return Question{Source: "p", Expression: expression, Interval: 15 * time.Second}
+func asked(expression string) Query {
+	return Query{Source: "p", Expression: expression, Interval: 15 * time.Second}
 }
 
 // toSlot sleeps until shortly after a slot of the question has begun.
-func toSlot(q Question) {
+func toSlot(q Query) {
 	time.Sleep(slotsOf(q).untilNext(time.Now()) + 100*time.Millisecond)
 }
 
-func (w *world) ask(q Question) (float64, error) {
+func (w *world) ask(q Query) (float64, error) {
 	w.t.Helper()
-	a, err := w.Ask(w.t.Context(), q)
+	a, err := w.Query(w.t.Context(), q)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +145,7 @@ func (w *world) ask(q Question) (float64, error) {
 }
 
 // mustAsk returns the value of a question that must be answered.
-func (w *world) mustAsk(q Question) float64 {
+func (w *world) mustAsk(q Query) float64 {
 	w.t.Helper()
 	v, err := w.ask(q)
 	if err != nil {

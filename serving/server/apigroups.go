@@ -88,7 +88,7 @@ type refreshing interface {
 type answering struct {
 	custom    query.ObjectMetrics
 	external  query.ExternalMetrics
-	asker     query.Asker
+	querier   query.Querier
 	objects   custommetrics.Objects
 	policies  *externalmetrics.Policies
 	admission *stream.Admission
@@ -103,7 +103,7 @@ type answering struct {
 func installValues(server *genericapiserver.GenericAPIServer, a answering, enabled func(schema.GroupVersion) bool) ([]watchedGroup, error) {
 	var groups []watchedGroup
 	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{
-		Metrics: a.custom, Asker: a.asker, Objects: a.objects, Admission: a.admission, Settings: a.settings,
+		Metrics: a.custom, Querier: a.querier, Objects: a.objects, Admission: a.admission, Settings: a.settings,
 		Clock: a.clock, Random: rand.Float64, MinRequestTimeout: a.minRequestTimeout, Enabled: enabled,
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func installValues(server *genericapiserver.GenericAPIServer, a answering, enabl
 		groups = append(groups, custom)
 	}
 	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
-		Metrics: a.external, Asker: a.asker, Policies: a.policies,
+		Metrics: a.external, Querier: a.querier, Policies: a.policies,
 		Lists: valuelist.Options{
 			Admission: a.admission, Settings: a.settings, Clock: a.clock, Random: rand.Float64, MinRequestTimeout: a.minRequestTimeout,
 		},

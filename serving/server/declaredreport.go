@@ -20,7 +20,7 @@ const (
 	// has by then.
 	declaredTimeout = 5 * time.Second
 	// declaredAsking is how many metrics a report asks for at a time, see teamQueue; the
-	// desk lets fewer through to each source.
+	// evaluator lets fewer through to each source.
 	declaredAsking = 32
 	// reasonNoValues is that of a metric whose query answers nothing.
 	reasonNoValues = "NoValues"
@@ -43,8 +43,8 @@ func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredRepo
 			report.Metrics[i] = healthOf(&declared[i], nil, nil)
 			continue
 		}
-		q := declared[i].Reading.Question
-		turns = append(turns, turn{metric: i, known: knownSince(v.desk, q), asked: v.asked.last(q)})
+		q := declared[i].MetricQuery.Query
+		turns = append(turns, turn{metric: i, known: knownSince(v.evaluator, q), asked: v.asked.last(q)})
 	}
 	queue := newTeamQueue(declared, turns)
 	ended := make(chan *team)
@@ -57,7 +57,7 @@ func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredRepo
 		metric, of := queue.take()
 		asking++
 		if ctx.Err() == nil {
-			v.asked.note(declared[metric].Reading.Question, number)
+			v.asked.note(declared[metric].MetricQuery.Query, number)
 		}
 		go func() {
 			report.Metrics[metric] = v.ask(ctx, &declared[metric])
@@ -69,16 +69,16 @@ func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredRepo
 
 // ask returns how a metric does now, or did when it was last asked for.
 func (v *valueMetrics) ask(ctx context.Context, d *rules.Declared) v1alpha1.DeclaredHealth {
-	answer, err := v.desk.Ask(ctx, d.Reading.Question)
+	answer, err := v.evaluator.Query(ctx, d.MetricQuery.Query)
 	if ctx.Err() != nil {
 		var known bool
-		if answer, err, known = v.desk.Newest(d.Reading.Question); !known {
+		if answer, err, known = v.evaluator.Cached(d.MetricQuery.Query); !known {
 			h := healthOf(d, nil, nil)
 			h.Reason, h.Message = reasonPending, "the source has not answered yet"
 			return h
 		}
 	}
-	values, err := d.Reading.Values(answer, err)
+	values, err := d.MetricQuery.Values(answer, err)
 	return healthOf(d, values, err)
 }
 
@@ -104,9 +104,9 @@ func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.Decla
 		}
 	}
 	switch {
-	case values.Outage != nil:
+	case values.SourceError != nil:
 		h.Fallback = true
-		h.Reason, h.Message = failureOf(values.Outage)
+		h.Reason, h.Message = failureOf(values.SourceError)
 	case h.Values > 0:
 		h.Ready = true
 		if d.Remark != "" {

@@ -28,7 +28,7 @@ import (
 type slowly struct{}
 
 // Evaluate implements query.Source.
-func (slowly) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
+func (slowly) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
 	if strings.Contains(expression, "slow") {
 		select {
 		case <-time.After(declaredTimeout + time.Second):
@@ -36,7 +36,7 @@ func (slowly) Evaluate(ctx context.Context, expression string, at time.Time) (*q
 			return nil, ctx.Err()
 		}
 	}
-	return &query.Answer{Time: at, Samples: []query.Sample{{Value: 1, Time: at}}}, nil
+	return &query.Result{Time: at, Samples: []query.Sample{{Value: 1, Time: at}}}, nil
 }
 
 // declaredOf is an ExternalMetric that is asked for anew by each report.
@@ -73,12 +73,12 @@ func TestDeclaredReportTurns(t *testing.T) {
 				v := &valueMetrics{catalogue: rules.NewCatalogue(restmapping.NewDirectory(&noResources{}, clock.RealClock{}))}
 				v.catalogue.Apply(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{prometheusAt("main", "http://prometheus")}})
 				v.catalogue.Declare(nil, tc.metrics)
-				// The desk's own queue is not what this is about.
-				v.desk = query.NewDesk(clock.RealClock{}, func() float64 { return .5 },
+				// The evaluator's own queue is not what this is about.
+				v.evaluator = query.NewEvaluator(clock.RealClock{}, func() float64 { return .5 },
 					func(string) (query.Source, bool) { return slowly{}, true }, query.Limits{Concurrency: 1000})
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
-				running.Go(func() { v.desk.Run(ctx) })
+				running.Go(func() { v.evaluator.Run(ctx) })
 				for number := 1; number <= 20; number++ {
 					began := time.Now()
 					for _, h := range v.declaredReport(ctx).Metrics {
@@ -163,18 +163,18 @@ func TestAskedLog(t *testing.T) {
 	of := func(expressions ...string) []rules.Declared {
 		var all []rules.Declared
 		for _, e := range expressions {
-			all = append(all, rules.Declared{Reading: query.Reading{Question: query.Question{Expression: e}}})
+			all = append(all, rules.Declared{MetricQuery: query.MetricQuery{Query: query.Query{Expression: e}}})
 		}
 		return all
 	}
 	var l askedLog
 	first := l.begin(of("a", "b"))
-	l.note(query.Question{Expression: "a"}, first)
-	l.note(query.Question{Expression: "b"}, first)
+	l.note(query.Query{Expression: "a"}, first)
+	l.note(query.Query{Expression: "b"}, first)
 	second := l.begin(of("b", "c"))
-	l.note(query.Question{Expression: "c"}, second)
-	l.note(query.Question{Expression: "c"}, first) // a report that began before
-	want := map[query.Question]uint64{{Expression: "b"}: 1, {Expression: "c"}: 2}
+	l.note(query.Query{Expression: "c"}, second)
+	l.note(query.Query{Expression: "c"}, first) // a report that began before
+	want := map[query.Query]uint64{{Expression: "b"}: 1, {Expression: "c"}: 2}
 	if diff := cmp.Diff(want, l.asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

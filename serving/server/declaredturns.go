@@ -121,7 +121,7 @@ func (q *teamQueue) Pop() any {
 type askedLog struct {
 	mu      sync.Mutex
 	reports uint64
-	asked   map[query.Question]uint64
+	asked   map[query.Query]uint64
 }
 
 // begin returns the number of a new report, about these metrics. It forgets the questions
@@ -129,9 +129,9 @@ type askedLog struct {
 func (l *askedLog) begin(declared []rules.Declared) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kept := make(map[query.Question]uint64, len(declared))
+	kept := make(map[query.Query]uint64, len(declared))
 	for i := range declared {
-		q := declared[i].Reading.Question
+		q := declared[i].MetricQuery.Query
 		if report, ok := l.asked[q]; ok {
 			kept[q] = report
 		}
@@ -142,13 +142,13 @@ func (l *askedLog) begin(declared []rules.Declared) uint64 {
 }
 
 // last returns the report that last asked a question; zero for none.
-func (l *askedLog) last(q query.Question) uint64 {
+func (l *askedLog) last(q query.Query) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.asked[q]
 }
 
-func (l *askedLog) note(q query.Question, report uint64) {
+func (l *askedLog) note(q query.Query, report uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked[q] = max(l.asked[q], report)
@@ -156,12 +156,12 @@ func (l *askedLog) note(q query.Question, report uint64) {
 
 // knownSince returns the time of what is known of a question; the zero time where
 // nothing is.
-func knownSince(desk *query.Desk, q query.Question) time.Time {
-	answer, err, _ := desk.Newest(q)
-	var outage *query.Outage
+func knownSince(evaluator *query.Evaluator, q query.Query) time.Time {
+	answer, err, _ := evaluator.Cached(q)
+	var evaluationErr *query.EvaluationError
 	switch {
-	case errors.As(err, &outage):
-		return outage.Time
+	case errors.As(err, &evaluationErr):
+		return evaluationErr.Time
 	case answer != nil:
 		return answer.Time
 	}

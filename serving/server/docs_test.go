@@ -80,7 +80,7 @@ func TestEndingsDocumented(t *testing.T) {
 	}
 }
 
-// reasonsIn are the texts of a file's constants whose names begin with Reason or Unfit.
+// reasonsIn are the texts of a file's constants whose names begin with Reason or OmitReason.
 func reasonsIn(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -90,7 +90,7 @@ func reasonsIn(t *testing.T, file string) []string {
 	var all []string
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Reason") && !strings.HasPrefix(spec.Names[0].Name, "Unfit") {
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Reason") && !strings.HasPrefix(spec.Names[0].Name, "OmitReason") {
 			return true
 		}
 		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {

@@ -104,7 +104,7 @@ func (p *parts) install(o *Options, server *genericapiserver.GenericAPIServer, i
 		return err
 	}
 	p.watching.values, err = installValues(server, answering{
-		custom: p.values.catalogue, external: p.values.catalogue, asker: p.values.desk, objects: p.objects, policies: p.values.policies,
+		custom: p.values.catalogue, external: p.values.catalogue, querier: p.values.evaluator, objects: p.objects, policies: p.values.policies,
 		admission: p.watching.admission, settings: initial.watch.stream, clock: p.clock, minRequestTimeout: minRequestTimeout,
 	}, enabled.Has)
 	if err != nil {

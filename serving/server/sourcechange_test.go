@@ -49,7 +49,7 @@ func TestChangesThatVoidNoAnswers(t *testing.T) {
 			set.apply(t.Context(), []v1alpha1.SourceSpec{changed}, nil)
 			after, _ := set.find("main")
 			if (before == after) != test.same {
-				t.Errorf("the desk sees the same source: %v", before == after)
+				t.Errorf("the evaluator sees the same source: %v", before == after)
 			}
 			if got := set.lookup("main").spec; !reflect.DeepEqual(got, changed) {
 				t.Errorf("the spec in force is %+v", got)
@@ -70,10 +70,10 @@ func TestChangedSourceIsAskedAnew(t *testing.T) {
 		return v1alpha1.SourceSpec{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: server.URL}}
 	}
 	set := &sourceSet{clock: clock.RealClock{}, observe: func(string, string) {}}
-	desk := query.NewDesk(clock.RealClock{}, func() float64 { return 0 }, set.find, query.Limits{})
+	evaluator := query.NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, set.find, query.Limits{})
 	ask := func() float64 {
 		t.Helper()
-		answer, err := desk.Ask(t.Context(), query.Question{Source: "main", Expression: "up", Interval: time.Hour})
+		answer, err := evaluator.Query(t.Context(), query.Query{Source: "main", Expression: "up", Interval: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -175,7 +175,7 @@ func (s *sourceSet) run(ctx context.Context) {
 	s.running.Wait()
 }
 
-// find returns the source of a name, for the desk. It is another one whenever its spec
+// find returns the source of a name, for the evaluator. It is another one whenever its spec
 // has changed so that it may answer otherwise: what it answered before is void.
 func (s *sourceSet) find(name string) (query.Source, bool) {
 	if of := s.lookup(name); of != nil {
@@ -185,7 +185,7 @@ func (s *sourceSet) find(name string) (query.Source, bool) {
 }
 
 // Evaluate implements query.Source.
-func (o *source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
+func (o *source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
 	if o.prometheus == nil {
 		return nil, o.failure()
 	}

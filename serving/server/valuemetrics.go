@@ -35,11 +35,11 @@ type credentialStore interface {
 }
 
 // valueMetrics is all that custom and external metrics are answered from: sources, the
-// metrics that rules and teams make of them, the desk that asks, and policies.
+// metrics that rules and teams make of them, the evaluator that asks, and policies.
 type valueMetrics struct {
 	sources   *sourceSet
 	catalogue *rules.Catalogue
-	desk      *query.Desk
+	evaluator *query.Evaluator
 	// asked is which of the declared metrics reports have asked for.
 	asked     askedLog
 	policies  *externalmetrics.Policies
@@ -85,7 +85,7 @@ func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, s
 	}}
 	v.feed = resourcerules.New(resourcerules.Options{Store: store, Clock: c, Find: v.sources.find})
 	v.figures = &resourceFigures{kubelets: kubelets, feed: v.feed}
-	v.desk = query.NewDesk(c, rand.Float64, v.sources.find, limits)
+	v.evaluator = query.NewEvaluator(c, rand.Float64, v.sources.find, limits)
 	return v
 }
 
@@ -93,7 +93,7 @@ func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, s
 func (v *valueMetrics) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { v.sources.run(ctx) })
-	running.Go(func() { v.desk.Run(ctx) })
+	running.Go(func() { v.evaluator.Run(ctx) })
 	running.Go(func() { v.feed.Run(ctx) })
 	running.Go(func() { v.refreshGroups(ctx) })
 	running.Go(func() {
@@ -120,7 +120,7 @@ func (v *valueMetrics) apply(ctx context.Context, spec *v1alpha1.MetricsBackendS
 	v.sources.apply(ctx, spec.Sources, errs)
 	// Not before nobody asks for them any longer.
 	v.secrets.keep(credentials)
-	v.desk.SourcesChanged()
+	v.evaluator.SourcesChanged()
 	v.figures.apply(ctx, spec)
 	v.catalogue.Apply(spec)
 	matchers := map[string][]string{}
@@ -249,7 +249,7 @@ func (v *valueMetrics) report(to *v1alpha1.SourceReport) {
 	// fails before what works, so that many remarks never hide the one rule that is wrong.
 	// Of remarks, what somebody asks for and does not get comes before what nobody may miss.
 	problems, count, failing := v.figures.health()
-	all := slices.Concat(problems, v.catalogue.Shortfalls(v.clock.Now(), answeredSince(to.Sources)), h.Rules)
+	all := slices.Concat(problems, v.catalogue.QueryProblems(v.clock.Now(), answeredSince(to.Sources)), h.Rules)
 	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	to.Rules = all[:min(len(all), maxRuleHealth)]
 	to.RuleCount, to.FailingRules = h.Count+count, h.Failing+failing

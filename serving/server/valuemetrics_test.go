@@ -83,11 +83,11 @@ func TestRulesFollowTheSpec(t *testing.T) {
 	}
 	v.applied(t, spec)
 	eventuallyTrue(t, "the rule makes its metric", func() bool { return cmp.Equal(v.externals(), []string{"queue_length"}) })
-	reading, err := v.catalogue.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
+	mq, err := v.catalogue.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := v.desk.Ask(t.Context(), reading.Question)
+	answer, err := v.evaluator.Query(t.Context(), mq.Query)
 	if err != nil || len(answer.Samples) != 1 {
 		t.Fatalf("answer %+v, %v", answer, err)
 	}
@@ -107,7 +107,7 @@ func TestRulesFollowTheSpec(t *testing.T) {
 	if got := v.externals(); len(got) != 0 {
 		t.Errorf("without rules there are %q", got)
 	}
-	if _, err := v.desk.Ask(t.Context(), reading.Question); err == nil {
+	if _, err := v.evaluator.Query(t.Context(), mq.Query); err == nil {
 		t.Error("a source that is gone answers")
 	}
 }
@@ -134,12 +134,12 @@ func TestGovern(t *testing.T) {
 
 func TestHealthOf(t *testing.T) {
 	at := time.Unix(1700000000, 0)
-	declared := rules.Declared{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3, Reading: query.Reading{}}
+	declared := rules.Declared{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3, MetricQuery: query.MetricQuery{}}
 	base := v1alpha1.DeclaredHealth{Kind: "ExternalMetric", Namespace: "shop", Name: "m", UID: "u", Generation: 3}
 	sample := func(value float64, of map[string]string) query.Sample {
 		return query.Sample{Value: value, Labels: of, Time: at}
 	}
-	outage := &query.Outage{Failure: &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "no answer in 10s"}, Failures: 3}
+	evaluationErr := &query.EvaluationError{Failure: &query.Failure{Source: "main", Reason: query.ReasonTimeout, Message: "no answer in 10s"}, FailedIntervals: 3}
 	static := 7.0
 	tests := map[string]struct {
 		declared func(*rules.Declared)
@@ -169,12 +169,12 @@ func TestHealthOf(t *testing.T) {
 			},
 		},
 		"the source fails": {
-			err:  outage,
+			err:  evaluationErr,
 			want: func(h *v1alpha1.DeclaredHealth) { h.Reason, h.Message = "Timeout", "no answer in 10s" },
 		},
 		"a fallback": {
-			declared: func(d *rules.Declared) { d.Reading.Fallback = &query.Fallback{AfterFailures: 3, Static: &static} },
-			err:      outage,
+			declared: func(d *rules.Declared) { d.MetricQuery.Fallback = &query.Fallback{AfterFailures: 3, Static: &static} },
+			err:      evaluationErr,
 			want: func(h *v1alpha1.DeclaredHealth) {
 				h.Fallback, h.Value, h.Values, h.Reason, h.Message = true, "7", 1, "Timeout", "no answer in 10s"
 			},
@@ -186,11 +186,11 @@ func TestHealthOf(t *testing.T) {
 			if tc.declared != nil {
 				tc.declared(&d)
 			}
-			var answer *query.Answer
+			var answer *query.Result
 			if tc.err == nil {
-				answer = &query.Answer{Time: at, Samples: tc.samples}
+				answer = &query.Result{Time: at, Samples: tc.samples}
 			}
-			values, err := d.Reading.Values(answer, tc.err)
+			values, err := d.MetricQuery.Values(answer, tc.err)
 			got, want := healthOf(&d, values, err), base
 			tc.want(&want)
 			if tc.err != nil {
@@ -268,12 +268,12 @@ func TestReportTellsOfQueries(t *testing.T) {
 	})
 	eventuallyTrue(t, "the rule makes its metric", func() bool { return len(v.externals()) == 1 })
 	eventuallyTrue(t, "the source is healthy", func() bool { return v.sources.health()[0].Healthy })
-	reading, err := v.catalogue.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
+	mq, err := v.catalogue.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	answered, err := v.desk.Ask(t.Context(), reading.Question)
-	if _, err := reading.Values(answered, err); err == nil {
+	answered, err := v.evaluator.Query(t.Context(), mq.Query)
+	if _, err := mq.Values(answered, err); err == nil {
 		t.Fatal("it has values")
 	}
 	var report v1alpha1.SourceReport

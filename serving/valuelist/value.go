@@ -27,8 +27,8 @@ const maxWarnings = 3
 // value, and what the source itself warns of, such as a part of it that did not
 // answer. of says what has no value; where it returns nothing, that is not told.
 func Warn(ctx context.Context, values *query.Values, of func(*query.Omission) string) {
-	if values.Outage != nil {
-		warning.AddWarning(ctx, "", fmt.Sprintf("the values are stand-ins: %v", values.Outage))
+	if values.SourceError != nil {
+		warning.AddWarning(ctx, "", fmt.Sprintf("the values are stand-ins: %v", values.SourceError))
 	}
 	for i := range values.Omitted {
 		o := &values.Omitted[i]

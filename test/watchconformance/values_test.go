@@ -45,10 +45,10 @@ func (h hits) ObjectMetrics(int) (first []query.ObjectMetric, total int) {
 	return []query.ObjectMetric{h.metric()}, 1
 }
 
-func (h hits) ReadObjects(query.ObjectRequest) (query.Reading, query.ObjectMetric, error) {
-	return query.Reading{
-		Question: query.Question{Source: "main", Expression: "hits", Interval: valuesInterval},
-		Origin:   "spec.customMetrics.rules[0]", ObjectLabel: "pod",
+func (h hits) ObjectQuery(query.ObjectRequest) (query.MetricQuery, query.ObjectMetric, error) {
+	return query.MetricQuery{
+		Query:  query.Query{Source: "main", Expression: "hits", Interval: valuesInterval},
+		Origin: "spec.customMetrics.rules[0]", ObjectLabel: "pod",
 	}, h.metric(), nil
 }
 
@@ -60,8 +60,8 @@ func (hits) Known(schema.GroupVersionResource, string, labels.Selector) ([]strin
 	return valuePods, true
 }
 
-func (hits) Evaluate(_ context.Context, _ string, at time.Time) (*query.Answer, error) {
-	answer := &query.Answer{Time: at}
+func (hits) Evaluate(_ context.Context, _ string, at time.Time) (*query.Result, error) {
+	answer := &query.Result{Time: at}
 	for _, pod := range valuePods {
 		answer.Samples = append(answer.Samples, query.Sample{Labels: map[string]string{"pod": pod}, Value: float64(at.Unix() % 1000), Time: at})
 	}
@@ -72,7 +72,7 @@ func (hits) Evaluate(_ context.Context, _ string, at time.Time) (*query.Answer, 
 func newValuesReference(t *testing.T) *reference {
 	t.Helper()
 	c, random := clock.RealClock{}, func() float64 { return 0.5 }
-	desk := query.NewDesk(c, random, func(string) (query.Source, bool) { return hits{}, true }, query.Limits{})
+	evaluator := query.NewEvaluator(c, random, func(string) (query.Source, bool) { return hits{}, true }, query.Limits{})
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := resourcemetrics.GetOpenAPIDefinitions(ref)
 		maps.Copy(all, custommetrics.OpenAPIDefinitions(ref))
@@ -82,7 +82,7 @@ func newValuesReference(t *testing.T) *reference {
 		config.RequestInfoResolver = valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
 	})
 	group, err := custommetrics.InstallAPI(generic, custommetrics.Options{
-		Metrics: hits{}, Asker: desk, Objects: hits{}, Clock: c, Random: random,
+		Metrics: hits{}, Querier: evaluator, Objects: hits{}, Clock: c, Random: random,
 		Admission:         stream.NewAdmission(c, random, roomy),
 		Settings:          stream.Settings{BookmarkInterval: time.Second, MaxAge: time.Hour, StallTimeout: time.Minute},
 		MinRequestTimeout: 30 * time.Minute,
@@ -96,7 +96,7 @@ func newValuesReference(t *testing.T) *reference {
 	r.config = &rest.Config{Host: r.server.URL}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { desk.Run(ctx) })
+	running.Go(func() { evaluator.Run(ctx) })
 	running.Go(func() { group.Run(ctx) })
 	t.Cleanup(func() {
 		r.server.CloseClientConnections()

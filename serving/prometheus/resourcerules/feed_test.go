@@ -66,7 +66,7 @@ type server struct {
 
 var subjects = []string{"container_cpu", "container_memory", "node_cpu", "node_memory"}
 
-func (s *server) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Answer, error) {
+func (s *server) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
 	s.mu.Lock()
 	if s.hangs {
 		s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *server) Evaluate(ctx context.Context, expression string, at time.Time) 
 		if err := s.fails[subject]; err != nil {
 			return nil, err
 		}
-		a := &query.Answer{Time: at}
+		a := &query.Result{Time: at}
 		for _, sample := range s.samples[subject] {
 			sample.Time = at
 			a.Samples = append(a.Samples, sample)

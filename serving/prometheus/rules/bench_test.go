@@ -40,8 +40,8 @@ func thousands(rule int) []series.Series {
 	return all
 }
 
-// BenchmarkReadObjects is a request of an autoscaler.
-func BenchmarkReadObjects(b *testing.B) {
+// BenchmarkObjectQuery is a request of an autoscaler.
+func BenchmarkObjectQuery(b *testing.B) {
 	for name, metricsQuery := range map[string]string{
 		"shared": `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`,
 		"named":  `topk(100, rate(<<.Series>>{<<.LabelMatchers>>}[2m]))`,
@@ -52,7 +52,7 @@ func BenchmarkReadObjects(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(p *testing.PB) {
 				for p.Next() {
-					if _, _, err := c.ReadObjects(request); err != nil {
+					if _, _, err := c.ObjectQuery(request); err != nil {
 						b.Error(err)
 					}
 				}

@@ -25,19 +25,19 @@ func TestARuleMakesAMetric(t *testing.T) {
 		Interval:     "30s",
 	}}, nil), seriesOf("requests_total", "kubernetes_namespace", "kubernetes_pod_name", "method"))
 
-	reading, metric, err := c.ReadObjects(pods("shop", "requests_per_second", "web-0"))
+	mq, metric, err := c.ObjectQuery(pods("shop", "requests_per_second", "web-0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(query.Reading{
-		Question: query.Question{
+	if diff := cmp.Diff(query.MetricQuery{
+		Query: query.Query{
 			Source:     "prometheus",
 			Expression: `sum(rate(requests_total{kubernetes_namespace="shop",kubernetes_pod_name!=""}[2m])) by (kubernetes_pod_name)`,
 			Interval:   30 * time.Second,
-			Owner:      "shop",
+			Tenant:     "shop",
 		},
 		Origin: "spec.customMetrics.rules[0]", ObjectLabel: "kubernetes_pod_name", Duplicates: query.DuplicatesReject,
-	}, reading, cmpopts.IgnoreFields(query.Reading{}, "Shortfalls")); diff != "" {
+	}, mq, cmpopts.IgnoreFields(query.MetricQuery{}, "Problems")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if metric.Kind.Kind != "Pod" || !metric.Namespaced || metric.Name != "requests_per_second" {
@@ -46,8 +46,8 @@ func TestARuleMakesAMetric(t *testing.T) {
 	if h := c.Health(); len(h.Rules) != 0 || h.Count != 1 || h.CustomMetrics != 2 {
 		t.Errorf("health %+v", h)
 	}
-	other, _, err := c.ReadObjects(pods("shop", "requests_per_second", "web-1", "web-2"))
-	if err != nil || other.Question != reading.Question {
-		t.Errorf("other pods ask %v, %v", other.Question, err)
+	other, _, err := c.ObjectQuery(pods("shop", "requests_per_second", "web-1", "web-2"))
+	if err != nil || other.Query != mq.Query {
+		t.Errorf("other pods ask %v, %v", other.Query, err)
 	}
 }

@@ -35,12 +35,12 @@ func TestChangesWhileItIsRead(t *testing.T) {
 		},
 		func(round int) {
 			// It is there all the time, whatever else changes.
-			reading, _, err := c.ReadObjects(pods("shop", "requests", "a", "b"))
+			mq, _, err := c.ObjectQuery(pods("shop", "requests", "a", "b"))
 			if err != nil {
 				t.Error(err)
 			}
-			_, _ = reading.Values(podSeries(make([]float64, 1+round%2)...), nil)
-			if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag"}); err != nil {
+			_, _ = mq.Values(podSeries(make([]float64, 1+round%2)...), nil)
+			if _, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag"}); err != nil {
 				t.Error(err)
 			}
 		},
@@ -49,7 +49,7 @@ func TestChangesWhileItIsRead(t *testing.T) {
 			c.ExternalMetrics(round)
 			c.Health()
 			c.Declared()
-			c.Shortfalls(now, answers)
+			c.QueryProblems(now, answers)
 		},
 	} {
 		wait.Go(func() {

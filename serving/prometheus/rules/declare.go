@@ -42,7 +42,7 @@ type Declared struct {
 	UID        types.UID
 	Generation int64
 	// Reading is how it is read; its values are all values of the metric.
-	Reading query.Reading
+	MetricQuery query.MetricQuery
 	// Reason and Message say why it is not in force; empty if it is.
 	Reason, Message string
 	// Remark tells of a rule that makes the same metric, and does not count here.
@@ -183,7 +183,7 @@ func (c *Catalogue) declare(anew bool) {
 	c.listed = nil
 }
 
-// compileDeclared makes a reading of a declared metric.
+// compileDeclared returns the metric query of a declared metric.
 func (c *Catalogue) compileDeclared(o *declaredObject) *declared {
 	d := &declared{
 		Declared: Declared{Kind: o.kind, Namespace: o.meta.Namespace, Name: o.meta.Name, UID: o.meta.UID, Generation: o.meta.Generation},
@@ -212,15 +212,15 @@ func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 	if err != nil {
 		return invalidf(ReasonInvalidQuery, "spec.query: %v", err)
 	}
-	d.Reading = query.Reading{
-		Question:   query.Question{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Owner: o.meta.Namespace},
+	d.MetricQuery = query.MetricQuery{
+		Query:      query.Query{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace},
 		Origin:     fmt.Sprintf("%s %s/%s", o.kind, o.meta.Namespace, o.meta.Name),
 		Labels:     o.labels,
 		Duplicates: query.DuplicatesReject,
 		Fallback:   fallback(o.spec.Fallback),
 	}
 	if o.duplicate != "" {
-		d.Reading.Duplicates = query.Duplicates(o.duplicate)
+		d.MetricQuery.Duplicates = query.Duplicates(o.duplicate)
 	}
 	if o.describes == nil {
 		return nil
@@ -245,7 +245,7 @@ func (c *Catalogue) describe(d *declared, o *declaredObject) *problem {
 	if !resource.Namespaced && (resource.GroupResource() != namespaces || o.describes.Name != o.meta.Namespace) {
 		return invalidf(ReasonInvalidResources, "spec.describes: %s are in no namespace; a CustomMetric describes objects of its own namespace, or that namespace by its name", gr)
 	}
-	d.Reading.Object, d.Reading.ObjectLabel = o.describes.Name, o.describes.NameLabel
+	d.MetricQuery.Object, d.MetricQuery.ObjectLabel = o.describes.Name, o.describes.NameLabel
 	return nil
 }
 
@@ -286,12 +286,12 @@ func fallback(spec *v1alpha1.MetricFallback) *query.Fallback {
 	return f
 }
 
-// read returns the reading for those of the values that a selector selects: the query
+// read returns the metric query for those of the values that a selector selects: the query
 // stays the same for everyone.
-func (d *declared) read(series labels.Selector) (query.Reading, error) {
-	reading := d.Reading
+func (d *declared) read(series labels.Selector) (query.MetricQuery, error) {
+	mq := d.MetricQuery
 	if series != nil && !series.Empty() {
-		reading.Select = series
+		mq.Select = series
 	}
-	return reading, nil
+	return mq, nil
 }

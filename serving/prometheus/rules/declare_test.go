@@ -55,42 +55,42 @@ func TestDeclaredMetrics(t *testing.T) {
 	external.Spec.Fallback = &v1alpha1.MetricFallback{LastValue: &v1alpha1.LastValueFallback{MaxAge: &metav1.Duration{Duration: time.Hour}}}
 	c.Declare([]*v1alpha1.CustomMetric{custom}, []*v1alpha1.ExternalMetric{external})
 
-	reading, metric, err := c.ReadObjects(pods("shop", "queue-depth", "a"))
+	mq, metric, err := c.ObjectQuery(pods("shop", "queue-depth", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(query.Reading{
-		Question: query.Question{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute, Owner: "shop"},
-		Origin:   "CustomMetric shop/depth", ObjectLabel: "pod", Duplicates: query.DuplicatesSum,
+	if diff := cmp.Diff(query.MetricQuery{
+		Query:  query.Query{Source: "prometheus", Expression: `max by (pod) (queue_depth{namespace="shop"})`, Interval: time.Minute, Tenant: "shop"},
+		Origin: "CustomMetric shop/depth", ObjectLabel: "pod", Duplicates: query.DuplicatesSum,
 		Fallback: &query.Fallback{AfterFailures: 5, Static: ptr.To(1.5), MaxAge: 10 * time.Minute},
-	}, reading); diff != "" {
+	}, mq); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if metric.Kind.Kind != "Pod" || metric.Name != "queue-depth" {
 		t.Errorf("it describes %+v", metric)
 	}
 	r := query.ExternalRequest{Namespace: "shop", Metric: "orders", Series: selector(t, "queue=a")}
-	reading, err = c.ReadExternal(r)
+	mq, err = c.ExternalQuery(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reading.Select == nil || reading.Select.String() != "queue=a" {
-		t.Errorf("the selector is %v", reading.Select)
+	if mq.Select == nil || mq.Select.String() != "queue=a" {
+		t.Errorf("the selector is %v", mq.Select)
 	}
-	reading.Select = nil
-	if diff := cmp.Diff(query.Reading{
-		Question: query.Question{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Owner: "shop"},
-		Origin:   "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject,
+	mq.Select = nil
+	if diff := cmp.Diff(query.MetricQuery{
+		Query:  query.Query{Source: "prometheus", Expression: `sum(orders{namespace="shop"})`, Interval: 15 * time.Second, Tenant: "shop"},
+		Origin: "ExternalMetric shop/orders", Labels: map[string]string{"queue": "a"}, Duplicates: query.DuplicatesReject,
 		Fallback: &query.Fallback{AfterFailures: 3, MaxAge: time.Hour},
-	}, reading); diff != "" {
+	}, mq); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, other := range []string{"orders", "queue-depth"} {
-		if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "other", Metric: other}); !apierrors.IsNotFound(err) {
+		if _, err := c.ExternalQuery(query.ExternalRequest{Namespace: "other", Metric: other}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s in another namespace: %v", other, err)
 		}
 	}
-	if _, _, err := c.ReadObjects(pods("other", "queue-depth", "a")); !apierrors.IsNotFound(err) {
+	if _, _, err := c.ObjectQuery(pods("other", "queue-depth", "a")); !apierrors.IsNotFound(err) {
 		t.Errorf("in another namespace: %v", err)
 	}
 	if diff := cmp.Diff([]string{"pods/queue-depth"}, listOf(c)); diff != "" {
@@ -100,7 +100,7 @@ func TestDeclaredMetrics(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	c.Declare(nil, nil)
-	if _, _, err := c.ReadObjects(pods("shop", "queue-depth", "a")); !apierrors.IsNotFound(err) || len(c.Declared()) != 0 || len(listOf(c)) != 0 {
+	if _, _, err := c.ObjectQuery(pods("shop", "queue-depth", "a")); !apierrors.IsNotFound(err) || len(c.Declared()) != 0 || len(listOf(c)) != 0 {
 		t.Errorf("after its end: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 			if all[0].Reason != test.reason || !strings.Contains(all[0].Message, test.message) {
 				t.Errorf("%s: %s, want %s: %s", all[0].Reason, all[0].Message, test.reason, test.message)
 			}
-			if _, _, err := c.ReadObjects(pods("shop", "good", "a")); err != nil || all[1].Reason != "" {
+			if _, _, err := c.ObjectQuery(pods("shop", "good", "a")); err != nil || all[1].Reason != "" {
 				t.Errorf("the other: %v, %+v", err, all[1])
 			}
 		})
@@ -160,18 +160,18 @@ func TestWhichDeclarationCounts(t *testing.T) {
 	c.Declare([]*v1alpha1.CustomMetric{younger, elsewhere, older}, []*v1alpha1.ExternalMetric{external})
 	origin := func(namespace string) string {
 		t.Helper()
-		reading, _, err := c.ReadObjects(pods(namespace, "m", "x"))
+		mq, _, err := c.ObjectQuery(pods(namespace, "m", "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return reading.Origin
+		return mq.Origin
 	}
 	if diff := cmp.Diff([]string{"CustomMetric shop/z", "CustomMetric other/m", "spec.customMetrics.rules[0]"}, []string{origin("shop"), origin("other"), origin("third")}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "m"})
-	if err != nil || reading.Origin != "ExternalMetric shop/m" {
-		t.Errorf("%+v, %v", reading, err)
+	mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "m"})
+	if err != nil || mq.Origin != "ExternalMetric shop/m" {
+		t.Errorf("%+v, %v", mq, err)
 	}
 	for _, d := range c.Declared() {
 		want := ""
@@ -199,11 +199,11 @@ func TestTenancy(t *testing.T) {
 	c.Declare(nil, []*v1alpha1.ExternalMetric{externalMetric("shop", "m", "sum(up)"), externalMetric("monitoring", "m", "sum(up)")})
 	expression := func(namespace string) string {
 		t.Helper()
-		reading, err := c.ReadExternal(query.ExternalRequest{Namespace: namespace, Metric: "m"})
+		mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: namespace, Metric: "m"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return reading.Question.Expression
+		return mq.Query.Expression
 	}
 	if diff := cmp.Diff([]string{`sum(up{kubernetes_namespace="shop"})`, "sum(up)"}, []string{expression("shop"), expression("monitoring")}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -228,11 +228,11 @@ func TestDeclaredMetricOfANamespace(t *testing.T) {
 	m.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
 	c.Declare([]*v1alpha1.CustomMetric{m}, nil)
 	r := query.ObjectRequest{Resource: schema.GroupResource{Resource: "namespaces"}, Names: []string{"shop"}, Metric: "m"}
-	if reading, _, err := c.ReadObjects(r); err != nil || reading.Object != "shop" {
-		t.Errorf("%+v, %v", reading, err)
+	if mq, _, err := c.ObjectQuery(r); err != nil || mq.Object != "shop" {
+		t.Errorf("%+v, %v", mq, err)
 	}
 	r.Names = []string{"other"}
-	if _, _, err := c.ReadObjects(r); !apierrors.IsNotFound(err) {
+	if _, _, err := c.ObjectQuery(r); !apierrors.IsNotFound(err) {
 		t.Errorf("another namespace: %v", err)
 	}
 }
@@ -252,7 +252,7 @@ func TestDeclareKeepsWhatIsTheSame(t *testing.T) {
 	changed = changed.DeepCopy()
 	changed.Generation, changed.Spec.Query = 2, "sum(down)"
 	c.Declare(nil, []*v1alpha1.ExternalMetric{changed})
-	if d := c.Declared()[0]; d.Generation != 2 || !strings.Contains(d.Reading.Question.Expression, "down") {
+	if d := c.Declared()[0]; d.Generation != 2 || !strings.Contains(d.MetricQuery.Query.Expression, "down") {
 		t.Errorf("a change of spec did not: %+v", d)
 	}
 }
@@ -269,7 +269,7 @@ func TestACRDInstalledLater(t *testing.T) {
 	m.Spec.Describes = v1alpha1.DescribedObjects{Group: "cheese.io", Resource: "cheeses", NameLabel: "cheese"}
 	c.Declare([]*v1alpha1.CustomMetric{m}, nil)
 	ask := func(metric string) error {
-		_, _, err := c.ReadObjects(query.ObjectRequest{Resource: schema.GroupResource{Group: "cheese.io", Resource: "cheeses"}, Namespace: "shop", Names: []string{"brie"}, Metric: metric})
+		_, _, err := c.ObjectQuery(query.ObjectRequest{Resource: schema.GroupResource{Group: "cheese.io", Resource: "cheeses"}, Namespace: "shop", Names: []string{"brie"}, Metric: metric})
 		return err
 	}
 	if err := ask("ripeness"); !apierrors.IsNotFound(err) || world.wanted == 0 {

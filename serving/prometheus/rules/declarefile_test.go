@@ -22,11 +22,11 @@ func TestDeclaredInAFile(t *testing.T) {
 		m := externalMetric("shop", "orders", text)
 		m.ObjectMeta = metav1.ObjectMeta{Namespace: "shop", Name: "orders"}
 		c.Declare(nil, []*v1alpha1.ExternalMetric{m})
-		reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "orders"})
+		mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "orders"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return reading.Question.Expression
+		return mq.Query.Expression
 	}
 	for _, d := range []time.Duration{time.Nanosecond, -time.Second, 2 * time.Hour} {
 		m := externalMetric("shop", "often", "sum(a)")

@@ -57,8 +57,8 @@ func TestDotsInSelectors(t *testing.T) {
 		"another language, matchers": {matchers + " default 0", "env=p.d", matchersOf("p.d") + " default 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reading, err := external(t, test.metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
-			if got := reading.Question.Expression; got != test.want || apierrors.IsBadRequest(err) != (test.want == "") {
+			mq, err := external(t, test.metricsQuery).ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+			if got := mq.Query.Expression; got != test.want || apierrors.IsBadRequest(err) != (test.want == "") {
 				t.Errorf("%q, %v", got, err)
 			}
 			if err != nil && !strings.Contains(err.Error(), "has a dot, and spec.externalMetrics.rules[0]") {
@@ -80,15 +80,15 @@ func TestManyDots(t *testing.T) {
 		return query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, strings.Join(all, ","))}
 	}
 	each := external(t, `sum(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`)
-	if reading, err := each.ReadExternal(selected(maxDotted)); err != nil || strings.Count(reading.Question.Expression, `=~"a[.]b"`) != maxDotted {
-		t.Errorf("%q, %v", reading.Question.Expression, err)
+	if mq, err := each.ExternalQuery(selected(maxDotted)); err != nil || strings.Count(mq.Query.Expression, `=~"a[.]b"`) != maxDotted {
+		t.Errorf("%q, %v", mq.Query.Expression, err)
 	}
-	if _, err := each.ReadExternal(selected(maxDotted + 1)); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "by 9 labels whose value has a dot") {
+	if _, err := each.ExternalQuery(selected(maxDotted + 1)); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "by 9 labels whose value has a dot") {
 		t.Errorf("of one too many: %v", err)
 	}
 	matchers := external(t, `sum(lag{<<.LabelMatchers>>})`)
-	if reading, err := matchers.ReadExternal(selected(1000)); err != nil || strings.Count(reading.Question.Expression, `="a.b"`) != 1000 {
-		t.Errorf("of matchers: %d bytes, %v", len(reading.Question.Expression), err)
+	if mq, err := matchers.ExternalQuery(selected(1000)); err != nil || strings.Count(mq.Query.Expression, `="a.b"`) != 1000 {
+		t.Errorf("of matchers: %d bytes, %v", len(mq.Query.Expression), err)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestDotsInNames(t *testing.T) {
 		`topk(1, a{pod=~"<<.LabelValuesByName.pod>>"} / b{pod="<<.LabelValuesByName.pod>>"})`: `topk(1, a{pod=~"web.1"} / b{pod="web.1"})`,
 	} {
 		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("lag", "namespace", "pod"))
-		reading, _, err := c.ReadObjects(pods("shop", "lag", "web.1"))
-		if got := reading.Question.Expression; got != want || err != nil {
+		mq, _, err := c.ObjectQuery(pods("shop", "lag", "web.1"))
+		if got := mq.Query.Expression; got != want || err != nil {
 			t.Errorf("%s asks %q, %v", metricsQuery, got, err)
 		}
 	}
@@ -113,17 +113,17 @@ func TestDotsInNames(t *testing.T) {
 func TestNamesThatAreRegularExpressions(t *testing.T) {
 	c := external(t, `sum(lag{namespace=~"<<index .LabelValuesByName "namespace">>"})`)
 	for _, namespace := range []string{"shop|bank", ".*", "sh.p", "shop.", "Shop", "[a-z]+", ""} {
-		if reading, err := c.ReadExternal(query.ExternalRequest{Namespace: namespace, Metric: "lag"}); !apierrors.IsBadRequest(err) {
-			t.Errorf("in %q: %q, %v", namespace, reading.Question.Expression, err)
+		if mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: namespace, Metric: "lag"}); !apierrors.IsBadRequest(err) {
+			t.Errorf("in %q: %q, %v", namespace, mq.Query.Expression, err)
 		}
 	}
 	c = newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: `topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`}}, nil), seriesOf("lag", "namespace", "pod"))
 	for _, name := range []string{"a|b", "a*", "a+", "(a)", "[ab]", "a$", "a?"} {
-		if reading, _, err := c.ReadObjects(pods("shop", "lag", name)); !apierrors.IsBadRequest(err) {
-			t.Errorf("of %q: %q, %v", name, reading.Question.Expression, err)
+		if mq, _, err := c.ObjectQuery(pods("shop", "lag", name)); !apierrors.IsBadRequest(err) {
+			t.Errorf("of %q: %q, %v", name, mq.Query.Expression, err)
 		}
 	}
-	if reading, _, err := c.ReadObjects(pods("a|b", "lag", "a")); !apierrors.IsBadRequest(err) {
-		t.Errorf("in a|b: %q, %v", reading.Question.Expression, err)
+	if mq, _, err := c.ObjectQuery(pods("a|b", "lag", "a")); !apierrors.IsBadRequest(err) {
+		t.Errorf("in a|b: %q, %v", mq.Query.Expression, err)
 	}
 }

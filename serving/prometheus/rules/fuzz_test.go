@@ -43,7 +43,7 @@ func FuzzRule(f *testing.F) {
 			}
 			c.SetSeries(s, found)
 		}
-		if _, _, err := c.ReadObjects(pods("shop", "good one", "a")); err != nil {
+		if _, _, err := c.ObjectQuery(pods("shop", "good one", "a")); err != nil {
 			t.Errorf("the good rule: %v", err)
 		}
 		for _, h := range c.Health().Rules {
@@ -51,14 +51,14 @@ func FuzzRule(f *testing.F) {
 				t.Errorf("health %+v", h)
 			}
 		}
-		check := func(reading query.Reading, err error) {
+		check := func(mq query.MetricQuery, err error) {
 			if apierrors.IsServiceUnavailable(err) || apierrors.IsBadRequest(err) {
 				return
 			}
 			if err != nil {
 				t.Errorf("error %v", err)
-			} else if _, err := promql.Parse(reading.Question.Expression); err != nil {
-				t.Errorf("%s: %v", reading.Question.Expression, err)
+			} else if _, err := promql.Parse(mq.Query.Expression); err != nil {
+				t.Errorf("%s: %v", mq.Query.Expression, err)
 			}
 		}
 		for _, m := range objects(c) {
@@ -69,11 +69,11 @@ func FuzzRule(f *testing.F) {
 			if m.Namespaced {
 				r.Namespace = "shop"
 			}
-			reading, _, err := c.ReadObjects(r)
-			check(reading, err)
+			mq, _, err := c.ObjectQuery(r)
+			check(mq, err)
 		}
 		for _, m := range externals(c) {
-			check(c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: m}))
+			check(c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: m}))
 		}
 	})
 }

@@ -250,13 +250,13 @@ resources: {template: <<.Resource>>}`,
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
 			a := test.ask
-			reading, _, err := c.ReadObjects(query.ObjectRequest{
+			mq, _, err := c.ObjectQuery(query.ObjectRequest{
 				Resource: schema.GroupResource{Group: a.group, Resource: a.resource}, Namespace: a.namespace, Names: a.names, Metric: a.metric, Series: selector(t, a.selector),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, reading.Question.Expression); diff != "" {
+			if diff := cmp.Diff(test.want, mq.Query.Expression); diff != "" {
 				t.Errorf("query (-want +got):\n%s", diff)
 			}
 		})
@@ -303,15 +303,15 @@ func TestExternalRules(t *testing.T) {
 			if diff := cmp.Diff([]string{test.metric}, externals(c)); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
-			reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: test.metric, Series: selector(t, test.selector)})
+			mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: test.metric, Series: selector(t, test.selector)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, reading.Question.Expression); diff != "" {
+			if diff := cmp.Diff(test.want, mq.Query.Expression); diff != "" {
 				t.Errorf("query (-want +got):\n%s", diff)
 			}
-			if reading.ObjectLabel != "" || reading.Origin != "spec.externalMetrics.rules[0]" {
-				t.Errorf("reading %+v", reading)
+			if mq.ObjectLabel != "" || mq.Origin != "spec.externalMetrics.rules[0]" {
+				t.Errorf("mq %+v", mq)
 			}
 		})
 	}
@@ -375,7 +375,7 @@ func TestRuleHealth(t *testing.T) {
 			if want := map[bool]int{true: 1}[test.failing]; h.Failing != want || h.Count != 2 {
 				t.Errorf("%d of %d rules fail, want %d", h.Failing, h.Count, want)
 			}
-			if _, _, err := c.ReadObjects(pods("shop", "good", "a")); err != nil {
+			if _, _, err := c.ObjectQuery(pods("shop", "good", "a")); err != nil {
 				t.Errorf("it stops the other rule: %v", err)
 			}
 		})

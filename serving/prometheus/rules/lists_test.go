@@ -99,7 +99,7 @@ func TestRequestsDoNotWaitForLists(t *testing.T) {
 	c.changing.Lock() // as the list and each change hold it
 	answered := make(chan error, 1)
 	go func() {
-		_, _, err := c.ReadObjects(pods("shop", "requests", "a"))
+		_, _, err := c.ObjectQuery(pods("shop", "requests", "a"))
 		c.Health()
 		answered <- err
 	}()
@@ -142,8 +142,8 @@ func TestSelectedNamespaces(t *testing.T) {
 		}
 	}
 	read := func(metric string, selected bool, names ...string) (string, error) {
-		reading, _, err := c.ReadObjects(query.ObjectRequest{Resource: schema.GroupResource{Resource: "namespaces"}, Metric: metric, Names: names, Selected: selected})
-		return reading.Origin, err
+		mq, _, err := c.ObjectQuery(query.ObjectRequest{Resource: schema.GroupResource{Resource: "namespaces"}, Metric: metric, Names: names, Selected: selected})
+		return mq.Origin, err
 	}
 	for _, names := range [][]string{nil, {"shop"}, {"bank", "shop"}} {
 		if origin, err := read("cost", true, names...); err != nil || origin != "spec.customMetrics.rules[0]" {

@@ -18,14 +18,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-// ReadObjects implements query.ObjectMetrics.
-func (c *Catalogue) ReadObjects(r query.ObjectRequest) (query.Reading, query.ObjectMetric, error) {
+// ObjectQuery implements query.ObjectMetrics.
+func (c *Catalogue) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.ObjectMetric, error) {
 	resource, err := c.resource(r)
 	if err != nil {
-		return query.Reading{}, query.ObjectMetric{}, err
+		return query.MetricQuery{}, query.ObjectMetric{}, err
 	}
 	if err := checkRequest(r, resource); err != nil {
-		return query.Reading{}, query.ObjectMetric{}, err
+		return query.MetricQuery{}, query.ObjectMetric{}, err
 	}
 	namespace := r.Namespace
 	if !resource.Namespaced {
@@ -39,21 +39,21 @@ func (c *Catalogue) ReadObjects(r query.ObjectRequest) (query.Reading, query.Obj
 	c.mu.RUnlock()
 	switch {
 	case d != nil:
-		reading, err := d.read(r.Series)
-		return reading, d.metric, err
+		mq, err := d.read(r.Series)
+		return mq, d.metric, err
 	case b != nil:
-		reading, err := c.readBinding(b, namespace, r.Names, r.Series)
-		return reading, b.metric, err
+		mq, err := c.readBinding(b, namespace, r.Names, r.Series)
+		return mq, b.metric, err
 	case unknown != nil:
-		return query.Reading{}, query.ObjectMetric{}, unavailable("metric %q of %s: %v", r.Metric, resource.GroupResource(), unknown)
+		return query.MetricQuery{}, query.ObjectMetric{}, unavailable("metric %q of %s: %v", r.Metric, resource.GroupResource(), unknown)
 	}
-	return query.Reading{}, query.ObjectMetric{}, notFound("no rule and no CustomMetric makes the metric %q of %s", r.Metric, resource.GroupResource())
+	return query.MetricQuery{}, query.ObjectMetric{}, notFound("no rule and no CustomMetric makes the metric %q of %s", r.Metric, resource.GroupResource())
 }
 
-// ReadExternal implements query.ExternalMetrics.
-func (c *Catalogue) ReadExternal(r query.ExternalRequest) (query.Reading, error) {
+// ExternalQuery implements query.ExternalMetrics.
+func (c *Catalogue) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
 	if err := checkNamespace(r.Namespace); err != nil {
-		return query.Reading{}, err
+		return query.MetricQuery{}, err
 	}
 	c.mu.RLock()
 	d := c.declaredExternal[externalKey(r.Namespace, r.Metric)]
@@ -66,9 +66,9 @@ func (c *Catalogue) ReadExternal(r query.ExternalRequest) (query.Reading, error)
 	case b != nil:
 		return readExternal(b, r.Namespace, r.Series)
 	case unknown != nil:
-		return query.Reading{}, unavailable("metric %q: %v", r.Metric, unknown)
+		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
 	}
-	return query.Reading{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q", r.Metric, r.Namespace)
+	return query.MetricQuery{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q", r.Metric, r.Namespace)
 }
 
 // resource returns what the request's resource means.
@@ -84,10 +84,11 @@ func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error
 	return restmapping.Resource{}, notFound("the cluster has no resource %q", r.Resource)
 }
 
-// readBinding asks for all objects where that answers the request as well.
-func (c *Catalogue) readBinding(b *binding, namespace string, names []string, series labels.Selector) (query.Reading, error) {
+// readBinding returns a query for all objects where that answers the request as well, so that
+// requests for different objects share one evaluation.
+func (c *Catalogue) readBinding(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
 	if names == nil {
-		return b.reading(namespace, nil, series)
+		return b.metricQuery(namespace, nil, series)
 	}
 	key := wideKey{binding: b, namespace: namespace}
 	if series != nil && !series.Empty() {
@@ -101,71 +102,71 @@ func (c *Catalogue) readBinding(b *binding, namespace string, names []string, se
 	if wide != nil && b.family.count.Load() <= maxWideSeries {
 		return *wide, nil
 	}
-	return b.reading(namespace, names, series)
+	return b.metricQuery(namespace, names, series)
 }
 
-// reading asks for objects by their names, or for all of them.
-func (b *binding) reading(namespace string, names []string, series labels.Selector) (query.Reading, error) {
+// metricQuery returns the query for objects by their names, or for all of them.
+func (b *binding) metricQuery(namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
 	q, err := b.template(namespace, series)
 	if err != nil {
-		return query.Reading{}, err
+		return query.MetricQuery{}, err
 	}
 	if names == nil {
 		q.all(b.objectLabel)
 	} else {
 		q.named(b.objectLabel, names)
 	}
-	return b.ask(q, namespace)
+	return b.newQuery(q, namespace)
 }
 
-// readExternal asks for the values of an external metric.
-func readExternal(b *binding, namespace string, series labels.Selector) (query.Reading, error) {
+// readExternal returns the query for an external metric.
+func readExternal(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
 	if !b.rule.namespaced {
 		namespace = ""
 	}
 	q, err := b.template(namespace, series)
 	if err != nil {
-		return query.Reading{}, err
+		return query.MetricQuery{}, err
 	}
-	reading, err := b.ask(q, namespace)
-	if err == nil && !q.selects(reading.Question.Expression) {
-		reading.Select = selectKnown(series)
+	mq, err := b.newQuery(q, namespace)
+	if err == nil && !q.selects(mq.Query.Expression) {
+		mq.Select = selectKnown(series)
 	}
-	return reading, err
+	return mq, err
 }
 
-// ask makes the question. The namespace is its owner where the question depends on it:
-// what is the same for all namespaces is asked once for all.
-func (b *binding) ask(q *request, namespace string) (query.Reading, error) {
+// newQuery renders the metric query. Its tenant is the namespace only if the expression contains
+// it, so that namespaces with the same expression share one evaluation.
+func (b *binding) newQuery(q *request, namespace string) (query.MetricQuery, error) {
 	expression, err := b.render(q)
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
-		return query.Reading{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
+		return query.MetricQuery{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
 	}
 	switch {
 	case err == nil:
 	case apierrors.IsBadRequest(err):
-		return query.Reading{}, err
+		return query.MetricQuery{}, err
 	case len(q.selected) > 0:
-		return query.Reading{}, badRequest("the metric %q cannot be asked with this selector: %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
+		return query.MetricQuery{}, badRequest("the metric %q cannot be asked with this selector: %s: metricsQuery does not make PromQL with it: %v", b.metric.Name, b.rule.path, err)
 	case len(q.matchers) == 0 || b.rule.needsLabels:
-		return query.Reading{}, badRequest("the metric %q needs a selector: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
+		return query.MetricQuery{}, badRequest("the metric %q needs a selector: %s: metricsQuery does not make PromQL without one: %v", b.metric.Name, b.rule.path, err)
 	default:
-		return query.Reading{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
+		return query.MetricQuery{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
 	}
 	if m, ok := q.inverted(expression); ok {
-		return query.Reading{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
+		return query.MetricQuery{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
 	}
-	owner := ""
+	tenant := ""
 	if strings.Contains(expression, namespace) {
-		owner = namespace
+		tenant = namespace
 	}
-	return query.Reading{
-		Question:    query.Question{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Owner: owner},
+	return query.MetricQuery{
+		Query:       query.Query{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Tenant: tenant},
 		Origin:      b.rule.path,
 		ObjectLabel: b.objectLabel,
 		Duplicates:  b.rule.duplicates,
 		NaNAsZero:   b.rule.spec.NaNAsZero,
-		Shortfalls:  &b.rule.shortfalls,
+		Problems:    &b.rule.queryProblems,
 	}, nil
 }
 

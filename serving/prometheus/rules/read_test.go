@@ -53,7 +53,7 @@ func TestRequestsThatCannotBeMeant(t *testing.T) {
 		"nothing selected":          {query.ObjectRequest{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "shop", Metric: "requests", Series: labels.Nothing()}, apierrors.IsBadRequest, "selects nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := c.ReadObjects(test.request)
+			_, _, err := c.ObjectQuery(test.request)
 			if !test.is(err) || !strings.Contains(err.Error(), test.message) {
 				t.Errorf("error %v, want one with %q", err, test.message)
 			}
@@ -70,7 +70,7 @@ func TestRequestsThatCannotBeMeant(t *testing.T) {
 		"a metric's name quoted": {query.ExternalRequest{Namespace: "shop", Metric: `"`}, apierrors.IsNotFound},
 	} {
 		t.Run("external, "+name, func(t *testing.T) {
-			if _, err := c.ReadExternal(test.request); !test.is(err) {
+			if _, err := c.ExternalQuery(test.request); !test.is(err) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -82,7 +82,7 @@ func TestNothingIsKnownYet(t *testing.T) {
 	world := &cluster{index: &restmapping.Index{}}
 	c := NewCatalogue(world)
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}))
-	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || world.wanted == 0 {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || world.wanted == 0 {
 		t.Errorf("without discovery: %v, asked for %d times", err, world.wanted)
 	}
 	if h := c.Health(); len(h.Rules) != 0 {
@@ -90,14 +90,14 @@ func TestNothingIsKnownYet(t *testing.T) {
 	}
 	world.index = index()
 	c.SetResources(world.index)
-	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("without series: %v", err)
 	}
-	if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag"}); !apierrors.IsServiceUnavailable(err) {
+	if _, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag"}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("without series: %v", err)
 	}
 	c.SetFound(Selection{"prometheus", "requests"}, series.Found{Err: errors.New("it is down")})
-	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "it is down") {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "it is down") {
 		t.Errorf("with a source that fails: %v", err)
 	}
 	if h := c.Health(); h.Failing != 1 || h.Rules[0].Reason != ReasonSeriesUnavailable {
@@ -106,7 +106,7 @@ func TestNothingIsKnownYet(t *testing.T) {
 	for _, s := range c.Selections() {
 		c.SetSeries(s, nil)
 	}
-	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); !apierrors.IsNotFound(err) {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsNotFound(err) {
 		t.Errorf("with no series: %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestNothingIsKnownYet(t *testing.T) {
 func TestSeriesStayWhileTheSourceFails(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
 	c.SetSeriesFailure(c.Selections()[0], errors.New("it is down"))
-	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); err != nil {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); err != nil {
 		t.Error(err)
 	}
 	if h := c.Health(); h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].Reason != ReasonSeriesUnavailable {
@@ -131,16 +131,16 @@ func TestSeriesStayWhileTheSourceFails(t *testing.T) {
 // many series; then each names its objects.
 func TestSharedQuestions(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
-	questions := map[query.Question]bool{}
+	questions := map[query.Query]bool{}
 	ask := func(series string, names ...string) {
 		t.Helper()
 		r := pods("shop", "requests", names...)
 		r.Series = selector(t, series)
-		reading, _, err := c.ReadObjects(r)
+		mq, _, err := c.ObjectQuery(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		questions[reading.Question] = true
+		questions[mq.Query] = true
 	}
 	ask("", "a")
 	ask("", "b", "c")
@@ -173,9 +173,9 @@ func TestOwnersOfQuestions(t *testing.T) {
 	} {
 		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil),
 			seriesOf("requests", "namespace", "pod"))
-		reading, _, err := c.ReadObjects(pods("shop", "requests", "a"))
-		if err != nil || reading.Question.Owner != want {
-			t.Errorf("%s is owned by %q, not %q (%v)", reading.Question.Expression, reading.Question.Owner, want, err)
+		mq, _, err := c.ObjectQuery(pods("shop", "requests", "a"))
+		if err != nil || mq.Query.Tenant != want {
+			t.Errorf("%s is owned by %q, not %q (%v)", mq.Query.Expression, mq.Query.Tenant, want, err)
 		}
 	}
 }
@@ -187,10 +187,10 @@ func TestTooManyObjects(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("web-5d4f8c7b9d-%09d", i)
 	}
-	if _, _, err := c.ReadObjects(pods("shop", "requests", names...)); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "too many") {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", names...)); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "too many") {
 		t.Errorf("error %v", err)
 	}
-	if _, _, err := c.ReadObjects(pods("shop", "requests", names[:5000]...)); err != nil {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", names[:5000]...)); err != nil {
 		t.Errorf("of 5,000: %v", err)
 	}
 }
@@ -211,11 +211,11 @@ func TestCollisions(t *testing.T) {
 		}
 		c.SetSeries(s, found)
 	}
-	reading, _, err := c.ReadObjects(pods("shop", "m", "x"))
-	if err != nil || reading.Origin != "spec.customMetrics.rules[2]" {
-		t.Errorf("the last rule counts: %+v, %v", reading, err)
+	mq, _, err := c.ObjectQuery(pods("shop", "m", "x"))
+	if err != nil || mq.Origin != "spec.customMetrics.rules[2]" {
+		t.Errorf("the last rule counts: %+v, %v", mq, err)
 	}
-	external, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "m"})
+	external, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "m"})
 	if err != nil || external.Origin != "spec.externalMetrics.rules[1]" {
 		t.Errorf("the last rule counts: %+v, %v", external, err)
 	}
@@ -237,9 +237,9 @@ func TestCollisions(t *testing.T) {
 	spec.CustomMetrics.Rules = spec.CustomMetrics.Rules[:2]
 	c.Apply(spec)
 	c.SetSeries(Selection{"prometheus", "b"}, []series.Series{seriesOf("b1", "namespace", "pod"), seriesOf("b2", "namespace", "pod")})
-	reading, _, err = c.ReadObjects(pods("shop", "m", "x"))
-	if err != nil || !strings.Contains(reading.Question.Expression, "b2{") {
-		t.Errorf("the last series counts: %+v, %v", reading, err)
+	mq, _, err = c.ObjectQuery(pods("shop", "m", "x"))
+	if err != nil || !strings.Contains(mq.Query.Expression, "b2{") {
+		t.Errorf("the last series counts: %+v, %v", mq, err)
 	}
 	for _, r := range c.Health().Rules {
 		if r.Path == "spec.customMetrics.rules[1]" && !strings.Contains(r.Message, "made of b1 and of b2") {
@@ -247,8 +247,8 @@ func TestCollisions(t *testing.T) {
 		}
 	}
 	c.SetSeries(Selection{"prometheus", "b"}, nil)
-	if reading, _, err = c.ReadObjects(pods("shop", "m", "x")); err != nil || reading.Origin != "spec.customMetrics.rules[0]" {
-		t.Errorf("without its series the first rule counts: %+v, %v", reading, err)
+	if mq, _, err = c.ObjectQuery(pods("shop", "m", "x")); err != nil || mq.Origin != "spec.customMetrics.rules[0]" {
+		t.Errorf("without its series the first rule counts: %+v, %v", mq, err)
 	}
 }
 
@@ -272,36 +272,36 @@ func FuzzRequests(f *testing.F) {
 		for _, metric := range []string{"requests", "values"} {
 			r := pods(namespace, metric, first, second)
 			r.Series = s
-			reading, _, err := c.ReadObjects(r)
+			mq, _, err := c.ObjectQuery(r)
 			if err != nil {
 				if !apierrors.IsBadRequest(err) {
 					t.Errorf("error %v", err)
 				}
 				continue
 			}
-			e, err := promql.Parse(reading.Question.Expression)
+			e, err := promql.Parse(mq.Query.Expression)
 			if err != nil {
 				t.Fatal(err)
 			}
 			selectors := parser.ExtractSelectors(e)
 			if len(selectors) != 1 {
-				t.Fatalf("%d selectors in %s", len(selectors), reading.Question.Expression)
+				t.Fatalf("%d selectors in %s", len(selectors), mq.Query.Expression)
 			}
 			on := map[string]int{}
 			for _, m := range selectors[0] {
 				on[m.Name]++
 				if m.Name == "namespace" && metric == "values" && m.Value != namespace {
-					t.Errorf("%s asks for another namespace than %q", reading.Question.Expression, namespace)
+					t.Errorf("%s asks for another namespace than %q", mq.Query.Expression, namespace)
 				}
 				if m.Name == "pod" && metric == "values" && (!m.Matches(first) || !m.Matches(second)) {
-					t.Errorf("%s does not ask for %q and %q", reading.Question.Expression, first, second)
+					t.Errorf("%s does not ask for %q and %q", mq.Query.Expression, first, second)
 				}
 			}
 			if metric == "values" && len(selectors[0]) != 3 {
-				t.Errorf("%d matchers in %s", len(selectors[0]), reading.Question.Expression)
+				t.Errorf("%d matchers in %s", len(selectors[0]), mq.Query.Expression)
 			}
 			if on["namespace"] == 0 || on["pod"] == 0 {
-				t.Errorf("matchers are missing in %s", reading.Question.Expression)
+				t.Errorf("matchers are missing in %s", mq.Query.Expression)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// rule is a rule as it is used. It is immutable, but for shortfalls.
+// rule is a compiled rule. It is immutable, except for queryProblems.
 type rule struct {
 	// path in the MetricsBackend, and place in order: of rules that make the same
 	// metric the one with the highest place counts.
@@ -44,8 +44,8 @@ type rule struct {
 	// needsLabels says that the query can be asked only with a selector.
 	needsLabels bool
 	problems    []*problem
-	// shortfalls are what its queries did not give those who asked.
-	shortfalls query.Shortfalls
+	// queryProblems tracks what its queries did not return.
+	queryProblems query.ProblemTracker
 }
 
 func (r *rule) failed() bool {

@@ -40,7 +40,7 @@ func TestInvertedSelectors(t *testing.T) {
 		{fixed, "env!=prod", true}, {fixed, "env=prod", false},
 		{larger, "env!=prod", true}, {larger, "env=prod", false},
 	} {
-		_, err := external(t, test.metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+		_, err := external(t, test.metricsQuery).ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
 		if apierrors.IsBadRequest(err) != test.refused || !test.refused && err != nil {
 			t.Errorf("%s with %q: %v", test.metricsQuery, test.selector, err)
 		}
@@ -48,7 +48,7 @@ func TestInvertedSelectors(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: values}}, nil), seriesOf("lag", "namespace", "pod"))
 	r := pods("shop", "lag", "a")
 	r.Series = selector(t, "env!=prod")
-	if _, _, err := c.ReadObjects(r); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `env!="prod"`) {
+	if _, _, err := c.ObjectQuery(r); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `env!="prod"`) {
 		t.Errorf("of objects: %v", err)
 	}
 }
@@ -58,11 +58,11 @@ func TestInvertedSelectors(t *testing.T) {
 func TestValuesAreSelected(t *testing.T) {
 	read := func(metricsQuery, text string) labels.Selector {
 		t.Helper()
-		reading, err := external(t, metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, text)})
+		mq, err := external(t, metricsQuery).ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, text)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return reading.Select
+		return mq.Select
 	}
 	if s := read(`max(lag{<<.LabelMatchers>>}) by (env)`, "env=prod"); s != nil {
 		t.Errorf("the query selects already, and the values are selected by %s", s)
@@ -124,8 +124,8 @@ func TestTemplatesThatNeedLabels(t *testing.T) {
 				t.Errorf("health %+v", h)
 			}
 			ask := func(text string) (string, error) {
-				reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, text)})
-				return reading.Question.Expression, err
+				mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, text)})
+				return mq.Query.Expression, err
 			}
 			if got, err := ask(test.good); err != nil || !strings.Contains(got, test.want) {
 				t.Errorf("with %s: %q, %v", test.good, got, err)
@@ -136,7 +136,7 @@ func TestTemplatesThatNeedLabels(t *testing.T) {
 		})
 	}
 	c := external(t, `max(lag{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`)
-	if _, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, "app.kubernetes.io/name=web")}); !apierrors.IsBadRequest(err) {
+	if _, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, "app.kubernetes.io/name=web")}); !apierrors.IsBadRequest(err) {
 		t.Errorf("a key that is no label's name: %v", err)
 	}
 }
@@ -153,10 +153,10 @@ func TestOtherLanguages(t *testing.T) {
 		if h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].Reason != ReasonUncheckedMetricsQuery || h.Rules[0].State != v1alpha1.RuleWarning {
 			t.Errorf("%s: health %+v", metricsQuery, h)
 		}
-		reading, _, err := c.ReadObjects(pods("shop", "requests", "a"))
+		mq, _, err := c.ObjectQuery(pods("shop", "requests", "a"))
 		want := strings.NewReplacer("<<.Series>>", "requests", "<<.LabelMatchers>>", `namespace="shop",pod="a"`, "<<.GroupBy>>", "pod").Replace(metricsQuery)
-		if err != nil || reading.Question.Expression != want {
-			t.Errorf("it asks %q, %v", reading.Question.Expression, err)
+		if err != nil || mq.Query.Expression != want {
+			t.Errorf("it asks %q, %v", mq.Query.Expression, err)
 		}
 		// The name cannot be looked at in such a query, so it must be a plain one.
 		c.SetSeries(c.Selections()[0], []series.Series{seriesOf("requests{} or x", "namespace", "pod"), seriesOf("by", "namespace", "pod")})
@@ -211,8 +211,8 @@ func TestLabelsSelectedByMoreThanOnce(t *testing.T) {
 		{values, "env=a,env=b", ""}, {values, "env=b,env=a", ""}, {matchers, "env=a,env=b", ""},
 		{values, "env=b,queue=x,queue=y", ""}, {values, "env=b,queue=x,!queue", ""}, {values, "env=b,queue,!queue", ""}, {values, "env=b,queue=x,queue!=x", ""},
 	} {
-		reading, err := external(t, test.metricsQuery).ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
-		if got := reading.Question.Expression; got != test.want || apierrors.IsBadRequest(err) != (test.want == "") {
+		mq, err := external(t, test.metricsQuery).ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+		if got := mq.Query.Expression; got != test.want || apierrors.IsBadRequest(err) != (test.want == "") {
 			t.Errorf("%s with %q: %q, %v", test.metricsQuery, test.selector, got, err)
 		}
 	}

@@ -31,8 +31,8 @@ func TestHostileSeries(t *testing.T) {
 	} {
 		rule := v1alpha1.MetricRule{SeriesQuery: `{__name__=~".+"}`, Resources: namespacePod, Name: v1alpha1.RuleName{Matches: ".*", As: "m"}}
 		c := newCatalogue(t, backend([]v1alpha1.MetricRule{rule}, []v1alpha1.MetricRule{rule}), seriesOf(name, "namespace", "pod"))
-		_, _, custom := c.ReadObjects(pods("shop", "m", "web-1"))
-		_, external := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "m"})
+		_, _, custom := c.ObjectQuery(pods("shop", "m", "web-1"))
+		_, external := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "m"})
 		if apierrors.IsNotFound(custom) != hostile || apierrors.IsNotFound(external) != hostile {
 			t.Errorf("%s: errors %v, and %v", name, custom, external)
 		}
@@ -57,7 +57,7 @@ func TestHostileSeriesAmongOthers(t *testing.T) {
 	if h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].State != v1alpha1.RuleWarning || len(h.Rules[0].Message) > 500 {
 		t.Errorf("health %+v", h)
 	}
-	if _, _, err := c.ReadObjects(pods("shop", "requests", "a")); err != nil {
+	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); err != nil {
 		t.Error(err)
 	}
 }
@@ -68,9 +68,9 @@ func TestQuotedSeries(t *testing.T) {
 		SeriesQuery: `{"http.requests"}`, Resources: namespacePod, Name: v1alpha1.RuleName{As: "http_requests"},
 		MetricsQuery: `sum({"http.requests",<<.LabelMatchers>>}) by (<<.GroupBy>>)`,
 	}}, nil), seriesOf("http.requests", "namespace", "pod"))
-	reading, _, err := c.ReadObjects(pods("shop", "http_requests", "a"))
-	if want := `sum({"http.requests",namespace="shop",pod!=""}) by (pod)`; err != nil || reading.Question.Expression != want || len(c.Health().Rules) != 0 {
-		t.Errorf("%q, %v, health %+v", reading.Question.Expression, err, c.Health())
+	mq, _, err := c.ObjectQuery(pods("shop", "http_requests", "a"))
+	if want := `sum({"http.requests",namespace="shop",pod!=""}) by (pod)`; err != nil || mq.Query.Expression != want || len(c.Health().Rules) != 0 {
+		t.Errorf("%q, %v, health %+v", mq.Query.Expression, err, c.Health())
 	}
 }
 
@@ -107,20 +107,20 @@ func FuzzSeriesNames(f *testing.F) {
 	ask := func(t testing.TB, name string) map[string][]string {
 		c := newCatalogue(t, spec, series.Series{Name: name, Labels: []string{"namespace", "pod"}, Count: 1})
 		all := map[string][]string{}
-		note := func(metric string, reading query.Reading, err error) {
+		note := func(metric string, mq query.MetricQuery, err error) {
 			if err == nil {
-				all[metric] = selectorsOf(t, reading.Question.Expression, name)
+				all[metric] = selectorsOf(t, mq.Query.Expression, name)
 			}
 		}
 		for _, m := range objects(c) {
 			if m.Resource.Resource == "pods" {
-				reading, _, err := c.ReadObjects(pods("shop", m.Name, "web-1"))
-				note("pods/"+m.Name, reading, err)
+				mq, _, err := c.ObjectQuery(pods("shop", m.Name, "web-1"))
+				note("pods/"+m.Name, mq, err)
 			}
 		}
 		for _, m := range externals(c) {
-			reading, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: m})
-			note(m, reading, err)
+			mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: m})
+			note(m, mq, err)
 		}
 		return all
 	}

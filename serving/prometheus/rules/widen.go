@@ -33,32 +33,32 @@ const (
 	anotherObject = "another-object-1-metricsbackend"
 )
 
-// widen returns a reading for all objects of the namespace, or all there are, if it
+// widen returns a metric query for all objects of the namespace, or all there are, if it
 // provably gives each object what asking for that object gives. N autoscalers with
 // different selectors then ask one question. nil where there is no such proof.
-func (b *binding) widen(namespace string, series labels.Selector) *query.Reading {
-	one, err := b.reading(namespace, []string{someObject}, series)
+func (b *binding) widen(namespace string, series labels.Selector) *query.MetricQuery {
+	one, err := b.metricQuery(namespace, []string{someObject}, series)
 	if err != nil {
 		return nil
 	}
-	two, err := b.reading(namespace, []string{someObject, anotherObject}, series)
+	two, err := b.metricQuery(namespace, []string{someObject, anotherObject}, series)
 	if err != nil {
 		return nil
 	}
-	wide, err := b.reading(namespace, nil, series)
+	wide, err := b.metricQuery(namespace, nil, series)
 	if err != nil {
 		return nil
 	}
 	if !promql.Separable(promql.Rendering{
 		Label: b.objectLabel, First: someObject, Second: anotherObject,
-		One: one.Question.Expression, Two: two.Question.Expression, All: wide.Question.Expression,
+		One: one.Query.Expression, Two: two.Query.Expression, All: wide.Query.Expression,
 	}) {
 		return nil
 	}
 	return &wide
 }
 
-// wideKey is what a wide reading depends on.
+// wideKey is what a wide metric query depends on.
 type wideKey struct {
 	binding   *binding
 	namespace string
@@ -74,8 +74,8 @@ type wideReadings struct {
 	bytes int
 }
 
-// get returns a reading, nil where there is none, and whether that is known.
-func (w *wideReadings) get(k wideKey) (*query.Reading, bool) {
+// get returns a metric query, nil where there is none, and whether that is known.
+func (w *wideReadings) get(k wideKey) (*query.MetricQuery, bool) {
 	if len(k.series) > maxWideSelector {
 		return nil, false
 	}
@@ -88,10 +88,10 @@ func (w *wideReadings) get(k wideKey) (*query.Reading, bool) {
 	if !known {
 		return nil, false
 	}
-	return r.(*query.Reading), true //nolint:forcetypeassert // put adds no others
+	return r.(*query.MetricQuery), true //nolint:forcetypeassert // put adds no others
 }
 
-func (w *wideReadings) put(k wideKey, r *query.Reading) {
+func (w *wideReadings) put(k wideKey, r *query.MetricQuery) {
 	size := wideSize(k, r)
 	if len(k.series) > maxWideSelector || size > maxWideBytes/10 {
 		return
@@ -100,7 +100,7 @@ func (w *wideReadings) put(k wideKey, r *query.Reading) {
 	defer w.mu.Unlock()
 	if w.known == nil {
 		w.known = lru.NewWithEvictionFunc(maxWideReadings, func(k lru.Key, r any) {
-			w.bytes -= wideSize(k.(wideKey), r.(*query.Reading)) //nolint:forcetypeassert // as above
+			w.bytes -= wideSize(k.(wideKey), r.(*query.MetricQuery)) //nolint:forcetypeassert // as above
 		})
 	}
 	w.known.Remove(k) // of a request that came at the same time
@@ -112,11 +112,11 @@ func (w *wideReadings) put(k wideKey, r *query.Reading) {
 }
 
 // wideSize is what an entry takes, about.
-func wideSize(k wideKey, r *query.Reading) int {
-	const fixed = 512 // the entry itself, and the reading
+func wideSize(k wideKey, r *query.MetricQuery) int {
+	const fixed = 512 // the entry itself, and the mq
 	size := fixed + len(k.namespace) + len(k.series)
 	if r != nil {
-		size += len(r.Question.Expression)
+		size += len(r.Query.Expression)
 	}
 	return size
 }

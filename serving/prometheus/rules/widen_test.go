@@ -14,32 +14,32 @@ import (
 
 // What is remembered is bounded in bytes, whatever selectors clients write.
 func TestWideReadingsAreBounded(t *testing.T) {
-	reading := func(length int) *query.Reading {
-		return &query.Reading{Question: query.Question{Expression: strings.Repeat("x", length)}}
+	mq := func(length int) *query.MetricQuery {
+		return &query.MetricQuery{Query: query.Query{Expression: strings.Repeat("x", length)}}
 	}
 	var w wideReadings
 	key := func(i int) wideKey { return wideKey{namespace: "shop", series: fmt.Sprintf("a=%d", i)} }
 	for i := range 2 * maxWideReadings {
-		w.put(key(i), reading(100))
+		w.put(key(i), mq(100))
 	}
 	if n := w.known.Len(); n > maxWideReadings {
 		t.Errorf("%d readings are remembered", n)
 	}
 	const long = 64 << 10
 	for i := range 1000 {
-		w.put(key(i), reading(long))
+		w.put(key(i), mq(long))
 	}
 	sum := 0
 	for i := range 2 * maxWideReadings {
 		if r, known := w.get(key(i)); known {
-			sum += len(r.Question.Expression)
+			sum += len(r.Query.Expression)
 		}
 	}
 	if sum > maxWideBytes || sum < maxWideBytes/2 || w.bytes > maxWideBytes || w.bytes < sum {
 		t.Errorf("%d bytes are remembered, counted as %d", sum, w.bytes)
 	}
 	if _, known := w.get(key(999)); !known {
-		t.Error("the newest reading was not remembered")
+		t.Error("the newest mq was not remembered")
 	}
 	for range 3 {
 		w.put(key(999), nil)
@@ -48,7 +48,7 @@ func TestWideReadingsAreBounded(t *testing.T) {
 		t.Errorf("that there is none was not remembered: %v", r)
 	}
 	huge := wideKey{series: strings.Repeat("s", maxWideSelector+1)}
-	w.put(huge, reading(1))
+	w.put(huge, mq(1))
 	if _, known := w.get(huge); known {
 		t.Error("a long selector was remembered")
 	}
@@ -56,7 +56,7 @@ func TestWideReadingsAreBounded(t *testing.T) {
 	if _, known := w.get(key(999)); known || w.bytes != 0 {
 		t.Error("it was not forgotten")
 	}
-	w.put(key(1), reading(1))
+	w.put(key(1), mq(1))
 	if _, known := w.get(key(1)); !known {
 		t.Error("nothing is remembered any more")
 	}
@@ -69,7 +69,7 @@ func TestWideReadingsKeepWhatIsUsed(t *testing.T) {
 		t.Helper()
 		r := pods("shop", "requests", "a")
 		r.Series = selector(t, series)
-		if _, _, err := c.ReadObjects(r); err != nil {
+		if _, _, err := c.ObjectQuery(r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -91,7 +91,7 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 		`sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) or vector(1)`,
 		`absent(depth{<<.LabelMatchers>>})`,
 	} {
-		ask := func(count int, names ...string) query.Question {
+		ask := func(count int, names ...string) query.Query {
 			t.Helper()
 			c := rules.NewCatalogue(newPods())
 			c.Apply(&v1alpha1.MetricsBackendSpec{
@@ -99,11 +99,11 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 				CustomMetrics: &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "depth", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}, MetricsQuery: metricsQuery}}},
 			})
 			c.SetSeries(c.Selections()[0], []discovered.Series{{Name: "depth", Labels: []string{"namespace", "pod"}, Count: count}})
-			reading, _, err := c.ReadObjects(query.ObjectRequest{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "a", Names: names, Metric: "depth"})
+			mq, _, err := c.ObjectQuery(query.ObjectRequest{Resource: schema.GroupResource{Resource: "pods"}, Namespace: "a", Names: names, Metric: "depth"})
 			if err != nil {
 				t.Fatalf("%s: %v", metricsQuery, err)
 			}
-			return reading.Question
+			return mq.Query
 		}
 		const tooMany = 1 << 30
 		for _, names := range [][]string{{"one"}, {"two"}, {"th.ree"}, {"one", "two"}, {"two", "th.ree"}, {"missing"}} {
@@ -122,7 +122,7 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 }
 
 // evaluate returns the values of some pods, by their labels, or why there are none.
-func evaluate(t *testing.T, src *source.Source, q query.Question, at time.Time, names []string) map[string]float64 {
+func evaluate(t *testing.T, src *source.Source, q query.Query, at time.Time, names []string) map[string]float64 {
 	t.Helper()
 	answer, err := src.Evaluate(t.Context(), q.Expression, at)
 	if err != nil {

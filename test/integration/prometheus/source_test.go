@@ -82,11 +82,11 @@ func TestEvaluate(t *testing.T) {
 		delete(got.Samples[i].Labels, "job")
 	}
 	slices.SortFunc(got.Samples, func(a, b query.Sample) int { return strings.Compare(a.Labels["pod"], b.Labels["pod"]) })
-	want := &query.Answer{Time: at, Samples: []query.Sample{
+	want := &query.Result{Time: at, Samples: []query.Sample{
 		{Labels: map[string]string{"namespace": "a", "pod": "one"}, Value: 17, Time: at},
 		{Labels: map[string]string{"namespace": "a", "pod": "two"}, Value: 4.5, Time: at},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(query.Answer{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(query.Result{})); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 

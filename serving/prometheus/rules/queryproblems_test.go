@@ -21,26 +21,26 @@ var now = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 func answers(string, time.Time) bool { return true }
 
 // podSeries are of the pod a, once for each value.
-func podSeries(values ...float64) *query.Answer {
-	answer := &query.Answer{Time: now}
+func podSeries(values ...float64) *query.Result {
+	answer := &query.Result{Time: now}
 	for _, v := range values {
 		answer.Samples = append(answer.Samples, query.Sample{Labels: map[string]string{"pod": "web-0"}, Value: v, Time: now})
 	}
 	return answer
 }
 
-func outage(reason query.Reason, message string) error {
-	return &query.Outage{Failure: &query.Failure{Source: "prometheus", Reason: reason, Message: message}, Failures: 1, Time: now}
+func evaluationErr(reason query.Reason, message string) error {
+	return &query.EvaluationError{Failure: &query.Failure{Source: "prometheus", Reason: reason, Message: message}, FailedIntervals: 1, Time: now}
 }
 
 // What comes of a rule's queries is a warning on the rule; its metrics and the other rules
 // are as they were.
-func TestShortfallsAreWarnings(t *testing.T) {
-	queue := &query.Answer{Time: now, Samples: []query.Sample{{Labels: map[string]string{"queue": "a\u202e"}, Value: math.Inf(1), Time: now}}}
+func TestQueryProblemsAreWarnings(t *testing.T) {
+	queue := &query.Result{Time: now, Samples: []query.Sample{{Labels: map[string]string{"queue": "a\u202e"}, Value: math.Inf(1), Time: now}}}
 	const custom, external = "spec.customMetrics.rules[1]", "spec.externalMetrics.rules[0]"
 	tests := map[string]struct {
 		external bool
-		answer   *query.Answer
+		answer   *query.Result
 		err      error
 		fails    bool
 		want     *v1alpha1.RuleHealth
@@ -59,15 +59,15 @@ func TestShortfallsAreWarnings(t *testing.T) {
 			Message: `series have no value, such as {queue="a\u202e"} in namespace shop: the answer lacks the label that names the object: group by it in metricsQuery (<<.GroupBy>>)`}},
 		"infinite": {external: true, answer: queue, want: &v1alpha1.RuleHealth{Path: external, Reason: "Infinite",
 			Message: `series have no value in namespace shop, and kubectl metrics explain-metric shows which: the query gives an infinity (such as 1/0): correct metricsQuery`}},
-		"rejected": {err: outage(query.ReasonRejected, "many-to-many matching not allowed"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Rejected",
+		"rejected": {err: evaluationErr(query.ReasonRejected, "many-to-many matching not allowed"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Rejected",
 			Message: `the source "prometheus" rejects a query of the rule in namespace shop (correct metricsQuery): many-to-many matching not allowed`}},
-		"too large an answer": {err: outage(query.ReasonTooLarge, "more than 50000 samples"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "TooLarge",
+		"too large an answer": {err: evaluationErr(query.ReasonTooLarge, "more than 50000 samples"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "TooLarge",
 			Message: `the source "prometheus" has too large an answer to a query of the rule in namespace shop (aggregate in metricsQuery): more than 50000 samples`}},
-		"late": {err: outage(query.ReasonTimeout, "no complete answer in time"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Timeout",
+		"late": {err: evaluationErr(query.ReasonTimeout, "no complete answer in time"), want: &v1alpha1.RuleHealth{Path: custom, Reason: "Timeout",
 			Message: `the source "prometheus" is too slow with a query of the rule in namespace shop (make metricsQuery cheaper): no complete answer in time`}},
-		"late, as all are":     {err: outage(query.ReasonTimeout, "no complete answer in time"), fails: true},
-		"rejected, as all are": {err: outage(query.ReasonRejected, "no org id"), fails: true},
-		"no connection":        {err: outage(query.ReasonConnectionFailed, "connection refused")},
+		"late, as all are":     {err: evaluationErr(query.ReasonTimeout, "no complete answer in time"), fails: true},
+		"rejected, as all are": {err: evaluationErr(query.ReasonRejected, "no org id"), fails: true},
+		"no connection":        {err: evaluationErr(query.ReasonConnectionFailed, "connection refused")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -75,22 +75,22 @@ func TestShortfallsAreWarnings(t *testing.T) {
 				{SeriesQuery: "other", Resources: namespacePod}, {SeriesQuery: "requests", Resources: namespacePod},
 			}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}), seriesOf("other", "namespace", "pod"), seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))
 			before := c.Health()
-			reading, _, err := c.ReadObjects(pods("shop", "requests", "web-0"))
+			mq, _, err := c.ObjectQuery(pods("shop", "requests", "web-0"))
 			objects := []string{"web-0"}
 			if test.external {
-				reading, err = c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag"})
+				mq, err = c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag"})
 				objects = nil
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _ = reading.Values(test.answer, test.err, objects...)
+			_, _ = mq.Values(test.answer, test.err, objects...)
 			var want []v1alpha1.RuleHealth
 			if test.want != nil {
 				test.want.State = v1alpha1.RuleWarning
 				want = append(want, *test.want)
 			}
-			if diff := cmp.Diff(want, c.Shortfalls(now, func(_ string, since time.Time) bool { return !test.fails && since.Equal(now) })); diff != "" {
+			if diff := cmp.Diff(want, c.QueryProblems(now, func(_ string, since time.Time) bool { return !test.fails && since.Equal(now) })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, c.Health()); diff != "" {
@@ -101,26 +101,26 @@ func TestShortfallsAreWarnings(t *testing.T) {
 }
 
 // Whoever is scraped chooses names and labels, and a source its words.
-func TestShortfallsAreShort(t *testing.T) {
+func TestQueryProblemsAreShort(t *testing.T) {
 	long := strings.Repeat("\x1b\n\"", 10000)
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}),
 		seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))
-	custom, _, err := c.ReadObjects(pods("shop", "requests", "web-0"))
+	custom, _, err := c.ObjectQuery(pods("shop", "requests", "web-0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	external, err := c.ReadExternal(query.ExternalRequest{Namespace: "shop", Metric: "lag"})
+	external, err := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"pod": long, long: long}
-	answer := &query.Answer{Time: now, Samples: []query.Sample{{Labels: labels, Value: math.NaN(), Time: now}}}
-	for _, r := range []*query.Reading{&custom, &external} {
+	answer := &query.Result{Time: now, Samples: []query.Sample{{Labels: labels, Value: math.NaN(), Time: now}}}
+	for _, r := range []*query.MetricQuery{&custom, &external} {
 		if _, err := r.Values(answer, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all := c.Shortfalls(now, answers)
+	all := c.QueryProblems(now, answers)
 	if len(all) != 2 {
 		t.Fatalf("%+v", all)
 	}
@@ -132,7 +132,7 @@ func TestShortfallsAreShort(t *testing.T) {
 }
 
 // What is known of a rule is of that rule alone, as it is written now.
-func TestShortfallsGoWithTheRule(t *testing.T) {
+func TestQueryProblemsGoWithTheRule(t *testing.T) {
 	rule := v1alpha1.MetricRule{SeriesQuery: "requests", Resources: namespacePod}
 	edited := rule
 	edited.Duplicates = v1alpha1.DuplicatesSum
@@ -154,15 +154,15 @@ func TestShortfallsGoWithTheRule(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCatalogue(t, backend([]v1alpha1.MetricRule{rule}, nil), seriesOf("requests", "namespace", "pod"))
-			reading, _, err := c.ReadObjects(pods("shop", "requests", "web-0"))
+			mq, _, err := c.ObjectQuery(pods("shop", "requests", "web-0"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := reading.Values(podSeries(1, 2), nil, "web-0"); err != nil {
+			if _, err := mq.Values(podSeries(1, 2), nil, "web-0"); err != nil {
 				t.Fatal(err)
 			}
 			test.change(c)
-			if got := c.Shortfalls(now.Add(test.after), answers); len(got) != test.want {
+			if got := c.QueryProblems(now.Add(test.after), answers); len(got) != test.want {
 				t.Errorf("there are %+v, not %d", got, test.want)
 			}
 		})

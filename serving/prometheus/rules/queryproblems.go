@@ -1,0 +1,86 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+)
+
+// QueryProblems returns a warning for each rule with a query that fails or omits values, in the
+// order of the spec. healthy reports whether a source has been healthy since an instant: failed
+// queries of other sources are skipped, as the health of the source reports them once.
+func (c *Catalogue) QueryProblems(now time.Time, healthy func(source string, since time.Time) bool) []v1alpha1.RuleHealth {
+	c.mu.RLock()
+	judged := c.judged
+	c.mu.RUnlock()
+	var all []v1alpha1.RuleHealth
+	for _, r := range judged {
+		s := r.queryProblems.Current(now)
+		if s == nil || s.Failure != nil && !healthy(s.Query.Source, s.Time) {
+			continue
+		}
+		all = append(all, queryProblem(s, r.external).health(r.path))
+	}
+	return all
+}
+
+// omitRemedies are the messages by reason, with what to do. They do not change between
+// evaluations, so that the status is not rewritten.
+var omitRemedies = map[query.OmitReason]string{
+	query.OmitReasonDuplicate: "the answer has several series for one: aggregate in metricsQuery, or set duplicates",
+	query.OmitReasonNaN:       "the query gives NaN (not a number, such as 0/0): correct metricsQuery, or set nanAsZero if autoscalers may go by 0",
+	query.OmitReasonInfinite:  "the query gives an infinity (such as 1/0): correct metricsQuery",
+	query.OmitReasonTooLarge:  "the query gives more than autoscalers can read: choose a larger unit in metricsQuery",
+	query.OmitReasonNoObject:  "the answer lacks the label that names the object: group by it in metricsQuery (<<.GroupBy>>)",
+}
+
+// queryProblem returns the warning for a problem, with one example. External metrics have no
+// example: the status is readable by more users than their policies allow.
+func queryProblem(s *query.QueryProblem, external bool) *problem {
+	in := ""
+	if s.Query.Tenant != "" {
+		in = " in namespace " + printed(s.Query.Tenant)
+	}
+	if s.Failure != nil {
+		return failureProblem(s.Failure, in)
+	}
+	switch {
+	case external:
+		return warnf(string(s.OmitReason), "series have no value%s, and kubectl metrics explain-metric shows which: %s", in, omitRemedies[s.OmitReason])
+	case s.Object == "":
+		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", printedLabels(s.Labels), in, omitRemedies[s.OmitReason])
+	}
+	return warnf(string(s.OmitReason), "objects have no value, such as %s%s: %s", printed(s.Object), in, omitRemedies[s.OmitReason])
+}
+
+func failureProblem(f *query.Failure, in string) *problem {
+	what, remedy := "rejects", "correct metricsQuery"
+	switch f.Reason {
+	case query.ReasonTooLarge:
+		what, remedy = "has too large an answer to", "aggregate in metricsQuery"
+	case query.ReasonTimeout:
+		what, remedy = "is too slow with", "make metricsQuery cheaper"
+	}
+	return warnf(string(f.Reason), "the source %q %s a query of the rule%s (%s): %s", f.Source, what, in, remedy, f.Message)
+}
+
+// printedLabels are labels as a message has them: whoever is scraped chooses them.
+func printedLabels(labels string) string {
+	const most = 200
+	labels = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, labels)
+	if len(labels) > most {
+		labels = strings.ToValidUTF8(labels[:most], "") + "…"
+	}
+	return labels
+}
