@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	restclient "k8s.io/client-go/rest"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 var everyResource = []string{
@@ -108,18 +108,18 @@ func TestDiscoveryFollowsMetrics(t *testing.T) {
 			t.Error("aggregated discovery has not followed")
 		}
 		w.mu.Lock()
-		for i := range valuelist.MaxDiscovered {
+		for i := range valueapi.MaxDiscovered {
 			w.metric("pods", podKind, true, fmt.Sprintf("m%05d", i))
 		}
 		w.mu.Unlock()
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		if got := names(); len(got) != valuelist.MaxDiscovered {
-			t.Errorf("discovery tells of %d metrics, want no more than %d", len(got), valuelist.MaxDiscovered)
+		if got := names(); len(got) != valueapi.MaxDiscovered {
+			t.Errorf("discovery tells of %d metrics, want no more than %d", len(got), valueapi.MaxDiscovered)
 		}
 		// It can be read all the same.
-		w.sample(fmt.Sprintf("pods/m%05d", valuelist.MaxDiscovered-1), "web-1", 1, 0)
-		path := fmt.Sprintf("%s/namespaces/shop/pods/*/m%05d", root("v1beta2"), valuelist.MaxDiscovered-1)
+		w.sample(fmt.Sprintf("pods/m%05d", valueapi.MaxDiscovered-1), "web-1", 1, 0)
+		path := fmt.Sprintf("%s/namespaces/shop/pods/*/m%05d", root("v1beta2"), valueapi.MaxDiscovered-1)
 		if got := s.do(t, http.MethodGet, path, ""); got.code != http.StatusOK {
 			t.Errorf("a metric that discovery does not tell of: %d %s", got.code, got.body)
 		}

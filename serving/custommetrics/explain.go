@@ -10,10 +10,10 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/explain"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
-var _ valuelist.Explainer = &targetRequest{}
+var _ valueapi.Explainer = &targetRequest{}
 
 // Explain says how the values come about that List returns. Of an answer it tells no
 // more than concerns the objects that were asked for.

@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // Follow keeps the values up to date for watches. All watches of the same target and
 // label selector, in every version, share them.
-func (r *targetRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valuelist.Following, error) {
+func (r *targetRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Following, error) {
 	f := &followed{targetRequest: r, selector: options.LabelSelector}
 	// Here whatever has to wait for kube-apiserver may wait. It is not for nothing where
 	// others follow the same already: they want it to be up to date, too.
@@ -31,11 +31,11 @@ func (r *targetRequest) Follow(ctx context.Context, options *metainternalversion
 	}
 	f.newest.Store(first)
 	id := f.id()
-	release, err := r.followed.Follow(ctx, answers.Feed{ID: id, Read: f.read, Labels: f.labels, Objects: f.objectNames, Event: f.event})
+	release, err := r.followed.Follow(ctx, valuecache.Feed{ID: id, Read: f.read, Labels: f.labels, Objects: f.objectNames, Event: f.event})
 	if err != nil {
 		return nil, fmt.Errorf("watch metric %q of %s: %w", r.metric, r.resource, err)
 	}
-	return &valuelist.Following{
+	return &valueapi.Following{
 		Selection:       stream.Selection{Namespace: id},
 		ResourceVersion: func() string { return r.followed.ResourceVersion(id) },
 		Stop:            release,
@@ -94,7 +94,7 @@ func (f *followed) labels(object string) (map[string]string, bool) {
 func (f *followed) objectNames() []string { return f.newest.Load().names }
 
 // event makes the object of an event.
-func (f *followed) event(p answers.Point) runtime.Object {
+func (f *followed) event(p valuecache.Point) runtime.Object {
 	value := f.newest.Load().object(&p.Value, p.Window)
 	return &value
 }

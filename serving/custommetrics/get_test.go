@@ -14,7 +14,7 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // TestEveryPath asks at each path of the proposal, in both versions.
@@ -126,7 +126,7 @@ func TestRefusals(t *testing.T) {
 		"not a number":                 {path: "/namespaces/shop/pods/nan-1/hits", code: 404, reason: metav1.StatusReasonNotFound, says: "has no value: NaN"},
 		"labelSelector":                {path: "/namespaces/shop/pods/*/hits?labelSelector=%3D%3D", code: 400, reason: metav1.StatusReasonBadRequest},
 		"metricLabelSelector":          {path: "/namespaces/shop/pods/*/hits?metricLabelSelector=a%3D%3Db%3Dc", code: 400, reason: metav1.StatusReasonBadRequest, says: "metricLabelSelector"},
-		"a long metricLabelSelector":   {path: "/namespaces/shop/pods/*/hits?metricLabelSelector=a%3D%3D" + strings.Repeat("b", valuelist.MaxParameter), code: 400, reason: metav1.StatusReasonBadRequest, says: "at most 4096"},
+		"a long metricLabelSelector":   {path: "/namespaces/shop/pods/*/hits?metricLabelSelector=a%3D%3D" + strings.Repeat("b", valueapi.MaxParameter), code: 400, reason: metav1.StatusReasonBadRequest, says: "at most 4096"},
 		"labelSelector with a name":    {path: "/namespaces/shop/pods/web-1/hits?labelSelector=app%3Dweb", code: 400, reason: metav1.StatusReasonBadRequest, says: "name *"},
 		"fieldSelector":                {path: "/namespaces/shop/pods/*/hits?fieldSelector=metadata.name%3Dx", code: 400, reason: metav1.StatusReasonBadRequest, says: "fieldSelector"},
 		"continue":                     {path: "/namespaces/shop/pods/*/hits?continue=abc", code: 400, reason: metav1.StatusReasonBadRequest, says: "one page"},

@@ -9,7 +9,7 @@
 // query.ObjectMetrics say which question has the answer, asks it (query.Querier), and
 // keeps the values of the objects that were asked for; value.go makes API objects of
 // them. A watch follows the question instead (follow.go). The talking is package
-// valuelist's.
+// valueapi's.
 package custommetrics
 
 import (
@@ -27,17 +27,17 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 var (
 	// Scheme knows the types of custom.metrics.k8s.io and what every API server needs.
-	Scheme = valuelist.NewScheme(install.Install)
+	Scheme = valueapi.NewScheme(install.Install)
 
-	codecs = valuelist.NewCodecs(Scheme)
+	codecs = valueapi.NewCodecs(Scheme)
 )
 
 // GroupVersions returns every version that is compiled in, the preferred one first.
@@ -51,7 +51,7 @@ func GroupVersions() []schema.GroupVersion {
 func APIs() []stream.API {
 	var apis []stream.API
 	for _, version := range GroupVersions() {
-		apis = append(apis, valuelist.MeteredAs(version))
+		apis = append(apis, valueapi.MeteredAs(version))
 	}
 	return apis
 }
@@ -87,13 +87,13 @@ type Options struct {
 
 // Group is custom.metrics.k8s.io in an API server.
 type Group struct {
-	*valuelist.Group
-	followed *answers.Store
+	*valueapi.Group
+	followed *valuecache.Store
 }
 
 // InstallAPI adds custom.metrics.k8s.io to an API server, in those versions that are
 // enabled; where none is, it returns nil. It serves watch until ServeWatch says
-// otherwise. The API server needs valuelist.NewRequestInfoResolver.
+// otherwise. The API server needs valueapi.NewRequestInfoResolver.
 func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, error) {
 	var versions []schema.GroupVersion
 	for _, version := range GroupVersions() {
@@ -106,9 +106,9 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 	}
 	r := &reader{
 		metrics: o.Metrics, querier: o.Querier, objects: o.Objects, clock: o.Clock,
-		followed: answers.NewStore(custom_metrics.GroupName, o.Clock, o.Querier),
+		followed: valuecache.NewStore(custom_metrics.GroupName, o.Clock, o.Querier),
 	}
-	group, err := valuelist.Install(server, valuelist.API{
+	group, err := valueapi.Install(server, valueapi.API{
 		Versions:  versions,
 		Scheme:    Scheme,
 		Codecs:    codecs,
@@ -118,7 +118,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 		Table:     r.table,
 		Routes:    r.routes(),
 		Resources: r.resources,
-	}, valuelist.Options{
+	}, valueapi.Options{
 		Source: r.followed, Admission: o.Admission, Settings: o.Settings,
 		Clock: o.Clock, Random: o.Random, MinRequestTimeout: o.MinRequestTimeout,
 	})

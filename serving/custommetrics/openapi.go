@@ -8,7 +8,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // The definitions cover custom.metrics.k8s.io alone. What its types refer to of the
@@ -19,7 +19,7 @@ import (
 // OpenAPIDefinitions returns the definitions of the API group's types, to be merged
 // with those of package resourcemetrics.
 func OpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	definitions := valuelist.OpenAPIDefinitions(GetOpenAPIDefinitions, ref)
+	definitions := valueapi.OpenAPIDefinitions(GetOpenAPIDefinitions, ref)
 	definitions[corev1.ObjectReference{}.OpenAPIModelName()] = objectReference()
 	return definitions
 }

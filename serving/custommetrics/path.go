@@ -19,12 +19,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // watchLimit is how long a watch by ?watch=true lasts at most. The paths below /watch/
 // are watches to kube-apiserver, too, and have no such limit.
-func watchLimit(*request.RequestInfo) time.Duration { return valuelist.ShortWatch }
+func watchLimit(*request.RequestInfo) time.Duration { return valueapi.ShortWatch }
 
 // metricsResource is the pseudo-resource of a namespace's own metrics.
 const metricsResource = "metrics"
@@ -101,40 +101,40 @@ func noSuchPath(info *request.RequestInfo) error {
 }
 
 // routes are the paths of the proposal, and the same for watches alone.
-func (r *reader) routes() []valuelist.Route {
-	parse := func(info *request.RequestInfo, query url.Values) (valuelist.Request, error) {
+func (r *reader) routes() []valueapi.Route {
+	parse := func(info *request.RequestInfo, query url.Values) (valueapi.Request, error) {
 		t, err := parse(info, query)
 		if err != nil {
 			return nil, err
 		}
 		return &targetRequest{reader: r, target: *t}, nil
 	}
-	series := valuelist.Parameter{Name: metricLabelSelector, Query: true,
+	series := valueapi.Parameter{Name: metricLabelSelector, Query: true,
 		Doc: "A selector to restrict the series of the metric by their labels. Defaults to everything."}
-	namespace := valuelist.Parameter{Name: "namespace", Doc: "Namespace of the objects."}
-	object := []valuelist.Parameter{
+	namespace := valueapi.Parameter{Name: "namespace", Doc: "Namespace of the objects."}
+	object := []valueapi.Parameter{
 		{Name: "resource", Doc: "Plural name of the objects' resource, with .GROUP unless it is of the core group."},
 		{Name: "name", Doc: "Name of the object, or * for all that labelSelector selects."},
 		{Name: "metric", Doc: "Name of the metric."}, series,
 	}
-	var routes []valuelist.Route
+	var routes []valueapi.Route
 	for _, p := range []struct {
 		path, what, operation string
-		parameters            []valuelist.Parameter
+		parameters            []valueapi.Parameter
 	}{
 		{"{resource}/{name}/{metric}", "a metric of objects that have no namespace", "RootScopedMetricValue", object},
 		{"namespaces/{namespace}/{resource}/{name}/{metric}", "a metric of objects in a namespace", "NamespacedMetricValue", append(object, namespace)},
-		{"namespaces/{namespace}/metrics/{metric}", "a metric of a namespace", "NamespaceMetricValue", []valuelist.Parameter{
+		{"namespaces/{namespace}/metrics/{metric}", "a metric of a namespace", "NamespaceMetricValue", []valueapi.Parameter{
 			{Name: "namespace", Doc: "Name of the namespace, or * for all that labelSelector selects."},
 			{Name: "metric", Doc: "Name of the metric."}, series,
 		}},
 	} {
 		routes = append(routes,
-			valuelist.Route{
+			valueapi.Route{
 				Path: "/" + p.path, Doc: "list or watch " + p.what, Operation: "list" + p.operation,
 				Parameters: p.parameters, WatchLimit: watchLimit, Parse: parse,
 			},
-			valuelist.Route{
+			valueapi.Route{
 				Path: "/watch/" + p.path, Doc: "watch " + p.what, Operation: "watch" + p.operation,
 				Parameters: p.parameters, WatchOnly: true, Parse: parse,
 			})

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
-var resolver = valuelist.NewRequestInfoResolver(
+var resolver = valueapi.NewRequestInfoResolver(
 	&request.RequestInfoFactory{APIPrefixes: sets.NewString("apis", "api"), GrouplessAPIPrefixes: sets.NewString("api")}, custom_metrics.GroupName)
 
 // FuzzParse: whatever the path, what is answered about is what was authorized, and fit

@@ -19,9 +19,9 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // reader reads metrics.
@@ -31,9 +31,9 @@ type reader struct {
 	objects Objects
 	clock   clock.WithTicker
 	// followed holds the values that are watched.
-	followed *answers.Store
+	followed *valuecache.Store
 	// told is for discovery alone.
-	told valuelist.Told[query.ObjectMetric]
+	told valueapi.Told[query.ObjectMetric]
 }
 
 // targetRequest is a request for a target.
@@ -42,7 +42,7 @@ type targetRequest struct {
 	target
 }
 
-var _ valuelist.Request = &targetRequest{}
+var _ valueapi.Request = &targetRequest{}
 
 // List returns the values as they are now. Where one object is named there is exactly
 // one, which clients count on (GetForObject in k8s.io/metrics). A selector that
@@ -66,7 +66,7 @@ func (r *targetRequest) List(ctx context.Context, options *metainternalversion.L
 	if !r.all() && len(list.Items) == 0 {
 		return nil, r.noValue(values)
 	}
-	valuelist.Warn(ctx, values, resolved.omitted)
+	valueapi.Warn(ctx, values, resolved.omitted)
 	return list, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // object makes the API object of a value.
@@ -25,7 +25,7 @@ func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.M
 		},
 		Metric:        custom_metrics.MetricIdentifier{Name: r.target.metric, Selector: r.selector.DeepCopy()},
 		Timestamp:     metav1.Time{Time: v.Time},
-		WindowSeconds: valuelist.WindowSeconds(window),
+		WindowSeconds: valueapi.WindowSeconds(window),
 		Value:         v.Quantity,
 	}
 }

@@ -33,7 +33,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // t0 is the instant of the first samples, with a fraction that no answer shows.
@@ -257,7 +257,7 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	config.RequestInfoResolver = valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName)
+	config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName)
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := resourcemetrics.GetOpenAPIDefinitions(ref)
 		maps.Copy(all, OpenAPIDefinitions(ref))

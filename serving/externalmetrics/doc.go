@@ -7,5 +7,5 @@
 // A request walks through it like this: request (what the path and the query ask for),
 // package policy (whether it may be answered), query.ExternalMetrics (which question
 // that is), query.Querier (its shared answer), and values (the objects). Paths, discovery
-// and streams are package valuelist's.
+// and streams are package valueapi's.
 package externalmetrics

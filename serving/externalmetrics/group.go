@@ -14,9 +14,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // The kinds of what is answered.
@@ -31,26 +31,26 @@ type Options struct {
 	Querier  query.Querier
 	Policies *Policies
 	// Lists is what API groups of values share; its Source is set here.
-	Lists valuelist.Options
+	Lists valueapi.Options
 }
 
 // Group is external.metrics.k8s.io in an API server.
 type Group struct {
-	*valuelist.Group
-	store *answers.Store
+	*valueapi.Group
+	store *valuecache.Store
 }
 
 // InstallAPI adds external.metrics.k8s.io to an API server, in those versions that are
-// enabled. The API server needs NewRequestInfoResolver and valuelist's. It returns nil
+// enabled. The API server needs NewRequestInfoResolver and valueapi's. It returns nil
 // where no version is enabled.
 func InstallAPI(server *genericapiserver.GenericAPIServer, o Options, enabled func(schema.GroupVersion) bool) (*Group, error) {
-	store := answers.NewStore(GroupName, o.Lists.Clock, o.Querier)
+	store := valuecache.NewStore(GroupName, o.Lists.Clock, o.Querier)
 	api := newAPI(&reader{metrics: o.Metrics, querier: o.Querier, store: store, policies: o.Policies, clock: o.Lists.Clock}, enabled)
 	if len(api.Versions) == 0 {
 		return nil, nil
 	}
 	o.Lists.Source = store
-	group, err := valuelist.Install(server, api, o.Lists)
+	group, err := valueapi.Install(server, api, o.Lists)
 	if err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupName, err)
 	}
@@ -69,16 +69,16 @@ func (g *Group) Run(ctx context.Context) {
 // Refresh has open watches follow a change of what metrics there are at once.
 func (g *Group) Refresh() { g.store.Refresh() }
 
-func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valuelist.API {
-	api := valuelist.API{
+func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valueapi.API {
+	api := valueapi.API{
 		Scheme: Scheme, Codecs: codecs, ListKind: kindList, ValueKind: kindValue,
 		NewList:   func() runtime.Object { return &external_metrics.ExternalMetricValueList{} },
 		Table:     r.table,
 		Resources: r.resources,
-		Routes: []valuelist.Route{{
+		Routes: []valueapi.Route{{
 			Path: "/namespaces/{namespace}/{metric}", Operation: "listExternalMetricValues",
 			Doc: "list or watch the values of an external metric",
-			Parameters: []valuelist.Parameter{
+			Parameters: []valueapi.Parameter{
 				{Name: "namespace", Doc: "namespace from which the metric is read"},
 				{Name: "metric", Doc: `name of the metric, with \| for each slash`},
 			},

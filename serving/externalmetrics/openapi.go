@@ -6,7 +6,7 @@ package externalmetrics
 import (
 	"k8s.io/kube-openapi/pkg/common"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // The definitions cover external.metrics.k8s.io; those of metadata and quantities, to
@@ -17,5 +17,5 @@ import (
 // OpenAPIDefinitions returns the definitions of the API group's types, to be merged
 // with those of package resourcemetrics.
 func OpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	return valuelist.OpenAPIDefinitions(GetOpenAPIDefinitions, ref)
+	return valueapi.OpenAPIDefinitions(GetOpenAPIDefinitions, ref)
 }

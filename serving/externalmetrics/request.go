@@ -17,12 +17,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/explain"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // metricRequest asks for the values of one metric.
@@ -32,23 +32,23 @@ type metricRequest struct {
 }
 
 var (
-	_ valuelist.Request   = &metricRequest{}
-	_ valuelist.Explainer = &metricRequest{}
+	_ valueapi.Request   = &metricRequest{}
+	_ valueapi.Explainer = &metricRequest{}
 )
 
 // reader is what requests are answered from.
 type reader struct {
 	metrics  query.ExternalMetrics
 	querier  query.Querier
-	store    *answers.Store
+	store    *valuecache.Store
 	policies *Policies
 	clock    clock.PassiveClock
 	// told is for discovery alone.
-	told valuelist.Told[string]
+	told valueapi.Told[string]
 }
 
 // parse reads a request for …/namespaces/NAMESPACE/METRIC.
-func (r *reader) parse(info *request.RequestInfo, _ url.Values) (valuelist.Request, error) {
+func (r *reader) parse(info *request.RequestInfo, _ url.Values) (valueapi.Request, error) {
 	if info.Namespace == "" || info.Resource == "" {
 		return nil, apierrors.NewBadRequest("the path of an external metric is namespaces/NAMESPACE/METRIC, where METRIC has " + escapedSlash + " for each slash")
 	}
@@ -72,7 +72,7 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	if err := unfit(r.metric, values); err != nil {
 		return nil, err
 	}
-	valuelist.Warn(ctx, values, r.omitted)
+	valueapi.Warn(ctx, values, r.omitted)
 	return newList(r.metric, values), nil
 }
 
@@ -95,7 +95,7 @@ func (r *metricRequest) Explain(ctx context.Context, options *metainternalversio
 }
 
 // Follow keeps the values up to date.
-func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valuelist.Following, error) {
+func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Following, error) {
 	q := r.query(ctx, options)
 	if err := r.reader.policies.check(q); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion
 		return nil, fmt.Errorf("watch external metric %q: %w", r.metric, err)
 	}
 	governed := r.reader.policies.govern(q)
-	return &valuelist.Following{
+	return &valueapi.Following{
 		Selection:       stream.Selection{Namespace: feed.ID},
 		ResourceVersion: func() string { return r.reader.store.ResourceVersion(feed.ID) },
 		Opened:          func(w *stream.Watcher) error { return governed.open(w.Revoke) },
@@ -123,15 +123,15 @@ func (r *metricRequest) read(selector labels.Selector) (query.MetricQuery, error
 
 // feed is the metric as it is watched. Equal selectors that are written in another
 // order are one.
-func (r *metricRequest) feed(selector labels.Selector) answers.Feed {
+func (r *metricRequest) feed(selector labels.Selector) valuecache.Feed {
 	id := strconv.Quote(r.namespace) + strconv.Quote(r.metric)
 	if selector != nil {
 		id += selector.String()
 	}
-	return answers.Feed{
+	return valuecache.Feed{
 		ID:   id,
 		Read: func() (query.MetricQuery, error) { return r.read(selector) },
-		Event: func(p answers.Point) runtime.Object {
+		Event: func(p valuecache.Point) runtime.Object {
 			return newValue(r.metric, p.Window, &p.Value)
 		},
 	}

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // requestInfo names the metric as the resource, whatever it is called.
@@ -58,7 +58,7 @@ func (r *requestInfo) NewRequestInfo(req *http.Request) (*request.RequestInfo, e
 // `get` is a short request to it, whatever the query says.
 func watchLimit(info *request.RequestInfo) time.Duration {
 	if info.Resource == "status" || info.Resource == "finalize" {
-		return valuelist.ShortWatch
+		return valueapi.ShortWatch
 	}
 	return 0
 }

@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 func testResolver() request.RequestInfoResolver {
 	stock := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	return NewRequestInfoResolver(valuelist.NewRequestInfoResolver(stock, GroupName))
+	return NewRequestInfoResolver(valueapi.NewRequestInfoResolver(stock, GroupName))
 }
 
 func TestRequestInfo(t *testing.T) {

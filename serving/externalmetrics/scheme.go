@@ -9,7 +9,7 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics/install"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // GroupName is the name of the API group.
@@ -17,9 +17,9 @@ const GroupName = external_metrics.GroupName
 
 var (
 	// Scheme knows the types of external.metrics.k8s.io and what every API server needs.
-	Scheme = valuelist.NewScheme(install.Install)
+	Scheme = valueapi.NewScheme(install.Install)
 
-	codecs = valuelist.NewCodecs(Scheme)
+	codecs = valueapi.NewCodecs(Scheme)
 )
 
 // GroupVersions returns every version that is compiled in, the preferred one first.
@@ -32,7 +32,7 @@ func GroupVersions() []schema.GroupVersion {
 func APIs() []stream.API {
 	var apis []stream.API
 	for _, version := range GroupVersions() {
-		apis = append(apis, valuelist.MeteredAs(version))
+		apis = append(apis, valueapi.MeteredAs(version))
 	}
 	return apis
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // newList makes a list of the values of a metric, in the order of their labels.
@@ -33,7 +33,7 @@ func newList(metric string, values *query.Values) *external_metrics.ExternalMetr
 func newValue(metric string, window time.Duration, v *query.Value) *external_metrics.ExternalMetricValue {
 	value := &external_metrics.ExternalMetricValue{
 		MetricName: metric, MetricLabels: v.Labels, Timestamp: metav1.NewTime(v.Time), Value: v.Quantity,
-		WindowSeconds: valuelist.WindowSeconds(window),
+		WindowSeconds: valueapi.WindowSeconds(window),
 	}
 	if value.MetricLabels == nil {
 		// The field is not optional.
@@ -61,7 +61,7 @@ func unfit(metric string, values *query.Values) error {
 }
 
 // columns are those of kubectl get.
-var columns = valuelist.Columns(
+var columns = valueapi.Columns(
 	metav1.TableColumnDefinition{Name: "Metric", Type: "string", Description: "Name of the metric."},
 	metav1.TableColumnDefinition{Name: "Labels", Type: "string", Description: "Labels of the value, which tell it from all others of the metric."},
 )
@@ -70,9 +70,9 @@ var columns = valuelist.Columns(
 func (r *reader) table(_ context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
 	switch object := object.(type) {
 	case *external_metrics.ExternalMetricValueList:
-		return valuelist.Table(columns, options, object.ListMeta, object.Items, r.row), nil
+		return valueapi.Table(columns, options, object.ListMeta, object.Items, r.row), nil
 	case *external_metrics.ExternalMetricValue:
-		return valuelist.Table(columns, options, metav1.ListMeta{}, []external_metrics.ExternalMetricValue{*object}, r.row), nil
+		return valueapi.Table(columns, options, metav1.ListMeta{}, []external_metrics.ExternalMetricValue{*object}, r.row), nil
 	default:
 		return nil, fmt.Errorf("converting to a Table: %T is neither an ExternalMetricValue nor a list of them", object)
 	}
@@ -81,7 +81,7 @@ func (r *reader) table(_ context.Context, object runtime.Object, options *metav1
 func (r *reader) row(v *external_metrics.ExternalMetricValue) metav1.TableRow {
 	return metav1.TableRow{
 		Cells: append([]any{v.MetricName, labels.Set(v.MetricLabels).String()},
-			valuelist.Cells(v.Value, v.WindowSeconds, r.clock.Since(v.Timestamp.Time))...),
+			valueapi.Cells(v.Value, v.WindowSeconds, r.clock.Since(v.Timestamp.Time))...),
 		// A value has no metadata that a client could ask for; there must be some.
 		Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v.MetricName}}},
 	}

@@ -33,7 +33,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
@@ -142,7 +142,7 @@ func newWorld(t testing.TB) *world {
 	namer := openapinamer.NewDefinitionNamer(Scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	config.RequestInfoResolver = NewRequestInfoResolver(valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), GroupName))
+	config.RequestInfoResolver = NewRequestInfoResolver(valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), GroupName))
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return stream.WithRequestFacts(genericapiserver.DefaultBuildHandlerChain(handler, c))
 	}
@@ -154,7 +154,7 @@ func newWorld(t testing.TB) *world {
 	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
 	w.group, err = InstallAPI(server, Options{
 		Metrics: falling{w.metrics, &w.fallback}, Querier: evaluator, Policies: w.policies,
-		Lists: valuelist.Options{
+		Lists: valueapi.Options{
 			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
 			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},
 			Clock:             clock.RealClock{},

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
 
 const (
@@ -82,8 +82,8 @@ func (s *Source) take(now time.Time) *target {
 }
 
 // firstDue returns the queue's first target if it is due, and leaves it in; nil otherwise.
-func firstDue(queue *agenda.Agenda[*target], now time.Time) *target {
-	if first, ok := queue.First(); ok && !first.Due().After(now) {
+func firstDue(queue *delayqueue.Queue[*target], now time.Time) *target {
+	if first, ok := queue.Peek(); ok && !first.Due().After(now) {
 		return first
 	}
 	return nil
@@ -106,10 +106,10 @@ func (s *Source) idle(now time.Time) time.Duration {
 	if s.inFlight >= s.settings.MaxConcurrent {
 		return wait
 	}
-	if next := s.ready.Next(); !next.IsZero() {
+	if next := s.ready.NextDue(); !next.IsZero() {
 		wait = min(wait, next.Sub(now))
 	}
-	if next := s.suspects.Next(); !next.IsZero() {
+	if next := s.suspects.NextDue(); !next.IsZero() {
 		if from, free := s.suspectsTurn(); free {
 			wait = min(wait, max(next.Sub(now), from.Sub(now)))
 		}
@@ -235,7 +235,7 @@ func backoff(timeouts int, interval time.Duration) time.Duration {
 	return min(wait, max(maxBackoff, interval))
 }
 
-func (s *Source) queueOf(t *target) *agenda.Agenda[*target] {
+func (s *Source) queueOf(t *target) *delayqueue.Queue[*target] {
 	if t.timeouts > 0 {
 		return &s.suspects
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
@@ -61,7 +61,7 @@ type Source struct {
 	targets map[string]*target
 	// ready holds the waiting targets, suspects those of them that took their
 	// whole timeout the last time.
-	ready, suspects agenda.Agenda[*target]
+	ready, suspects delayqueue.Queue[*target]
 	// inFlight counts scrapes under way, suspectsInFlight those of suspects.
 	inFlight, suspectsInFlight int
 	// suspectsFrom is when suspects may have a single slot again.
@@ -86,9 +86,9 @@ type target struct {
 	// The fields below are guarded by Source.mu.
 
 	node *Node
-	// Place is when the next scrape, or the one under way, begins; slot, the same or
+	// Entry is when the next scrape, or the one under way, begins; slot, the same or
 	// earlier, is where it has its place in the schedule.
-	agenda.Place
+	delayqueue.Entry
 	slot   time.Time
 	rhythm rhythm
 	// timeouts counts scrapes in a row that took their whole timeout.
@@ -163,7 +163,7 @@ func (s *Source) Apply(next Settings) error {
 		if old.security != cfg.security {
 			t.link.closeIdle()
 		}
-		if old.Interval != cfg.Interval && t.Listed() {
+		if old.Interval != cfg.Interval && t.Queued() {
 			s.unqueue(t)
 			s.schedule(t, now)
 		}
@@ -246,7 +246,7 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	case !t.node.sameEndpoint(n):
 		t.node = n
 		t.link.closeIdle()
-		if t.timeouts > 0 && t.Listed() {
+		if t.timeouts > 0 && t.Queued() {
 			// It may answer at its new address.
 			s.unqueue(t)
 			t.timeouts = 0

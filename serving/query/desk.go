@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
 
 // Limits bound what a Desk takes of this process and of its sources. Zero stands
@@ -109,7 +109,7 @@ type Evaluator struct {
 	logger    klog.Logger
 	closed    bool
 	questions map[Query]*held
-	agenda    agenda.Agenda[*held]
+	agenda    delayqueue.Queue[*held]
 	lines     map[string]*line
 	// shares are what owners hold, and total is what all of them do.
 	shares map[string]*share

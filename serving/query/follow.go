@@ -102,8 +102,8 @@ func (d *Evaluator) visitDue() time.Time {
 	for {
 		d.mu.Lock()
 		now := d.clock.Now()
-		h, ok := d.agenda.First()
-		if next := d.agenda.Next(); !ok || next.After(now) {
+		h, ok := d.agenda.Peek()
+		if next := d.agenda.NextDue(); !ok || next.After(now) {
 			d.mu.Unlock()
 			return next
 		}

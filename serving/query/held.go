@@ -7,7 +7,7 @@ import (
 	"container/list"
 	"time"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/agenda"
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
 
 // sweepInterval is how often questions are looked through for those to forget.
@@ -39,8 +39,8 @@ type held struct {
 	// behind says that its next answer is to be as of now, since it follows one of another
 	// question which may be newer than the slot.
 	behind bool
-	// Place is when a followed question is to be looked at.
-	agenda.Place
+	// Entry is when a followed question is to be looked at.
+	delayqueue.Entry
 
 	// flight is the evaluation that is under way or queued.
 	flight *flight

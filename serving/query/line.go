@@ -249,7 +249,7 @@ func (d *Evaluator) retryFailed(name string, of func(owner string) bool, now tim
 			continue
 		}
 		h.retry = time.Time{}
-		if h.Listed() && h.flight == nil {
+		if h.Queued() && h.flight == nil {
 			d.agenda.Put(h, now)
 		}
 	}

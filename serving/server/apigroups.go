@@ -26,7 +26,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // All API groups are installed whatever a MetricsBackend says: its versions govern
@@ -66,7 +66,7 @@ func openAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPID
 
 // requestInfoResolver reads paths of metrics as the API groups mean them.
 func requestInfoResolver(config *genericapiserver.Config) request.RequestInfoResolver {
-	watching := valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName, externalmetrics.GroupName)
+	watching := valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName, externalmetrics.GroupName)
 	return externalmetrics.NewRequestInfoResolver(watching)
 }
 
@@ -114,7 +114,7 @@ func installValues(server *genericapiserver.GenericAPIServer, a answering, enabl
 	}
 	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
 		Metrics: a.external, Querier: a.querier, Policies: a.policies,
-		Lists: valuelist.Options{
+		Lists: valueapi.Options{
 			Admission: a.admission, Settings: a.settings, Clock: a.clock, Random: rand.Float64, MinRequestTimeout: a.minRequestTimeout,
 		},
 	}, enabled)

@@ -15,11 +15,11 @@ import (
 
 	"k8s.io/component-base/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // readPage returns a page of the documentation.
@@ -38,7 +38,7 @@ func TestMetricsDocumented(t *testing.T) {
 	type register func(func(...metrics.Registerable))
 	for name, test := range map[string]struct{ explained, used []register }{
 		"watch-metrics.md": {explained: []register{stream.RegisterMetrics, resourcemetrics.RegisterMetrics}, used: []register{kubelet.RegisterMetrics}},
-		"queries.md":       {explained: []register{answers.RegisterMetrics, query.RegisterMetrics}},
+		"queries.md":       {explained: []register{valuecache.RegisterMetrics, query.RegisterMetrics}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page, served := readPage(t, name), map[string]bool{}

@@ -9,12 +9,12 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/answers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 const (
@@ -70,6 +70,6 @@ var registerMetrics = sync.OnceFunc(func() {
 	stream.RegisterMetrics(legacyregistry.MustRegister)
 	resourcemetrics.RegisterMetrics(legacyregistry.MustRegister)
 	query.RegisterMetrics(legacyregistry.MustRegister)
-	answers.RegisterMetrics(legacyregistry.MustRegister)
-	valuelist.RegisterMetrics(legacyregistry.MustRegister)
+	valuecache.RegisterMetrics(legacyregistry.MustRegister)
+	valueapi.RegisterMetrics(legacyregistry.MustRegister)
 })

@@ -17,10 +17,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
-	"github.com/metricsbackend/metrics-backend-operator/serving/objects"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/serving/selectorresolver"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
@@ -34,7 +34,7 @@ type parts struct {
 	watching *watches
 	secrets  *secrets
 	values   *valueMetrics
-	objects  *objects.Resolver
+	objects  *selectorresolver.Resolver
 	inForce  *configuration
 }
 
@@ -81,7 +81,7 @@ func (p *parts) addValues(client *rest.Config, namespace string, limits query.Li
 	p.secrets = newSecrets(typed, namespace)
 	p.values = newValueMetrics(resources, p.secrets, p.store, p.source, p.clock, limits)
 	synced := func() bool { return p.feeds.Check(context.Background()) == nil }
-	p.objects = objects.NewResolver(p.store.Pods, synced, partial, p.clock)
+	p.objects = selectorresolver.NewResolver(p.store.Pods, synced, partial, p.clock)
 	return nil
 }
 

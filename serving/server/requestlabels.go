@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // boundRequestLabels keeps names that clients choose out of the API server's counters of
@@ -26,7 +26,7 @@ func boundRequestLabels() {
 	allowed := map[string]sets.Set[string]{
 		"group":    groups,
 		"version":  versions,
-		"resource": sets.New("", "nodes", "pods", valuelist.Resource, "statusz", "flagz"),
+		"resource": sets.New("", "nodes", "pods", valueapi.Resource, "statusz", "flagz"),
 		// Paths that are no resources are counted as subresources.
 		"subresource": sets.New("", "/apis", "/healthz", "/livez", "/readyz"),
 	}

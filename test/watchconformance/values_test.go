@@ -23,7 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuelist"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
 // valuesInterval is how often the metric is evaluated: answers show whole seconds.
@@ -79,7 +79,7 @@ func newValuesReference(t *testing.T) *reference {
 		return all
 	}
 	generic := newGenericServer(t, custommetrics.Scheme, definitions, func(config *genericapiserver.Config) {
-		config.RequestInfoResolver = valuelist.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
+		config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
 	})
 	group, err := custommetrics.InstallAPI(generic, custommetrics.Options{
 		Metrics: hits{}, Querier: evaluator, Objects: hits{}, Clock: c, Random: random,

@@ -1,0 +1,58 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package valueapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// Explainer is a Request that can say how its values come about.
+type Explainer interface {
+	// Explain returns that of the values that List would return. Errors are those of List, but
+	// that the source does not answer is part of the explanation.
+	Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error)
+}
+
+// asksToExplain: it is a parameter of a metric's own path, so that who may read the
+// values, and nobody else, may read it: kube-apiserver and we authorize it as those.
+func asksToExplain(query url.Values) (bool, error) {
+	text := query.Get(v1alpha1.ParameterExplain)
+	if text == "" {
+		return false, nil
+	}
+	explain, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, apierrors.NewBadRequest(v1alpha1.ParameterExplain + "=" + text + ": must be true or false")
+	}
+	return explain, nil
+}
+
+// explain answers with an explanation, as JSON whatever the client accepts: it is of no
+// API group that clients know.
+func (e *endpoint) explain(w http.ResponseWriter, req *http.Request, r Explainer) error {
+	query := req.URL.Query()
+	var options metainternalversion.ListOptions
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(query, e.scope.MetaGroupVersion, &options); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := checkOptions(&options); err != nil {
+		return err
+	}
+	explanation, err := r.Explain(req.Context(), &options)
+	if err != nil {
+		return apiError(err)
+	}
+	responsewriters.WriteRawJSON(http.StatusOK, explanation, w)
+	return nil
+}

@@ -1,0 +1,65 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package valuecache
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// item is a data point joined with the labels by which watches select it, as they were
+// when its feed was last answered. It is immutable once it is in a feed.
+type item struct {
+	name   string
+	labels map[string]string
+	*kept
+}
+
+// kept is a data point and the events that tell of it. It stays the same while labels change.
+type kept struct {
+	feed     *feed
+	point    Point
+	sequence uint64
+	events   samplestore.Encodings
+}
+
+var _ stream.Item = &item{}
+
+// ItemKey is the feed's ID and the object's name, or the labels of the value in order.
+func (i *item) ItemKey() samplestore.Key { return samplestore.Key{Namespace: i.feed.ID, Name: i.name} }
+
+// ItemLabels are those of the object, or of the value where it describes none.
+func (i *item) ItemLabels() map[string]string { return i.labels }
+
+// ItemSequence is the number of the data point in its store.
+func (i *item) ItemSequence() uint64 { return i.sequence }
+
+// CacheEncode writes the event of the data point.
+func (i *item) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	return stream.EncodeOnce(&i.events, id, func() runtime.Object { return i.feed.Event(i.point) }, encode, w)
+}
+
+func (i *item) compareName(name string) int { return strings.Compare(i.name, name) }
+
+// holds says that another data point of the same key is not news: it has the same
+// time and value, or is a little older. The latter happens where a feed asks
+// something else than before whose evaluation was under way; where the clock was
+// set back, all that comes is older by more. What the source gives is always news after
+// what stood in for it: that is as of when the source was found to fail.
+func (k *kept) holds(o *kept, interval time.Duration) bool {
+	if k.point.Fallback && !o.point.Fallback {
+		return false
+	}
+	older := k.point.Time.Sub(o.point.Time)
+	if older > 0 && older < interval {
+		return true
+	}
+	return older == 0 && k.point.Quantity.Cmp(o.point.Quantity) == 0 && k.point.Fallback == o.point.Fallback
+}
