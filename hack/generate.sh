@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Regenerates everything that is made from Go types, and the chart's templates from
-# config/. hack/test.sh fails when the result differs from what is committed.
+# Regenerates everything that is generated from Go types, and the chart's templates from
+# config/. hack/test.sh fails if the result differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go tool controller-gen object:headerFile=hack/boilerplate.go.txt crd \

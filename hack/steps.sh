@@ -5,7 +5,7 @@ steps_started=$SECONDS
 
 clock() { printf '%02d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
 
-# step TEXT COMMAND...: one line while it runs, and its time when it is done.
+# step TEXT COMMAND...: prints one line, with the duration when the command is done.
 step() {
 	local text=$1 began=$SECONDS log
 	shift
@@ -27,10 +27,10 @@ step() {
 	fi
 }
 
-# title TEXT: a heading.
+# title TEXT: prints a heading.
 title() { printf '\n== %s\n' "$*"; }
 
-# show COMMAND...: the command as a user would type it, and what it prints.
+# show COMMAND...: prints the command as a user would type it, and its output.
 show() {
 	printf '\n$ %s\n' "$*"
 	"$@"

@@ -1,39 +1,39 @@
 #!/usr/bin/env bash
-# test.sh PART...: runs the parts unit, integration and e2e, each to its end, and then says what failed and how long
-# everything took. test/tiers says which tests are in the tier TEST_TIER (test, long or soak) and what each part may take.
-# RUN, a pattern as for go test -run, chooses tests of integration and e2e whatever their tier.
+# test.sh PART...: runs the parts unit, integration and e2e, each to its end, and then reports failures and durations.
+# test/tiers has the tests of the tier TEST_TIER (test, long or soak) and the time limit of each part. RUN, a pattern
+# for go test -run, selects tests of integration and e2e in any tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/steps.sh
 . hack/tested.sh
 
 export TEST_TIER=${TEST_TIER:-test} RUN=${RUN:-}
-# Nothing here needs cgo but the race detector. Without it tests, images and the cluster's
-# components share what they are built from, which is half of a first run's compiling.
+# Only the race detector needs cgo. Without cgo, tests, images and the cluster's components
+# share compiled packages, which halves the compile time of a first run.
 export CGO_ENABLED=0
 
 cluster() { go -C test/cluster run . "$@"; }
 
-# check PART TEXT COMMAND...: a step that counts for the part, quiet unless it fails.
-check() { shown "$1" "$2" step "$2" "${@:3}"; }
+# quiet_step PART TEXT COMMAND...: runs a step and records it for the part. Its output is shown only if it fails.
+quiet_step() { verbose_step "$1" "$2" step "$2" "${@:3}"; }
 
-# shown PART TEXT COMMAND...: the same for a command that tells itself what it does.
-shown() {
+# verbose_step PART TEXT COMMAND...: the same, with the command's output.
+verbose_step() {
 	local began=$SECONDS failed=
 	"${@:3}" || failed=--failed
 	bin/testrun step --part "$1" --name "$2" --seconds $((SECONDS - began)) $failed || broken=1
 	[ -z "$failed" ]
 }
 
-# tests PART [FLAG...] -- ARGUMENT...: go test. What fails is kept, and the part goes on.
+# tests PART [FLAG...] -- ARGUMENT...: runs go test and records failures; the part continues.
 tests() {
 	local code=0
 	bin/testrun run --part "$1" "${@:2}" || code=$?
-	# 1: tests failed, of which the results tell. Anything else they may not tell of.
+	# 1: tests failed, and are in the results. Other errors may not be.
 	[ "$code" -le 1 ] || broken=1
 }
 
-# of_tier SUITE: the arguments that choose the tests of the tier, and those of RUN where it is set.
+# of_tier SUITE: prints the arguments that select the tests of RUN if it is set, else those of the tier.
 of_tier() {
 	if [ -n "$RUN" ]; then
 		printf '%s\n' -run "$RUN"
@@ -42,8 +42,8 @@ of_tier() {
 	fi
 }
 
-# Generated files must be what the types generate: compare with a fresh run.
-# (A function under step runs without errexit, so each command says `|| return`.)
+# Generated files must match a fresh run. (A function under step runs without errexit, so
+# each command has `|| return`.)
 drift() {
 	local before after
 	before=$(generated_sums) || return
@@ -71,17 +71,17 @@ formatted() {
 
 unit() {
 	title "Unit tests"
-	check unit "go vet" go vet -tags integration,e2e ./... || true
-	check unit "generated files are current" drift || true
-	check unit "gofmt" formatted || true
+	quiet_step unit "go vet" go vet -tags integration,e2e ./... || true
+	quiet_step unit "generated files are current" drift || true
+	quiet_step unit "gofmt" formatted || true
 	# The race detector needs a C compiler.
 	if ! command -v gcc >/dev/null && [ "$(id -u)" -eq 0 ]; then
-		check unit "install gcc for the race detector" sh -c 'apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev' || true
+		quiet_step unit "install gcc for the race detector" sh -c 'apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev' || true
 	fi
-	# The great tables of failures run one goroutine: whole without the race detector,
-	# sampled with it, which makes them ten times as slow.
+	# The large tables of failures use one goroutine: they run completely without the race
+	# detector, and sampled with it, which makes them ten times slower.
 	tests unit -- ./controllers/metricsbackend
-	# The conformance suite checks times: without the race detector, and beside nothing.
+	# The conformance suite checks times: it runs alone, without the race detector.
 	local packages
 	packages=$(go list ./... | grep -v '/test/watchconformance$')
 	# shellcheck disable=SC2086 # One word a package.
@@ -89,44 +89,44 @@ unit() {
 	tests unit -- ./test/watchconformance
 	local module
 	for module in test/cluster test/chart test/autoscaler bench; do
-		check unit "go vet in $module" go -C "$module" vet -tags e2e ./... || true
+		quiet_step unit "go vet in $module" go -C "$module" vet -tags e2e ./... || true
 		tests unit --dir "$module" -- ./...
 	done
 	coverage
 }
 
-# How much of the watch the unit tests run, and no less than KEP-1013 asks for. The
-# instrumented packages take seconds; all of them would be built anew for -coverpkg.
+# Coverage of the watch by unit tests, at least what KEP-1013 requires. Only these packages
+# are instrumented: -coverpkg=./... would rebuild everything.
 coverage() {
 	local packages=(./serving/samplestore ./serving/resourcemetrics ./serving/stream)
-	check unit "coverage of the watch" go test -short -coverprofile=bin/test/coverage \
+	quiet_step unit "coverage of the watch" go test -short -coverprofile=bin/test/coverage \
 		-coverpkg="$(IFS=,; echo "${packages[*]}")" "${packages[@]}" || return 0
-	shown unit "least coverage" go run ./hack/coverage bin/test/coverage || true
+	verbose_step unit "least coverage" go run ./hack/coverage bin/test/coverage || true
 }
 
-# tagged FOLDER...: the tests in folders that want a real kube-apiserver, as a pattern.
+# tagged FOLDER...: prints a pattern of the tests in folders that need a real kube-apiserver.
 tagged() {
 	grep -rl --include='*_test.go' '^//go:build integration' "$@" | xargs sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' | paste -sd '|'
 }
 
-# binaries NAME...: builds components of Kubernetes, unless they are there, and prints their folder.
+# binaries NAME...: builds missing components of Kubernetes, and prints their folder.
 binaries() { cluster binaries --timeout "$(bin/testrun limit --part build --tier "$TEST_TIER")" "$@"; }
 
 integration() {
 	title "Integration tests: a real kube-apiserver and etcd"
-	shown build "kube-apiserver, etcd and kubectl" binaries kube-apiserver etcd kubectl >/dev/null || return
+	verbose_step build "kube-apiserver, etcd and kubectl" binaries kube-apiserver etcd kubectl >/dev/null || return
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
 	local chosen
 	mapfile -t chosen < <(of_tier integration)
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
-		# What tests of several levels share has unit tests, and these.
+		# Shared test packages have integration tests of their own.
 		local shared
 		shared=$(tagged test/fleet test/prometheus)
-		check integration "tests of test/fleet and test/prometheus are found" test -n "$shared" || return
+		quiet_step integration "tests of test/fleet and test/prometheus are found" test -n "$shared" || return
 		tests integration -- -count=1 -tags integration -run "^($shared)\$" ./test/fleet ./test/prometheus/...
 	fi
-	# Tests in parallel wait for clients that do not read, and hardly compute.
+	# Parallel tests wait for clients that do not read, and need little CPU.
 	tests integration $AGAIN -- -count=1 -tags integration -parallel 16 "${chosen[@]}" ./test/integration/...
 }
 
@@ -137,57 +137,57 @@ e2e() {
 		bin/testrun step --part e2e --name "root is needed" --failed
 		return 1
 	fi
-	# What an earlier run left, ended or killed, is no part of this one; a developer's cluster may stay.
+	# An earlier run that did not finish may have left a cluster. A developer's own cluster may stay.
 	if [ "${CI:-}" = true ] || [ -n "$AGAIN" ] || [ -e bin/e2e-unfinished ]; then
-		shown e2e "cluster down" cluster down || return
+		verbose_step e2e "cluster down" cluster down || return
 	fi
 	touch bin/e2e-unfinished
 	if e2e_tests; then
 		rm bin/e2e-unfinished
 	fi
-	# On a build machine nothing may stay behind; a developer keeps the cluster.
+	# A build machine must be left clean; a developer keeps the cluster.
 	if [ "${CI:-}" = true ]; then
-		shown e2e "cluster down" cluster down || return
+		verbose_step e2e "cluster down" cluster down || return
 	fi
 }
 
-# e2e_tests fails where it does not come to the tests.
+# e2e_tests fails if it does not reach the tests.
 e2e_tests() {
-	shown build "Kubernetes" binaries >/dev/null || return
-	shown e2e "cluster up" cluster up || return
+	verbose_step build "Kubernetes" binaries >/dev/null || return
+	verbose_step e2e "cluster up" cluster up || return
 	PATH=$(cluster binaries kubectl):$PATH
 	KUBECONFIG=$(cluster kubeconfig)
 	export PATH KUBECONFIG
-	# The autoscaler's own figures, which the canary reads, are on loopback.
+	# The autoscaler serves its own metrics, which the canary reads, on loopback.
 	export CONTROLLER_MANAGER=https://127.0.0.1:10257
-	check e2e "build and load the images" make load || return
-	check e2e "bring a Prometheus" hack/prometheus.sh || return
+	quiet_step e2e "build and load the images" make load || return
+	quiet_step e2e "bring a Prometheus" hack/prometheus.sh || return
 	local chosen
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
-		local rotated
-		rotated=$(bin/testrun rotated --commit "$(git rev-parse HEAD)")
-		echo "  Of the long tier, this run takes $rotated; to repeat it: make test-e2e RUN='^$rotated\$'"
-		chosen=(-skip "$(bin/testrun skip --suite e2e --tier test --extra "$rotated")")
+		local extra
+		extra=$(bin/testrun extra --commit "$(git rev-parse HEAD)")
+		echo "  This run includes $extra of the long tier; to repeat it: make test-e2e RUN='^$extra\$'"
+		chosen=(-skip "$(bin/testrun skip --suite e2e --tier test --extra "$extra")")
 	else
 		mapfile -t chosen < <(of_tier e2e)
 	fi
-	# What the other tiers alone need.
+	# Only the other tiers need these.
 	if [ "$TEST_TIER" != test ]; then
-		check build "build the autoscaler by watch" go -C test/autoscaler test -c -tags e2e -o "$PWD/bin/autoscaler.test" . || return
+		quiet_step build "build the autoscaler by watch" go -C test/autoscaler test -c -tags e2e -o "$PWD/bin/autoscaler.test" . || return
 	fi
 	if [ "$TEST_TIER" = long ]; then
-		check build "build helm" go -C test/chart tool helm version || return
-		shown build "metrics-server" hack/peers.sh || return
+		quiet_step build "build helm" go -C test/chart tool helm version || return
+		verbose_step build "metrics-server" hack/peers.sh || return
 	fi
 	tests e2e --verbose $AGAIN -- -count=1 -tags e2e "${chosen[@]}" ./test/e2e/...
 }
 
 main() {
-	# testrun passes an interrupt on and ends; no other part begins.
+	# testrun forwards an interrupt and exits; no other part starts.
 	trap 'exit 130' INT TERM HUP
 	rm -rf bin/test bin/autoscaler.test
 	go build -o bin/testrun ./hack/testrun
-	# What has passed as a whole is kept for a release, unless somebody chose less.
+	# A complete run that passes is recorded for a release.
 	local part pattern whole=
 	case "$TEST_TIER $*${RUN:+ $RUN}$(env | grep ^E2E_ || true)" in
 	"long integration e2e" | "soak e2e") whole=$(clean_tree || true) ;;
@@ -197,15 +197,15 @@ main() {
 		export E2E_ROTATIONS=${E2E_ROTATIONS:-10} E2E_WATCH_WINDOW=${E2E_WATCH_WINDOW:-5m}
 	fi
 	AGAIN=
-	# Set where something failed that the results do not have.
+	# Set if something failed that is not in the results.
 	broken=
 	for part in "$@"; do
 		"$part" || true
 	done
-	# Tests that waited in vain, if nothing else failed, have a second try, from a clean state.
+	# If only deadlines were missed, those tests run once more, from a clean state.
 	while IFS=$'\t' read -r part pattern; do
 		AGAIN=--again RUN=$pattern
-		title "Again, after it waited in vain: $pattern"
+		title "Again, after a missed deadline: $pattern"
 		"$part" </dev/null || true
 	done < <(bin/testrun again)
 	title "Summary, after $(clock)${RUN:+, of $RUN}"
@@ -222,16 +222,16 @@ main() {
 for part in "$@"; do
 	case "$part" in
 	unit | integration | e2e) ;;
-	*) echo "there is no part $part: there are unit, integration and e2e" >&2 && exit 2 ;;
+	*) echo "unknown part $part: use unit, integration or e2e" >&2 && exit 2 ;;
 	esac
 done
-# Two runs would write to one folder, and share the cluster. All of this file has been read by now: an edit while it
-# runs changes the next run only.
+# Concurrent runs would share the results and the cluster. Bash has read all of this file by now: an edit during a run
+# only affects the next one.
 if [ "${TEST_LOCKED:-}" != "$PWD" ]; then
 	mkdir -p bin
 	code=0
 	TEST_LOCKED=$PWD flock --nonblock --close --conflict-exit-code 75 bin/test.lock hack/test.sh "$@" || code=$?
-	[ "$code" -ne 75 ] || echo "another run of hack/test.sh works here: wait for its end" >&2
+	[ "$code" -ne 75 ] || echo "another run of hack/test.sh is active here: wait until it ends" >&2
 	exit "$code"
 fi
 main "$@"

@@ -1,4 +1,4 @@
-# Sourced: which trees the long and the soak tests have passed on, kept in bin/tested. A release needs both.
+# Sourced: records in bin/tested on which trees the long and the soak tests have passed. A release needs both.
 
 # clean_tree: the hash of the checked-out tree, or an error where files differ from it.
 clean_tree() {
@@ -6,13 +6,13 @@ clean_tree() {
 	git rev-parse 'HEAD^{tree}'
 }
 
-# mark_tested TIER TREE: says that the tests of the tier have passed on the tree.
+# mark_tested TIER TREE: records that the tests of the tier have passed on the tree.
 mark_tested() {
 	mkdir -p bin/tested
 	echo "$2" >"bin/tested/$1"
 }
 
-# require_tested VERSION: an error unless both tiers have passed on what is checked out.
+# require_tested VERSION: fails unless both tiers have passed on the checked-out tree.
 require_tested() {
 	local tree tier
 	if ! tree=$(clean_tree); then

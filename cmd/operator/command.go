@@ -32,7 +32,7 @@ func newCommand() *cobra.Command {
 		Use:   "operator",
 		Short: "Deploys the serving component of MetricsBackends and keeps its API versions registered",
 		Args:  cobra.NoArgs,
-		// What fails is explained by the error, not by the usage.
+		// Errors at runtime are not about usage.
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
@@ -96,8 +96,8 @@ func run(ctx context.Context, o *options) error {
 	if err := policies.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := mgr.Add(&farewell{live: mgr.GetAPIReader(), namespace: o.namespace, retireAll: reconciler.RetireAll}); err != nil {
-		return fmt.Errorf("set up the farewell: %w", err)
+	if err := mgr.Add(&namespaceCleanup{apiReader: mgr.GetAPIReader(), namespace: o.namespace, retireAll: reconciler.RetireAll}); err != nil {
+		return fmt.Errorf("set up the cleanup of the namespace: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("set up /healthz: %w", err)
@@ -110,7 +110,7 @@ func run(ctx context.Context, o *options) error {
 	return mgr.Start(ctx)
 }
 
-// newScheme knows every kind that the operator reads or writes.
+// newScheme returns a scheme with every kind that the operator reads or writes.
 func newScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

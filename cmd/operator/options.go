@@ -28,12 +28,10 @@ import (
 const (
 	// namespaceEnv holds the operator's namespace, set through the downward API.
 	namespaceEnv = "POD_NAMESPACE"
-	// servingImageEnv is the default of --serving-image: it lets kustomize and
-	// release tools set the image in one well-known place.
+	// servingImageEnv is the default of --serving-image, for kustomize and release tools.
 	servingImageEnv = "SERVING_IMAGE"
 
-	// gracefulShutdown bounds how long the process goes on after SIGTERM; its pod
-	// has a longer grace period.
+	// gracefulShutdown limits the shutdown after SIGTERM; the pod's grace period is longer.
 	gracefulShutdown = 25 * time.Second
 )
 
@@ -88,7 +86,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	logsapi.AddFlags(o.logging, fs)
 }
 
-// complete fills in what flags left open and says what is wrong.
+// complete sets defaults and validates the options.
 func (o *options) complete() error {
 	if o.namespace == "" {
 		return fmt.Errorf("the environment variable %s is not set: it names the operator's own namespace (downward API: metadata.namespace)", namespaceEnv)
@@ -129,12 +127,12 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		Cache:                  metricsbackend.CacheOptions(o.namespaces),
 		Metrics:                metrics,
 		HealthProbeBindAddress: o.healthAddr,
-		// No profiling endpoint: it would tell about memory, tokens included.
+		// No profiling endpoint: it would expose memory, including tokens.
 		PprofBindAddress:        "0",
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        "metrics-backend-operator.metricsbackend.io",
 		LeaderElectionNamespace: o.namespace,
-		// The process ends right after its manager, so a successor need not wait.
+		// The process exits right after its manager, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       ptr.To(gracefulShutdown),
 	}

@@ -60,7 +60,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// What is off is off, and metrics are for those who may see them, by default.
+// By default, metrics need authorization, and profiling is off.
 func TestSecureByDefault(t *testing.T) {
 	t.Setenv(namespaceEnv, "own")
 	o := newOptions()

@@ -3,7 +3,7 @@
 
 package main
 
-// deployment turns what config/manager/deployment.yaml fixes into values.
+// deployment replaces fixed settings in config/manager/deployment.yaml by values.
 var deployment = []replacement{
 	{"\n  replicas: 1\n", "\n  replicas: {{ $.Values.replicas }}\n"},
 	{"        app.kubernetes.io/component: operator\n      annotations:\n        kubectl.kubernetes.io/default-container: operator\n" +

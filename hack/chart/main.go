@@ -1,10 +1,10 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command chart makes the templates of charts/metrics-backend-operator from
-// config/, so that kubectl apply -k and helm install bring the same objects and the
-// reasons of each right are written once. It works on text, which keeps comments;
-// test/chart compares the result with what kustomize makes, object by object.
+// Command chart generates the templates of charts/metrics-backend-operator from config/,
+// so that kubectl apply -k and helm install create the same objects, and the comments on
+// RBAC rules are written once. It processes text, to keep comments; test/chart compares
+// the result with kustomize's, object by object.
 //
 // Usage, in the repository's root: go run ./hack/chart
 package main
@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// templates is where the made files are; those that begin with other words than
-// made are written by hand.
+// templates is the folder of the generated files, which start with made. Other files there
+// are written by hand.
 const (
 	templates = "charts/metrics-backend-operator/templates"
 	made      = "{{- /* Made by hack/chart from "
@@ -31,8 +31,7 @@ func main() {
 	}
 }
 
-// write makes all templates below root anew, and removes those of sources that
-// are no more.
+// write generates all templates below root, and removes those whose source is gone.
 func write(root string) error {
 	wanted, err := render(root)
 	if err != nil {

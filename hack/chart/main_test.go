@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// The committed templates are what config/ makes.
+// The committed templates must match config/.
 func TestChartIsCurrent(t *testing.T) {
 	want, err := render(root)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestChartIsCurrent(t *testing.T) {
 	}
 }
 
-// A template whose source is no more goes with it; one written by hand stays.
+// A template whose source is gone is removed; one written by hand stays.
 func TestWriteRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	for path, content := range map[string]string{
@@ -72,7 +72,7 @@ func TestWriteRemovesLeftovers(t *testing.T) {
 	}
 }
 
-// What a template would miss without a word is an error.
+// A change of config/ that a template would silently miss is an error.
 func TestTemplateOfRefuses(t *testing.T) {
 	cases := map[string]struct{ source, content, want string }{
 		"a Deployment without the known text": {"config/manager/deployment.yaml", "kind: Deployment\nmetadata:\n  labels:\n    a: b\n", "holds 0 times"},

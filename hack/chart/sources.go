@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// base is what kubectl apply -k installs.
+// base is the kustomization that kubectl apply -k installs.
 const base = "config/default"
 
-// sources are the files that base is made of, by way of its kustomizations.
+// sources returns the files of base, through its kustomizations.
 func sources(root string) ([]string, error) { return resources(root, base) }
 
 func resources(root, dir string) ([]string, error) {
@@ -26,7 +26,7 @@ func resources(root, dir string) ([]string, error) {
 	}
 	var kustomization struct {
 		Resources []string `json:"resources"`
-		// What else a kustomization may do shows in the comparison of test/chart.
+		// The comparison in test/chart detects other fields of a kustomization.
 	}
 	if err := yaml.Unmarshal(content, &kustomization); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// namespace is the operator's in config/; a chart's is the release's.
+	// namespace is the operator's namespace in config/; in a chart it is the release's.
 	namespace        = "metrics-backend-system"
 	releaseNamespace = "{{ $.Release.Namespace }}"
 	labels           = "  labels:\n    {{- include \"metrics-backend-operator.labels\" $ | nindent 4 }}\n"
 )
 
-// replacement puts a value where config/ has a fixed text, which must be there
-// exactly once: a change of config/ that a template would miss is an error here.
+// replacement replaces a fixed text of config/ by a value. The text must occur exactly
+// once, so that a change of config/ that a template would miss is an error.
 type replacement struct{ old, new string }
 
-// templateOf makes the template of one source; an empty name for a source that a
-// chart has no use for.
+// templateOf returns the template for a source, or an empty name if a chart does not need
+// the source.
 func templateOf(source, content string) (name, template string, err error) {
 	if strings.Contains(content, "{{") {
 		return "", "", errors.New("holds {{, which a template would evaluate")
 	}
 	switch {
 	case source == "config/manager/namespace.yaml":
-		// Helm makes the release's namespace (--create-namespace).
+		// Helm creates the release's namespace (--create-namespace).
 		return "", "", nil
 	case strings.HasPrefix(source, "config/crd/bases/"):
 		_, kind, _ := strings.Cut(path.Base(source), "_")
@@ -48,8 +48,8 @@ func templateOf(source, content string) (name, template string, err error) {
 	return path.Base(path.Dir(source)) + "-" + path.Base(source), strings.ReplaceAll(content, namespace, releaseNamespace), err
 }
 
-// crd makes a CustomResourceDefinition something that a release may leave out,
-// upgrades, and by default leaves behind. (Helm never upgrades what is in crds/.)
+// crd makes a CustomResourceDefinition optional, and by default keeps it when the release
+// is uninstalled. It is a template, since Helm never upgrades files in crds/.
 func crd(content string) (string, error) {
 	content, err := replace(content, []replacement{
 		{"\nmetadata:\n  annotations:\n", "\nmetadata:\n" + labels + "  annotations:\n" +
@@ -58,7 +58,7 @@ func crd(content string) (string, error) {
 	return "{{- if $.Values.crds.enabled }}\n" + content + "{{- end }}\n", err
 }
 
-// labelled gives each object the chart's labels, beside its own.
+// labelled adds the chart's labels to each object.
 func labelled(content string) (string, error) {
 	documents := strings.Split(content, "\n---\n")
 	for i, document := range documents {
@@ -72,7 +72,7 @@ func labelled(content string) (string, error) {
 	return strings.Join(documents, "\n---\n"), nil
 }
 
-// inServingNamespaces repeats objects in each namespace that serving may run in.
+// inServingNamespaces repeats the objects for each namespace in which serving may run.
 func inServingNamespaces(content string) (string, error) {
 	const name = "\n  name: metrics-backend-operator-serving\n  labels:\n"
 	if objects := strings.Count(content, "\nmetadata:\n"); strings.Count(content, name) != objects {

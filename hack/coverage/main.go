@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coverage prints how much of the watch's code the unit tests run, in the
-// parts and with the least figures that KEP-1013 names, and fails below them.
+// Command coverage prints the coverage of the watch's code by unit tests, for the parts
+// in KEP-1013, and fails if it is below the minimum there.
 //
 // Usage: go run ./hack/coverage PROFILE, of go test -coverprofile.
 package main
@@ -20,12 +20,12 @@ import (
 
 const module = "github.com/metricsbackend/metrics-backend-operator/"
 
-// part is code whose coverage is told as one figure.
+// part is code whose coverage is one figure.
 type part struct {
 	name string
-	// least is in percent of statements.
+	// least is the minimum, in percent of statements.
 	least float64
-	// files are patterns of path.Match below the module.
+	// files are patterns of path.Match, relative to the module.
 	files []string
 }
 
@@ -47,7 +47,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go run ./hack/coverage PROFILE")
 		os.Exit(2)
 	}
-	// Blocks that several packages' tests ran come as one.
+	// ParseProfiles merges the blocks of several packages' tests.
 	profiles, err := cover.ParseProfiles(os.Args[1])
 	if err == nil {
 		var report string
@@ -60,8 +60,8 @@ func main() {
 	}
 }
 
-// judge returns a line for each part, and one for each of its files that is below the
-// part's least figure. The error says which part is, or of which file nothing is known.
+// judge returns a report with a line for each part, and for each of its files below the
+// minimum. The error names parts below the minimum, and patterns without a file.
 func judge(profiles []*cover.Profile, parts []part) (string, error) {
 	var wrong []string
 	var report strings.Builder
@@ -106,7 +106,7 @@ func judge(profiles []*cover.Profile, parts []part) (string, error) {
 	return report.String(), nil
 }
 
-// count is of statements.
+// count is a number of statements.
 type count struct{ statements, run int }
 
 func countOf(profile *cover.Profile) count {

@@ -17,7 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// event is what `go test -json` prints on a line: see `go doc test2json` and `go help buildjson`.
+// event is a line of `go test -json`: see `go doc test2json` and `go help buildjson`.
 type event struct {
 	Time       time.Time
 	Action     string
@@ -27,10 +27,10 @@ type event struct {
 	Key, Value string // of Action "attr"
 }
 
-// maxOutput bounds what is kept of one test's output, of which a failed one's end is shown.
+// maxOutput limits the output that is kept of a test: its end.
 const maxOutput = 256 << 10
 
-// recorder makes results of events.
+// recorder turns events into results.
 type recorder struct {
 	part           string
 	again, verbose bool
@@ -39,24 +39,24 @@ type recorder struct {
 	results        Results
 }
 
-// packageState is what is known of a package while its tests run.
+// packageState is the state of a package while its tests run.
 type packageState struct {
-	// tests by name, subtests among them. That of the package itself is "".
+	// tests by name, including subtests. The package itself has the name "".
 	tests map[string]*testState
 	ended bool
-	// crashed: a panic, a data race or a dump of goroutines was printed.
+	// crashed means that a panic, a data race or a dump of goroutines was printed.
 	crashed bool
 }
 
-// testState is what is known of a test until its package has ended.
+// testState is the state of a test until its package has ended.
 type testState struct {
-	// began is when it was started, or went on after a pause, and took how long it ran before. The Elapsed of go test
-	// leaves out the parallel subtests of a test.
+	// began is when the test started, or continued after a pause; took is how long it ran before. go test's Elapsed does
+	// not include parallel subtests.
 	began  time.Time
 	took   time.Duration
 	output strings.Builder
 	failed bool
-	// unsafe and late are what outcome says of it, and pressure how busy the machine was when it was late.
+	// unsafe and late are from package outcome; pressure is the load of the machine when it was late.
 	unsafe, late bool
 	pressure     string
 }
@@ -65,7 +65,7 @@ func newRecorder(part string, again, verbose bool, out io.Writer) *recorder {
 	return &recorder{part: part, again: again, verbose: verbose, out: out, packages: map[string]*packageState{}}
 }
 
-// read records events until the reader ends. A line that is no event is printed.
+// read records events until the reader ends, and prints other lines.
 func (r *recorder) read(from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
@@ -87,7 +87,7 @@ func (r *recorder) read(from io.Reader) error {
 	}
 }
 
-// states returns those of the package and of the test of an event.
+// states returns the states of an event's package and test.
 func (r *recorder) states(e event) (*packageState, *testState) {
 	p := r.packages[e.Package]
 	if p == nil {
@@ -151,7 +151,7 @@ func (r *recorder) output(e event, p *packageState, test *testState) {
 			_, _ = fmt.Fprint(r.out, e.Output)
 		}
 	case e.Test == "" && (strings.HasPrefix(e.Output, "ok") || strings.HasPrefix(e.Output, "FAIL\t")):
-		// What a package logs outside its tests is shown where it fails.
+		// Other output of a package is printed if it fails.
 		_, _ = fmt.Fprint(r.out, e.Output)
 	}
 }
@@ -173,12 +173,12 @@ func (r *recorder) attribute(e event, test *testState) {
 	}
 }
 
-// packageFailed makes a failure of each top-level test that failed, or of the package where none did.
+// packageFailed adds a failure for each top-level test that failed, or for the package if none did.
 func (r *recorder) packageFailed(pkg string, p *packageState) {
 	noTestFailed := true
 	for _, name := range slices.Sorted(maps.Keys(p.tests)) {
 		if test := p.tests[name]; name != "" && !test.failed {
-			// It was running when the process ended, as by a signal; goroutines are in the output of one of them.
+			// It was running when the process was killed; the output of one such test has the goroutines.
 			test.failed = true
 			if !r.verbose {
 				_, _ = fmt.Fprint(r.out, test.output.String())
@@ -204,7 +204,7 @@ func (r *recorder) packageFailed(pkg string, p *packageState) {
 	}
 }
 
-// parts are the names of a test and of its subtests that did not pass, sorted.
+// parts returns the names of a test and its subtests that did not pass, sorted.
 func (p *packageState) parts(test string) []string {
 	var names []string
 	for name := range p.tests {
@@ -216,8 +216,8 @@ func (p *packageState) parts(test string) []string {
 	return names
 }
 
-// late reports whether a test failed because it waited in vain and for nothing else, and how busy the machine was: each
-// part of it that failed by itself says so, and none saw what must never happen.
+// late reports whether a test only failed because of missed deadlines: each part of it that failed by itself is late,
+// and none is unsafe. It also returns the load of the machine.
 func (p *packageState) late(test string) (late bool, pressure string) {
 	if p.crashed {
 		return false, ""
@@ -240,7 +240,7 @@ func (p *packageState) late(test string) (late bool, pressure string) {
 	return true, pressure
 }
 
-// failureOutput is the output of a failed test and of its subtests that failed.
+// failureOutput returns the output of a failed test and its failed subtests.
 func (p *packageState) failureOutput(test string) string {
 	var b strings.Builder
 	for _, name := range p.parts(test) {
@@ -251,10 +251,10 @@ func (p *packageState) failureOutput(test string) string {
 	return b.String()
 }
 
-// shownLines is how many lines of each failed test the summary repeats.
+// shownLines is the number of lines of each failed test in the summary.
 const shownLines = 25
 
-// lastLines are the last lines of what a test said itself.
+// lastLines returns the last lines of a test's own output.
 func lastLines(output string) string {
 	lines := strings.Split(strings.TrimRight(output, "\n"), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool {

@@ -1,15 +1,15 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testrun runs the parts of the test suite for hack/test.sh, and judges the whole run.
+// Command testrun runs the parts of the test suite for hack/test.sh, and decides whether the run has passed.
 //
-//	testrun run --part unit -- ARGUMENTS   go test, as long as the part may take
-//	testrun step --part unit --name "go vet" --seconds 12 [--failed]   keep what is no Go test
-//	testrun again      the parts and tests that may be run once more, if any
-//	testrun summary PART...   durations, figures and failures; exit code 1 unless all passed
-//	testrun skip, rotated, limit   what test/tiers says
+//	testrun run --part unit -- ARGUMENTS   run go test within the part's time limit
+//	testrun step --part unit --name "go vet" --seconds 12 [--failed]   record a step that is not a Go test
+//	testrun again      print the tests to run once more, by part
+//	testrun summary PART...   print durations, measures and failures; exit code 1 unless all passed
+//	testrun skip, extra, limit   print what test/tiers has
 //
-// What it knows of the run is kept in the folder of --results.
+// It keeps the results of the run in the folder of --results.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 func main() {
 	if err := root().Execute(); err != nil {
 		if !errors.Is(err, errFailed) {
-			// What could not be kept is not in the results: hack/test.sh has to know.
+			// The results may lack this failure: exit with another code than for failed tests.
 			fmt.Fprintln(os.Stderr, "testrun:", err)
 			os.Exit(2)
 		}
@@ -38,14 +38,14 @@ func main() {
 func root() *cobra.Command {
 	var results string
 	command := &cobra.Command{
-		Use: "testrun", Short: "Runs the parts of the test suite, and judges the whole run",
+		Use: "testrun", Short: "Run the parts of the test suite, and report the results",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	command.PersistentFlags().StringVar(&results, "results", "bin/test", "folder of the results")
 
 	var part partRun
 	run := &cobra.Command{
-		Use: "run -- ARGUMENTS", Short: "Run go test, and keep the results", Args: cobra.MinimumNArgs(1),
+		Use: "run -- ARGUMENTS", Short: "Run go test, and record the results", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			part.results, part.arguments = results, args
 			return part.run(cmd.Context(), cmd.OutOrStdout())
@@ -55,11 +55,11 @@ func root() *cobra.Command {
 	run.Flags().StringVar(&part.dir, "dir", ".", "folder of the Go module")
 	run.Flags().StringVar(&part.tier, "tier", cmp.Or(os.Getenv(outcome.TierVariable), string(tiers.Test)), "the tier, which has a limit for each part")
 	run.Flags().BoolVar(&part.verbose, "verbose", false, "print the output of tests that pass, too")
-	run.Flags().BoolVar(&part.again, "again", false, "it repeats tests that waited in vain")
+	run.Flags().BoolVar(&part.again, "again", false, "this run repeats tests that missed a deadline")
 
 	var step Step
 	add := &cobra.Command{
-		Use: "step", Short: "Keep the duration of what is no Go test", Args: cobra.NoArgs,
+		Use: "step", Short: "Record a step that is not a Go test", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return update(results, func(r *Results) { r.Steps = append(r.Steps, step) })
 		},
@@ -70,7 +70,7 @@ func root() *cobra.Command {
 	add.Flags().BoolVar(&step.Failed, "failed", false, "it failed")
 
 	again := &cobra.Command{
-		Use: "again", Short: "Print the parts and tests that may be run once more", Args: cobra.NoArgs,
+		Use: "again", Short: "Print the tests to run once more, by part", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := load(results)
 			if err != nil {
@@ -83,7 +83,7 @@ func root() *cobra.Command {
 		},
 	}
 	summary := &cobra.Command{
-		Use: "summary PART...", Short: "Print durations, measures and failures of the parts, each of which must have been run",
+		Use: "summary PART...", Short: "Print durations, measures and failures; each of the parts must have run",
 		RunE: func(cmd *cobra.Command, parts []string) error {
 			r, err := load(results)
 			if err != nil {
@@ -100,7 +100,7 @@ func root() *cobra.Command {
 			return nil
 		},
 	}
-	command.AddCommand(run, add, again, summary, skip(), rotated(), limit())
+	command.AddCommand(run, add, again, summary, skip(), extraTest(), limit())
 	return command
 }
 
@@ -110,7 +110,7 @@ func skip() *cobra.Command {
 		extra       []string
 	)
 	command := &cobra.Command{
-		Use: "skip", Short: "Print the pattern for go test's -skip that leaves the tests of a tier", Args: cobra.NoArgs,
+		Use: "skip", Short: "Print a pattern for go test -skip that skips the tests of other tiers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pattern, err := tiers.Skip(tiers.Suite(suite), tiers.Tier(tier), extra...)
 			if err == nil {
@@ -121,27 +121,27 @@ func skip() *cobra.Command {
 	}
 	command.Flags().StringVar(&suite, "suite", "", "e2e or integration")
 	command.Flags().StringVar(&tier, "tier", string(tiers.Test), "test, long or soak")
-	command.Flags().StringSliceVar(&extra, "extra", nil, "further tests to leave")
+	command.Flags().StringSliceVar(&extra, "extra", nil, "further tests that are not skipped")
 	return command
 }
 
-func rotated() *cobra.Command {
+func extraTest() *cobra.Command {
 	var commit string
 	command := &cobra.Command{
-		Use: "rotated", Short: "Print the end-to-end test of the long tier that a run of the tier test takes", Args: cobra.NoArgs,
+		Use: "extra", Short: "Print the end-to-end test of the long tier that a run of the tier test includes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), tiers.Rotated(commit))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), tiers.ExtraTest(commit))
 			return err
 		},
 	}
-	command.Flags().StringVar(&commit, "commit", "", "the commit that is tested")
+	command.Flags().StringVar(&commit, "commit", "", "the tested commit")
 	return command
 }
 
 func limit() *cobra.Command {
 	var part, tier string
 	command := &cobra.Command{
-		Use: "limit", Short: "Print the most that a part may take, as 24m0s", Args: cobra.NoArgs,
+		Use: "limit", Short: "Print the time limit of a part, such as 24m0s", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limit, err := tiers.Limit(tiers.Tier(tier), part)
 			if err == nil {

@@ -22,13 +22,13 @@ import (
 const (
 	resultsFile   = "results.json"
 	durationsFile = "durations.tsv"
-	// shownDurations is how many of the slowest tests and steps are printed.
+	// shownDurations is the number of slowest tests and steps in the summary.
 	shownDurations = 20
-	// maxAgain is how many tests may be run once more, in the whole run.
+	// maxAgain is the maximum number of tests that are run once more.
 	maxAgain = 2
 )
 
-// Results are those of one run of the suite.
+// Results are the results of one run of the suite.
 type Results struct {
 	Runs     []Run
 	Steps    []Step
@@ -37,15 +37,15 @@ type Results struct {
 	Failures []Failure
 }
 
-// Run is one run of go test, of the tests of one part or some of them.
+// Run is one run of go test, for some or all tests of a part.
 type Run struct {
 	Part, Arguments string
 	Seconds         float64
-	// Ended is false while it runs, and where it was killed with its results.
+	// Ended is false while go test runs, and if it and testrun were killed.
 	Ended bool
 }
 
-// Step is something that is no Go test.
+// Step is a command that is not a Go test.
 type Step struct {
 	Part, Name string
 	Seconds    float64
@@ -57,22 +57,22 @@ type Test struct {
 	Part, Package, Name string
 	Seconds             float64
 	Failed, Skipped     bool
-	// Again: it was in a second run.
+	// Again is true in a second run.
 	Again bool
 }
 
-// Measure is a figure with its bound.
+// Measure is a measured value with its bound.
 type Measure struct {
 	Test, Name, Got, Bound string
 	Beyond                 bool
 }
 
-// Failure is a top-level test that failed, or a package or a part where no test stands for it.
+// Failure is a failed top-level test, or a failed package or part without one.
 type Failure struct {
 	Part, Package, Test string
-	// Late: it waited in vain, and nothing else was wrong.
+	// Late is true if the only failures were missed deadlines.
 	Late bool
-	// Again: it was in a second run.
+	// Again is true in a second run.
 	Again    bool
 	Pressure string
 	Output   string
@@ -118,7 +118,7 @@ func (r *Results) add(other Results) {
 	r.Failures = append(r.Failures, other.Failures...)
 }
 
-// took is how long parts have taken so far.
+// took returns how long parts have taken so far.
 func (r *Results) took(parts ...string) time.Duration {
 	seconds := 0.0
 	for _, run := range r.Runs {
@@ -134,8 +134,8 @@ func (r *Results) took(parts ...string) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// again returns a pattern of the tests to run once more for each part: none unless all that failed did so because they
-// waited in vain, and they are at most two, and it was the first time.
+// again returns a pattern of the tests to run once more for each part: if they are at most maxAgain, all failed because
+// of missed deadlines, and this was their first run.
 func (r *Results) again() map[string]string {
 	if len(r.Failures) > maxAgain || r.stepFailed() || len(r.unfinished()) > 0 {
 		return nil
@@ -154,7 +154,7 @@ func (r *Results) again() map[string]string {
 	return patterns
 }
 
-// require adds a failure for each part of which no test has ended.
+// require adds a failure for each part that has no finished test.
 func (r *Results) require(parts []string) {
 	for _, part := range parts {
 		if !slices.ContainsFunc(r.Tests, func(test Test) bool { return test.Part == part }) {
@@ -167,7 +167,7 @@ func (r *Results) stepFailed() bool {
 	return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Failed })
 }
 
-// passedAgain reports whether a late test passed when it was run once more.
+// passedAgain reports whether a late test passed in its second run.
 func (r *Results) passedAgain(f Failure) bool {
 	if !f.Late || slices.ContainsFunc(r.Failures, func(other Failure) bool { return other.Again || !other.Late }) {
 		return false
@@ -177,8 +177,7 @@ func (r *Results) passedAgain(f Failure) bool {
 	})
 }
 
-// passed reports whether nothing failed but what passed when it was run once more, each run of go test came to its
-// end, and there was a test.
+// passed reports whether there were tests, each run of go test ended, and every failed test passed in its second run.
 func (r *Results) passed() bool {
 	if len(r.Tests) == 0 || r.stepFailed() || len(r.unfinished()) > 0 {
 		return false
@@ -191,7 +190,7 @@ func (r *Results) passed() bool {
 	return true
 }
 
-// unfinished are the runs of go test of which nothing more is known than that they began.
+// unfinished returns the runs of go test that started but did not end.
 func (r *Results) unfinished() []Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool { return run.Ended })
 }
@@ -203,7 +202,7 @@ type duration struct {
 	topLevel             bool
 }
 
-// durations are all that took a tenth of a second and more, the slowest first.
+// durations returns the steps and tests that took at least 0.1 s, slowest first.
 func (r *Results) durations() []duration {
 	var all []duration
 	for _, s := range r.Steps {
@@ -235,7 +234,7 @@ func (r *Results) writeDurations(folder string) error {
 	return nil
 }
 
-// print writes what a reader of the run wants last: the failures at the very end.
+// print writes the summary, with the failures at the end.
 func (r *Results) print(out io.Writer, folder string) {
 	_, _ = fmt.Fprintf(out, "\n  What took longest (all of it: %s):\n", filepath.Join(folder, durationsFile))
 	shown := 0
@@ -254,7 +253,7 @@ func (r *Results) print(out io.Writer, folder string) {
 	r.printMeasures(out)
 	for _, f := range r.Failures {
 		if r.passedAgain(f) {
-			_, _ = fmt.Fprintf(out, "\n  FLAKED %s (%s): it waited in vain, and passed when it was run again; the machine was at: %s\n%s",
+			_, _ = fmt.Fprintf(out, "\n  FLAKED %s (%s): it missed a deadline, and passed when it was run again; load of the machine: %s\n%s",
 				f.Test, f.Part, f.Pressure, indent(f.Output))
 		}
 	}
@@ -267,7 +266,7 @@ func (r *Results) print(out io.Writer, folder string) {
 	}
 	for _, run := range r.unfinished() {
 		failed++
-		_, _ = fmt.Fprintf(out, "\n  FAILED %s: go test %s: it did not come to its end\n", run.Part, run.Arguments)
+		_, _ = fmt.Fprintf(out, "\n  FAILED %s: go test %s: it did not finish\n", run.Part, run.Arguments)
 	}
 	for _, f := range r.Failures {
 		if r.passedAgain(f) {
@@ -285,7 +284,7 @@ func (r *Results) print(out io.Writer, folder string) {
 	_, _ = fmt.Fprintf(out, "\n%d passed, %d failed\n", passed, failed)
 }
 
-// printMeasures shows the figures that are beyond their bound, and how many are not.
+// printMeasures writes the measures that exceed their bound, and the number of others.
 func (r *Results) printMeasures(out io.Writer) {
 	if len(r.Measures) == 0 {
 		return

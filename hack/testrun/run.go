@@ -18,10 +18,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/tiers"
 )
 
-// errFailed is the error of tests that failed, of which the output tells already.
+// errFailed means that tests failed, which is in the output already.
 var errFailed = errors.New("failed")
 
-// dumpTime is what test binaries have for printing their goroutines.
+// dumpTime is the time that test binaries get to print their goroutines.
 const dumpTime = 20 * time.Second
 
 // partRun is one run of go test.
@@ -29,7 +29,7 @@ type partRun struct {
 	results, name, dir, tier string
 	verbose, again           bool
 	arguments                []string
-	// limit is what is left of the part's time.
+	// limit is the remaining time of the part.
 	limit time.Duration
 }
 
@@ -40,7 +40,7 @@ func (p *partRun) run(ctx context.Context, out io.Writer) error {
 	return p.test(ctx, out)
 }
 
-// test runs go test, shows what it prints, and adds to the results.
+// test runs go test, prints its output, and records the results.
 func (p *partRun) test(ctx context.Context, out io.Writer) error {
 	run := Run{Part: p.name, Arguments: strings.Join(p.arguments, " ")}
 	index := 0
@@ -49,7 +49,7 @@ func (p *partRun) test(ctx context.Context, out io.Writer) error {
 	}
 	began := time.Now()
 	recorder := newRecorder(p.name, p.again, p.verbose, out)
-	// The -timeout of go test holds for each package; watch holds the limit for all of them.
+	// go test's -timeout is per package; watch enforces the limit for all of them.
 	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout", p.limit.String()}, p.arguments...)...)
 	cmd.Dir = p.dir
 	cmd.Stderr = os.Stderr
@@ -79,8 +79,8 @@ func (p *partRun) test(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// setLimit takes from the part's limit what its earlier steps and runs took. A second run may take what all parts
-// together have left, but no more than its part's limit.
+// setLimit sets the limit to the remaining time of the part. A second run gets the remaining time of all parts together,
+// but at most its part's limit.
 func (p *partRun) setLimit() error {
 	limit, err := tiers.Limit(tiers.Tier(p.tier), p.name)
 	if err != nil {
@@ -94,13 +94,13 @@ func (p *partRun) setLimit() error {
 	if p.again {
 		left = min(limit, tiers.Total(tiers.Tier(p.tier))-earlier.took(tiers.Parts...))
 	}
-	// A minute, where nothing is left, shows at least what hangs.
+	// At least a minute, to show which test hangs.
 	p.limit = max(left, time.Minute)
 	return nil
 }
 
-// watch ends the run when its limit is over, and reports whether it was: test binaries print their goroutines on
-// SIGQUIT. An interrupt is passed on, since the run is a process group of its own.
+// watch ends the run when it exceeds its limit, and reports whether it did: on SIGQUIT, test binaries print their
+// goroutines. It forwards interrupts, since the run has its own process group.
 func (p *partRun) watch(ctx context.Context, group int, ended <-chan struct{}) bool {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -129,9 +129,9 @@ func (p *partRun) watch(ctx context.Context, group int, ended <-chan struct{}) b
 	return overran
 }
 
-// complete adds a failure for what no test stands for: a limit, a build that failed, a run that was ended.
+// complete adds failures that belong to no test: an exceeded limit, a failed build, an interrupted run.
 func (r *recorder) complete(p *partRun, overran bool, failed error) {
-	// A package that has not ended was being tested when go test was ended.
+	// A package without an end was running when go test ended.
 	for name, p := range r.packages {
 		if name != "" && !p.ended && len(p.tests) > 0 {
 			p.crashed = true

@@ -17,7 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// recorded are the results of events, in a package p.
+// recorded returns the results of events in a package p.
 func recorded(t *testing.T, again bool, events ...event) (Results, string) {
 	t.Helper()
 	var lines, out bytes.Buffer
@@ -47,7 +47,7 @@ func safety(test string) event {
 
 func ended(action, test string) event { return event{Action: action, Test: test} }
 
-// What may run again is decided by what failed: waiting in vain alone may, at most twice in a run.
+// Only tests that missed a deadline may run again, at most two in a run.
 func TestWhatRunsAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -55,11 +55,11 @@ func TestWhatRunsAgain(t *testing.T) {
 		want   map[string]string
 	}{
 		"all pass":         {events: []event{ended("pass", "TestA"), ended("pass", "")}},
-		"waited in vain":   {events: []event{deadline("TestA"), ended("fail", "TestA"), ended("fail", "")}, want: map[string]string{"e2e": "^(TestA)$"}},
+		"missed a deadline":   {events: []event{deadline("TestA"), ended("fail", "TestA"), ended("fail", "")}, want: map[string]string{"e2e": "^(TestA)$"}},
 		"a plain failure":  {events: []event{ended("fail", "TestA"), ended("fail", "")}},
 		"unsafe":           {events: []event{safety("TestA"), ended("fail", "TestA"), ended("fail", "")}},
 		"unsafe afterward": {events: []event{deadline("TestA"), safety("TestA"), ended("fail", "TestA"), ended("fail", "")}},
-		"a subtest waited in vain": {
+		"a subtest missed a deadline": {
 			events: []event{deadline("TestA/x"), ended("fail", "TestA/x"), ended("fail", "TestA"), ended("fail", "")},
 			want:   map[string]string{"e2e": "^(TestA)$"},
 		},
@@ -72,11 +72,11 @@ func TestWhatRunsAgain(t *testing.T) {
 		"a test of a longer name failed": {
 			events: []event{deadline("TestA"), ended("fail", "TestA"), ended("fail", "TestAB"), ended("fail", "")},
 		},
-		"two waited in vain": {
+		"two missed a deadline": {
 			events: []event{deadline("TestB"), ended("fail", "TestB"), deadline("TestA"), ended("fail", "TestA"), ended("fail", "")},
 			want:   map[string]string{"e2e": "^(TestA|TestB)$"},
 		},
-		"three waited in vain": {
+		"three missed a deadline": {
 			events: []event{deadline("TestA"), ended("fail", "TestA"), deadline("TestB"), ended("fail", "TestB"), deadline("TestC"), ended("fail", "TestC"), ended("fail", "")},
 		},
 		"a panic": {
@@ -104,7 +104,7 @@ func TestWhatRunsAgain(t *testing.T) {
 	}
 }
 
-// A test that passed when it was run again is told of, and the run has passed; one that failed again has not.
+// A test that passed in its second run is reported, and the run has passed; if it failed again, the run has failed.
 func TestSecondRun(t *testing.T) {
 	t.Parallel()
 	first := []event{
@@ -116,7 +116,7 @@ func TestSecondRun(t *testing.T) {
 		passed bool
 		says   string
 	}{
-		"passes":                {[]event{ended("pass", "TestA"), ended("pass", "")}, true, "FLAKED TestA (e2e): it waited in vain, and passed when it was run again; the machine was at: load 9"},
+		"passes":                {[]event{ended("pass", "TestA"), ended("pass", "")}, true, "FLAKED TestA (e2e): it missed a deadline, and passed when it was run again; load of the machine: load 9"},
 		"waits in vain again":   {first, false, "FAILED e2e: p TestA"},
 		"is unsafe":             {[]event{safety("TestA"), ended("fail", "TestA"), ended("fail", "")}, false, "FAILED e2e: p TestA"},
 		"does not come to it":   {[]event{ended("fail", "")}, false, "FAILED e2e: p TestA"},
@@ -143,7 +143,7 @@ func TestSecondRun(t *testing.T) {
 	}
 }
 
-// Failures of what is no test, and an empty run, are failures of the run.
+// Failed steps and packages, and a run without tests, are failures of the run.
 func TestNothingPassesUnseen(t *testing.T) {
 	t.Parallel()
 	good, _ := recorded(t, false, ended("pass", "TestA"), ended("pass", ""))
@@ -202,7 +202,7 @@ func TestDurationsAndMeasures(t *testing.T) {
 	}
 }
 
-// A part has what its earlier steps and runs left of its limit; a second run, what all parts left of theirs.
+// A part gets the time that its earlier steps and runs left; a second run, the time that all parts left.
 func TestSetLimit(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -235,7 +235,7 @@ func TestSetLimit(t *testing.T) {
 	}
 }
 
-// The whole of it, with a real go test: output of what fails is shown, the limit prints goroutines, results are kept.
+// With a real go test: output of failed tests is printed, the limit prints goroutines, results are recorded.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	module := t.TempDir()

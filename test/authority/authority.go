@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authority makes certificate authorities for tests, and certificates that they sign.
+// Package authority creates certificate authorities for tests, and certificates signed by them.
 package authority
 
 import (
@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Certificates are valid for the whole century: who verifies them reads the real clock, whatever the clock of a test says.
+// Certificates are valid for the whole century, since TLS verifies them with the real clock, not with the clock of a test.
 var (
 	notBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	notAfter  = time.Date(2099, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -30,7 +30,7 @@ var (
 
 // Authority signs certificates.
 type Authority struct {
-	// Certificate is what clients and servers have to trust, and PEM the same encoded.
+	// Certificate is the CA certificate, PEM its encoding.
 	Certificate *x509.Certificate
 	PEM         []byte
 	Key         crypto.Signer
@@ -39,14 +39,14 @@ type Authority struct {
 // Leaf is a certificate with its key.
 type Leaf struct {
 	TLS tls.Certificate
-	// Certificate and Key are encoded as PEM.
+	// Certificate and Key are PEM.
 	Certificate, Key []byte
 }
 
-// Change changes a certificate before it is signed.
+// Change modifies a certificate before it is signed.
 type Change func(*x509.Certificate)
 
-// New returns an authority with that common name and a key of its own.
+// New returns an authority with this common name and a new key.
 func New(name string, changes ...Change) (*Authority, error) {
 	asCA := func(c *x509.Certificate) {
 		c.IsCA, c.BasicConstraintsValid, c.ExtKeyUsage = true, true, nil
@@ -63,13 +63,13 @@ func New(name string, changes ...Change) (*Authority, error) {
 	return &Authority{Certificate: certificate, PEM: made.Certificate, Key: made.TLS.PrivateKey.(*ecdsa.PrivateKey)}, nil
 }
 
-// Issue returns a certificate with that common name, for a server at the hosts, which are DNS names and IPs, and for a
-// client.
+// Issue returns a certificate with this common name for a client, and for a server at the hosts, which are DNS names or
+// IPs.
 func (a *Authority) Issue(name string, hosts []string, changes ...Change) (*Leaf, error) {
 	return sign(a, name, hosts, changes)
 }
 
-// Write writes the leaf to name.crt and name.key in a folder, each by a rename, as a mounted Secret changes.
+// Write writes the leaf to name.crt and name.key in a folder, replacing each file by a rename like a mounted Secret.
 func (l *Leaf) Write(folder, name string) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(folder, name+".crt"), filepath.Join(folder, name+".key")
 	for path, content := range map[string][]byte{certFile: l.Certificate, keyFile: l.Key} {
@@ -83,7 +83,7 @@ func (l *Leaf) Write(folder, name string) (certFile, keyFile string, err error) 
 	return certFile, keyFile, nil
 }
 
-// sign returns a certificate for a new key. Without a parent it signs itself.
+// sign returns a certificate for a new key, self-signed if there is no parent.
 func sign(parent *Authority, name string, hosts []string, changes []Change) (*Leaf, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

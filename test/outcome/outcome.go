@@ -1,12 +1,12 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome is how tests on a real cluster report what they found, so that hack/testrun can tell three kinds
-// of failures apart: what must never happen (Unsafe), what took longer than its bound (Measure), and what was
-// awaited and did not come (Eventually). docs/testing.md has the policy.
+// Package outcome reports failures of tests on a real cluster, so that hack/testrun can distinguish three kinds: what
+// must never happen (Unsafe), what took longer than its bound (Measure), and what did not happen before a deadline
+// (Eventually). docs/testing.md has the policy.
 //
-// The kinds are attributes of the test, which `go test -json` passes on. A failure without any of them, as by
-// t.Fatal, counts as one that must never happen; after a deadline, as in a cleanup, only Unsafe tells of one.
+// The kinds are attributes of the test in the output of `go test -json`. A failure without one, as by t.Fatal, counts as
+// one that must never happen; but after a missed deadline, as in a cleanup, only Unsafe does.
 package outcome
 
 import (
@@ -23,17 +23,17 @@ import (
 
 // The keys of the attributes that hack/testrun reads.
 const (
-	// SafetyKey marks a test that saw what must never happen.
+	// SafetyKey marks a test in which something happened that must never happen.
 	SafetyKey = "safety"
-	// DeadlineKey marks a test that waited in vain, before anything else failed in it.
+	// DeadlineKey marks a test whose first failure is a missed deadline.
 	DeadlineKey = "deadline"
-	// MeasureKey marks a measured figure: "within" or "beyond", its name, its value and its bound, tab-separated.
+	// MeasureKey marks a measured value: "within" or "beyond", its name, its value and its bound, tab-separated.
 	MeasureKey = "measure"
-	// BeginKey marks the moment from which the duration of a test counts.
+	// BeginKey marks the start of a test's duration.
 	BeginKey = "begin"
 )
 
-// TierVariable is the environment variable that names the tier of a run: test, long or soak.
+// TierVariable is the environment variable with the tier of a run: test, long or soak.
 const TierVariable = "TEST_TIER"
 
 // Unsafe fails the test for something that must never happen, however slow the machine is: a failed request, a lost
@@ -44,12 +44,12 @@ func Unsafe(t testing.TB, format string, args ...any) {
 	t.Errorf(format, args...)
 }
 
-// Begin has the duration of the test count from now on: what it waited for before, as for a place among tests that run at
-// the same time, says nothing about it.
+// Begin restarts the duration of the test, for one that had to wait before it could start, such as for a slot among
+// parallel tests.
 func Begin(t testing.TB) { t.Attr(BeginKey, "now") }
 
-// Eventually polls check until it returns nil, and stops the test with its last error when that takes longer than the
-// timeout. Only a test that fails so, and in no other way, may be run again.
+// Eventually polls check until it returns nil, and stops the test with its last error after the timeout. Only a test
+// that fails in this way, and in no other, may be run again.
 func Eventually(t testing.TB, timeout time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := Poll(t.Context(), timeout, check); err != nil {
@@ -57,7 +57,7 @@ func Eventually(t testing.TB, timeout time.Duration, what string, check func(con
 	}
 }
 
-// Late stops the test because something awaited did not come in time, and notes how busy the machine is.
+// Late stops the test because of a missed deadline, and records the load of the machine.
 func Late(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if !t.Failed() {
@@ -66,8 +66,8 @@ func Late(t testing.TB, format string, args ...any) {
 	t.Fatalf(format, args...)
 }
 
-// Poll calls check until it returns nil or the timeout has passed, and returns its last error. It asks often at first,
-// and then four times a second.
+// Poll calls check until it returns nil or the timeout has passed, and returns its last error. It polls quickly at
+// first, then four times a second.
 func Poll(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	var last error
 	intervals := wait.Backoff{Duration: 25 * time.Millisecond, Factor: 1.5, Steps: 7, Cap: 250 * time.Millisecond}
@@ -76,7 +76,7 @@ func Poll(ctx context.Context, timeout time.Duration, check func(context.Context
 	err := intervals.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil || last == nil {
-			// The error of a check that the timeout cut off does not say what is missing.
+			// The error of a check that was interrupted by the timeout is less useful.
 			last = err
 		}
 		return err == nil, nil
@@ -87,8 +87,8 @@ func Poll(ctx context.Context, timeout time.Duration, check func(context.Context
 	return err
 }
 
-// Measure records a figure, as a duration or a share, with the most that it should be. Only the soak tier fails a test
-// whose figure is beyond its bound: in the others many tests share the machine.
+// Measure records a measured value, such as a duration or a ratio, and its upper bound. A value beyond its bound fails
+// the test only in the soak tier: in the others many tests share the machine.
 func Measure[T cmp.Ordered](t testing.TB, name string, got, bound T) {
 	t.Helper()
 	verdict := "within"
@@ -111,8 +111,8 @@ func text(figure any) string {
 	return fmt.Sprint(figure)
 }
 
-// pressure is how long processes have waited for the processor, memory and disk, as the kernel counts it (PSI), or the
-// load average where it does not.
+// pressure returns the kernel's pressure stall information (PSI) for CPU, memory and I/O, if available, and the load
+// average.
 func pressure() string {
 	var parts []string
 	for _, resource := range []string{"cpu", "memory", "io"} {

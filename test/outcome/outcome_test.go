@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorder is a test that notes what is said of it.
+// recorder is a testing.TB that records attributes and failures.
 type recorder struct {
 	testing.TB
 	said []string
@@ -101,7 +101,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// The error of a check that the timeout cut off says nothing of what is missing: the one before is told.
+// If the timeout interrupts a check, the previous error is reported, which is more useful.
 func TestPollTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	asked := 0

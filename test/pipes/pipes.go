@@ -1,8 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pipes is a network in memory: a synctest bubble's clock goes on while its goroutines wait for it, which it does
-// not while they wait for a socket.
+// Package pipes is an in-memory network for synctest bubbles, whose clock stops while a goroutine waits for a socket.
 package pipes
 
 import (
@@ -12,7 +11,7 @@ import (
 	"sync"
 )
 
-// Network is a listener and the way to it. A write on a connection waits until it is read.
+// Network is a listener and its dialer. A write on a connection blocks until it is read.
 type Network struct {
 	dialed chan net.Conn
 	closed chan struct{}
@@ -41,7 +40,7 @@ func (n *Network) Close() error {
 // Addr implements net.Listener.
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// Dial connects to the listener, whatever the address.
+// Dial connects to the listener. It ignores the address.
 func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
@@ -54,7 +53,7 @@ func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Client returns an HTTP client of the listener, which keeps no connection for later.
+// Client returns an HTTP client of the listener, without keep-alive.
 func (n *Network) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
 }

@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tiers says which of `make test`, `make test-long` and `make test-soak` runs which test of test/e2e and
-// test/integration. Unit tests are in `make test` alone.
+// Package tiers assigns the tests of test/e2e and test/integration to `make test`, `make test-long` and
+// `make test-soak`. Only `make test` has unit tests.
 package tiers
 
 import (
@@ -16,7 +16,7 @@ import (
 // Tier is one of the three test runs.
 type Tier string
 
-// The tiers. A test of the soak tier repeats one of another tier for longer, or it judges time.
+// The tiers. A test of the soak tier repeats one of another tier for longer, or checks durations.
 const (
 	Test Tier = "test"
 	Long Tier = "long"
@@ -26,7 +26,7 @@ const (
 // All lists the tiers.
 var All = []Tier{Test, Long, Soak}
 
-// Suite is a part of the tests whose tests have tiers.
+// Suite is a part of a run whose tests have tiers.
 type Suite string
 
 // The suites, which are folders of test/.
@@ -35,7 +35,7 @@ const (
 	Integration Suite = "integration"
 )
 
-// table has the names of the tests. Soak may repeat what is in another tier; the others exclude each other.
+// table has the names of the tests. Each is in one of the tiers test and long, and may be in soak, too.
 var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `
@@ -73,23 +73,23 @@ var table = map[Suite]map[Tier]string{
 	},
 }
 
-// rotating are end-to-end tests of the long tier of which each `make test` runs one. They need nothing that other
-// tests do not build, and end within 150 s.
-const rotating = `
+// extraTests are end-to-end tests of the long tier of which each `make test` runs one. They need no further binaries,
+// and take at most 150 s.
+const extraTests = `
 	TestVersionDroppedAndAdded TestMissingSecretStalls TestOperatorKilled
 	TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled TestKubeAPIServerKilled
 	TestOperatorNamespaceDeleted TestSelfSignedKubelet TestPluginVerify`
 
-// limits are the most that the parts of a run may take. Those of the tier test are within the 85 minutes after which a
-// build machine ends a run, so that a test that hangs is told of, with its goroutines. A warm run takes 6, 4
-// and 11 minutes of the last three; beside two busy loops on two cores it took 19, 6 and 15.
+// limits are the time limits of the parts of a run. Those of the tier test add up to less than the 85 minutes after
+// which a build machine ends a run, so that a test that hangs is reported with its goroutines. A warm run takes 6, 4
+// and 11 minutes for the last three; with two busy loops on two cores it took 19, 6 and 15.
 var limits = map[Tier]map[string]time.Duration{
 	Test: {"build": 24 * time.Minute, "unit": 22 * time.Minute, "integration": 11 * time.Minute, "e2e": 27 * time.Minute},
 	Long: {"build": 40 * time.Minute, "integration": 20 * time.Minute, "e2e": 60 * time.Minute},
 	Soak: {"build": 40 * time.Minute, "e2e": 120 * time.Minute},
 }
 
-// Limit is the most that a part of a run may take: build, unit, integration or e2e.
+// Limit returns the time limit of a part: build, unit, integration or e2e.
 func Limit(tier Tier, part string) (time.Duration, error) {
 	limit, ok := limits[tier][part]
 	if !ok {
@@ -101,7 +101,7 @@ func Limit(tier Tier, part string) (time.Duration, error) {
 // Parts of a run, in their order.
 var Parts = []string{"build", "unit", "integration", "e2e"}
 
-// Total is the most that all parts of a run may take together.
+// Total returns the time limit of all parts together.
 func Total(tier Tier) time.Duration {
 	var total time.Duration
 	for _, limit := range limits[tier] {
@@ -110,23 +110,23 @@ func Total(tier Tier) time.Duration {
 	return total
 }
 
-// Tests are the names of the tests of a suite in a tier.
+// Tests returns the names of the tests of a suite in a tier.
 func Tests(suite Suite, tier Tier) []string { return strings.Fields(table[suite][tier]) }
 
-// Rotating are the end-to-end tests of the long tier of which each `make test` runs one.
-func Rotating() []string { return strings.Fields(rotating) }
+// ExtraTests returns the end-to-end tests of the long tier of which each `make test` runs one.
+func ExtraTests() []string { return strings.Fields(extraTests) }
 
-// Rotated is the one that a run of the tree with this commit takes: the same each time, and another in most others.
-func Rotated(commit string) string {
-	tests, n := Rotating(), 0
+// ExtraTest returns the one that `make test` runs on a commit, whose hash chooses it.
+func ExtraTest(commit string) string {
+	tests, n := ExtraTests(), 0
 	for _, digit := range commit {
 		n = (16*n + int(digit)) % len(tests)
 	}
 	return tests[n]
 }
 
-// Skip is the value of go test's -skip that leaves the tests of one tier, and the extra ones, of a suite. It is empty
-// where nothing is left out.
+// Skip returns a pattern for go test -skip that skips all tests of a suite but those of one tier and the extra ones. It
+// is empty if nothing is skipped.
 func Skip(suite Suite, tier Tier, extra ...string) (string, error) {
 	if table[suite] == nil || !slices.Contains(All, tier) {
 		return "", fmt.Errorf("no suite %q with a tier %q; suites are %s and %s, tiers %v", suite, tier, EndToEnd, Integration, All)
@@ -143,7 +143,7 @@ func Skip(suite Suite, tier Tier, extra ...string) (string, error) {
 	return Exactly(skipped), nil
 }
 
-// Exactly is a pattern for -run and -skip that these tests match, and no others; empty for none.
+// Exactly returns a pattern for -run and -skip that matches only these tests, or "" for none.
 func Exactly(tests []string) string {
 	if len(tests) == 0 {
 		return ""

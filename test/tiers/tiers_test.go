@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A test that is in no tier would never be skipped, and one that was renamed would be in none.
+// A test without a tier would never be skipped, and a renamed one would lose its tier.
 func TestEachTestHasOneTier(t *testing.T) {
 	t.Parallel()
 	for suite, pattern := range map[Suite]string{EndToEnd: "../e2e/*_test.go", Integration: "../integration/*/*_test.go"} {
@@ -36,15 +36,15 @@ func TestEachTestHasOneTier(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range Rotating() {
+	for _, name := range ExtraTests() {
 		if !slices.Contains(Tests(EndToEnd, Long), name) {
-			t.Errorf("%s rotates, and is not in the long tier", name)
+			t.Errorf("%s is an extra test, and is not in the long tier", name)
 		}
 	}
 }
 
-// hack/testrun takes a test whose subtest waited in vain for one that may run again. It cannot see that the test itself
-// failed, too, unless that says its kind by outcome.
+// hack/testrun repeats a test if a subtest missed a deadline. It notices that the test itself failed for another reason
+// only if that was reported by package outcome.
 func TestFailuresBesideSubtestsSayTheirKind(t *testing.T) {
 	t.Parallel()
 	for _, function := range functions(t, "../e2e/*_test.go", "../integration/*/*_test.go") {
@@ -65,7 +65,7 @@ func TestFailuresBesideSubtestsSayTheirKind(t *testing.T) {
 	}
 }
 
-// callOfT returns the method of the variable t that a node calls, empty for other nodes.
+// callOfT returns the method of the variable t that a node calls, or "".
 func callOfT(n ast.Node) (*ast.CallExpr, string) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -79,7 +79,7 @@ func callOfT(n ast.Node) (*ast.CallExpr, string) {
 	return call, ""
 }
 
-// testFunctions are the names of the test functions in files, sorted.
+// testFunctions returns the names of the test functions in files, sorted.
 func testFunctions(t *testing.T, pattern string) []string {
 	t.Helper()
 	var names []string
@@ -92,7 +92,7 @@ func testFunctions(t *testing.T, pattern string) []string {
 	return names
 }
 
-// functions are those that files declare.
+// functions returns the functions that files declare.
 func functions(t *testing.T, patterns ...string) []*ast.FuncDecl {
 	t.Helper()
 	var all []*ast.FuncDecl
@@ -116,7 +116,7 @@ func functions(t *testing.T, patterns ...string) []*ast.FuncDecl {
 	return all
 }
 
-// A build machine ends a run after 90 minutes, without a word of what hangs.
+// A build machine ends a run after 90 minutes, without goroutines of the test that hangs.
 func TestLimitsEndBeforeTheBuildMachineDoes(t *testing.T) {
 	t.Parallel()
 	if total := Total(Test); total >= 85*time.Minute {
@@ -129,7 +129,7 @@ func TestLimitsEndBeforeTheBuildMachineDoes(t *testing.T) {
 
 func TestSkipLeavesTheTier(t *testing.T) {
 	t.Parallel()
-	extra := Rotated("0123456789abcdef")
+	extra := ExtraTest("0123456789abcdef")
 	for _, suite := range []Suite{EndToEnd, Integration} {
 		for _, tier := range All {
 			pattern, err := Skip(suite, tier, extra)
@@ -155,19 +155,19 @@ func TestSkipLeavesTheTier(t *testing.T) {
 	}
 }
 
-func TestEachRotatingTestHasItsTurn(t *testing.T) {
+func TestEachExtraTestIsChosen(t *testing.T) {
 	t.Parallel()
-	var met []string
+	var chosen []string
 	for i := range 10000 {
 		commit := strings.Repeat(string("0123456789abcdef"[i%16]), 1+i%7) + strings.Repeat("7", i%40)
-		if name := Rotated(commit); !slices.Contains(met, name) {
-			met = append(met, name)
+		if name := ExtraTest(commit); !slices.Contains(chosen, name) {
+			chosen = append(chosen, name)
 		}
 	}
-	slices.Sort(met)
-	want := Rotating()
+	slices.Sort(chosen)
+	want := ExtraTests()
 	slices.Sort(want)
-	if diff := cmp.Diff(want, met); diff != "" {
-		t.Errorf("(-rotating +met):\n%s", diff)
+	if diff := cmp.Diff(want, chosen); diff != "" {
+		t.Errorf("(-extra +chosen):\n%s", diff)
 	}
 }

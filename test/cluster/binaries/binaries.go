@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package binaries builds Kubernetes and etcd from the tool directives of this module's go.mod, into a
-// folder of the user's cache that a clean clone with the same go.mod shares.
+// folder of the user's cache that all clones with the same go.mod share.
 package binaries
 
 import (
@@ -16,10 +16,10 @@ import (
 	"strings"
 )
 
-// KubernetesVersion is the version that the binaries say they are: the one in go.mod.
+// KubernetesVersion is the version of the binaries, as in go.mod.
 const KubernetesVersion = "v1.37.1"
 
-// modulePath is this module's, to be sure that the go command builds from its go.mod.
+// modulePath is the path of this module, whose go.mod the go command must use.
 const modulePath = "github.com/metricsbackend/metrics-backend-operator/test/cluster"
 
 // tool is one binary.
@@ -56,7 +56,7 @@ func Names() []string {
 	return names
 }
 
-// selectTools returns the tools with these names, all where none is given.
+// selectTools returns the tools with these names, or all of them.
 func selectTools(names []string) ([]tool, error) {
 	if len(names) == 0 {
 		return tools, nil
@@ -72,7 +72,7 @@ func selectTools(names []string) ([]tool, error) {
 	return selected, nil
 }
 
-// linkerFlags give the version; without them every component would call itself v0.0.0-master.
+// linkerFlags sets the version; without it every component would report v0.0.0-master.
 func linkerFlags() string {
 	parts := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
 	flags := []string{"-s", "-w"}
@@ -84,7 +84,7 @@ func linkerFlags() string {
 	return strings.Join(flags, " ")
 }
 
-// folder is where the binaries of this go.mod and go.sum are kept: by their hash, and by the compiler.
+// folder returns the folder for the binaries of this go.mod, go.sum and compiler.
 func folder(module string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
-// Build makes the named binaries, all where no name is given, unless they are there. It returns their folder.
+// Build builds the named binaries that are missing, or all of them without names, and returns their folder.
 func Build(ctx context.Context, report *progress.Reporter, names ...string) (string, error) {
 	selected, err := selectTools(names)
 	if err != nil {
@@ -37,7 +37,7 @@ func Build(ctx context.Context, report *progress.Reporter, names ...string) (str
 	if len(missing(target, selected)) == 0 {
 		return target, nil
 	}
-	// Two cold builds at once would compile everything twice: the second waits and finds it done.
+	// Two concurrent builds would compile everything twice: the second one waits.
 	unlock, err := state.LockFile(ctx, target+".lock", func() {
 		report.Say("binaries", "another run builds them; waiting")
 	})
@@ -66,12 +66,9 @@ func missing(folder string, wanted []tool) []tool {
 
 // Module returns the folder of this module, found by the go command from the working directory.
 func Module(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	out, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
 	if err != nil {
-		return "", fmt.Errorf("asking the go command for the module: %w: %s", err, strings.TrimSpace(stderr.String()))
+		return "", err
 	}
 	path, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if path != modulePath {
@@ -80,7 +77,7 @@ func Module(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// build makes all of them with one go command, which links some while it compiles the others.
+// build builds all of them with one go command, which links some while it compiles others.
 func build(ctx context.Context, report *progress.Reporter, module, target string, wanted []tool) error {
 	if len(wanted) == 0 {
 		return nil
@@ -91,11 +88,13 @@ func build(ctx context.Context, report *progress.Reporter, module, target string
 		packages, names = append(packages, t.pkg), append(names, t.name)
 	}
 	report.Say("binaries", "building %s from source (all of them about 8 minutes on 2 cores, the first time)", strings.Join(names, ", "))
-	all, err := dependencies(ctx, module, packages)
+	// This also downloads the modules.
+	dependencies, err := goOutput(ctx, module, append([]string{"list", "-deps"}, packages...)...)
 	if err != nil {
 		return err
 	}
-	// Beside the finished ones, so that each rename is atomic; a killed build leaves no half binary under its name.
+	all := bytes.Count(dependencies, []byte("\n"))
+	// On the same file system, so that each rename is atomic; a killed build leaves no partial binary.
 	partial := filepath.Join(target, ".partial")
 	defer func() { _ = os.RemoveAll(partial) }()
 	err = Go(ctx, module, func(compiled int) {
@@ -113,22 +112,23 @@ func build(ctx context.Context, report *progress.Reporter, module, target string
 	return nil
 }
 
-// dependencies returns how many packages these are made of. It fetches their modules.
-func dependencies(ctx context.Context, module string, packages []string) (int, error) {
-	cmd := command(ctx, module, append([]string{"list", "-deps"}, packages...)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return 0, cause
-		}
-		return 0, fmt.Errorf("listing what the binaries are made of: %w: %s", err, strings.TrimSpace(stderr.String()))
+// goOutput returns the output of the go command in a folder. Its error has the command's own message.
+func goOutput(ctx context.Context, folder string, args ...string) ([]byte, error) {
+	out, err := command(ctx, folder, args...).Output()
+	if err == nil {
+		return out, nil
 	}
-	return bytes.Count(out, []byte("\n")), nil
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
+	}
+	return nil, fmt.Errorf("running go %s: %w", args[0], err)
 }
 
-// command is the go command without cgo in the module.
+// command returns the go command without cgo in the module.
 func command(ctx context.Context, module string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module
@@ -136,8 +136,8 @@ func command(ctx context.Context, module string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Go runs the go command without cgo in the module, and calls tick each interval with the number of
-// packages that it has compiled (with the argument -v).
+// Go runs the go command without cgo in the module. Each interval it calls tick with the number of
+// compiled packages, which needs the argument -v.
 func Go(ctx context.Context, module string, tick func(packages int), interval time.Duration, args ...string) error {
 	cmd := command(ctx, module, args...)
 	stderr, err := cmd.StderrPipe()
@@ -156,7 +156,7 @@ func Go(ctx context.Context, module string, tick func(packages int), interval ti
 		defer close(read)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			line := lines.Text()
-			// -v prints one import path a line; anything else is an error to show.
+			// -v prints one import path per line; other lines are errors.
 			if line != "" && !strings.ContainsAny(line, " :") {
 				packages.Add(1)
 				continue

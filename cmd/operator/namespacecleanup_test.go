@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// APIServices are taken back only when the operator's own namespace ends, and
-// with a context that outlives the signal.
-func TestFarewell(t *testing.T) {
+// APIServices are removed only if the operator's own namespace is being deleted, and with
+// a context that outlives the signal.
+func TestNamespaceCleanup(t *testing.T) {
 	ending := metav1.Now()
 	cases := map[string]struct {
 		namespace *corev1.Namespace
@@ -42,7 +42,7 @@ func TestFarewell(t *testing.T) {
 				},
 			})
 			retired := false
-			f := &farewell{live: live, namespace: "own", retireAll: func(ctx context.Context) error {
+			f := &namespaceCleanup{apiReader: live, namespace: "own", retireAll: func(ctx context.Context) error {
 				retired = true
 				if ctx.Err() != nil {
 					t.Errorf("the context has ended before the work: %v", ctx.Err())
@@ -54,7 +54,7 @@ func TestFarewell(t *testing.T) {
 			}}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			// A failure here must not hide why the process ends, nor make it end badly.
+			// A failure here must not change the exit code, or hide why the process ends.
 			if err := f.Start(ctx); err != nil {
 				t.Errorf("got %v", err)
 			}
@@ -63,7 +63,7 @@ func TestFarewell(t *testing.T) {
 			}
 		})
 	}
-	if !(&farewell{}).NeedLeaderElection() {
-		t.Error("an operator that does not lead takes back what the leader registered")
+	if !(&namespaceCleanup{}).NeedLeaderElection() {
+		t.Error("an operator that is not the leader removes what the leader registered")
 	}
 }
