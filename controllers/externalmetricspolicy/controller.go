@@ -8,7 +8,6 @@ package externalmetricspolicy
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/crdready"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Name is the controller's name in logs and metrics.
@@ -95,10 +95,7 @@ func (r *Reconciler) judge(policy *v1alpha1.ExternalMetricsPolicy) {
 		return
 	}
 	message := "a rule that cannot be read denies what gets to it; correct the policy: " + errs.ToAggregate().Error()
-	if len(message) > maxMessage {
-		// Never within a character.
-		message = strings.ToValidUTF8(message[:maxMessage], "")
-	}
+	message = text.Truncate(message, maxMessage)
 	set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
 	// Nothing but a new spec mends it.
 	set(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid, message)

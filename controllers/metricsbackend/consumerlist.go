@@ -73,13 +73,7 @@ func keyOfReported(c v1alpha1.ConsumerStatus) consumerKey {
 	return consumerKey{c.Version, printable(c.UserAgent), printable(c.User)}
 }
 
-func printable(name string) string { return printableText(name, maxConsumerName) }
-
-// printableText is at most limit bytes of what a pod says, which may be long: it is cut
-// before each character is looked at.
-func printableText(s string, limit int) string {
-	return text.Printable(text.Shorten(s, limit), limit)
-}
+func printable(name string) string { return text.Printable(name, maxConsumerName) }
 
 // boundConsumers keeps the most recent clients of each version. Among those of one
 // day, who is known already stays, or each newcomer would be a write. The HPA

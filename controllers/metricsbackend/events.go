@@ -33,7 +33,7 @@ func (r *Reconciler) recordTransitions(s *scope) {
 		if e.apiService != "" {
 			related = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: e.apiService}}
 		}
-		r.Events.Eventf(s.backend, related, e.kind, e.reason, e.action, "%s", text.Shorten(e.note, maxNote))
+		r.Events.Eventf(s.backend, related, e.kind, e.reason, e.action, "%s", text.Truncate(e.note, maxNote))
 	}
 }
 

@@ -47,6 +47,6 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope, live *apiregistration
 		return fmt.Errorf("take the operator's labels off APIService %s: %w", live.Name, err)
 	}
 	r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionLeft", "Retire", "%s",
-		text.Shorten(fmt.Sprintf("left APIService %s to those who led it to %s", live.Name, whereTo(live)), maxNote))
+		text.Truncate(fmt.Sprintf("left APIService %s to those who led it to %s", live.Name, whereTo(live)), maxNote))
 	return nil
 }

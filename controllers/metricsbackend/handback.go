@@ -40,7 +40,7 @@ func (r *Reconciler) handBack(ctx context.Context, s *scope, service *apiregistr
 	impossible := func(err error) (bool, string, error) {
 		klog.FromContext(ctx).Error(err, "Cannot hand an APIService back, deleting it", "apiService", service.Name)
 		r.Events.Eventf(s.backend, service, corev1.EventTypeWarning, "HandBackImpossible", "Retire", "%s",
-			text.Shorten(fmt.Sprintf("APIService %s is deleted, not handed back: %v", service.Name, err), maxNote))
+			text.Truncate(fmt.Sprintf("APIService %s is deleted, not handed back: %v", service.Name, err), maxNote))
 		return false, "", nil
 	}
 	previous, err := previousOwner(service)
@@ -64,7 +64,7 @@ func (r *Reconciler) handBack(ctx context.Context, s *scope, service *apiregistr
 		r.memory.over(s.backend.Name, moment)
 		klog.FromContext(ctx).Info("Not handing an APIService back, deleting it", "apiService", service.Name, "service", target.String(), "why", why)
 		r.Events.Eventf(s.backend, service, corev1.EventTypeWarning, "PreviousOwnerSilent", "Retire", "%s",
-			text.Shorten(fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", service.Name, target, why), maxNote))
+			text.Truncate(fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", service.Name, target, why), maxNote))
 		return false, "", nil
 	}
 	previous.restore(service)

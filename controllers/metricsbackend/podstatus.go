@@ -44,7 +44,7 @@ func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
 	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}
 	switch {
 	case p.err != nil:
-		described.Message = text.Shorten(fmt.Sprintf("cannot be asked: %v", p.err), maxMessage)
+		described.Message = text.Truncate(fmt.Sprintf("cannot be asked: %v", p.err), maxMessage)
 	case p.answer != nil:
 		for gv, serves := range p.answer.Serves {
 			if serves {
@@ -52,7 +52,7 @@ func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
 			}
 		}
 		slices.Sort(described.Versions)
-		described.Message = text.Shorten(describeFailures(p.answer.Failing), maxMessage)
+		described.Message = text.Truncate(describeFailures(p.answer.Failing), maxMessage)
 	case p.Status.Phase != corev1.PodRunning:
 		described.Message = "is not running"
 	}

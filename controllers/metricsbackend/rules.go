@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -146,7 +147,7 @@ func rulesSeen(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
 				continue
 			}
 			rules = append(rules, v1alpha1.RuleStatus{
-				Path: k.path, State: ruleState(rule), Reason: k.reason, Message: printableText(rule.Message, maxRuleMessage),
+				Path: k.path, State: ruleState(rule), Reason: k.reason, Message: text.Printable(rule.Message, maxRuleMessage),
 			})
 		}
 	}

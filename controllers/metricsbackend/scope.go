@@ -196,7 +196,7 @@ func (s *scope) stall(e *stalledError) {
 // mark sets a condition that speaks of the current generation.
 func (s *scope) mark(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: text.Shorten(message, maxMessage),
+		Type: kind, Status: status, Reason: reason, Message: text.Truncate(message, maxMessage),
 		ObservedGeneration: s.backend.Generation,
 		LastTransitionTime: metav1.NewTime(s.now),
 	})
@@ -210,7 +210,7 @@ func (s *scope) condition(kind string) metav1.Condition {
 // setState records how far a version is.
 func (s *scope) setState(gv schema.GroupVersion, state v1alpha1.APIServiceState, message string) {
 	name := manifests.APIServiceName(gv)
-	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: text.Shorten(message, maxMessage)}
+	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: text.Truncate(message, maxMessage)}
 }
 
 // persisted is the state of a version in the status that was read.

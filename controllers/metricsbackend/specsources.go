@@ -130,8 +130,8 @@ func sourceSeen(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceSt
 				reason = r
 			}
 		}
-		seen.Reason = text.Shorten(printable(reason), maxConsumerName)
-		seen.Message = withPods(printableText(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
+		seen.Reason = printable(reason)
+		seen.Message = withPods(text.Printable(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
 		for _, of := range failing {
 			for _, health := range of {
 				seen.Since = earlier(seen.Since, health.Since)

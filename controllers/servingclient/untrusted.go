@@ -6,10 +6,12 @@ package servingclient
 import (
 	"crypto/x509"
 	"errors"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
+
+// maxReason bounds the reason of an UntrustedError, in bytes.
+const maxReason = 1024
 
 // UntrustedError means that a pod's certificate cannot be verified.
 type UntrustedError struct {
@@ -29,10 +31,5 @@ func unverifiedReason(err error) string {
 		return "it, or its authority, has expired or is not valid yet"
 	}
 	// It may hold names of a certificate that anybody made.
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, err.Error())
+	return text.Printable(err.Error(), maxReason)
 }

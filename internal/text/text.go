@@ -1,7 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text makes text of others fit for a status, an event or a terminal.
+// Package text bounds and cleans text from outside, such as error messages of other
+// servers, so that it fits a status, an event, a log line or a terminal.
 package text
 
 import (
@@ -10,25 +11,54 @@ import (
 	"unicode/utf8"
 )
 
-// Shorten cuts text to at most limit bytes, and never within a character.
-func Shorten(text string, limit int) string {
-	const ellipsis = "…"
-	if len(text) <= limit {
-		return text
+const ellipsis = "…"
+
+// Prefix returns the longest prefix of s that has at most limit bytes and ends with a
+// whole character. It allocates nothing.
+func Prefix(s string, limit int) string {
+	if len(s) <= limit {
+		return s
 	}
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
+	for end := limit; end >= max(limit-utf8.UTFMax+1, 0); end-- {
+		if utf8.RuneStart(s[end]) {
+			return s[:end]
+		}
 	}
-	return text[:end] + ellipsis
+	return s[:limit] // not UTF-8
 }
 
-// Printable is at most limit bytes of text, without what a terminal would obey.
-func Printable(text string, limit int) string {
-	return Shorten(strings.Map(func(r rune) rune {
+// Truncate returns s, or a prefix of it that ends with an ellipsis. The result has at
+// most limit bytes, which must be at least the ellipsis' three.
+func Truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return Prefix(s, limit-len(ellipsis)) + ellipsis
+}
+
+// Printable truncates s to limit bytes and replaces invalid UTF-8 and characters that
+// could control a terminal, such as escape sequences and changes of the writing
+// direction, by question marks.
+func Printable(s string, limit int) string {
+	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, text), limit)
+	}, Truncate(s, limit))
+}
+
+// Line returns s as one line of at most limit bytes: white space becomes single
+// spaces, and what else is not printable is left out.
+func Line(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, s)
+	return Truncate(strings.Join(strings.Fields(s), " "), limit)
 }

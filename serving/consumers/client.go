@@ -5,8 +5,8 @@ package consumers
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -24,7 +24,7 @@ type client struct{ userAgent, user string }
 // clientOf names a client as it came; it allocates nothing.
 func clientOf(userAgent, user string) client {
 	family, _, _ := strings.Cut(userAgent, "/")
-	return client{userAgent: clip(family, maxUserAgent), user: clip(user, maxUser)}
+	return client{userAgent: text.Prefix(family, maxUserAgent), user: text.Prefix(user, maxUser)}
 }
 
 // clone keeps nothing alive of the request that the names came with.
@@ -38,19 +38,6 @@ func (c client) printable() client {
 	return client{userAgent: printable(c.userAgent), user: printable(c.user)}
 }
 
-// clip cuts a name to at most limit bytes, and not within a character.
-func clip(name string, limit int) string {
-	if len(name) <= limit {
-		return name
-	}
-	for i := limit; i > limit-utf8.UTFMax; i-- {
-		if utf8.RuneStart(name[i]) {
-			return name[:i]
-		}
-	}
-	return name[:limit]
-}
-
 // printable replaces what is not text, or steers a terminal: control characters,
 // changes of the writing direction, and bytes that are not UTF-8.
 func printable(name string) string {
@@ -58,10 +45,5 @@ func printable(name string) string {
 	if name == "" {
 		return nameless
 	}
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, name)
+	return text.Printable(name, maxUser)
 }

@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // failure is a scrape that yielded nothing. Its text says what was wrong and
@@ -28,13 +28,7 @@ type failure struct {
 // names in a certificate, are the peer's. What the user can do comes first.
 const maxMessage = 1024
 
-func (f *failure) Error() string {
-	text := f.err.Error()
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
-}
+func (f *failure) Error() string { return text.Truncate(f.err.Error(), maxMessage) }
 
 func (f *failure) Unwrap() error { return f.err }
 

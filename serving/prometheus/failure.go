@@ -17,8 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -39,7 +39,7 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 	if !errors.As(err, &f) {
 		f = failf(query.ReasonMalformed, "%s", err)
 	}
-	return &query.Failure{Source: source, Reason: f.Reason, Message: sanitise(c.redact(f.Message))}
+	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage)}
 }
 
 // classify says what an error of a request, or of reading its answer, means.
@@ -202,22 +202,4 @@ func between(text, begin, end string) (string, bool) {
 	}
 	inner, _, ok := strings.Cut(rest, end)
 	return inner, ok
-}
-
-// sanitise makes foreign text fit for one line of a message.
-func sanitise(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\r' || r == '\t':
-			return ' '
-		case !unicode.IsPrint(r) || r == unicode.ReplacementChar:
-			return -1
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
 }

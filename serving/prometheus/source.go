@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -251,7 +252,7 @@ const maxWarnings = 5
 func tidy(warnings []string, c *credentials) []string {
 	var tidied []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		tidied = append(tidied, sanitise(c.redact(w)))
+		tidied = append(tidied, text.Line(c.redact(w), maxMessage))
 	}
 	return tidied
 }

@@ -7,8 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Outage is the error of a question that is not answered. It unwraps to a Failure.
@@ -59,9 +60,7 @@ func failureOf(source string, err error) *Failure {
 	if bounded.Reason == "" {
 		bounded.Reason = ReasonInternal
 	}
-	if len(bounded.Message) > maxMessage {
-		bounded.Message = strings.ToValidUTF8(bounded.Message[:maxMessage], "") + "…"
-	}
+	bounded.Message = text.Truncate(bounded.Message, maxMessage)
 	return &bounded
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Shortfall is what a question did not give, because of the question: its source refuses
@@ -118,12 +120,8 @@ func brief(text string) string {
 }
 
 // excerpt is a copy of a text, which may be any length and part of something larger.
-func excerpt(text string) string {
-	const most = 253 // the longest name of an object
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return strings.Clone(text)
+func excerpt(s string) string {
+	return strings.Clone(text.Truncate(s, 253)) // the longest name of an object
 }
 
 // repeated says that a reading fell short like s, whatever else it lacks.

@@ -96,8 +96,8 @@ func TestShortfalls(t *testing.T) {
 		"not repeated for long":     {[]read{{samples: noA}}, 61, ""},
 		"repeated":                  {[]read{{samples: noA}, {after: 50, samples: noA}}, 110, "q: NaN a"},
 		"the clock was set back":    {[]read{{samples: noA}}, -61, ""},
-		"a long name":               {[]read{{samples: []Sample{series(math.NaN(), "pod", long)}}}, 0, "q: NaN " + long[:252] + "…"},
-		"long labels":               {[]read{{label: "-", samples: []Sample{series(math.NaN(), "queue", long)}}}, 0, `q: NaN {queue="` + long[:244] + "…"},
+		"a long name":               {[]read{{samples: []Sample{series(math.NaN(), "pod", long)}}}, 0, "q: NaN " + long[:250] + "…"},
+		"long labels":               {[]read{{label: "-", samples: []Sample{series(math.NaN(), "queue", long)}}}, 0, `q: NaN {queue="` + long[:242] + "…"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

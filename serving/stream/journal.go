@@ -10,6 +10,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Limits on the lines of a journal: all of a few watchers are told of, and a
@@ -101,22 +103,15 @@ func (w *Watcher) describe(unlogged int) klog.Logger {
 		logger = logger.WithValues("group", m.api.Group, "version", m.api.Version, "resource", m.api.Resource)
 	}
 	if s := w.selection.Labels; s != nil {
-		logger = logger.WithValues("labelSelector", short(s.String()))
+		logger = logger.WithValues("labelSelector", text.Truncate(s.String(), maxLogged))
 	}
 	if s := w.selection.Fields; s != nil {
-		logger = logger.WithValues("fieldSelector", short(s.String()))
+		logger = logger.WithValues("fieldSelector", text.Truncate(s.String(), maxLogged))
 	}
-	logger = logger.WithValues("user", short(w.request.Client.User), "userAgent", short(w.request.Client.UserAgent),
+	logger = logger.WithValues("user", text.Truncate(w.request.Client.User, maxLogged), "userAgent", text.Truncate(w.request.Client.UserAgent, maxLogged),
 		"bookmarks", w.request.Bookmarks, "initialEventsEnd", w.request.InitialEventsEnd)
 	if unlogged > 0 {
 		logger = logger.WithValues("unlogged", unlogged)
 	}
 	return logger
-}
-
-func short(s string) string {
-	if len(s) > maxLogged {
-		return s[:maxLogged] + "…"
-	}
-	return s
 }

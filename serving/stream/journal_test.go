@@ -47,7 +47,7 @@ func TestJournal(t *testing.T) {
 	watcher.Stop()
 	watcher.Stop()
 	watch := `"namespace"="a" "group"="metrics.k8s.io" "version"="v1" "resource"="pods" "labelSelector"="app=web" ` +
-		`"fieldSelector"="metadata.name=one" "user"="jane" "userAgent"="` + strings.Repeat("x", 256) + `…" "bookmarks"=true "initialEventsEnd"=false`
+		`"fieldSelector"="metadata.name=one" "user"="jane" "userAgent"="` + strings.Repeat("x", 253) + `…" "bookmarks"=true "initialEventsEnd"=false`
 	want := []string{
 		`"level"=0 "msg"="Watch began" ` + watch + ` "timeout"="10m0s"`,
 		`"level"=0 "msg"="Watch ended" ` + watch + ` "reason"="Abandoned" "duration"="1.5s" "events"=1`,

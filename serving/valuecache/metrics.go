@@ -6,6 +6,8 @@ package valuecache
 import (
 	"golang.org/x/time/rate"
 	"k8s.io/component-base/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 const (
@@ -73,15 +75,8 @@ func (s *Store) log(message string, f *feed, more ...any) {
 	s.mu.RLock()
 	logger := s.logger
 	s.mu.RUnlock()
-	logger.Info(message, append([]any{"group", s.meter.group, "feed", short(f.ID)}, more...)...)
+	logger.Info(message, append([]any{"group", s.meter.group, "feed", text.Truncate(f.ID, maxLogged)}, more...)...)
 }
 
 // maxLogged is how much of what a client chose freely a line repeats, in bytes.
 const maxLogged = 256
-
-func short(s string) string {
-	if len(s) > maxLogged {
-		return s[:maxLogged] + "…"
-	}
-	return s
-}

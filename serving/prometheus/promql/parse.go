@@ -10,9 +10,10 @@ package promql
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // MaxExpression is the most bytes of an expression.
@@ -122,9 +123,5 @@ func short(err error) error {
 	if errors.As(err, &one) && one.Err != nil {
 		message = fmt.Sprintf("character %d: %v", one.PositionRange.Start+1, one.Err)
 	}
-	const most = 300
-	if len(message) > most {
-		message = strings.ToValidUTF8(message[:most], "") + "…"
-	}
-	return errors.New(message)
+	return errors.New(text.Truncate(message, 300))
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"text/template"
 	"text/template/parse"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Bounds of a template.
@@ -163,9 +165,5 @@ func (b *bounded) WriteString(s string) (int, error) {
 // trim leaves off the words of text/template that say nothing to a user.
 func trim(err error, name string) error {
 	message := strings.TrimPrefix(err.Error(), "template: "+name+":")
-	const most = 300
-	if len(message) > most {
-		message = strings.ToValidUTF8(message[:most], "") + "…"
-	}
-	return errors.New(message)
+	return errors.New(text.Truncate(message, 300))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 )
@@ -165,12 +166,7 @@ func render(t *querytemplate.Template, data querytemplate.Query) (string, error)
 	}
 	expression = strings.TrimSpace(expression)
 	if _, err := promql.Parse(expression); err != nil {
-		const most = 200
-		shown := expression
-		if len(shown) > most {
-			shown = strings.ToValidUTF8(shown[:most], "") + "…"
-		}
-		return expression, fmt.Errorf("%w, in %s", err, shown)
+		return expression, fmt.Errorf("%w, in %s", err, text.Truncate(expression, 200))
 	}
 	return expression, nil
 }

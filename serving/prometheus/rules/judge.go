@@ -8,9 +8,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
@@ -123,10 +123,7 @@ func first(m map[string]string) string {
 
 // printed is a series' name as a message has it: whoever is scraped chooses it.
 func printed(name string) string {
-	const most = 100
-	if len(name) > most {
-		name = strings.ToValidUTF8(name[:most], "") + "…"
-	}
+	name = text.Truncate(name, 100)
 	if promql.PlainName(name) {
 		return name
 	}

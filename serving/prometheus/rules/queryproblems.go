@@ -4,11 +4,10 @@
 package rules
 
 import (
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -54,7 +53,7 @@ func queryProblem(s *query.QueryProblem, external bool) *problem {
 	case external:
 		return warnf(string(s.OmitReason), "series have no value%s, and kubectl metrics explain-metric shows which: %s", in, omitRemedies[s.OmitReason])
 	case s.Object == "":
-		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", printedLabels(s.Labels), in, omitRemedies[s.OmitReason])
+		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", text.Printable(s.Labels, 200), in, omitRemedies[s.OmitReason])
 	}
 	return warnf(string(s.OmitReason), "objects have no value, such as %s%s: %s", printed(s.Object), in, omitRemedies[s.OmitReason])
 }
@@ -68,19 +67,4 @@ func failureProblem(f *query.Failure, in string) *problem {
 		what, remedy = "is too slow with", "make metricsQuery cheaper"
 	}
 	return warnf(string(f.Reason), "the source %q %s a query of the rule%s (%s): %s", f.Source, what, in, remedy, f.Message)
-}
-
-// printedLabels are labels as a message has them: whoever is scraped chooses them.
-func printedLabels(labels string) string {
-	const most = 200
-	labels = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, labels)
-	if len(labels) > most {
-		labels = strings.ToValidUTF8(labels[:most], "") + "…"
-	}
-	return labels
 }
