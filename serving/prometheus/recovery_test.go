@@ -29,7 +29,7 @@ func TestSeriesOfARecoveredSource(t *testing.T) {
 		}
 		b.answers(away)
 		time.Sleep(time.Second)
-		b.source.Series().Follow([]string{"up"})
+		b.source.Series().SetMatchers([]string{"up"})
 		for range 2 {
 			time.Sleep(11 * time.Minute)
 			b.answers(back)
@@ -62,7 +62,7 @@ func TestLookThatKillsItsServer(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Minute)
-		b.source.Series().Follow([]string{"up"})
+		b.source.Series().SetMatchers([]string{"up"})
 		time.Sleep(time.Hour)
 		if n := looks.Load(); n > 16 { // two in maxRetry, and a few at first
 			t.Errorf("the server was killed %d times in an hour", n)
@@ -80,7 +80,7 @@ func TestSeriesOfAnotherTenant(t *testing.T) {
 			}
 			good(w, r)
 		})
-		b.source.Series().Follow([]string{`{__name__=~"up_.*"}`})
+		b.source.Series().SetMatchers([]string{`{__name__=~"up_.*"}`})
 		time.Sleep(2 * time.Minute)
 		err := b.source.Apply(v1alpha1.PrometheusSource{
 			URL: "http://prometheus.example", Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "b"}},

@@ -52,7 +52,7 @@ func (s *Source) lookup(ctx context.Context, matcher string, from, to time.Time,
 		return err
 	})
 	if cut {
-		return series.ErrCut
+		return series.ErrTruncated
 	}
 	return err
 }

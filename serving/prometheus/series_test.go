@@ -73,7 +73,7 @@ func TestLookup(t *testing.T) {
 			if visited < tc.least || (tc.least == 0 && visited > 0) {
 				t.Errorf("%d series were visited, want %d at least", visited, tc.least)
 			}
-			if errors.Is(err, series.ErrCut) != tc.cut {
+			if errors.Is(err, series.ErrTruncated) != tc.cut {
 				t.Errorf("error %v, cut: %v", err, tc.cut)
 			}
 			switch {

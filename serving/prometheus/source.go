@@ -91,7 +91,7 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 	s.series.Apply(cfg.discovery())
 	s.health.doubtful()
 	if moved {
-		s.series.Again()
+		s.series.Restart()
 	}
 	return nil
 }

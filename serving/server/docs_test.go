@@ -125,7 +125,7 @@ func TestReasonsDocumented(t *testing.T) {
 	explained("conditions.md", conditions, reasonsIn(t, "../query/failure.go")...)
 	explained("conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
-	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/round.go")...)
+	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/evaluation.go")...)
 	for _, reason := range reasonsIn(t, "../../api/v1alpha1/conditions.go") {
 		known[reason] = true
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 )
 
-// usageFeed evaluates resource rules.
-type usageFeed interface {
+// resourcePoller evaluates resource rules.
+type resourcePoller interface {
 	Apply(*rules.ResourceQueries)
 	Report() resourcerules.Report
 }
@@ -33,15 +33,15 @@ type kubeletFigures interface {
 // there are resource rules no kubelet is asked, see settingsFrom and configuration.
 type resourceFigures struct {
 	kubelets kubeletFigures
-	feed     usageFeed
+	poller   resourcePoller
 
 	mu sync.Mutex
 	// ruled says that there are rules, and invalid is what is wrong with those that were
 	// read last. Unless they are inForce all the same, the ones before stay, if there were
 	// any.
 	ruled, inForce bool
-	// feeding says that rules are in force, those that were read last or older ones.
-	feeding bool
+	// polling says that rules are in force, those that were read last or older ones.
+	polling bool
 	invalid []v1alpha1.RuleHealth
 	// rules and sources are those that were read last.
 	rules   *v1alpha1.ResourceRules
@@ -61,10 +61,10 @@ func (f *resourceFigures) apply(ctx context.Context, spec *v1alpha1.MetricsBacke
 	}
 	f.rules, f.sources = given.DeepCopy(), spec.DeepCopy().Sources
 	if given == nil {
-		if f.feeding {
-			f.feed.Apply(nil)
+		if f.polling {
+			f.poller.Apply(nil)
 		}
-		f.ruled, f.feeding, f.invalid = false, false, nil
+		f.ruled, f.polling, f.invalid = false, false, nil
 		return
 	}
 	queries, invalid := rules.CompileResourceRules(given, spec.Sources)
@@ -73,15 +73,15 @@ func (f *resourceFigures) apply(ctx context.Context, spec *v1alpha1.MetricsBacke
 		klog.FromContext(ctx).Info("Cannot use the resource rules; those before stay in force or, without any, the figures of kubelets", "reason", invalid[0].Reason, "path", invalid[0].Path, "message", invalid[0].Message)
 		return
 	}
-	f.feed.Apply(queries)
-	f.feeding = true
+	f.poller.Apply(queries)
+	f.polling = true
 }
 
 // Report implements reporter: without kubelets, only when the newest figures are of.
 func (f *resourceFigures) Report() v1alpha1.KubeletReport {
 	report := f.kubelets.Report()
 	if f.byRules() {
-		report.NewestSample = f.feed.Report().Newest
+		report.NewestSample = f.poller.Report().Newest
 	}
 	return report
 }
@@ -91,7 +91,7 @@ func (f *resourceFigures) Primed() (bool, string) {
 	if !f.byRules() {
 		return f.kubelets.Primed()
 	}
-	r := f.feed.Report()
+	r := f.poller.Report()
 	return r.Complete(), fmt.Sprintf("resource rules have figures of %d nodes and %d pods", r.Nodes, r.Pods)
 }
 
@@ -100,7 +100,7 @@ func (f *resourceFigures) Primed() (bool, string) {
 func (f *resourceFigures) byRules() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.feeding
+	return f.polling
 }
 
 // health returns what is wrong with the rules, how many there are, and how many fail.
@@ -112,7 +112,7 @@ func (f *resourceFigures) health() (problems []v1alpha1.RuleHealth, count, faili
 	}
 	problems = f.invalid
 	if f.inForce {
-		problems = slices.Concat(problems, f.feed.Report().Problems)
+		problems = slices.Concat(problems, f.poller.Report().Problems)
 	}
 	for _, p := range problems {
 		if p.State != v1alpha1.RuleWarning {

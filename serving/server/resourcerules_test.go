@@ -15,14 +15,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 )
 
-// recordedFeed keeps what was applied.
-type recordedFeed struct {
+// fakePoller keeps what was applied.
+type fakePoller struct {
 	applied []*rules.ResourceQueries
 	report  resourcerules.Report
 }
 
-func (f *recordedFeed) Apply(q *rules.ResourceQueries) { f.applied = append(f.applied, q) }
-func (f *recordedFeed) Report() resourcerules.Report   { return f.report }
+func (f *fakePoller) Apply(q *rules.ResourceQueries) { f.applied = append(f.applied, q) }
+func (f *fakePoller) Report() resourcerules.Report   { return f.report }
 
 type stillKubelets struct{}
 
@@ -48,20 +48,20 @@ func ruledSpec() *v1alpha1.MetricsBackendSpec {
 }
 
 func TestResourceFigures(t *testing.T) {
-	feed := &recordedFeed{}
-	f := &resourceFigures{kubelets: stillKubelets{}, feed: feed}
+	poller := &fakePoller{}
+	f := &resourceFigures{kubelets: stillKubelets{}, poller: poller}
 	ctx := t.Context()
 
 	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
-	if primed, why := f.Primed(); !primed || why != "kubelets" || len(feed.applied) != 0 {
-		t.Errorf("without rules: %v, %s, applied %d times", primed, why, len(feed.applied))
+	if primed, why := f.Primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
+		t.Errorf("without rules: %v, %s, applied %d times", primed, why, len(poller.applied))
 	}
 
 	first := ruledSpec()
 	first.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
 	f.apply(ctx, first)
-	if primed, why := f.Primed(); !primed || why != "kubelets" || len(feed.applied) != 0 {
-		t.Errorf("with bad rules after none: %v, %s, applied %d times", primed, why, len(feed.applied))
+	if primed, why := f.Primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
+		t.Errorf("with bad rules after none: %v, %s, applied %d times", primed, why, len(poller.applied))
 	}
 	if problems, count, failing := f.health(); len(problems) != 1 || count != 4 || failing != 1 {
 		t.Errorf("with bad rules after none: %d of %d fail, %+v", failing, count, problems)
@@ -69,15 +69,15 @@ func TestResourceFigures(t *testing.T) {
 
 	f.apply(ctx, ruledSpec())
 	f.apply(ctx, ruledSpec())
-	if len(feed.applied) != 1 || feed.applied[0] == nil || feed.applied[0].Source != "main" {
-		t.Fatalf("applied %+v", feed.applied)
+	if len(poller.applied) != 1 || poller.applied[0] == nil || poller.applied[0].Source != "main" {
+		t.Fatalf("applied %+v", poller.applied)
 	}
 	if primed, _ := f.Primed(); primed {
 		t.Error("primed before the rules have answered")
 	}
 	newest := metav1.NewTime(time.Unix(1000, 0))
 	problem := v1alpha1.RuleHealth{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: "slow"}
-	feed.report = resourcerules.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
+	poller.report = resourcerules.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
 	if primed, why := f.Primed(); !primed {
 		t.Errorf("not primed: %s", why)
 	}
@@ -93,18 +93,18 @@ func TestResourceFigures(t *testing.T) {
 	bad := ruledSpec()
 	bad.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
 	f.apply(ctx, bad)
-	if problems, _, _ := f.health(); len(problems) != 1 || problems[0].Reason != rules.ReasonInvalidMetricsQuery || len(feed.applied) != 1 {
-		t.Errorf("bad rules: %+v, applied %d times", problems, len(feed.applied))
+	if problems, _, _ := f.health(); len(problems) != 1 || problems[0].Reason != rules.ReasonInvalidMetricsQuery || len(poller.applied) != 1 {
+		t.Errorf("bad rules: %+v, applied %d times", problems, len(poller.applied))
 	}
 
 	// Rules for pods alone are in force, and what they lack is told beside what fails.
 	alone := ruledSpec()
 	alone.ResourceMetrics.Rules.Memory.NodeQuery = ""
 	f.apply(ctx, alone)
-	if len(feed.applied) != 2 || feed.applied[1] == nil || feed.applied[1].HasNodes() {
-		t.Fatalf("rules for pods alone: applied %+v", feed.applied)
+	if len(poller.applied) != 2 || poller.applied[1] == nil || poller.applied[1].HasNodes() {
+		t.Fatalf("rules for pods alone: applied %+v", poller.applied)
 	}
-	feed.report = resourcerules.Report{Done: true, Pods: 1, PodsAlone: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
+	poller.report = resourcerules.Report{Done: true, Pods: 1, PodsOnly: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
 	if primed, why := f.Primed(); !primed {
 		t.Errorf("rules for pods alone: %s", why)
 	}
@@ -113,8 +113,8 @@ func TestResourceFigures(t *testing.T) {
 	}
 
 	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
-	if n := len(feed.applied); n != 3 || feed.applied[2] != nil {
-		t.Errorf("without rules again: applied %+v", feed.applied)
+	if n := len(poller.applied); n != 3 || poller.applied[2] != nil {
+		t.Errorf("without rules again: applied %+v", poller.applied)
 	}
 	if problems, count, _ := f.health(); problems != nil || count != 0 {
 		t.Errorf("without rules again: %d rules, problems %+v", count, problems)

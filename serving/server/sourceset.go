@@ -122,7 +122,7 @@ func (s *sourceSet) source(ctx context.Context, old *source, spec v1alpha1.Sourc
 		return next
 	}
 	found := next.prometheus.Series()
-	found.Observe(func(matcher string) { s.observe(spec.Name, matcher) })
+	found.OnChange(func(matcher string) { s.observe(spec.Name, matcher) })
 	s.begin(next) //nolint:contextcheck // It lasts as long as run.
 	return next
 }
@@ -215,7 +215,7 @@ func (s *sourceSet) follow(matchers map[string][]string) {
 	for _, of := range s.sources {
 		if of.prometheus != nil && !slices.Equal(of.matchers, matchers[of.spec.Name]) {
 			of.matchers = matchers[of.spec.Name]
-			of.prometheus.Series().Follow(of.matchers)
+			of.prometheus.Series().SetMatchers(of.matchers)
 		}
 	}
 }

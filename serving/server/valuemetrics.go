@@ -44,9 +44,9 @@ type valueMetrics struct {
 	asked     askedLog
 	policies  *externalmetrics.Policies
 	directory *restmapping.Directory
-	// figures and feed are for resource rules, which ask the same sources.
+	// figures and poller are for resource rules, which ask the same sources.
 	figures *resourceFigures
-	feed    *resourcerules.Feed
+	poller  *resourcerules.Poller
 	// secrets are those of the sources.
 	secrets credentialStore
 
@@ -83,8 +83,8 @@ func newValueMetrics(resources restmapping.Discovery, secrets credentialStore, s
 		v.learn(source, matcher)
 		v.refresh()
 	}}
-	v.feed = resourcerules.New(resourcerules.Options{Store: store, Clock: c, Find: v.sources.find})
-	v.figures = &resourceFigures{kubelets: kubelets, feed: v.feed}
+	v.poller = resourcerules.New(resourcerules.Options{Store: store, Clock: c, Find: v.sources.find})
+	v.figures = &resourceFigures{kubelets: kubelets, poller: v.poller}
 	v.evaluator = query.NewEvaluator(c, rand.Float64, v.sources.find, limits)
 	return v
 }
@@ -94,7 +94,7 @@ func (v *valueMetrics) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { v.sources.run(ctx) })
 	running.Go(func() { v.evaluator.Run(ctx) })
-	running.Go(func() { v.feed.Run(ctx) })
+	running.Go(func() { v.poller.Run(ctx) })
 	running.Go(func() { v.refreshGroups(ctx) })
 	running.Go(func() {
 		select {

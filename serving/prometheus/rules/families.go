@@ -82,7 +82,7 @@ func families(found []series.Series) map[string]*family {
 func (c *Catalogue) SetFound(s Selection, f series.Found) {
 	switch {
 	case !f.Time.IsZero():
-		c.setSeries(s, f.Series, f.Cut, f.Err)
+		c.setSeries(s, f.Series, f.Truncated, f.Err)
 	case f.Err != nil:
 		c.SetSeriesFailure(s, f.Err)
 	}

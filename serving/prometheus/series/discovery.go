@@ -6,24 +6,27 @@ package series
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 )
 
-// Settings are those that may change.
+// Settings may change while a Discovery runs.
 type Settings struct {
-	// Interval between two looks for the series of a matcher.
+	// Interval between two lookups of a matcher.
 	Interval time.Duration
-	// MaxAge is how long ago the newest sample of a series may be. Series are
-	// forgotten at most two intervals later than that.
+	// MaxAge limits the age of a series' newest sample. Series are removed at most two
+	// intervals later than that.
 	MaxAge time.Duration
 }
 
-// Discovery looks for series. Its methods may be called at any time, also before Run.
+// Discovery looks up series periodically. Its methods may be called at any time, also before Run.
 type Discovery struct {
 	lookup Lookup
 	clock  clock.WithTicker
@@ -32,15 +35,15 @@ type Discovery struct {
 	mu       sync.Mutex
 	settings Settings
 	matchers map[string]*matcher
-	observe  func(matcher string)
+	onChange func(matcher string)
 }
 
-// NewDiscovery returns a Discovery that looks for nothing until it is given matchers.
+// NewDiscovery returns a Discovery without matchers.
 func NewDiscovery(lookup Lookup, c clock.WithTicker, s Settings) *Discovery {
 	return &Discovery{lookup: lookup, clock: c, settings: s, wake: make(chan struct{}, 1), matchers: map[string]*matcher{}}
 }
 
-// Apply changes the settings, for looks from now on.
+// Apply changes the settings for future lookups.
 func (d *Discovery) Apply(s Settings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,47 +57,46 @@ func (d *Discovery) Apply(s Settings) {
 			m.due = latest
 		}
 	}
-	d.nudge()
+	d.wakeRun()
 }
 
-// Again looks for everything at once, as after a change of the server.
-func (d *Discovery) Again() {
+// Restart looks up everything at once, as after a change of the server.
+func (d *Discovery) Restart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for text, m := range d.matchers {
 		if m.cancel != nil {
 			m.cancel()
 		}
-		// What the look under way finds is dropped with its state.
-		d.matchers[text] = &matcher{text: text, phase: m.phase, due: d.clock.Now(), found: m.found}
+		// The result of the running lookup is dropped with its matcher.
+		d.matchers[text] = &matcher{text: text, due: d.clock.Now(), found: m.found}
 	}
-	d.nudge()
+	d.wakeRun()
 }
 
-// Recovered says that the source answers again: what could not be learnt meanwhile is
-// looked for now. A look that fails for all that waits as long as it did, until it
-// succeeds or maxRetry has passed: it may be what the source died of.
+// Recovered repeats failed lookups now, because the source answers again. A lookup that fails
+// nonetheless keeps its backoff until it succeeds or maxRetry has passed: it may be what
+// brought the source down.
 func (d *Discovery) Recovered() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock.Now()
 	for _, m := range d.matchers {
 		switch {
-		case m.failures == 0 || now.Sub(m.recovered) < maxRetry:
+		case m.failures == 0 || now.Sub(m.retried) < maxRetry:
 			continue
-		case m.cancel != nil: // it may hang yet
+		case m.cancel != nil: // the running lookup may still hang
 			m.failures = 0
 		}
-		// How long it took while the source was ill says nothing of how long it takes.
-		m.recovered, m.due, m.took = now, now, 0
+		// How long it took while the source was failing says nothing about the next one.
+		m.retried, m.due, m.took = now, now, 0
 	}
-	d.nudge()
+	d.wakeRun()
 }
 
-// Follow sets the matchers that are looked up, all of them: series selectors, such as
-// those of rules. New ones are looked up at once, and those that are missing are
-// forgotten. The same matcher may be given more than once.
-func (d *Discovery) Follow(matchers []string) {
+// SetMatchers replaces the series selectors that are looked up; duplicates are allowed. New
+// ones are looked up at once.
+func (d *Discovery) SetMatchers(matchers []string) {
 	wanted := sets.New(matchers...)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,22 +111,21 @@ func (d *Discovery) Follow(matchers []string) {
 	}
 	for text := range wanted {
 		if d.matchers[text] == nil {
-			d.matchers[text] = &matcher{text: text, phase: phase(text), due: d.clock.Now(), found: &Found{}}
+			d.matchers[text] = &matcher{text: text, due: d.clock.Now(), found: &Found{}}
 		}
 	}
-	d.nudge()
+	d.wakeRun()
 }
 
-// Observe has f called with each matcher of which something else became known: its
-// series, or how the looks for them fare. Calls come one at a time, from Run. There is
-// one observer, which is set before Run.
-func (d *Discovery) Observe(f func(matcher string)) {
+// OnChange sets the function that Run calls when what was found for a matcher has changed, one
+// call at a time. It must be set before Run.
+func (d *Discovery) OnChange(f func(matcher string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.observe = f
+	d.onChange = f
 }
 
-// Found returns what is known of a matcher's series; of one that is not followed, nothing.
+// Found returns what was found for a matcher.
 func (d *Discovery) Found(text string) Found {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,45 +135,44 @@ func (d *Discovery) Found(text string) Found {
 	return Found{}
 }
 
-// result is a look that has ended.
+// result is that of a lookup.
 type result struct {
 	matcher *matcher
-	look    *look
-	from    time.Time
+	series  *seriesSet
 	at      time.Time
 	err     error
 }
 
-// Run looks for series until the context ends. It is called once.
+// Run looks up series until the context ends. It is called once.
 func (d *Discovery) Run(ctx context.Context) {
-	var looks sync.WaitGroup
-	defer looks.Wait()
+	var lookups sync.WaitGroup
+	defer lookups.Wait()
 	results := make(chan result)
 	timer := d.clock.NewTimer(idle)
 	defer timer.Stop()
-	places := &places{}
+	limiter := &limiter{}
 	for {
-		due := d.start(ctx, &looks, places, results)
-		timer.Reset(due)
+		timer.Reset(d.startDue(ctx, &lookups, limiter, results))
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C():
 		case <-d.wake:
 		case r := <-results:
-			places.free(r.matcher)
+			limiter.release(r.matcher)
 			if ctx.Err() == nil {
-				d.settle(r)
+				d.finish(r)
 			}
 		}
 	}
 }
 
-// idle is how long Run sleeps where nothing is due.
+// idle is how long Run sleeps if nothing is due.
 const idle = time.Hour
 
-// start begins the looks that are due, and returns the time until the next one.
-func (d *Discovery) start(ctx context.Context, looks *sync.WaitGroup, places *places, results chan<- result) time.Duration {
+// startDue starts the lookups that are due, and returns the time until it has to be called
+// again.
+func (d *Discovery) startDue(ctx context.Context, lookups *sync.WaitGroup, limiter *limiter, results chan<- result) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock.Now()
@@ -185,33 +185,33 @@ func (d *Discovery) start(ctx context.Context, looks *sync.WaitGroup, places *pl
 	slices.SortFunc(waiting, func(a, b *matcher) int { return a.due.Compare(b.due) })
 	for _, m := range waiting {
 		if wait := m.due.Sub(now); wait > 0 {
-			return min(wait, places.slower(now))
+			return min(wait, limiter.untilSlow(now))
 		}
-		if !places.take(now, m) {
+		if !limiter.acquire(now, m) {
 			continue
 		}
 		from := now.Add(-d.settings.MaxAge)
-		if m.kinds != nil {
-			// Only what is new; an interval more, for samples that arrive late.
+		if m.known != nil {
+			// Only new samples, with an interval of overlap for those that arrive late.
 			from = later(from, m.found.Time.Add(-d.settings.Interval))
 		}
-		lookCtx, cancel := context.WithCancel(ctx)
+		lookupCtx, cancel := context.WithCancel(ctx)
 		m.cancel = cancel
-		looks.Go(func() {
+		lookups.Go(func() {
 			defer cancel()
-			r := result{matcher: m, look: newLook(), from: from, at: now}
-			r.err = d.lookup(lookCtx, m.text, from, now, r.look.visit)
+			r := result{matcher: m, series: newSeriesSet(), at: now}
+			r.err = d.lookup(lookupCtx, m.text, from, now, r.series.visit)
 			select {
 			case results <- r:
 			case <-ctx.Done():
 			}
 		})
 	}
-	return min(idle, places.slower(now))
+	return min(idle, limiter.untilSlow(now))
 }
 
-// settle takes in the result of a look, and tells of it where it is news.
-func (d *Discovery) settle(r result) {
+// finish takes the result of a lookup, and calls onChange if something has changed.
+func (d *Discovery) finish(r result) {
 	d.mu.Lock()
 	m := r.matcher
 	m.cancel = nil
@@ -221,60 +221,53 @@ func (d *Discovery) settle(r result) {
 		return
 	}
 	next := *m.found
-	incomplete := errors.Is(r.err, ErrCut)
-	if incomplete {
+	truncated := errors.Is(r.err, ErrTruncated)
+	if truncated {
 		r.err = nil
 	}
 	next.Err = r.err
 	if r.err == nil {
-		m.failures, m.recovered = 0, time.Time{}
-		next.Cut = m.merge(r, d.settings) || r.look.cut || incomplete
+		m.failures, m.retried = 0, time.Time{}
+		next.Truncated = m.merge(r, d.settings) || r.series.truncated || truncated
 		next.Time, next.Series = r.at, m.series()
 	} else {
 		m.failures++
 	}
-	m.due = later(d.after(m), d.clock.Now().Add(restFactor*m.took))
-	news := m.found.Time.IsZero() != next.Time.IsZero() || m.found.Cut != next.Cut || text(m.found.Err) != text(next.Err) ||
+	m.due = later(d.nextDue(m), d.clock.Now().Add(restFactor*m.took))
+	changed := m.found.Time.IsZero() != next.Time.IsZero() || m.found.Truncated != next.Truncated || fmt.Sprint(m.found.Err) != fmt.Sprint(next.Err) ||
 		!slices.EqualFunc(m.found.Series, next.Series, func(a, b Series) bool { return a.compare(b) == 0 && a.Count == b.Count })
-	if !news {
-		// Equal slices are kept, so that readers may compare cheaply.
+	if !changed {
+		// The same slice tells readers cheaply that nothing has changed.
 		next.Series = m.found.Series
 	}
 	m.found = &next
-	observe := d.observe
+	onChange := d.onChange
 	d.mu.Unlock()
-	if news && observe != nil {
-		observe(m.text)
+	if changed && onChange != nil {
+		onChange(m.text)
 	}
 }
 
 const (
-	// firstRetry is the time until a failed look is made again.
+	// firstRetry is the backoff after the first failure.
 	firstRetry = 5 * time.Second
-	// maxRetry bounds it, unless the interval is longer.
+	// maxRetry limits the backoff, unless the interval is longer.
 	maxRetry = 10 * time.Minute
-	// restFactor is how much longer than a look takes the next one is waited for: one
-	// that is dear for us and the server is not under way all the time.
+	// restFactor times the duration of a lookup is the least time to the next one, so that an
+	// expensive one does not run all the time.
 	restFactor = 4
 )
 
-// after is when a matcher is due next. The caller holds d.mu.
+// nextDue returns when a matcher is due next. The caller holds d.mu.
 //
-// The first retry comes soon, as most failures are short; then the wait doubles, past
-// the interval too, so that a look which is too dear for its server does not go on
-// costing it.
-func (d *Discovery) after(m *matcher) time.Time {
+// After a failure the backoff doubles, beyond the interval too, so that a lookup that is too
+// expensive for its server does not keep loading it.
+func (d *Discovery) nextDue(m *matcher) time.Time {
 	now, interval := d.clock.Now(), d.settings.Interval
 	if m.failures > 0 {
-		wait := firstRetry << min(m.failures-1, 10)
-		return now.Add(min(wait, max(maxRetry, interval)))
+		return now.Add(min(firstRetry<<min(m.failures-1, 10), max(maxRetry, interval)))
 	}
-	// The matcher's own place in the interval, so that looks are spread.
-	start := now.Truncate(interval).Add(time.Duration(m.phase * float64(interval)))
-	for !start.After(now) {
-		start = start.Add(interval)
-	}
-	return start
+	return schedule.Schedule{Interval: interval, Phase: schedule.Phase(interval, m.text)}.Next(now)
 }
 
 func later(a, b time.Time) time.Time {
@@ -284,15 +277,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// nudge wakes Run.
-func (d *Discovery) nudge() {
+func (d *Discovery) wakeRun() {
 	select {
 	case d.wake <- struct{}{}:
 	default:

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// asked is one look as a server saw it.
+// asked is one lookup as a server saw it.
 type asked struct {
 	Matcher  string
 	At       time.Duration
@@ -92,8 +92,8 @@ func (s *server) fail(matcher string, err error) {
 	s.fails[matcher] = err
 }
 
-// looks returns what was asked since the last call.
-func (s *server) looks() []asked {
+// lookups returns what was asked since the last call.
+func (s *server) lookups() []asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.asked
@@ -108,7 +108,7 @@ func run(t *testing.T, f func(*testing.T, *server, *Discovery, func() []string))
 		d := NewDiscovery(s.lookup, clock.RealClock{}, Settings{Interval: time.Minute, MaxAge: 5 * time.Minute})
 		var mu sync.Mutex
 		var told []string
-		d.Observe(func(m string) {
+		d.OnChange(func(m string) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, m)
@@ -145,19 +145,19 @@ func TestDiscovery(t *testing.T) {
 	run(t, func(t *testing.T, s *server, d *Discovery, news func() []string) {
 		s.has("a", "one", 0)
 		s.has("a", "two", 0)
-		d.Follow([]string{"a", "b", "a"})
+		d.SetMatchers([]string{"a", "b", "a"})
 		synctest.Wait()
 		// At once, each by itself.
 		want := []asked{{"a", 0, -5 * time.Minute, 0}, {"b", 0, -5 * time.Minute, 0}}
-		if diff := cmp.Diff(want, s.looks(), cmpopts.SortSlices(func(x, y asked) bool { return x.Matcher < y.Matcher })); diff != "" {
-			t.Errorf("looks (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, s.lookups(), cmpopts.SortSlices(func(x, y asked) bool { return x.Matcher < y.Matcher })); diff != "" {
+			t.Errorf("lookups (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"a", "b"}, news()); diff != "" {
 			t.Errorf("news (-want +got):\n%s", diff)
 		}
 		found := d.Found("a")
 		wantSeries := []Series{{"one", []string{"namespace", "pod"}, 1}, {"two", []string{"namespace", "pod"}, 1}}
-		if diff := cmp.Diff(wantSeries, found.Series); diff != "" || found.Err != nil || found.Cut {
+		if diff := cmp.Diff(wantSeries, found.Series); diff != "" || found.Err != nil || found.Truncated {
 			t.Errorf("found %+v (-want +got):\n%s", found, diff)
 		}
 		if !found.Series[0].Has("pod") || found.Series[0].Has("node") {
@@ -167,18 +167,18 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("found %+v", got)
 		}
 
-		// Later looks ask only for what is new, and nothing is told where nothing is.
+		// Later lookups ask only for what is new, and nothing is told where nothing is.
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		for _, look := range s.looks() {
-			if window := look.To - look.From; window > 2*time.Minute || look.At == 0 {
-				t.Errorf("look %+v goes back over %s", look, window)
+		for _, lookup := range s.lookups() {
+			if window := lookup.To - lookup.From; window > 2*time.Minute || lookup.At == 0 {
+				t.Errorf("lookup %+v goes back over %s", lookup, window)
 			}
 		}
 		if n := news(); n != nil {
 			t.Errorf("news of %v", n)
 		}
-		// The two of the beginning are not in these looks, and stay.
+		// The two of the beginning are not in these lookups, and stay.
 		if got := names(d.Found("a")); len(got) != 2 {
 			t.Errorf("series %v after two minutes", got)
 		}
@@ -197,14 +197,14 @@ func TestDiscovery(t *testing.T) {
 }
 
 // An edited rule's series are there at once, and the old one's are forgotten.
-func TestFollow(t *testing.T) {
+func TestSetMatchers(t *testing.T) {
 	run(t, func(t *testing.T, s *server, d *Discovery, news func() []string) {
-		d.Follow([]string{"old"})
+		d.SetMatchers([]string{"old"})
 		synctest.Wait()
 		time.Sleep(time.Second)
 		news()
 		s.has("new", "n", time.Second)
-		d.Follow([]string{"new"})
+		d.SetMatchers([]string{"new"})
 		synctest.Wait()
 		if got := names(d.Found("new")); len(got) != 1 || !slices.Equal(news(), []string{"new"}) {
 			t.Errorf("series %v", got)
@@ -212,11 +212,11 @@ func TestFollow(t *testing.T) {
 		if got := d.Found("old"); !got.Time.IsZero() {
 			t.Errorf("the old one: %+v", got)
 		}
-		s.looks()
+		s.lookups()
 		time.Sleep(10 * time.Minute)
-		for _, look := range s.looks() {
-			if look.Matcher != "new" {
-				t.Errorf("look %+v", look)
+		for _, lookup := range s.lookups() {
+			if lookup.Matcher != "new" {
+				t.Errorf("lookup %+v", lookup)
 			}
 		}
 	})
@@ -229,7 +229,7 @@ func TestDiscoveryFailures(t *testing.T) {
 		s.has("good", "g", 0)
 		s.has("bad", "b", 0)
 		s.hangs["hanging"] = true
-		d.Follow(append(matchers, "hanging"))
+		d.SetMatchers(append(matchers, "hanging"))
 		synctest.Wait()
 		news()
 		s.fail("bad", errors.New("out of memory"))
@@ -248,10 +248,10 @@ func TestDiscoveryFailures(t *testing.T) {
 		// The first retry is soon, then they are rarer, up to ten minutes.
 		var last time.Duration
 		var waits []time.Duration
-		for _, look := range s.looks() {
-			if look.Matcher == "bad" {
-				waits = append(waits, look.At-last)
-				last = look.At
+		for _, lookup := range s.lookups() {
+			if lookup.Matcher == "bad" {
+				waits = append(waits, lookup.At-last)
+				last = lookup.At
 			}
 		}
 		if len(waits) < 8 || len(waits) > 16 || waits[len(waits)-1] != 10*time.Minute {
@@ -264,36 +264,36 @@ func TestDiscoveryFailures(t *testing.T) {
 		if got := d.Found("bad"); got.Err != nil || time.Since(got.Time) > 10*time.Minute {
 			t.Errorf("healed: %+v", got)
 		}
-		// A matcher that is no longer wanted ends its look.
-		d.Follow(matchers)
+		// A matcher that is no longer wanted ends its lookup.
+		d.SetMatchers(matchers)
 		synctest.Wait()
 	})
 }
 
-func TestAgain(t *testing.T) {
+func TestRestart(t *testing.T) {
 	run(t, func(t *testing.T, s *server, d *Discovery, news func() []string) {
 		s.has("a", "one", 0)
-		d.Follow([]string{"a"})
+		d.SetMatchers([]string{"a"})
 		synctest.Wait()
 		time.Sleep(time.Second)
-		s.looks()
+		s.lookups()
 		s.mu.Lock()
 		s.series["a"] = map[string]time.Duration{"two": 0}
 		s.mu.Unlock()
-		d.Again()
+		d.Restart()
 		synctest.Wait()
 		if got := names(d.Found("a")); !slices.Equal(got, []string{"two"}) {
 			t.Errorf("series %v of the other server", got)
 		}
-		if got := s.looks(); len(got) != 1 || got[0].To-got[0].From != 5*time.Minute {
-			t.Errorf("looks %+v", got)
+		if got := s.lookups(); len(got) != 1 || got[0].To-got[0].From != 5*time.Minute {
+			t.Errorf("lookups %+v", got)
 		}
 		// A shorter interval counts from now on.
 		d.Apply(Settings{Interval: 5 * time.Second, MaxAge: 5 * time.Minute})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if got := s.looks(); len(got) != 2 {
-			t.Errorf("looks %+v", got)
+		if got := s.lookups(); len(got) != 2 {
+			t.Errorf("lookups %+v", got)
 		}
 	})
 }
@@ -305,58 +305,58 @@ func TestSpread(t *testing.T) {
 		for i := range 60 {
 			matchers = append(matchers, fmt.Sprintf("{__name__=~%q}", fmt.Sprint("metric_", i)))
 		}
-		d.Follow(matchers)
+		d.SetMatchers(matchers)
 		time.Sleep(time.Minute)
-		s.looks()
+		s.lookups()
 		time.Sleep(time.Minute)
 		perSecond := map[time.Duration]int{}
-		for _, look := range s.looks() {
-			perSecond[look.At.Truncate(time.Second)]++
+		for _, lookup := range s.lookups() {
+			perSecond[lookup.At.Truncate(time.Second)]++
 		}
 		if most := slices.Max(slices.Collect(maps.Values(perSecond))); most > 8 {
-			t.Errorf("%d of 60 looks in one second", most)
+			t.Errorf("%d of 60 lookups in one second", most)
 		}
 	})
 }
 
 // More series than anybody needs are cut, and that is said.
-func TestCut(t *testing.T) {
+func TestTruncated(t *testing.T) {
 	run(t, func(t *testing.T, s *server, d *Discovery, _ func() []string) {
 		for i := range MaxSeries + 5 {
 			s.has("all", fmt.Sprintf("metric_%d", i), 0)
 		}
-		d.Follow([]string{"all"})
+		d.SetMatchers([]string{"all"})
 		synctest.Wait()
-		if got := d.Found("all"); len(got.Series) != MaxSeries || !got.Cut {
-			t.Errorf("%d series, cut: %v", len(got.Series), got.Cut)
+		if got := d.Found("all"); len(got.Series) != MaxSeries || !got.Truncated {
+			t.Errorf("%d series, truncated: %v", len(got.Series), got.Truncated)
 		}
 	})
 }
 
 // Names without end are cut, however few they are.
-func TestCutBySize(t *testing.T) {
-	l := newLook()
+func TestTruncatedBySize(t *testing.T) {
+	l := newSeriesSet()
 	long := strings.Repeat("x", 1<<20)
 	for i := range 100 {
 		l.visit(map[string]string{"__name__": fmt.Sprint("metric_", i), long: "y"})
 	}
-	if n := len(l.kinds); !l.cut || n < 32 || n > 64 {
-		t.Errorf("%d kinds are kept, cut: %v", n, l.cut)
+	if n := len(l.byKey); !l.truncated || n < 32 || n > 64 {
+		t.Errorf("%d series are kept, truncated: %v", n, l.truncated)
 	}
 }
 
-// What came of an answer that is too long is kept, and looks that take long are rare.
-func TestCutByTheSource(t *testing.T) {
+// What came of an answer that is too long is kept, and lookups that take long are rare.
+func TestTruncatedByTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var looks atomic.Int32
+		var lookups atomic.Int32
 		lookup := func(_ context.Context, _ string, _, _ time.Time, visit func(map[string]string)) error {
-			looks.Add(1)
+			lookups.Add(1)
 			visit(map[string]string{"__name__": "up"})
 			time.Sleep(time.Minute)
-			return fmt.Errorf("read series: %w", ErrCut)
+			return fmt.Errorf("read series: %w", ErrTruncated)
 		}
 		d := NewDiscovery(lookup, clock.RealClock{}, Settings{Interval: time.Minute, MaxAge: 5 * time.Minute})
-		d.Follow([]string{"all"})
+		d.SetMatchers([]string{"all"})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -364,12 +364,12 @@ func TestCutByTheSource(t *testing.T) {
 			d.Run(ctx)
 		}()
 		time.Sleep(time.Minute + time.Second)
-		if got := d.Found("all"); !slices.Equal(names(got), []string{"up"}) || !got.Cut || got.Err != nil {
+		if got := d.Found("all"); !slices.Equal(names(got), []string{"up"}) || !got.Truncated || got.Err != nil {
 			t.Errorf("found %+v", got)
 		}
 		time.Sleep(time.Hour)
-		if n := looks.Load(); n < 11 || n > 13 {
-			t.Errorf("%d looks of a minute in an hour", n)
+		if n := lookups.Load(); n < 11 || n > 13 {
+			t.Errorf("%d lookups of a minute in an hour", n)
 		}
 		if got := d.Found("all"); !slices.Equal(names(got), []string{"up"}) {
 			t.Errorf("found %+v", got)
@@ -381,7 +381,7 @@ func TestCutByTheSource(t *testing.T) {
 
 func BenchmarkVisit(b *testing.B) {
 	labels := map[string]string{"__name__": "http_requests_total", "namespace": "a", "pod": "b", "code": "200", "method": "GET", "instance": "10.0.0.1:80", "job": "j"}
-	l := newLook()
+	l := newSeriesSet()
 	b.ReportAllocs()
 	for b.Loop() {
 		l.visit(labels)

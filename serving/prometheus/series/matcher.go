@@ -5,78 +5,68 @@ package series
 
 import (
 	"context"
-	"hash/fnv"
 	"math/bits"
 	"slices"
 	"time"
 )
 
-// matcher is the state of one matcher, guarded by Discovery.mu.
+// matcher is the state of one series selector, guarded by Discovery.mu.
 type matcher struct {
 	text string
-	// phase in [0, 1) is its place in the interval.
-	phase float64
-	due   time.Time
-	// cancel ends the look under way; nil where there is none.
+	due  time.Time
+	// cancel ends the running lookup; nil if none is running.
 	cancel   context.CancelFunc
 	failures int
-	// took is how long the last look took.
+	// took is the duration of the last lookup.
 	took time.Duration
-	// recovered is when a failed look was last brought forward as the source was back.
-	recovered time.Time
-	kinds     map[string]*kind
-	found     *Found
+	// retried is when a failed lookup was last repeated early because the source recovered.
+	retried time.Time
+	known   map[string]*knownSeries // nil before the first lookup that succeeded
+	found   *Found
 }
 
-// kind is a Series and when it was seen last.
-type kind struct {
+// knownSeries is a Series and the time of the last lookup that returned it.
+type knownSeries struct {
 	Series
 	seen time.Time
 }
 
-// merge takes in what was seen, and forgets what is too old. It says whether there
-// was too much.
-func (m *matcher) merge(r result, s Settings) (cut bool) {
-	if m.kinds == nil {
-		m.kinds = make(map[string]*kind, len(r.look.kinds))
+// merge adds the series of a lookup and removes those that are too old. It reports whether
+// some were left out because there are too many.
+func (m *matcher) merge(r result, s Settings) (truncated bool) {
+	if m.known == nil {
+		m.known = make(map[string]*knownSeries, len(r.series.byKey))
 	}
-	for key, seen := range r.look.kinds {
-		seen.Count = 1 << bits.Len(uint(seen.Count-1))
-		if k := m.kinds[key]; k != nil {
-			k.seen, k.Count = r.at, seen.Count
+	for key, found := range r.series.byKey {
+		found.Count = 1 << bits.Len(uint(found.Count-1))
+		if k := m.known[key]; k != nil {
+			k.seen, k.Count = r.at, found.Count
 		}
 	}
 	oldest := r.at.Add(-s.MaxAge)
-	for key, k := range m.kinds {
+	for key, k := range m.known {
 		if k.seen.Before(oldest) {
-			delete(m.kinds, key)
+			delete(m.known, key)
 		}
 	}
-	for key, seen := range r.look.kinds {
+	for key, found := range r.series.byKey {
 		switch {
-		case m.kinds[key] != nil:
-		case len(m.kinds) == MaxSeries:
+		case m.known[key] != nil:
+		case len(m.known) == MaxSeries:
 			return true
 		default:
-			m.kinds[key] = &kind{Series: *seen, seen: r.at}
+			m.known[key] = &knownSeries{Series: *found, seen: r.at}
 		}
 	}
 	return false
 }
 
-// series returns what is known in order.
+// series returns the known series in order.
 func (m *matcher) series() []Series {
-	all := make([]Series, 0, len(m.kinds))
-	for _, k := range m.kinds {
+	all := make([]Series, 0, len(m.known))
+	for _, k := range m.known {
 		all = append(all, k.Series)
 	}
 	slices.SortFunc(all, Series.compare)
 	return all
-}
-
-// phase places a matcher in the interval.
-func phase(text string) float64 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(text))
-	return float64(h.Sum32()) / (1 << 32)
 }

@@ -62,18 +62,18 @@ func TestResourceRules(t *testing.T) {
 	published := make(chan struct{}, 10)
 	store.Pods.Observe(func([]*samplestore.Object) { published <- struct{}{} })
 
-	feed := resourcerules.New(resourcerules.Options{Store: store, Clock: clock.RealClock{}, Find: func(string) (query.Source, bool) { return w.source, true }})
-	feed.Apply(queries)
+	poller := resourcerules.New(resourcerules.Options{Store: store, Clock: clock.RealClock{}, Find: func(string) (query.Source, bool) { return w.source, true }})
+	poller.Apply(queries)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		feed.Run(ctx)
+		poller.Run(ctx)
 	}()
 	select {
 	case <-published:
 	case <-time.After(30 * time.Second):
-		t.Errorf("no point within 30 s: %+v", feed.Report())
+		t.Errorf("no point within 30 s: %+v", poller.Report())
 	}
 	cancel()
 	<-done
@@ -86,7 +86,7 @@ func TestResourceRules(t *testing.T) {
 	}
 	for what, o := range map[string]*samplestore.Object{"node": store.Nodes.Get(node), "pod": store.Pods.Get(pod)} {
 		if o == nil || len(o.Point.Usages) != 1 {
-			t.Fatalf("%s: %+v; %+v", what, o, feed.Report())
+			t.Fatalf("%s: %+v; %+v", what, o, poller.Report())
 		}
 		if age := time.Since(o.Point.Time); o.Point.Window != 5*time.Second || age < 0 || age > time.Minute {
 			t.Errorf("%s: window %s, %s old", what, o.Point.Window, age)

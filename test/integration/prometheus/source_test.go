@@ -137,7 +137,7 @@ func TestHealthAndSeries(t *testing.T) {
 	spec := v1alpha1.PrometheusSource{URL: w.server.URL, SeriesInterval: &metav1.Duration{Duration: time.Second}, SeriesMaxAge: &metav1.Duration{Duration: 5 * time.Second}}
 	s := newSource(t, spec, nil)
 	news := make(chan string, 100)
-	s.Series().Observe(func(matcher string) { news <- matcher })
+	s.Series().OnChange(func(matcher string) { news <- matcher })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -149,7 +149,7 @@ func TestHealthAndSeries(t *testing.T) {
 		<-done
 	}()
 	const all, wrong = `{namespace!="",__name__!="other"}`, `{__name__=~"("}`
-	s.Series().Follow([]string{all, wrong})
+	s.Series().SetMatchers([]string{all, wrong})
 	for range 2 {
 		<-news
 	}

@@ -104,8 +104,8 @@ func in(v float64, pod, name string) query.Sample {
 	return of(v, "namespace", "a", "pod", pod, "container", name)
 }
 
-// run has f run beside a feed with a store that knows some objects, in a bubble.
-func run(t *testing.T, f func(*testing.T, *server, *Feed, *samplestore.Store)) {
+// run has f run beside a poller with a store that knows some objects, in a bubble.
+func run(t *testing.T, f func(*testing.T, *server, *Poller, *samplestore.Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{samples: map[string][]query.Sample{}, fails: map[string]error{}}
 		store := samplestore.NewStore(clock.RealClock{}, 90*time.Second)
@@ -115,14 +115,14 @@ func run(t *testing.T, f func(*testing.T, *server, *Feed, *samplestore.Store)) {
 		for _, name := range []string{"one", "two", "three"} {
 			store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: name}, &samplestore.Meta{UID: types.UID(name)})
 		}
-		feed := New(Options{Store: store, Clock: clock.RealClock{}, Find: func(name string) (query.Source, bool) { return s, name == "main" }})
+		poller := New(Options{Store: store, Clock: clock.RealClock{}, Find: func(name string) (query.Source, bool) { return s, name == "main" }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			feed.Run(ctx)
+			poller.Run(ctx)
 		}()
-		f(t, s, feed, store)
+		f(t, s, poller, store)
 		cancel()
 		<-done
 	})
@@ -210,9 +210,9 @@ func TestRules(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
+			run(t, func(t *testing.T, s *server, poller *Poller, store *samplestore.Store) {
 				s.samples, s.fails = tc.samples, tc.fails
-				feed.Apply(compile(t, ruleSet()))
+				poller.Apply(compile(t, ruleSet()))
 				synctest.Wait()
 				got := map[string][]samplestore.Usage{
 					"one":  usages(store.Pods, samplestore.Key{Namespace: "a", Name: "one"}),
@@ -225,7 +225,7 @@ func TestRules(t *testing.T) {
 				if o := store.Pods.Get(samplestore.Key{Namespace: "a", Name: "one"}); o != nil && (o.Point.Window != 5*time.Minute || !o.Point.Time.Equal(s.asked[0]) || o.Point.Node != "") {
 					t.Errorf("point %+v", o.Point)
 				}
-				report := feed.Report()
+				report := poller.Report()
 				prefix := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Message" },
 					cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }))
 				if diff := cmp.Diff(tc.problems, report.Problems, prefix, cmpopts.EquateEmpty()); diff != "" || !report.Done {
@@ -238,11 +238,11 @@ func TestRules(t *testing.T) {
 
 // Points come each interval, at instants that are the same on every replica.
 func TestInterval(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, _ *samplestore.Store) {
-		feed.Apply(compile(t, ruleSet()))
-		time.Sleep(warmUp + time.Second)
+	run(t, func(t *testing.T, s *server, poller *Poller, _ *samplestore.Store) {
+		poller.Apply(compile(t, ruleSet()))
+		time.Sleep(firstRetry + time.Second)
 		s.mu.Lock()
-		// At once, after warmUp, and in the slot if it lies between.
+		// At once, after firstRetry, and in the slot if it lies between.
 		if n := len(s.asked); n != 8 && n != 12 {
 			t.Errorf("asked %d times before there were figures", len(s.asked))
 		}
@@ -266,11 +266,11 @@ func TestInterval(t *testing.T) {
 			t.Errorf("evaluated at %v", instants)
 		}
 		for at, n := range instants {
-			if n != 4 || at.Sub(at.Truncate(15*time.Second)) != nextSlot(compile(t, ruleSet()), at.Add(-time.Second)).Sub(at.Truncate(15*time.Second)) {
+			if n != 4 || at.Sub(at.Truncate(15*time.Second)) != slotsOf(compile(t, ruleSet())).Next(at.Add(-time.Second)).Sub(at.Truncate(15*time.Second)) {
 				t.Errorf("%d queries at %s", n, at)
 			}
 		}
-		feed.Apply(nil)
+		poller.Apply(nil)
 		synctest.Wait()
 		s.mu.Lock()
 		s.asked = nil
@@ -310,11 +310,11 @@ func TestLateTimers(t *testing.T) {
 			store := samplestore.NewStore(clock.RealClock{}, 90*time.Second)
 			store.Nodes.SetMeta(samplestore.Key{Name: "n1"}, &samplestore.Meta{UID: "n1"})
 			store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: "one"}, &samplestore.Meta{UID: "one"})
-			feed := New(Options{Store: store, Clock: lateClock{late: late}, Find: func(string) (query.Source, bool) { return s, true }})
-			feed.Apply(compile(t, ruleSet()))
+			poller := New(Options{Store: store, Clock: lateClock{late: late}, Find: func(string) (query.Source, bool) { return s, true }})
+			poller.Apply(compile(t, ruleSet()))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go feed.Run(ctx)
+			go poller.Run(ctx)
 			// Not at a slot: what is evaluated at once is of now.
 			time.Sleep(time.Minute + time.Second - time.Duration(time.Now().UnixNano())%time.Minute)
 			cancel()
@@ -334,18 +334,18 @@ func TestLateTimers(t *testing.T) {
 
 // A round that waits for a source ends when the queries are others.
 func TestApplyDuringARound(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, _ *samplestore.Store) {
+	run(t, func(t *testing.T, s *server, poller *Poller, _ *samplestore.Store) {
 		s.hangs = true
-		feed.Apply(compile(t, ruleSet()))
+		poller.Apply(compile(t, ruleSet()))
 		synctest.Wait()
 		s.mu.Lock()
 		s.hangs, s.asked = false, nil
 		s.mu.Unlock()
 		changed := ruleSet()
 		changed.Window = "2m"
-		feed.Apply(compile(t, changed))
+		poller.Apply(compile(t, changed))
 		synctest.Wait()
-		if report := feed.Report(); len(s.asked) != 4 || !report.Done {
+		if report := poller.Report(); len(s.asked) != 4 || !report.Done {
 			t.Errorf("asked %d times, report %+v", len(s.asked), report)
 		}
 	})
@@ -353,7 +353,7 @@ func TestApplyDuringARound(t *testing.T) {
 
 // From kubelets to rules and back there is an answer at all times.
 func TestSwitch(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
+	run(t, func(t *testing.T, s *server, poller *Poller, store *samplestore.Store) {
 		key := samplestore.Key{Namespace: "a", Name: "one"}
 		kubelet := func(cpu uint64) {
 			now := time.Now()
@@ -364,12 +364,12 @@ func TestSwitch(t *testing.T) {
 		kubelet(1)
 		time.Sleep(10 * time.Second)
 		s.samples = map[string][]query.Sample{"container_cpu": {in(2e-9, "one", "web")}, "container_memory": {in(1, "one", "web")}}
-		feed.Apply(compile(t, ruleSet()))
+		poller.Apply(compile(t, ruleSet()))
 		synctest.Wait()
 		if got := usages(store.Pods, key); len(got) != 1 || got[0].CPU != 2 {
 			t.Errorf("with rules: %v", got)
 		}
-		feed.Apply(nil)
+		poller.Apply(nil)
 		time.Sleep(time.Minute)
 		if got := usages(store.Pods, key); len(got) != 1 || got[0].CPU != 2 {
 			t.Errorf("between: %v", got)
@@ -383,7 +383,7 @@ func TestSwitch(t *testing.T) {
 
 // Where a query loses the namespace, it is asked for each.
 func TestByNamespace(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
+	run(t, func(t *testing.T, s *server, poller *Poller, store *samplestore.Store) {
 		store.Pods.SetMeta(samplestore.Key{Namespace: "b", Name: "one"}, &samplestore.Meta{UID: "b"})
 		set := ruleSet()
 		set.CPU.ContainerQuery = `sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>}[5m])) by (pod, container)`
@@ -396,22 +396,22 @@ func TestByNamespace(t *testing.T) {
 		if q.CPU.Containers != "" {
 			t.Fatalf("asked at once: %s", q.CPU.Containers)
 		}
-		feed.Apply(q)
+		poller.Apply(q)
 		synctest.Wait()
 		for _, namespace := range []string{"a", "b"} {
 			if got := usages(store.Pods, samplestore.Key{Namespace: namespace, Name: "one"}); len(got) != 1 {
 				t.Errorf("namespace %s: %v", namespace, got)
 			}
 		}
-		if got := feed.Report(); got.Pods != 2 || got.Newest.IsZero() {
+		if got := poller.Report(); got.Pods != 2 || got.Newest.IsZero() {
 			t.Errorf("report %+v", got)
 		}
 	})
 }
 
-// TestPodsAlone: without queries of nodes pods have figures, each interval and no sooner.
-func TestPodsAlone(t *testing.T) {
-	run(t, func(t *testing.T, s *server, feed *Feed, store *samplestore.Store) {
+// TestPodsOnly: without queries of nodes pods have figures, each interval and no sooner.
+func TestPodsOnly(t *testing.T) {
+	run(t, func(t *testing.T, s *server, poller *Poller, store *samplestore.Store) {
 		s.samples["container_cpu"] = []query.Sample{in(0.25, "one", "web")}
 		s.samples["container_memory"] = []query.Sample{in(1024, "one", "web")}
 		s.fails["node_cpu"] = errors.New("nobody is to ask")
@@ -419,9 +419,9 @@ func TestPodsAlone(t *testing.T) {
 		set := ruleSet()
 		set.Interval = "1m"
 		set.Memory.NodeQuery = ""
-		feed.Apply(compile(t, set))
+		poller.Apply(compile(t, set))
 		synctest.Wait()
-		if r := feed.Report(); !r.Complete() || r.Pods != 1 || r.Nodes != 0 || len(r.Problems) != 0 {
+		if r := poller.Report(); !r.Complete() || r.Pods != 1 || r.Nodes != 0 || len(r.Problems) != 0 {
 			t.Errorf("report %+v", r)
 		}
 		if diff := cmp.Diff([]samplestore.Usage{{Name: "web", CPU: 250000000, Memory: 1024}}, usages(store.Pods, samplestore.Key{Namespace: "a", Name: "one"})); diff != "" {
@@ -440,7 +440,7 @@ func TestPodsAlone(t *testing.T) {
 // TestIncompleteForEver: rules that never give figures of nodes, as their label is not
 // theirs, cost no more than those that do, and points are of the slots.
 func TestIncompleteForEver(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Feed, _ *samplestore.Store) {
+	run(t, func(t *testing.T, s *server, f *Poller, _ *samplestore.Store) {
 		s.samples["container_cpu"] = []query.Sample{in(0.25, "one", "web")}
 		s.samples["container_memory"] = []query.Sample{in(1024, "one", "web")}
 		s.samples["node_cpu"] = []query.Sample{of(1, "node", "unknown")}
@@ -459,7 +459,7 @@ func TestIncompleteForEver(t *testing.T) {
 			t.Errorf("%d rounds in ten intervals", rounds)
 		}
 		for _, at := range s.asked {
-			if slot := slotAt(q, at); !slot.Equal(at) {
+			if slot := slotsOf(q).Start(at); !slot.Equal(at) {
 				t.Errorf("asked for %s, and the slot is of %s", at, slot)
 			}
 		}

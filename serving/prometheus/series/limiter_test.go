@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// TestSlowLooks: matchers whose looks take long, or hang, stop no others, of which nothing
+// TestSlowLookups: matchers whose lookups take long, or hang, stop no others, of which nothing
 // was known before either.
-func TestSlowLooks(t *testing.T) {
+func TestSlowLookups(t *testing.T) {
 	tests := map[string]struct {
 		slow int
-		// how their looks end, a minute later.
+		// how their lookups end, a minute later.
 		how error
 		// after is when the other is wanted, and within how soon it has to be known.
 		after, within time.Duration
@@ -39,11 +39,11 @@ func TestSlowLooks(t *testing.T) {
 					s.takes[m] = time.Minute
 					s.fail(m, tc.how)
 				}
-				d.Follow(slow)
+				d.SetMatchers(slow)
 				time.Sleep(tc.after)
 				synctest.Wait()
 				s.has("quick", "q", time.Since(s.begin))
-				d.Follow(append(slow, "quick"))
+				d.SetMatchers(append(slow, "quick"))
 				time.Sleep(tc.within)
 				synctest.Wait()
 				if got := names(d.Found("quick")); !slices.Equal(got, []string{"q"}) {
@@ -54,8 +54,8 @@ func TestSlowLooks(t *testing.T) {
 	}
 }
 
-// TestPlaces: never more than both bounds together, however many there are.
-func TestPlaces(t *testing.T) {
+// TestLimiter: never more than both bounds together, however many there are.
+func TestLimiter(t *testing.T) {
 	run(t, func(t *testing.T, s *server, d *Discovery, _ func() []string) {
 		var all []string
 		for i := range 40 {
@@ -63,18 +63,18 @@ func TestPlaces(t *testing.T) {
 			all = append(all, m)
 			s.takes[m] = []time.Duration{0, time.Second, 7 * time.Second, time.Minute}[i%4]
 		}
-		d.Follow(all)
+		d.SetMatchers(all)
 		time.Sleep(time.Hour)
-		looks := s.looks()
-		for _, at := range looks {
+		lookups := s.lookups()
+		for _, at := range lookups {
 			underway := 0
-			for _, l := range looks {
+			for _, l := range lookups {
 				if l.At <= at.At && at.At < l.At+s.takes[l.Matcher] {
 					underway++
 				}
 			}
-			if underway > maxQuick+maxSlow {
-				t.Fatalf("%d looks under way at %s", underway, at.At)
+			if underway > maxFast+maxSlow {
+				t.Fatalf("%d lookups under way at %s", underway, at.At)
 			}
 		}
 		for _, m := range all {
