@@ -22,27 +22,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// How often the cluster is asked.
 const (
-	// period between two looks, which finds what was installed since.
-	period = time.Minute
-	// pause is the least time between two looks, however often Wanted is called.
-	pause = 5 * time.Second
+	// refreshInterval is the time between two refreshes that find what was installed since.
+	refreshInterval = time.Minute
+	// minRefreshInterval is the least time between two refreshes, however often RefreshSoon is
+	// called.
+	minRefreshInterval = 5 * time.Second
 )
 
-// Discovery is the part of a discovery client that is needed; it must not cache.
+// Discovery is implemented by client-go's discovery clients. It must not cache.
 type Discovery interface {
 	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
 
-// Directory keeps the newest Index. client-go's deferred mapper never looks again
-// once it holds an answer, and controller-runtime's lazy one needs to be told the
-// group; labels name resources without one.
+// Directory keeps an Index up to date. client-go's deferred mapper never refreshes a name that
+// it has found once, and controller-runtime's lazy one needs the group, which labels lack.
 type Directory struct {
 	discovery Discovery
 	clock     clock.WithTicker
 	current   atomic.Pointer[Index]
-	wanted    chan struct{}
+	refresh   chan struct{}
 
 	mu       sync.Mutex
 	groups   []*metav1.APIGroup
@@ -50,9 +49,9 @@ type Directory struct {
 	onChange []func(*Index)
 }
 
-// NewDirectory returns a directory that knows nothing until it ran.
+// NewDirectory returns a directory that is empty until Run or Refresh.
 func NewDirectory(d Discovery, c clock.WithTicker) *Directory {
-	dir := &Directory{discovery: d, clock: c, wanted: make(chan struct{}, 1)}
+	dir := &Directory{discovery: d, clock: c, refresh: make(chan struct{}, 1)}
 	dir.current.Store(&Index{})
 	return dir
 }
@@ -60,66 +59,64 @@ func NewDirectory(d Discovery, c clock.WithTicker) *Directory {
 // Current returns the newest index, never nil.
 func (d *Directory) Current() *Index { return d.current.Load() }
 
-// Find is that of the newest index. A name that is not known has the cluster asked
-// again soon.
+// Find is Find of the newest index. If the resource is unknown, a refresh follows soon.
 func (d *Directory) Find(gr schema.GroupResource) (Resource, bool) {
 	r, ok := d.Current().Find(gr)
 	if !ok {
-		d.Wanted()
+		d.RefreshSoon()
 	}
 	return r, ok
 }
 
-// Wanted has the cluster asked again soon, for a name that is not known. It does not
-// wait.
-func (d *Directory) Wanted() {
+// RefreshSoon requests a refresh, for a name that is unknown. It does not block.
+func (d *Directory) RefreshSoon() {
 	select {
-	case d.wanted <- struct{}{}:
+	case d.refresh <- struct{}{}:
 	default:
 	}
 }
 
-// OnChange has f called with each index that differs from the one before, one call at
-// a time; it must be called before Run.
+// OnChange adds a function that is called with each new index, one call at a time. It must be
+// called before Run.
 func (d *Directory) OnChange(f func(*Index)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.onChange = append(d.onChange, f)
 }
 
-// Run asks the cluster at once, then each minute and when Wanted, until ctx ends.
+// Run refreshes at once, then each minute and after RefreshSoon, until ctx ends.
 func (d *Directory) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	ticker := d.clock.NewTicker(period)
+	ticker := d.clock.NewTicker(refreshInterval)
 	defer ticker.Stop()
-	told := ""
+	logged := ""
 	for {
 		message := ""
 		if err := d.Refresh(ctx); err != nil && ctx.Err() == nil {
-			// An aggregated API may be down for days: once is enough.
-			if message = err.Error(); message != told {
+			// An aggregated API may be down for days: log it once.
+			if message = err.Error(); message != logged {
 				logger.Error(err, "Could not learn all of the cluster's resources")
 			}
 		}
-		told = message
-		rest := d.clock.NewTimer(pause)
+		logged = message
+		pause := d.clock.NewTimer(minRefreshInterval)
 		select {
 		case <-ctx.Done():
-			rest.Stop()
+			pause.Stop()
 			return
-		case <-rest.C():
+		case <-pause.C():
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-		case <-d.wanted:
+		case <-d.refresh:
 		}
 	}
 }
 
-// Refresh asks the cluster now. Groups that cannot be discovered keep what they had,
-// as when their aggregated API is down; the error names them.
+// Refresh runs discovery. Groups that it fails for, because their aggregated API is down, keep
+// their resources, and are named by the error.
 func (d *Directory) Refresh(ctx context.Context) error {
 	groups, lists, err := d.discovery.ServerGroupsAndResourcesWithContext(ctx)
 	if len(lists) == 0 || len(groups) == 0 {
@@ -161,8 +158,8 @@ func (d *Directory) Refresh(ctx context.Context) error {
 	return err
 }
 
-// withoutMetrics leaves out the groups whose "resources" are names of metrics: teams choose
-// them, so "code" or "instance" may be one, and they come and go with what is measured.
+// withoutMetrics removes the groups whose "resources" are names of metrics: teams choose them,
+// so "code" or "instance" may be one, and they change with what is measured.
 func withoutMetrics(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) ([]*metav1.APIGroup, []*metav1.APIResourceList) {
 	isMetrics := func(group string) bool {
 		return group == custom_metrics.GroupName || group == external_metrics.GroupName

@@ -33,7 +33,7 @@ func (s *server) install(g *metav1.APIGroup, l *metav1.APIResourceList) {
 	s.groups, s.lists = append(s.groups, g), append(s.lists, l)
 }
 
-func (s *server) looks() int {
+func (s *server) refreshes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
@@ -102,30 +102,30 @@ func TestDirectoryLearns(t *testing.T) {
 			t.Error("jobs are known")
 		}
 		s.install(group("batch", "v1"), list("batch/v1", resource("jobs", "job", "Job")))
-		time.Sleep(pause + time.Second)
+		time.Sleep(minRefreshInterval + time.Second)
 		synctest.Wait()
 		if _, ok := d.Find(jobs); !ok || changes.Load() != 2 {
 			t.Errorf("jobs are not known after %d changes", changes.Load())
 		}
-		// Asking for what does not exist costs no more than a look each pause.
-		asked := s.looks()
+		// Asking for what does not exist costs no more than one refresh each minRefreshInterval.
+		asked := s.refreshes()
 		for range 60 {
 			for range 100 {
 				d.Find(schema.GroupResource{Resource: "nonsense"})
 			}
 			time.Sleep(time.Second)
 		}
-		if n := s.looks() - asked; n < 2 || n > 14 {
-			t.Errorf("%d looks in a minute", n)
+		if n := s.refreshes() - asked; n < 2 || n > 14 {
+			t.Errorf("%d refreshes in a minute", n)
 		}
 		if changes.Load() != 2 {
 			t.Errorf("%d changes without a change", changes.Load())
 		}
-		asked = s.looks()
-		time.Sleep(10 * period)
-		// A look that was wanted, and one that is due, may be left over from before.
-		if n := s.looks() - asked; n < 9 || n > 12 {
-			t.Errorf("%d looks in ten minutes", n)
+		asked = s.refreshes()
+		time.Sleep(10 * refreshInterval)
+		// A refresh that was requested, and one that is due, may be left over from before.
+		if n := s.refreshes() - asked; n < 9 || n > 12 {
+			t.Errorf("%d refreshes in ten minutes", n)
 		}
 		cancel()
 		synctest.Wait()

@@ -1,12 +1,12 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restmapping knows what the resources of the cluster are called: plural,
-// singular and kind, with their groups and the groups that they moved from. It learns
-// those that are installed later.
+// Package restmapping maps names of the cluster's resources (plural, singular or kind, with or
+// without a group) to resources, and learns of resources that are installed later.
 package restmapping
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is what a name of a resource means in the cluster.
+// Resource is a resource of the cluster.
 type Resource struct {
 	// GroupVersionResource is plural, in the version that the cluster prefers.
 	schema.GroupVersionResource
@@ -23,56 +23,43 @@ type Resource struct {
 	Namespaced bool
 }
 
-// Index is what the cluster had when it was last asked. It is immutable; the zero
-// value knows nothing.
+// Index holds the resources of one discovery. It is immutable; the zero value is empty.
+//
+// client-go's RESTMapper does not do: it goes through all resources of the cluster for each
+// name, and a name is looked up for each label of each series; it finds no resource by its kind
+// without the group; and it also knows resources that do not exist, such as "lists" and
+// "podlists", which would make objects of labels with these names.
 type Index struct {
-	// byName holds the resources of each plural, singular and kind, in lower case
-	// and in the cluster's order of groups, core first.
+	// byName holds the resources by plural, singular and kind in lower case, core first, then in
+	// the cluster's order of groups.
 	byName map[string][]Resource
 	all    []Resource
 }
 
-// NewIndex makes an index of discovery's lists, in the order of the groups.
+// NewIndex returns an index of the lists, in the order of the groups.
 func NewIndex(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *Index {
 	byVersion := make(map[string]*metav1.APIResourceList, len(lists))
 	for _, l := range lists {
 		byVersion[l.GroupVersion] = l
 	}
+	// Core wins over a group that reuses its names, such as metrics.k8s.io.
+	groups = slices.Clone(groups)
+	slices.SortStableFunc(groups, func(a, b *metav1.APIGroup) int { return cmp.Compare(min(len(a.Name), 1), min(len(b.Name), 1)) })
 	x := &Index{byName: map[string][]Resource{}}
 	for _, g := range groups {
-		for _, version := range versions(g) {
-			gv := schema.GroupVersion{Group: g.Name, Version: version}
-			if l := byVersion[gv.String()]; l != nil {
+		for _, version := range append([]metav1.GroupVersionForDiscovery{g.PreferredVersion}, g.Versions...) {
+			if l := byVersion[version.GroupVersion]; l != nil {
 				for i := range l.APIResources {
-					x.add(gv, &l.APIResources[i])
+					x.add(schema.GroupVersion{Group: g.Name, Version: version.Version}, &l.APIResources[i])
 				}
 			}
 		}
 	}
-	// Core wins over a group that reuses its names, such as metrics.k8s.io.
-	coreFirst := func(a, b Resource) int { return boolCompare(a.Group != "", b.Group != "") }
-	for _, resources := range x.byName {
-		slices.SortStableFunc(resources, coreFirst)
-	}
-	slices.SortStableFunc(x.all, coreFirst)
 	x.all = slices.DeleteFunc(x.all, func(r Resource) bool { return x.newest(r) != r })
 	return x
 }
 
-// versions returns a group's versions, the preferred one first.
-func versions(g *metav1.APIGroup) []string {
-	var all []string
-	if g.PreferredVersion.Version != "" {
-		all = append(all, g.PreferredVersion.Version)
-	}
-	for _, v := range g.Versions {
-		if v.Version != g.PreferredVersion.Version {
-			all = append(all, v.Version)
-		}
-	}
-	return all
-}
-
+// add adds a resource, unless it is known in a version that was added before.
 func (x *Index) add(gv schema.GroupVersion, r *metav1.APIResource) {
 	if strings.Contains(r.Name, "/") {
 		return // a subresource
@@ -80,75 +67,51 @@ func (x *Index) add(gv schema.GroupVersion, r *metav1.APIResource) {
 	resource := Resource{
 		GroupVersionResource: gv.WithResource(r.Name),
 		Kind:                 gv.WithKind(r.Kind),
-		Singular:             r.SingularName,
+		Singular:             cmp.Or(r.SingularName, strings.ToLower(r.Kind)),
 		Namespaced:           r.Namespaced,
 	}
-	if resource.Singular == "" {
-		resource.Singular = strings.ToLower(r.Kind)
-	}
-	if !slices.ContainsFunc(x.byName[strings.ToLower(r.Name)], func(o Resource) bool {
-		return o.GroupResource() == resource.GroupResource()
-	}) {
-		x.all = append(x.all, resource)
-	}
-	names := []string{strings.ToLower(r.Name), strings.ToLower(resource.Singular), strings.ToLower(r.Kind)}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		known := slices.ContainsFunc(x.byName[name], func(o Resource) bool {
-			return o.Group == gv.Group && o.Resource == r.Name
-		})
-		if !known { // the preferred version came first
-			x.byName[name] = append(x.byName[name], resource)
+	known := func(o Resource) bool { return o.GroupResource() == resource.GroupResource() }
+	for i, name := range []string{r.Name, resource.Singular, r.Kind} {
+		name = strings.ToLower(name)
+		if slices.ContainsFunc(x.byName[name], known) {
+			continue
+		}
+		x.byName[name] = append(x.byName[name], resource)
+		if i == 0 {
+			x.all = append(x.all, resource)
 		}
 	}
 }
 
-// Find returns what a resource means, given as plural, singular or kind. Without a
-// group it is the first one that the cluster lists; a group may be cut short, as
-// kubectl allows. A resource that moved between groups is found under either, and
-// is always the one in the newest group that the cluster has.
+// Find returns a resource by its plural, singular or kind. Without a group it is the first one
+// in the index; a group may be abbreviated, as in kubectl. A resource that has moved between
+// groups is found under each of them, and returned in the newest one that the cluster has.
 func (x *Index) Find(gr schema.GroupResource) (Resource, bool) {
+	group := strings.ToLower(gr.Group)
+	return x.first(gr.Resource,
+		func(r Resource) bool { return r.Group == group || group == "" },
+		func(r Resource) bool { return sameResource(r.Resource, group, r.Group) },
+		func(r Resource) bool { return strings.HasPrefix(r.Group, group) })
+}
+
+// FindLabel is Find with a group as GroupLabel returns it.
+func (x *Index) FindLabel(group, resource string) (Resource, bool) {
+	if r, ok := x.Find(schema.GroupResource{Group: group, Resource: resource}); ok {
+		return r, true
+	}
+	return x.first(resource, func(r Resource) bool { return GroupLabel(r.Group) == group })
+}
+
+// first returns the first resource of a name that meets the first of the conditions that any
+// meets.
+func (x *Index) first(name string, conditions ...func(Resource) bool) (Resource, bool) {
 	if x == nil {
 		return Resource{}, false
 	}
-	candidates := x.byName[gr.Resource]
-	if candidates == nil {
-		candidates = x.byName[strings.ToLower(gr.Resource)]
-	}
-	if gr.Group == "" {
-		if len(candidates) == 0 {
-			return Resource{}, false
-		}
-		return x.newest(candidates[0]), true
-	}
-	group := strings.ToLower(gr.Group)
-	for _, r := range candidates {
-		if r.Group == group {
-			return x.newest(r), true
-		}
-	}
-	for _, r := range candidates {
-		if sameResource(r.Resource, group, r.Group) {
-			return x.newest(r), true
-		}
-	}
-	for _, r := range candidates {
-		if strings.HasPrefix(r.Group, group) {
-			return x.newest(r), true
-		}
-	}
-	return Resource{}, false
-}
-
-// FindLabel is Find for a group in the form in which it can be part of a label's name:
-// with underscores for dots and dashes.
-func (x *Index) FindLabel(group, resource string) (Resource, bool) {
-	if r, ok := x.Find(schema.GroupResource{Group: group, Resource: resource}); ok || x == nil {
-		return r, ok
-	}
-	for _, r := range x.byName[strings.ToLower(resource)] {
-		if GroupLabel(r.Group) == group {
-			return x.newest(r), true
+	candidates := x.byName[strings.ToLower(name)]
+	for _, holds := range conditions {
+		if i := slices.IndexFunc(candidates, holds); i >= 0 {
+			return x.newest(candidates[i]), true
 		}
 	}
 	return Resource{}, false
@@ -157,21 +120,47 @@ func (x *Index) FindLabel(group, resource string) (Resource, bool) {
 // All returns each resource once, core first, then in the cluster's order of groups.
 func (x *Index) All() []Resource { return x.all }
 
-// Empty says that nothing is known, as before the first answer of discovery.
+// Empty reports whether the index has no resources, as before the first discovery.
 func (x *Index) Empty() bool { return x == nil || len(x.byName) == 0 }
 
 var groupLabel = strings.NewReplacer(".", "_", "-", "_")
 
-// GroupLabel is a group in the form in which it can be part of a label's name.
+// GroupLabel returns a group as it appears in the name of a label.
 func GroupLabel(group string) string { return groupLabel.Replace(group) }
 
-func boolCompare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b: // false comes before true
-		return -1
-	default:
-		return 1
+// moved lists the groups of resources that Kubernetes has moved, newest first. The proposal of
+// the custom metrics API wants them to be equivalent ("cross-group object renames"), since
+// autoscalers and rules may still name an old group.
+var moved = map[string][]string{
+	"daemonsets":               {"apps", "extensions"},
+	"deployments":              {"apps", "extensions"},
+	"replicasets":              {"apps", "extensions"},
+	"ingresses":                {"networking.k8s.io", "extensions"},
+	"networkpolicies":          {"networking.k8s.io", "extensions"},
+	"podsecuritypolicies":      {"policy", "extensions"},
+	"horizontalpodautoscalers": {"autoscaling", "extensions"},
+	"jobs":                     {"batch", "extensions"},
+	"events":                   {"", "events.k8s.io"},
+}
+
+// sameResource reports whether a resource moved between two groups.
+func sameResource(resource, group, other string) bool {
+	groups := moved[resource]
+	return slices.Contains(groups, group) && slices.Contains(groups, other)
+}
+
+// newest returns a resource in the newest of its groups that the cluster has.
+func (x *Index) newest(r Resource) Resource {
+	groups := moved[r.Resource]
+	if !slices.Contains(groups, r.Group) {
+		return r
 	}
+	for _, group := range groups {
+		for _, other := range x.byName[r.Resource] {
+			if other.Group == group && other.Resource == r.Resource {
+				return other
+			}
+		}
+	}
+	return r
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-// Resources knows the cluster's resources.
+// Resources is a restmapping.Directory.
 type Resources interface {
-	// Current returns what is known now; never nil.
+	// Current returns the newest index, never nil.
 	Current() *restmapping.Index
-	// Wanted says that something that is asked for is not known.
-	Wanted()
+	// RefreshSoon requests a refresh because a resource is unknown.
+	RefreshSoon()
 }
 
 // Selection is what a source is asked for the series of.

@@ -77,7 +77,7 @@ func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error
 	if resource, ok := index.Find(r.Resource); ok {
 		return resource, nil
 	}
-	c.resources.Wanted()
+	c.resources.RefreshSoon()
 	if index.Empty() {
 		return restmapping.Resource{}, unavailable("the cluster's resources are not known yet, so %q cannot be looked up", r.Resource)
 	}

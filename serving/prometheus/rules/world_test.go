@@ -25,7 +25,7 @@ type cluster struct {
 }
 
 func (c *cluster) Current() *restmapping.Index { return c.index }
-func (c *cluster) Wanted()                     { c.wanted++ }
+func (c *cluster) RefreshSoon()                { c.wanted++ }
 
 // index of a cluster with a few resources, and those of a CRD.
 func index(crds ...metav1.APIResource) *restmapping.Index {

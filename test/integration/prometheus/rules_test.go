@@ -54,7 +54,7 @@ const neighboursScraped = `sum(rate(requests_total{namespace="a"}[5s] offset 2s)
 type pods struct{ index *restmapping.Index }
 
 func (p pods) Current() *restmapping.Index { return p.index }
-func (pods) Wanted()                       {}
+func (pods) RefreshSoon()                  {}
 
 func newPods() pods {
 	return pods{restmapping.NewIndex(
