@@ -151,7 +151,7 @@ func TestAskTellsTheCertificate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := stable(&url.Error{Op: "Get", URL: "https://192.0.2.1/", Err: &tls.CertificateVerificationError{
+			err := stableError(&url.Error{Op: "Get", URL: "https://192.0.2.1/", Err: &tls.CertificateVerificationError{
 				UnverifiedCertificates: []*x509.Certificate{{Raw: []byte("leaf")}}, Err: tc.err,
 			}})
 			var untrusted *UntrustedError
@@ -271,7 +271,7 @@ func TestTimeoutIsStable(t *testing.T) {
 	if _, err := NewClient(dial).Ask(ctx, server(t, http.NotFoundHandler()), []schema.GroupVersion{v1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that the context was cancelled", err)
 	}
-	timeout := stable(fmt.Errorf("Get: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded}))
+	timeout := stableError(fmt.Errorf("Get: %w", &net.OpError{Op: "dial", Err: context.DeadlineExceeded}))
 	if want := "no answer within 5s"; timeout.Error() != want {
 		t.Errorf("a timeout reads %q, want %q", timeout, want)
 	}

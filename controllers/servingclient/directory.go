@@ -10,24 +10,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Entry is a pod that takes requests, and the ServiceAccount with whose token it is
-// asked; Pod.Token is empty.
+// Entry is a ready pod, and the ServiceAccount whose token requests to it carry.
+// Pod.Token is empty.
 type Entry struct {
-	// Name of the pod.
 	Name    string
 	Pod     Pod
 	Account client.ObjectKey
 }
 
-// Directory holds how the ready serving pods of each MetricsBackend are asked. The
-// controller that deploys them knows their certificates, and fills it; others that
-// ask pods read it.
+// Directory holds the ready serving pods of each MetricsBackend. The controller that
+// deploys them knows their certificates and fills it; other controllers read it.
 type Directory struct {
 	mu   sync.RWMutex
 	pods map[string][]Entry
 }
 
-// NewDirectory returns one that knows no backend.
+// NewDirectory returns an empty Directory.
 func NewDirectory() *Directory { return &Directory{pods: map[string][]Entry{}} }
 
 // Set replaces the ready pods of a backend.
@@ -37,14 +35,14 @@ func (d *Directory) Set(backend string, pods []Entry) {
 	d.pods[backend] = slices.Clone(pods)
 }
 
-// Forget drops a backend that is gone, or not served by pods of ours.
+// Forget removes a backend that is deleted, or not served by pods of ours.
 func (d *Directory) Forget(backend string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.pods, backend)
 }
 
-// Pods returns the ready pods of a backend; false while nothing is known of it, as
+// Pods returns the ready pods of a backend, and whether they are known; they are not
 // just after a start.
 func (d *Directory) Pods(backend string) ([]Entry, bool) {
 	d.mu.RLock()

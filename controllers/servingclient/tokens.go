@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tokenLifetime is the shortest that kube-apiserver grants.
+// tokenLifetime is the shortest lifetime that kube-apiserver grants.
 const tokenLifetime = 10 * time.Minute
 
-// Tokens mints short-lived tokens of ServiceAccounts (TokenRequest) and keeps
-// each until two thirds of its lifetime are gone.
+// Tokens requests short-lived tokens of ServiceAccounts (TokenRequest) and caches each
+// for two thirds of its lifetime.
 type Tokens struct {
 	client client.SubResourceClientConstructor
 	clock  clock.PassiveClock
@@ -35,7 +35,7 @@ type token struct {
 	renewAfter time.Time
 }
 
-// NewTokens returns Tokens without any token.
+// NewTokens returns an empty cache of tokens.
 func NewTokens(c client.SubResourceClientConstructor, clock clock.PassiveClock) *Tokens {
 	return &Tokens{client: c, clock: clock, tokens: map[client.ObjectKey]token{}}
 }
@@ -43,11 +43,14 @@ func NewTokens(c client.SubResourceClientConstructor, clock clock.PassiveClock) 
 // Token returns a token of the ServiceAccount, which must exist.
 func (t *Tokens) Token(ctx context.Context, account client.ObjectKey) (string, error) {
 	now := t.clock.Now()
-	if known, ok := t.known(account); ok && now.Before(known.renewAfter) {
-		return known.value, nil
+	t.mu.Lock()
+	cached := t.tokens[account]
+	t.mu.Unlock()
+	if now.Before(cached.renewAfter) {
+		return cached.value, nil
 	}
-	// Without the lock: one account waits for no other's. Two callers at a time may
-	// mint one each, and either will do.
+	// Without the lock, so that accounts do not wait for each other. Two concurrent
+	// callers may request a token each; either is fine.
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds())),
 	}}
@@ -61,15 +64,8 @@ func (t *Tokens) Token(ctx context.Context, account client.ObjectKey) (string, e
 	return request.Status.Token, nil
 }
 
-func (t *Tokens) known(account client.ObjectKey) (token, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known, ok := t.tokens[account]
-	return known, ok
-}
-
-// Forget drops the token of a ServiceAccount, so that the next one is new: the
-// account may have been replaced by another of the same name.
+// Forget removes the token of a ServiceAccount from the cache: the account may have been
+// replaced by another of the same name.
 func (t *Tokens) Forget(account client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

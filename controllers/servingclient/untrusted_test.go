@@ -11,8 +11,8 @@ import (
 )
 
 // What a foreign certificate calls itself ends in conditions and on terminals.
-func TestUnverifiedReasonIsPrintable(t *testing.T) {
-	reason := unverifiedReason(x509.HostnameError{
+func TestUntrustedReasonIsPrintable(t *testing.T) {
+	reason := untrustedReason(x509.HostnameError{
 		Certificate: &x509.Certificate{DNSNames: []string{"evil\x1b[31m\n\u202e.example"}}, Host: "ours.example",
 	})
 	if strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }) || !strings.Contains(reason, "evil") {

@@ -90,7 +90,7 @@ func TestAskTriesARequest(t *testing.T) {
 
 // A version whose requests hang is one that fails, not a pod that cannot be asked.
 func TestTimeoutOfARequestIsAFailure(t *testing.T) {
-	if !failure(stable(&timeout{})) {
+	if !isServerError(stableError(&timeout{})) {
 		t.Error("a timeout is no failure")
 	}
 }

@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aggregator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// samplePage and samplePages bound how many nodes are read. Serving leaves out
+	// points older than maxAge, so the first page is usually enough.
+	samplePage  = "50"
+	samplePages = 20
+)
+
+// Discovers returns an error unless discovery of the version answers through
+// kube-apiserver, which proxies that request to the server of the version. An empty list
+// of resources is fine: custom and external metrics list the metrics that exist.
+func (c *Client) Discovers(ctx context.Context, version schema.GroupVersion) error {
+	var resources struct {
+		GroupVersion string `json:"groupVersion"`
+	}
+	path := "/apis/" + version.String()
+	if err := c.getAggregated(ctx, path, nil, &resources); err != nil {
+		return err
+	}
+	if resources.GroupVersion != version.String() {
+		return fmt.Errorf("GET %s: the answer is discovery of %.100q", path, resources.GroupVersion)
+	}
+	return nil
+}
+
+// FreshNodeSample reports whether node metrics of the version, requested through
+// kube-apiserver, have a sample from after since.
+func (c *Client) FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error) {
+	params := url.Values{"limit": {samplePage}}
+	for range samplePages {
+		// The fields that all versions of the list have in common.
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []struct {
+				Timestamp metav1.Time `json:"timestamp"`
+			} `json:"items"`
+		}
+		if err := c.getAggregated(ctx, "/apis/"+version.String()+"/nodes", params, &page); err != nil {
+			return false, err
+		}
+		for i := range page.Items {
+			if page.Items[i].Timestamp.After(since) {
+				return true, nil
+			}
+		}
+		if page.Metadata.Continue == "" {
+			break
+		}
+		params.Set("continue", page.Metadata.Continue)
+	}
+	return false, nil
+}
+
+// getAggregated sends a request through kube-apiserver as any client would, and decodes
+// the response.
+func (c *Client) getAggregated(ctx context.Context, path string, params url.Values, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request := c.rest.Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON)
+	for name := range params {
+		request = request.Param(name, params.Get(name))
+	}
+	body, err := request.Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", path, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("decode the answer of %s: %w", path, err)
+	}
+	return nil
+}
