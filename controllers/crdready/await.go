@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crdready waits for kinds whose CRDs may be missing. A cache or controller of
-// such a kind would never start, and the operator with it: one that is newer than
-// its CRDs does everything else meanwhile.
+// Package crdready waits for CRDs that may not be installed. A cache or controller of a
+// missing kind would never start and block the operator, which must do its other work even
+// if it is newer than its CRDs.
 package crdready
 
 import (
@@ -19,20 +19,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// interval is between two looks for CRDs that are not installed.
 const interval = time.Minute
 
-// Await waits until all of the kinds can be read from informers; false when ctx
-// ended. It tells once why it waits.
+// Await waits until informers exist for all kinds, and logs once why it waits. It returns
+// false if ctx ends first.
 func Await(ctx context.Context, informers cache.Informers, clock clock.Clock, kinds ...client.Object) bool {
-	told := false
+	logged := false
 	for {
 		err := find(ctx, informers, kinds)
 		if err == nil {
 			return true
 		}
-		if ctx.Err() == nil && !told {
-			told = true
+		if ctx.Err() == nil && !logged {
+			logged = true
 			klog.FromContext(ctx).Error(err, "Cannot read a kind; install the CRDs of config/crd if they are missing. Trying each minute")
 		}
 		select {

@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package externalmetricspolicy tells in the status of each ExternalMetricsPolicy whether its
-// rules can be read: one that cannot denies, and its author should know.
+// Package externalmetricspolicy reports in the status of each ExternalMetricsPolicy whether
+// its rules are valid: an invalid one denies every query that reaches it.
 package externalmetricspolicy
 
 import (
@@ -29,17 +29,17 @@ import (
 // Name is the controller's name in logs and metrics.
 const Name = "externalmetricspolicy"
 
-// maxMessage bounds the message, in bytes: a policy may have a hundred bad rules.
+// maxMessage bounds a condition's message, in bytes: a policy may have a hundred bad rules.
 const maxMessage = 4096
 
 // Reconciler writes the status of ExternalMetricsPolicies.
 type Reconciler struct {
-	// Client reads from a cache and writes.
+	// Client reads from a cache.
 	Client client.Client
 	Clock  clock.Clock
 }
 
-// SetupWithManager starts the controller with the manager, once the CRD is there.
+// SetupWithManager adds the controller to the manager. It starts once the CRD is installed.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		logged := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", Name))
@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 		return ctrl.NewControllerManagedBy(mgr).
 			Named(Name).
-			// Our own status writes are no news.
+			// Ignore our own status writes.
 			For(&v1alpha1.ExternalMetricsPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			Complete(r)
 	}))
@@ -65,11 +65,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	base := policy.DeepCopy()
-	r.judge(policy)
+	r.setStatus(policy)
 	if equality.Semantic.DeepEqual(base.Status, policy.Status) {
 		return ctrl.Result{}, nil
 	}
-	// Only on top of what was read: a newer spec is judged next.
+	// With the resourceVersion that was read: a newer spec is reconciled next.
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Status().Patch(ctx, policy, patch, client.FieldOwner(v1alpha1.FieldOwner))
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -78,8 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// judge sets the status.
-func (r *Reconciler) judge(policy *v1alpha1.ExternalMetricsPolicy) {
+func (r *Reconciler) setStatus(policy *v1alpha1.ExternalMetricsPolicy) {
 	status := &policy.Status
 	status.ObservedGeneration = policy.Generation
 	set := func(kind string, is metav1.ConditionStatus, reason, message string) {

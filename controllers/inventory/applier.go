@@ -23,19 +23,18 @@ import (
 
 // Applier brings objects to their desired state with server-side apply.
 //
-// It remembers the resourceVersion at which each desired state was in force, so
-// that a steady state makes no request at all, while any change of the live
-// object, whoever made it, is answered with an apply. kube-apiserver leaves an
-// object untouched when an apply changes nothing.
+// It caches the resourceVersion at which each object matched its desired state, so that a
+// steady state sends no requests, and any change of the live object causes an apply.
+// kube-apiserver does not write an object that an apply leaves unchanged.
 type Applier struct {
 	client client.Client
-	// live reads around the cache, which knows labelled objects only: an object
-	// that is not there may still exist without our label.
+	// live bypasses the cache, which holds labelled objects only: an object that is not
+	// in the cache may exist without our label.
 	live client.Reader
 
-	// creating is held from the look for an object to its first apply: all backends
-	// apply as one field owner, so that kube-apiserver would see no conflict between
-	// two that make an object of the same name.
+	// creating is held from the read of a missing object until it is applied: all
+	// backends apply with one field owner, so kube-apiserver detects no conflict between
+	// two that create an object of the same name.
 	creating sync.Mutex
 
 	mu      sync.Mutex
@@ -53,22 +52,22 @@ type state struct {
 	applied         Applied
 }
 
-// Applied is what is known of an object that is in its desired state.
+// Applied identifies an object that matches its desired state.
 type Applied struct {
-	// UID tells the object from a later one of the same name.
+	// UID distinguishes the object from a later one of the same name.
 	UID types.UID
-	// Generation of its spec; 0 for kinds that have none.
+	// Generation is 0 for kinds that have none.
 	Generation int64
 }
 
-// NewApplier returns an Applier that writes with c and reads objects without
-// our label with live.
+// NewApplier returns an Applier that writes with c, and reads objects without our label
+// with live.
 func NewApplier(c client.Client, live client.Reader) *Applier {
 	return &Applier{client: c, live: live, applied: map[objectID]state{}}
 }
 
-// Check returns a *NotOwnedError when the object exists and does not belong to
-// the backend. It writes nothing.
+// Check returns a *NotOwnedError if the object exists and does not belong to the backend.
+// It writes nothing.
 func (a *Applier) Check(ctx context.Context, backend string, desired manifests.Object) error {
 	id, err := identify(desired)
 	if err != nil {
@@ -78,8 +77,8 @@ func (a *Applier) Check(ctx context.Context, backend string, desired manifests.O
 	return err
 }
 
-// Apply brings the object to its desired state. It returns a *NotOwnedError when
-// the object exists and does not belong to the backend.
+// Apply brings the object to its desired state. It returns a *NotOwnedError if the object
+// exists and does not belong to the backend.
 func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.Object) (Applied, error) {
 	id, err := identify(desired)
 	if err != nil {
@@ -102,17 +101,20 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 		}
 	}
 	if found != nil {
-		if known, ok := a.recall(id); ok && known.desired == sum && known.resourceVersion == found.GetResourceVersion() {
-			return known.applied, nil
+		a.mu.Lock()
+		last, ok := a.applied[id]
+		a.mu.Unlock()
+		if ok && last.desired == sum && last.resourceVersion == found.GetResourceVersion() {
+			return last.applied, nil
 		}
 	}
 	options := []client.ApplyOption{client.FieldOwner(v1alpha1.FieldOwner)}
 	if found != nil {
-		// Never for a new object: should someone else make one of this name at the
-		// same moment, kube-apiserver reports a conflict of their fields with ours.
+		// Not for a new object: if another client creates one of this name at the same
+		// time, kube-apiserver must report the conflict.
 		options = append(options, client.ForceOwnership)
 	}
-	// The answer is read into desired.
+	// Apply decodes the response into desired.
 	if err := a.client.Apply(ctx, desired, options...); err != nil {
 		return Applied{}, fmt.Errorf("apply %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
@@ -121,16 +123,18 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 		return Applied{}, fmt.Errorf("read the answer for %s %s: %w", id.Kind, Path(id.ObjectKey), err)
 	}
 	now.desired = sum
-	a.remember(id, now)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.applied[id] = now
 	return now.applied, nil
 }
 
-// find returns the object, or nil when there is none of that name.
+// find returns the object, or nil if it does not exist.
 func (a *Applier) find(ctx context.Context, backend string, id objectID) (client.Object, error) {
 	object := Prototype(id.GroupVersionKind)
 	var err error
 	if id.Group == manifests.CertManagerGroup {
-		// Never cached: a watch of a kind that may not exist keeps a cache from being ready.
+		// Not from the cache: watching a kind that may not exist keeps a cache from syncing.
 		err = a.live.Get(ctx, id.ObjectKey, object)
 	} else {
 		err = a.client.Get(ctx, id.ObjectKey, object)
@@ -153,26 +157,6 @@ func (a *Applier) find(ctx context.Context, backend string, id objectID) (client
 	return object, nil
 }
 
-func (a *Applier) recall(id objectID) (state, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s, ok := a.applied[id]
-	return s, ok
-}
-
-func (a *Applier) remember(id objectID, s state) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.applied[id] = s
-}
-
-// forget drops what is known about an object that was removed.
-func (a *Applier) forget(id objectID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.applied, id)
-}
-
 func identify(desired manifests.Object) (objectID, error) {
 	gv, err := schema.ParseGroupVersion(ptr.Deref(desired.GetAPIVersion(), ""))
 	if err != nil {
@@ -184,8 +168,8 @@ func identify(desired manifests.Object) (objectID, error) {
 	}, nil
 }
 
-// observed reads the metadata of an apply configuration
-// that holds kube-apiserver's answer; the generated types have no getters for them.
+// observed returns the metadata of an apply configuration that holds kube-apiserver's
+// response; the generated types have no getters for them.
 func observed(answer manifests.Object) (state, error) {
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -199,4 +183,33 @@ func observed(answer manifests.Object) (state, error) {
 		resourceVersion: object.ResourceVersion,
 		applied:         Applied{UID: object.UID, Generation: object.Generation},
 	}, nil
+}
+
+// NotOwnedError means that an object with the name of a desired one belongs to another
+// owner.
+type NotOwnedError struct {
+	Kind schema.GroupVersionKind
+	Key  client.ObjectKey
+	// Backend is the MetricsBackend that owns the object, if any.
+	Backend string
+	// Wanted is the MetricsBackend that has the desired object.
+	Wanted string
+}
+
+// Error implements error.
+func (e *NotOwnedError) Error() string {
+	object := fmt.Sprintf("%s %s", e.Kind.Kind, Path(e.Key))
+	if e.Backend != "" {
+		return fmt.Sprintf("%s belongs to MetricsBackend %q", object, e.Backend)
+	}
+	return fmt.Sprintf("%s exists and does not belong to this MetricsBackend: delete it, or hand it over with the label %s=%s",
+		object, v1alpha1.LabelBackend, e.Wanted)
+}
+
+// Path returns NAMESPACE/NAME, or NAME for a cluster-scoped object.
+func Path(key client.ObjectKey) string {
+	if key.Namespace == "" {
+		return key.Name
+	}
+	return key.Namespace + "/" + key.Name
 }

@@ -188,7 +188,7 @@ func TestNotOwned(t *testing.T) {
 			if c.applies != 0 {
 				t.Error("it was applied all the same")
 			}
-			if err := a.Sweep(t.Context(), "b", "ns", nil); err != nil || len(c.deletes) > 0 {
+			if err := a.Prune(t.Context(), "b", "ns", nil); err != nil || len(c.deletes) > 0 {
 				t.Errorf("swept %v, %v", c.deletes, err)
 			}
 		})
@@ -251,7 +251,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.Sweep(t.Context(), "b", "ns", manifests.All(after)); err != nil {
+	if err := a.Prune(t.Context(), "b", "ns", manifests.All(after)); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -384,7 +384,7 @@ func TestFailuresNameTheObject(t *testing.T) {
 	a := NewApplier(c, c)
 	for name, err := range map[string]error{
 		"get Service ns/metrics-serving-b":                  second(a.Apply(t.Context(), "b", manifests.Service(serving()))),
-		"list each ValidatingAdmissionPolicyBinding":        a.Sweep(t.Context(), "b", "ns", nil),
+		"list each ValidatingAdmissionPolicyBinding":        a.Prune(t.Context(), "b", "ns", nil),
 		"list each ValidatingAdmissionPolicyBinding of":     second(a.RemoveAll(t.Context(), "b", "ns")),
 		"list each ValidatingAdmissionPolicyBinding of the": a.RemoveAdmission(t.Context(), "b"),
 	} {

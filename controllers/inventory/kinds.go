@@ -1,10 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory applies, finds and removes the objects that belong to a
-// MetricsBackend. What belongs to it says its label metricsbackend.io/backend,
-// and nothing else: not a name, not an ownerReference, and no list of objects
-// that this binary happens to know.
+// Package inventory applies and prunes the objects that belong to a MetricsBackend.
+// Ownership is the label metricsbackend.io/backend alone: not a name, not an
+// ownerReference, and no list of objects that this binary knows.
 package inventory
 
 import (
@@ -20,17 +19,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kind is a kind of child.
+// Kind is a kind of object that belongs to a MetricsBackend.
 type Kind struct {
 	schema.GroupVersionKind
 	// ClusterScoped objects are in no namespace.
 	ClusterScoped bool
-	// OutsideNamespace objects are in kube-system too.
+	// OutsideNamespace objects may be in kube-system, too.
 	OutsideNamespace bool
 }
 
-// Admission returns the kinds that decide over other people's writes: a binding goes
-// before its policy, and both go before anything else.
+// Admission returns the kinds that admit other clients' writes, in the order of their
+// removal: a binding before its policy.
 func Admission() []Kind {
 	return []Kind{
 		{GroupVersionKind: admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), ClusterScoped: true},
@@ -38,8 +37,8 @@ func Admission() []Kind {
 	}
 }
 
-// Removable returns the kinds of all children but APIServices, in the order of
-// their removal: what keeps pods alive goes before them, what they need after.
+// Removable returns all kinds but APIService, in the order of their removal: what keeps
+// pods alive is removed before them, and what pods need after.
 func Removable() []Kind {
 	return append(Admission(), []Kind{
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")},
@@ -55,9 +54,8 @@ func Removable() []Kind {
 	}...)
 }
 
-// Prototype returns an empty object of kind to watch and to read into. It is
-// typed where a phase reads more than metadata, so that each kind has exactly
-// one informer.
+// Prototype returns an empty object of kind to watch and to read into: a typed one if a
+// phase reads more than metadata, so that each kind has exactly one informer.
 func Prototype(kind schema.GroupVersionKind) client.Object {
 	switch kind {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
@@ -72,7 +70,7 @@ func Prototype(kind schema.GroupVersionKind) client.Object {
 	return object
 }
 
-// prototypeList is Prototype for lists.
+// prototypeList returns the list type of Prototype.
 func prototypeList(kind schema.GroupVersionKind) client.ObjectList {
 	switch kind {
 	case appsv1.SchemeGroupVersion.WithKind("Deployment"):

@@ -43,5 +43,5 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 		return err
 	}
 	keep := slices.Concat(objects, admission, s.certificateSecrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
-	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, keep)
+	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, keep)
 }

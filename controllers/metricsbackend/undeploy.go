@@ -55,7 +55,7 @@ func (r *Reconciler) undeploy(ctx context.Context, s *scope) error {
 	if err := r.withdrawCertificate(ctx, s); err != nil {
 		return err
 	}
-	return r.applier.Sweep(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
+	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 }
 
 // isDeployed tells whether our Deployment or Service exists.

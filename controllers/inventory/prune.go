@@ -19,10 +19,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// Sweep removes every labelled object of the backend in namespace, in kube-system
-// and in no namespace that is not among keep. APIServices are left alone: they
-// have an order of their own.
-func (a *Applier) Sweep(ctx context.Context, backend, namespace string, keep []manifests.Object) error {
+// Prune removes the backend's objects, except those in keep, in namespace, in kube-system
+// and of the cluster scope. It leaves out APIServices, whose removal has its own order.
+func (a *Applier) Prune(ctx context.Context, backend, namespace string, keep []manifests.Object) error {
 	wanted := map[objectID]bool{}
 	for _, object := range keep {
 		id, err := identify(object)
@@ -49,15 +48,14 @@ func (a *Applier) Sweep(ctx context.Context, backend, namespace string, keep []m
 	return nil
 }
 
-// RemoveAll removes every labelled object of the backend, kind by kind, and
-// returns those that it found: none of them is left once the answer is empty.
-// Without a namespace only what is outside of it is removed. It reads around the
-// cache, which may not know yet what was made a moment ago.
+// RemoveAll removes all objects of the backend, kind by kind, and returns those that it
+// found; all are gone once the result is empty. If namespace is empty, only objects
+// outside of a namespace are removed. It bypasses the cache, which may lag behind.
 func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string) ([]string, error) {
 	return a.removeKinds(ctx, Removable(), backend, namespace)
 }
 
-// RemoveAdmission is RemoveAll for what decides over other people's writes.
+// RemoveAdmission is RemoveAll for the kinds of Admission.
 func (a *Applier) RemoveAdmission(ctx context.Context, backend string) error {
 	_, err := a.removeKinds(ctx, Admission(), backend, "")
 	return err
@@ -115,10 +113,12 @@ func list(ctx context.Context, reader client.Reader, kind Kind, prototype func(s
 	return found, nil
 }
 
-// remove deletes exactly what was read: not another object of that name, and not
-// one that changed hands since.
+// remove deletes the object as it was read: not a later one of the same name, and not one
+// whose owner has changed since.
 func (a *Applier) remove(ctx context.Context, id objectID, object client.Object) error {
-	a.forget(id)
+	a.mu.Lock()
+	delete(a.applied, id)
+	a.mu.Unlock()
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
