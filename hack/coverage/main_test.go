@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 ` + module + `serving/stream/hub.go:3.1,4.2 3 1
 ` + module + `serving/stream/hub.go:5.1,6.2 1 0
 ` + module + `serving/stream/index.go:1.1,2.2 10 1
-` + module + `serving/kubelet/run.go:1.1,2.2 10 0
+` + module + `serving/kubelet/schedule.go:1.1,2.2 10 0
 `
 	tests := map[string]struct {
 		part part

@@ -21,7 +21,7 @@ func TestNoCA(t *testing.T) {
 	s := newTestSource(t, clock.RealClock{}, nil, kubelet.dial, cfg)
 	node := testNode("n1", "192.0.2.1")
 	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeCertificateUntrusted, "caBundle")
-	if s.settings.security.roots == nil {
+	if s.settings.kubeletTLS.roots == nil {
 		t.Error("no pool: crypto/tls would take the operating system's authorities")
 	}
 	cfg.Interval = time.Minute

@@ -77,18 +77,18 @@ func perContainer(b *testing.B) {
 // containers are known, as in all scrapes but the first.
 func BenchmarkParse(b *testing.B) {
 	body, w := kubeletBody(1), new(workspace)
-	var l ledger
+	var state nodeState
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		l.begin()
-		p := parser{ledger: &l, now: epoch.Add(time.Minute).UnixMilli()}
+		state.begin()
+		p := parser{state: &state, now: epoch.Add(time.Minute).UnixMilli()}
 		if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
 			b.Fatal(err)
 		}
-		l.commit()
-		if p.tally.samples != 2*benchContainers+2 || p.tally.reasons() != 0 {
-			b.Fatalf("%d samples, skipped %s", p.tally.samples, &p.tally)
+		state.commit()
+		if p.stats.samples != 2*benchContainers+2 || p.stats.reasons() != 0 {
+			b.Fatalf("%d samples, skipped %s", p.stats.samples, &p.stats)
 		}
 	}
 	perContainer(b)
@@ -99,13 +99,13 @@ func BenchmarkParseFirst(b *testing.B) {
 	body, w := kubeletBody(1), new(workspace)
 	b.ReportAllocs()
 	for b.Loop() {
-		var l ledger
-		l.begin()
-		p := parser{ledger: &l, now: epoch.Add(time.Minute).UnixMilli()}
+		var state nodeState
+		state.begin()
+		p := parser{state: &state, now: epoch.Add(time.Minute).UnixMilli()}
 		if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
 			b.Fatal(err)
 		}
-		l.commit()
+		state.commit()
 	}
 	perContainer(b)
 }
@@ -123,23 +123,23 @@ func BenchmarkParseAndPublish(b *testing.B) {
 	for i, id := range benchKeys() {
 		store.Pods.SetMeta(id, &samplestore.Meta{UID: types.UID(fmt.Sprint(i))})
 	}
-	w, l := new(workspace), new(ledger)
+	w, state := new(workspace), new(nodeState)
 	shifted := make([]byte, 0, len(bodies[0]))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(bodies) == 0 {
 			// The counters begin again: another node of the same size, warm.
 			b.StopTimer()
-			l, store = new(ledger), samplestore.NewStore(clock, 90*time.Second)
+			state, store = new(nodeState), samplestore.NewStore(clock, 90*time.Second)
 			for i, id := range benchKeys() {
 				store.Pods.SetMeta(id, &samplestore.Meta{UID: types.UID(fmt.Sprint(i))})
 			}
-			publishBody(b, l, w, store, bodies[0])
+			publishBody(b, state, w, store, bodies[0])
 			i++
 			b.StartTimer()
 		}
 		shifted = append(shifted[:0], bodies[i%len(bodies)]...)
-		if n := publishBody(b, l, w, store, shifted); n != benchPods {
+		if n := publishBody(b, state, w, store, shifted); n != benchPods {
 			b.Fatalf("%d points of pods were news", n)
 		}
 	}
@@ -154,14 +154,14 @@ func benchKeys() []samplestore.Key {
 	return keys
 }
 
-func publishBody(b *testing.B, l *ledger, w *workspace, store *samplestore.Store, body []byte) int {
-	l.begin()
-	p := parser{ledger: l, now: epoch.Add(time.Minute).UnixMilli()}
+func publishBody(b *testing.B, state *nodeState, w *workspace, store *samplestore.Store, body []byte) int {
+	state.begin()
+	p := parser{state: state, now: epoch.Add(time.Minute).UnixMilli()}
 	if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
 		b.Fatal(err)
 	}
-	l.commit()
-	nodes, pods := l.points("n1", rulesFor(15*time.Second), w, &p.tally)
+	state.commit()
+	nodes, pods := state.points("n1", rateRulesFor(15*time.Second), w, &p.stats)
 	store.Nodes.Publish(nodes)
 	return store.Pods.Publish(pods)
 }

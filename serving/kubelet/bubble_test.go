@@ -39,8 +39,8 @@ type bubble struct {
 	ended  chan struct{}
 
 	mu sync.Mutex
-	// asked holds when each node was asked, by name.
-	asked map[string][]time.Time
+	// requests holds when each node was scraped, by name.
+	requests map[string][]time.Time
 	// busy counts the requests under way, most its highest value.
 	busy, most int
 }
@@ -74,7 +74,7 @@ func (f *bubble) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // newBubble runs a source inside a bubble. The handler gets the node's name.
 func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle func(node string, w http.ResponseWriter, r *http.Request)) *bubble {
 	t.Helper()
-	f := &bubble{conns: make(chan net.Conn), ended: make(chan struct{}), asked: map[string][]time.Time{}}
+	f := &bubble{conns: make(chan net.Conn), ended: make(chan struct{}), requests: map[string][]time.Time{}}
 	cfg.TLS = v1alpha1.KubeletTLSSkip
 	var err error
 	f.source, err = NewSource(Options{
@@ -91,7 +91,7 @@ func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle f
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			name := strings.TrimPrefix(r.URL.Path, "/")
 			f.mu.Lock()
-			f.asked[name] = append(f.asked[name], time.Now())
+			f.requests[name] = append(f.requests[name], time.Now())
 			f.busy++
 			f.most = max(f.most, f.busy)
 			f.mu.Unlock()
@@ -136,11 +136,11 @@ func (f *bubble) node(i int) *Node {
 	return n
 }
 
-// times returns when a node was asked since `since`.
+// times returns when a node was scraped since `since`.
 func (f *bubble) times(name string, since time.Time) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(f.asked[name]), func(t time.Time) bool { return t.Before(since) })
+	return slices.DeleteFunc(slices.Clone(f.requests[name]), func(t time.Time) bool { return t.Before(since) })
 }
 
 // busiest returns the most requests of all nodes in one second since `since`.
@@ -148,7 +148,7 @@ func (f *bubble) busiest(since time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seconds := map[int64]int{}
-	for _, times := range f.asked {
+	for _, times := range f.requests {
 		for _, t := range times {
 			if !t.Before(since) {
 				seconds[t.Unix()]++
@@ -169,7 +169,7 @@ func inBubble(t *testing.T, test func(t *testing.T, certificate tls.Certificate)
 	synctest.Test(t, func(t *testing.T) { test(t, certificate) })
 }
 
-// unstamped answers without timestamps: there is no beat to follow.
+// unstamped answers without timestamps: there is no phase to track.
 func unstamped(_ string, w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintf(w, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} %d\n", time.Now().Unix())
 }

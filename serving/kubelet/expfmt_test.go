@@ -21,26 +21,26 @@ import (
 
 // The reference is Prometheus' own parser of the exposition format.
 
-// series is one sample that was found.
-type series struct {
+// textSample is one sample of a body.
+type textSample struct {
 	Family, Labels string
 	Value          float64
 	Time           int64
 }
 
-func compareSeries(a, b series) int {
+func compareSamples(a, b textSample) int {
 	return strings.Compare(a.Family+a.Labels, b.Family+b.Labels)
 }
 
 // reference reads a body with expfmt and returns what the source should find
 // in it, by the bounds that parse.go states.
-func reference(body string) ([]series, error) {
+func reference(body string) ([]textSample, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	found, err := parser.TextToMetricFamilies(strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	var all []series
+	var all []textSample
 	for name, f := range found {
 		family := familyOf([]byte(name))
 		if family == familyOther || family == scrapeError {
@@ -48,14 +48,14 @@ func reference(body string) ([]series, error) {
 		}
 		seen := map[string]bool{}
 		for _, m := range f.GetMetric() {
-			s := series{Family: name, Value: metricValue(m), Time: now}
+			s := textSample{Family: name, Value: metricValue(m), Time: now}
 			if m.TimestampMs != nil {
 				s.Time = m.GetTimestampMs()
 			}
 			if strings.HasPrefix(name, "container_") {
 				labels := map[string]string{}
-				for _, l := range m.GetLabel() {
-					labels[l.GetName()] = l.GetValue()
+				for _, label := range m.GetLabel() {
+					labels[label.GetName()] = label.GetValue()
 				}
 				if !validName([]byte(labels["namespace"])) || !validName([]byte(labels["pod"])) || !validName([]byte(labels["container"])) {
 					continue
@@ -68,7 +68,7 @@ func reference(body string) ([]series, error) {
 			}
 		}
 	}
-	slices.SortFunc(all, compareSeries)
+	slices.SortFunc(all, compareSamples)
 	return all, nil
 }
 
@@ -76,7 +76,7 @@ func metricValue(m *dto.Metric) float64 {
 	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 }
 
-func (s series) usable(f family) bool {
+func (s textSample) usable(f family) bool {
 	most := float64(maxBytes)
 	switch f {
 	case containerCPU, nodeCPU:
@@ -88,8 +88,8 @@ func (s series) usable(f family) bool {
 		s.Time <= now+maxFuture.Milliseconds() && s.Time >= now-maxPast.Milliseconds()
 }
 
-// rounded is the sample in the form in which the ledger holds it.
-func (s series) rounded(f family) series {
+// rounded is the sample in the form in which the nodeState holds it.
+func (s textSample) rounded(f family) textSample {
 	switch f {
 	case containerCPU, nodeCPU:
 		return s
@@ -98,37 +98,37 @@ func (s series) rounded(f family) series {
 	default:
 		s.Value = math.Trunc(s.Value)
 	}
-	s.Time = 0 // of which the ledger keeps none
+	s.Time = 0 // of which the nodeState keeps none
 	return s
 }
 
-// found returns what the ledger holds of the newest body.
-func found(l *ledger) []series {
-	var all []series
+// found returns what the nodeState holds of the newest body.
+func found(state *nodeState) []textSample {
+	var all []textSample
 	add := func(prefix, labels string, c *container) {
-		if c.body != l.body {
+		if c.body != state.body {
 			return
 		}
-		if c.got&gotCPU != 0 {
-			all = append(all, series{prefix + "_cpu_usage_seconds_total", labels, c.cpu, c.cpuTime})
+		if c.has(seriesCPU) {
+			all = append(all, textSample{prefix + "_cpu_usage_seconds_total", labels, c.cpu, c.cpuTime})
 		}
-		if c.got&gotMemory != 0 {
-			all = append(all, series{prefix + "_memory_working_set_bytes", labels, float64(c.memory), 0})
+		if c.has(seriesMemory) {
+			all = append(all, textSample{prefix + "_memory_working_set_bytes", labels, float64(c.memory), 0})
 		}
-		if c.got&gotSwap != 0 {
-			all = append(all, series{prefix + "_swap_usage_bytes", labels, float64(c.swap), 0})
+		if c.has(seriesSwap) {
+			all = append(all, textSample{prefix + "_swap_usage_bytes", labels, float64(c.swap), 0})
 		}
-		if c.got&gotStart != 0 {
-			all = append(all, series{prefix + "_start_time_seconds", labels, float64(c.start), 0})
+		if c.has(seriesStart) {
+			all = append(all, textSample{prefix + "_start_time_seconds", labels, float64(c.start), 0})
 		}
 	}
-	add("node", "", &l.node)
-	for key, p := range l.pods {
+	add("node", "", &state.node)
+	for key, p := range state.pods {
 		for _, c := range p.containers {
 			add("container", key.Namespace+"/"+key.Name+"/"+c.name(), c)
 		}
 	}
-	slices.SortFunc(all, compareSeries)
+	slices.SortFunc(all, compareSamples)
 	return all
 }
 
@@ -201,26 +201,26 @@ func generate(r *rand.Rand) string {
 	return b.String()
 }
 
-// compare reads a body both ways. The ledger may know its containers from
+// compare reads a body both ways. The nodeState may know its containers from
 // another body, as in all scrapes but the first.
-func compare(t *testing.T, l *ledger, body string) {
+func compare(t *testing.T, state *nodeState, body string) {
 	t.Helper()
 	want, err := reference(body)
 	if err != nil {
 		t.Fatalf("the reference does not take the generated body: %v\n%s", err, body)
 	}
-	if _, err := readText(l, strings.NewReader(body)); err != nil {
+	if _, err := readText(state, strings.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, found(l)); diff != "" {
+	if diff := cmp.Diff(want, found(state)); diff != "" {
 		t.Fatalf("samples (-reference +got):\n%s\nbody:\n%s", diff, body)
 	}
 }
 
 func TestAgreesWithReference(t *testing.T) {
-	var l ledger
+	var state nodeState
 	for seed := range uint64(1000) {
-		compare(t, &l, generate(rand.New(rand.NewPCG(seed, 0))))
+		compare(t, &state, generate(rand.New(rand.NewPCG(seed, 0))))
 	}
 }
 
@@ -228,9 +228,9 @@ func TestAgreesWithReference(t *testing.T) {
 func FuzzAgreesWithReference(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, first, second uint64) {
-		var l ledger
-		compare(t, &l, generate(rand.New(rand.NewPCG(first, second))))
-		compare(t, &l, generate(rand.New(rand.NewPCG(second, first))))
+		var state nodeState
+		compare(t, &state, generate(rand.New(rand.NewPCG(first, second))))
+		compare(t, &state, generate(rand.New(rand.NewPCG(second, first))))
 	})
 }
 
@@ -243,11 +243,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(answers(says("a", 100, 0)).text(), answers(says("a", 115, 15), says("b", 1, 2)).text())
 	f.Add(generate(rand.New(rand.NewPCG(1, 1))), generate(rand.New(rand.NewPCG(2, 2))))
 	f.Fuzz(func(t *testing.T, first, second string) {
-		var l ledger
+		var state nodeState
 		for i, body := range []string{first, second} {
 			at := float64(15 * i)
-			nodes, pods, _ := scrapeText(t, &l, body, at, false)
-			checkLedger(t, &l)
+			nodes, pods, _ := scrapeText(t, &state, body, at, false)
+			checkState(t, &state)
 			for _, u := range slices.Concat(nodes, pods) {
 				checkPoint(t, u.Point, at)
 			}
@@ -258,7 +258,7 @@ func FuzzParse(f *testing.F) {
 				continue
 			}
 			if want, err := reference(body); err == nil {
-				checkAgainst(t, &l, want, body)
+				checkAgainst(t, &state, want, body)
 			}
 		}
 	})

@@ -15,17 +15,18 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/textparse"
 )
 
-// failure is a scrape that yielded nothing. Its text says what was wrong and
-// what the user can do; the node and the address are added where it is reported.
+// failure is the error of a failed scrape. Its text says what is wrong and what the
+// user can do; the caller adds the node and the address.
 type failure struct {
 	reason v1alpha1.ScrapeReason
 	err    error
 }
 
-// maxMessage bounds the text of a failure, in bytes: parts of it, such as the
-// names in a certificate, are the peer's. What the user can do comes first.
+// maxMessage bounds the text of a failure, in bytes: parts of it, such as names in
+// a certificate, come from the peer. What the user can do comes first.
 const maxMessage = 1024
 
 func (f *failure) Error() string { return text.Truncate(f.err.Error(), maxMessage) }
@@ -36,7 +37,7 @@ func failf(reason v1alpha1.ScrapeReason, format string, args ...any) *failure {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// errTimeout is the cause of a context that was ended by the scrape's timeout.
+// errTimeout is the cause of a context that the scrape's timeout canceled.
 var errTimeout = errors.New("scrape timeout")
 
 const selfSigned = "kubelets of kubeadm and kind sign their own certificates by default: " +
@@ -44,7 +45,7 @@ const selfSigned = "kubelets of kubeadm and kind sign their own certificates by 
 	"or give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, " +
 	"or choose kubeletTLS.mode: PinOnFirstUse"
 
-// classify says what an error of a request or of reading its body means.
+// classify returns the failure of an error from a request or its body.
 func classify(ctx context.Context, timeout time.Duration, limit int64, err error) *failure {
 	var (
 		pin      *pinError
@@ -59,7 +60,7 @@ func classify(ctx context.Context, timeout time.Duration, limit int64, err error
 	case errors.Is(context.Cause(ctx), errTimeout):
 		return failf(v1alpha1.ScrapeTimeout, "no complete answer within %s: "+
 			"check that the kubelet runs and that nothing, such as a firewall or a network policy, drops packets to its port: %w", timeout, err)
-	case errors.Is(err, errBodyTooLarge):
+	case errors.Is(err, textparse.ErrTooLarge):
 		return failf(v1alpha1.ScrapeBodyTooLarge, "the answer is larger than %d bytes: "+
 			"set spec.resourceMetrics.scrape.maxBodySize if the node really has so many containers: %w", limit, err)
 	case errors.As(err, &pin):
@@ -85,7 +86,7 @@ func classify(ctx context.Context, timeout time.Duration, limit int64, err error
 	return failf(v1alpha1.ScrapeConnectionFailed, "the connection broke: check the kubelet's log: %w", err)
 }
 
-// classifyStatus returns nil for the one status that is good.
+// classifyStatus returns nil for status 200.
 func classifyStatus(r *http.Response) *failure {
 	switch code := r.StatusCode; {
 	case code == http.StatusOK:
@@ -108,19 +109,18 @@ func classifyStatus(r *http.Response) *failure {
 }
 
 // classifyBody returns nil for a body with at least one sample.
-func classifyBody(t *tally) *failure {
+func classifyBody(s *parseStats) *failure {
 	switch {
-	case t.kubeletFailed:
-		// It comes without any containers, which must not pass for a node
-		// without any.
+	case s.kubeletFailed:
+		// Such a body has no containers, but the node may have.
 		return failf(v1alpha1.ScrapeMalformedBody, "the kubelet says resource_scrape_error: it could not read the figures of its containers: check the kubelet's log")
-	case t.samples > 0:
+	case s.samples > 0:
 		return nil
-	case t.ahead > 0:
-		return failf(v1alpha1.ScrapeMalformedBody, "all samples are in the future, by up to %s: check the node's clock (skipped samples: %s)", t.ahead.Round(time.Second), t)
-	case t.reasons() == 0:
+	case s.ahead > 0:
+		return failf(v1alpha1.ScrapeMalformedBody, "all samples are in the future, by up to %s: check the node's clock (skipped samples: %s)", s.ahead.Round(time.Second), s)
+	case s.reasons() == 0:
 		return failf(v1alpha1.ScrapeMalformedBody, "the body has no resource metrics: check that a kubelet answers at this address and path")
 	default:
-		return failf(v1alpha1.ScrapeMalformedBody, "the body has no usable sample (skipped: %s; the first: %q): check that a kubelet answers at this address and path", t, t.example)
+		return failf(v1alpha1.ScrapeMalformedBody, "the body has no usable sample (skipped: %s; the first: %q): check that a kubelet answers at this address and path", s, s.example)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// checkLedger checks what holds after any body.
-func checkLedger(t *testing.T, l *ledger) {
+// checkState checks what holds after any body.
+func checkState(t *testing.T, state *nodeState) {
 	t.Helper()
 	count := 0
-	for key, p := range l.pods {
+	for key, p := range state.pods {
 		if p.key != key || !validName([]byte(key.Namespace)) || !validName([]byte(key.Name)) || len(p.containers) == 0 {
 			t.Errorf("pod %+v under %+v", p, key)
 		}
@@ -26,7 +26,7 @@ func checkLedger(t *testing.T, l *ledger) {
 			if !validName([]byte(c.name())) || i > 0 && p.containers[i-1].name() >= c.name() {
 				t.Errorf("container %q of %v after another one", c.name(), key)
 			}
-			if c.body != l.body {
+			if c.body != state.body {
 				t.Errorf("container %q of %v is not in the newest body", c.name(), key)
 			}
 			if c.cpu < 0 || c.cpu > maxCPU || math.IsNaN(c.cpu) {
@@ -34,8 +34,8 @@ func checkLedger(t *testing.T, l *ledger) {
 			}
 		}
 	}
-	if count != l.containers || len(chain(l)) != count {
-		t.Errorf("%d containers, %d counted, %d in order", count, l.containers, len(chain(l)))
+	if count != state.containers || len(chain(state)) != count {
+		t.Errorf("%d containers, %d counted, %d in order", count, state.containers, len(chain(state)))
 	}
 }
 
@@ -55,17 +55,17 @@ func checkPoint(t *testing.T, p *samplestore.Point, at float64) {
 	}
 }
 
-// checkAgainst checks that what the ledger holds is among the samples that the
+// checkAgainst checks that what the nodeState holds is among the samples that the
 // reference found. A series may be there several times with different values of
 // labels that do not count; then the first in the body wins, and the reference
 // tells them in the same order.
-func checkAgainst(t *testing.T, l *ledger, want []series, body string) {
+func checkAgainst(t *testing.T, state *nodeState, want []textSample, body string) {
 	t.Helper()
-	byName := map[string]series{}
+	byName := map[string]textSample{}
 	for _, s := range want {
 		byName[s.Family+s.Labels] = s
 	}
-	for _, s := range found(l) {
+	for _, s := range found(state) {
 		if w, ok := byName[s.Family+s.Labels]; ok && w.Value != s.Value {
 			t.Errorf("%+v, the reference has %+v\nbody:\n%q", s, w, body)
 		}

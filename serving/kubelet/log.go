@@ -13,48 +13,48 @@ import (
 )
 
 const (
-	// logRate and logBurst limit the lines about single nodes, per second: when a
-	// zone fails, the report and the metrics tell more than thousands of lines.
+	// logRate and logBurst limit the log entries about single nodes: when a zone
+	// fails, the report and the metrics say more than thousands of entries.
 	logRate  = rate.Limit(1)
 	logBurst = 25
 )
 
-// logLine is a change in how a node's scrapes go.
-type logLine struct {
+// logEntry is a change in the results of a node's scrapes.
+type logEntry struct {
 	node, url string
 	failed    v1alpha1.ScrapeReason
 	failure   *failure
 	recovered bool
 	skipped   string
 	example   string
-	// unlogged counts the lines before this one that the limit held back.
+	// unlogged counts the entries before this one that the limit dropped.
 	unlogged int
 }
 
-// lineFor returns what is to be logged of an outcome, or nil: a failure when its
-// reason changes, a recovery, and samples that are skipped for a reason for
-// which the last scrape skipped none. The caller holds s.mu.
-func (s *Source) lineFor(t *target, o *outcome, failed v1alpha1.ScrapeReason, skips uint32, first bool) *logLine {
+// newLogEntry returns what to log of an outcome, or nil: a failure with another
+// reason than before, a recovery, or samples skipped for a new reason. failed and
+// skips are those of the scrape before. The caller holds s.mu.
+func (s *Source) newLogEntry(t *target, o *outcome, failed v1alpha1.ScrapeReason, skips uint32, first bool) *logEntry {
 	changed := t.failed != failed
 	skipsMore := t.failed == "" && t.skips&^skips != 0
 	if !changed && !skipsMore {
 		return nil
 	}
-	if !s.lines.AllowN(s.clock.Now(), 1) {
+	if !s.logLimiter.AllowN(s.clock.Now(), 1) {
 		s.unlogged++
 		return nil
 	}
-	l := &logLine{node: t.name, url: o.url, failed: t.failed, failure: o.failure, unlogged: s.unlogged}
+	l := &logEntry{node: t.name, url: o.url, failed: t.failed, failure: o.failure, unlogged: s.unlogged}
 	l.recovered = changed && t.failed == "" && !first
 	if skipsMore {
-		l.skipped, l.example = o.tally.String(), o.tally.example
+		l.skipped, l.example = o.stats.String(), o.stats.example
 	}
 	s.unlogged = 0
 	return l
 }
 
-// write logs the line; nil has nothing to say.
-func (l *logLine) write(ctx context.Context) {
+// write logs the entry. A nil entry is ignored.
+func (l *logEntry) write(ctx context.Context) {
 	if l == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (l *logLine) write(ctx context.Context) {
 		logger = logger.WithValues("unloggedChanges", l.unlogged)
 	}
 	if l.failed != "" {
-		// A condition of the node, not an error of this process: no stack trace.
+		// Info, since errors have a stack trace and this is a condition of the node.
 		logger.Info("Scrape failed", "reason", l.failed, "err", l.failure)
 	}
 	if l.recovered {

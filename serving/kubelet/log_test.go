@@ -32,7 +32,7 @@ func TestLogLines(t *testing.T) {
 	good := func(skipped ...skipReason) *outcome {
 		o := &outcome{url: "https://n", sample: epoch, nodeSample: true}
 		for _, reason := range skipped {
-			o.tally.skip(reason, []byte("some line"))
+			o.stats.skip(reason, []byte("some line"))
 		}
 		return o
 	}
@@ -46,7 +46,7 @@ func TestLogLines(t *testing.T) {
 		good(skipMalformed),
 	} {
 		s.mu.Lock()
-		line := s.noteOutcome(s.targets["n00"], o)
+		line := s.recordOutcome(s.targets["n00"], o)
 		s.mu.Unlock()
 		line.write(ctx)
 	}
@@ -70,7 +70,7 @@ func TestLogLimit(t *testing.T) {
 	failAll := func(reason v1alpha1.ScrapeReason) {
 		for i := range 100 {
 			s.mu.Lock()
-			line := s.noteOutcome(s.targets[fmt.Sprintf("n%02d", i)], &outcome{failure: failf(reason, "why")})
+			line := s.recordOutcome(s.targets[fmt.Sprintf("n%02d", i)], &outcome{failure: failf(reason, "why")})
 			s.mu.Unlock()
 			line.write(ctx)
 		}

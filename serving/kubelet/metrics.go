@@ -12,8 +12,8 @@ const (
 	metricsSubsystem = "kubelet"
 )
 
-// None of these has a label with a node's name: thousands of series would follow
-// each node that comes and goes. Report names nodes.
+// No metric has a label with a node's name, which would make thousands of series.
+// Report names nodes.
 var (
 	scrapeDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "scrape_duration_seconds",
@@ -33,7 +33,7 @@ var (
 	}, []string{"reason"})
 	scrapesInFlight = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "scrapes_in_flight",
-		Help:           "Number of scrapes under way.",
+		Help:           "Number of running scrapes.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	scheduleDelay = metrics.NewHistogram(&metrics.HistogramOpts{
@@ -53,9 +53,9 @@ var (
 		Help:           "Number of selected nodes by the state of their newest scrape: healthy, failing, or pending before the first.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"state"})
-	nodesFollowed = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes_followed",
-		Help:           "Number of selected nodes that are scraped just after their kubelet renews its samples.",
+	nodesPhaseTracked = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes_phase_tracked",
+		Help:           "Number of selected nodes whose kubelet's refresh of its samples is predicted, so that a scrape follows it closely.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	storePoints = metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -66,50 +66,50 @@ var (
 )
 
 // RegisterMetrics registers the source's metrics, for example with
-// legacyregistry.MustRegister. Without it they cost nothing and count nothing.
+// legacyregistry.MustRegister. Unregistered metrics are not counted.
 func RegisterMetrics(register func(...metrics.Registerable)) {
 	register(scrapeDuration, scrapesTotal, skippedTotal, scrapesInFlight, scheduleDelay,
-		sampleAge, nodesByState, nodesFollowed, storePoints)
+		sampleAge, nodesByState, nodesPhaseTracked, storePoints)
 }
 
-// count adds an outcome to the metrics.
+// count counts an outcome in the metrics.
 func (o *outcome) count() {
-	scrapeDuration.Observe(o.answered.Sub(o.asked).Seconds())
+	scrapeDuration.Observe(o.end.Sub(o.start).Seconds())
 	result := "Success"
 	if o.failure != nil {
 		result = string(o.failure.reason)
 	}
 	scrapesTotal.WithLabelValues(result).Inc()
-	for reason, n := range o.tally.skipped {
+	for reason, n := range o.stats.skipped {
 		if n > 0 {
 			skippedTotal.WithLabelValues(skipReason(reason).String()).Add(float64(n))
 		}
 	}
 	if o.nodeSample {
-		sampleAge.Observe(max(0, o.asked.Sub(o.sample).Seconds()))
+		sampleAge.Observe(max(0, o.start.Sub(o.sample).Seconds()))
 	}
 }
 
-// gauge sets the gauges of nodes.
-func (s *Source) gauge() {
+// updateGauges sets the gauges of nodes.
+func (s *Source) updateGauges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var healthy, failing, pending, followed float64
+	var healthy, failing, pending, tracked float64
 	for _, t := range s.targets {
 		switch {
-		case !t.asked:
+		case !t.scraped:
 			pending++
 		case t.failed != "":
 			failing++
 		default:
 			healthy++
 		}
-		if t.rhythm.follows(s.settings.Interval) {
-			followed++
+		if t.phase.Tracks(s.settings.Interval) {
+			tracked++
 		}
 	}
 	nodesByState.WithLabelValues("healthy").Set(healthy)
 	nodesByState.WithLabelValues("failing").Set(failing)
 	nodesByState.WithLabelValues("pending").Set(pending)
-	nodesFollowed.Set(followed)
+	nodesPhaseTracked.Set(tracked)
 }

@@ -21,15 +21,15 @@ func TestMetrics(t *testing.T) {
 	skippedTotal.Reset()
 	before := sumsOf(t, registry)
 
-	good := outcome{asked: epoch, answered: epoch.Add(20 * time.Millisecond), sample: epoch.Add(-3 * time.Second), nodeSample: true}
-	good.tally.skip(skipNegative, nil)
-	good.tally.skip(skipNegative, nil)
+	good := outcome{start: epoch, end: epoch.Add(20 * time.Millisecond), sample: epoch.Add(-3 * time.Second), nodeSample: true}
+	good.stats.skip(skipNegative, nil)
+	good.stats.skip(skipNegative, nil)
 	good.count()
-	ahead := outcome{asked: epoch, answered: epoch, sample: epoch.Add(time.Second), nodeSample: true}
+	ahead := outcome{start: epoch, end: epoch, sample: epoch.Add(time.Second), nodeSample: true}
 	ahead.count()
-	bad := outcome{asked: epoch, answered: epoch.Add(10 * time.Second), failure: failf(v1alpha1.ScrapeTimeout, "why")}
+	bad := outcome{start: epoch, end: epoch.Add(10 * time.Second), failure: failf(v1alpha1.ScrapeTimeout, "why")}
 	bad.count()
-	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{}, history{}).maintain()
+	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{}, history{}).upkeep()
 
 	want := `
 # HELP metrics_backend_kubelet_nodes [ALPHA] Number of selected nodes by the state of their newest scrape: healthy, failing, or pending before the first.

@@ -27,23 +27,21 @@ const (
 	maxPathLength = 1024
 )
 
-// Node is what the source needs to know of a Node object. It is immutable once
-// handed over.
+// Node is the part of a Node object that the source uses. It is immutable.
 type Node struct {
 	Name   string
 	UID    types.UID
 	Labels map[string]string
-	// Path is the value of the annotation v1alpha1.AnnotationMetricsPath; empty
-	// where the node has none.
+	// Path is the value of the annotation v1alpha1.AnnotationMetricsPath, if any.
 	Path string
-	// Addresses as in the node's status.
+	// Addresses are those in the node's status.
 	Addresses []corev1.NodeAddress
-	// KubeletPort as in the node's status; 0 where it says none.
+	// KubeletPort is that in the node's status, or 0.
 	KubeletPort int32
 }
 
-// NodeFrom takes from a Node object what the source needs. It shares the
-// object's labels and addresses, as an informer's objects are never changed.
+// NodeFrom converts a Node object, which must not be changed afterwards: the result
+// shares its labels and addresses.
 func NodeFrom(node *corev1.Node) *Node {
 	return &Node{
 		Name:        node.Name,
@@ -63,17 +61,16 @@ func (n *Node) sameEndpoint(o *Node) bool {
 	return n.Path == o.Path && n.KubeletPort == o.KubeletPort && slices.Equal(n.Addresses, o.Addresses)
 }
 
-// endpoint is where a kubelet is asked.
+// endpoint is the address of a kubelet.
 type endpoint struct {
-	// host is the address without brackets: the name to verify.
+	// host is the address without brackets, to verify the certificate.
 	host string
 	url  url.URL
 }
 
-// endpoint picks the node's address, the first type in the order of the
-// settings that the node has, and builds the URL. Addresses, port and
-// annotation are foreign input: whoever may write them says where the token of
-// the serving component goes, so nothing but a plain host, port and path passes.
+// endpoint returns the node's endpoint, with the first of the settings' address
+// types that the node has. Addresses, port and annotation are untrusted input that
+// decides where the token is sent, so only a plain host, port and path is accepted.
 func (n *Node) endpoint(s *settings) (endpoint, error) {
 	host := n.address(s.AddressTypes)
 	if host == "" {
@@ -118,8 +115,8 @@ func validAddress(a corev1.NodeAddress) bool {
 	return len(validation.IsDNS1123Subdomain(strings.ToLower(a.Address))) == 0
 }
 
-// metricsPath returns the path to ask for. A leading slash may be missing, as
-// metrics-server lets it.
+// metricsPath returns the path to request. Like metrics-server, it accepts a missing
+// leading slash.
 func metricsPath(annotation string) (string, error) {
 	if annotation == "" {
 		return defaultPath, nil

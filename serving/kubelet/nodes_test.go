@@ -36,7 +36,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if a, b, c := count(0, since), count(1, since), count(2, since); a != 0 || b != 4 || c != 0 {
-			t.Errorf("asked %d, %d, %d times; want 0 (deleted), 4, 0 (not selected)", a, b, c)
+			t.Errorf("scraped %d, %d, %d times; want 0 (deleted), 4, 0 (not selected)", a, b, c)
 		}
 		if got := f.source.Report().Nodes; got != 1 {
 			t.Errorf("%d nodes reported, want 1", got)
@@ -47,7 +47,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 		f.source.SetNode(f.node(0)) // not selected either
 		time.Sleep(time.Minute)
 		if a, b := count(0, since), count(1, since); a != 0 || b != 0 {
-			t.Errorf("asked %d, %d times; want 0 (not selected), 0 (relabelled)", a, b)
+			t.Errorf("scraped %d, %d times; want 0 (not selected), 0 (relabelled)", a, b)
 		}
 
 		since = time.Now()
@@ -57,7 +57,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if a, b, c := count(0, since), count(1, since), count(2, since); a != 4 || b != 4 || c != 4 {
-			t.Errorf("asked %d, %d, %d times; want 4 each: all are selected", a, b, c)
+			t.Errorf("scraped %d, %d, %d times; want 4 each: all are selected", a, b, c)
 		}
 	})
 }
@@ -83,17 +83,17 @@ func TestHangingNodes(t *testing.T) {
 		for i := range healthy {
 			times := f.times(f.name(i), since)
 			if len(times) < 39 {
-				t.Errorf("%s, which answers, was asked %d times in 40 intervals", f.name(i), len(times))
+				t.Errorf("%s, which answers, was scraped %d times in 40 intervals", f.name(i), len(times))
 			}
 			for j := 1; j < len(times); j++ {
 				if gap := times[j].Sub(times[j-1]); gap > 20*time.Second {
-					t.Errorf("%s, which answers, was not asked for %s", f.name(i), gap)
+					t.Errorf("%s, which answers, was not scraped for %s", f.name(i), gap)
 				}
 			}
 		}
 		for i := healthy; i < nodes; i++ {
 			if got := len(f.times(f.name(i), since)); got == 0 || got > 10 {
-				t.Errorf("%s, which hangs, was asked %d times in 40 intervals, want some, at most 10", f.name(i), got)
+				t.Errorf("%s, which hangs, was scraped %d times in 40 intervals, want some, at most 10", f.name(i), got)
 			}
 		}
 		report := f.source.Report()
@@ -125,7 +125,7 @@ func TestNodeRecovers(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if got := len(f.times(f.name(0), since)); got != 20 {
-			t.Errorf("asked %d times in 20 intervals after it recovered", got)
+			t.Errorf("scraped %d times in 20 intervals after it recovered", got)
 		}
 		if report := f.source.Report(); report.Healthy != 1 {
 			t.Errorf("report: %+v", report)
@@ -156,7 +156,7 @@ func TestNewAddressEndsBackoff(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
 		if got := len(f.times(f.name(0), since)); got == 0 {
-			t.Error("not asked within an interval at its new address")
+			t.Error("not scraped within an interval at its new address")
 		}
 	})
 }

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"math"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/textparse"
 )
 
-// family is a metric family of /metrics/resource that is read. The names are
-// stable since KEP-727, but for the two of swap.
+// family is a metric family of /metrics/resource that is used. The names are
+// stable since KEP-727, except for the two of swap.
 type family uint8
 
 const (
@@ -48,33 +50,36 @@ func familyOf(name []byte) family {
 }
 
 const (
-	// maxFuture is how far a sample may be ahead of our clock. It bounds how
-	// long a node's points stand still when its clock is set back.
+	// maxFuture is how far a timestamp may be ahead of our clock. It bounds how
+	// long a node's points stay the same after its clock was set back.
 	maxFuture = 2 * time.Minute
 	// maxPast is how old a sample may be: no maxAge would let it be served.
 	maxPast = time.Hour
-	// maxCPU in core-seconds is where the kubelet's own counter, in nanoseconds
-	// of 64 bits, ends.
+	// maxCPU in core-seconds is the end of the kubelet's own counter, which has
+	// nanoseconds in 64 bits.
 	maxCPU = 1 << 64 / 1e9
-	// maxBytes is 8 PiB: no node has more, and above a float64 skips integers.
+	// maxBytes is 8 PiB: no node has more, and a float64 is exact up to there.
 	maxBytes = 1 << 53
-	// maxLabels is the longest text of a container's labels, in bytes. It is kept
-	// between scrapes; three names of maxNameLength need less than half of it.
+	// maxNameLength is the longest name of a Kubernetes object.
+	maxNameLength = 253
+	// maxLabels bounds the text of a container's labels, in bytes, which is kept
+	// between scrapes. Three names of maxNameLength need less than half of it.
 	maxLabels = 2 << 10
 )
 
-// parser reads one body's lines into a ledger. A bad line costs that line.
+// parser writes the samples of one body into a node's state. A bad line costs only
+// that line.
 type parser struct {
-	ledger *ledger
-	// now in Unix milliseconds, the time of samples that do not tell theirs.
+	state *nodeState
+	// now is the time of samples without a timestamp, Unix ms.
 	now   int64
-	tally tally
+	stats parseStats
 
-	// name and family are those of the last line: most lines repeat them.
+	// name and family are those of the last line, which most lines repeat.
 	name   []byte
 	family family
-	// expected is the container that came next in the last body. Where it comes
-	// next again, its labels need not be parsed.
+	// expected is the container that came next in the last body. If it comes next
+	// again, its labels need not be parsed.
 	expected *container
 }
 
@@ -85,191 +90,163 @@ func (p *parser) lines(b []byte) {
 		p.line(b[:i])
 		b = b[i+1:]
 	}
-	// The buffer behind it is about to be overwritten.
+	// The buffer is about to be overwritten.
 	p.name = nil
 }
 
-func (p *parser) line(b []byte) {
-	rest := p.metricName(trimBlanks(b))
-	if p.family == familyOther {
-		return
+// skipLine counts a line that textparse.ReadLines skipped.
+func (p *parser) skipLine(line []byte, truncated bool) {
+	reason := skipMalformed
+	if truncated {
+		reason = skipTruncated
 	}
+	p.stats.skip(reason, line)
+}
+
+func (p *parser) line(line []byte) {
+	rest := p.metricName(textparse.TrimBlanks(line))
+	var c *container
+	reason := skipNone
 	switch p.family {
+	case familyOther:
+		return
 	case nodeCPU, nodeMemory, nodeSwap, scrapeError:
+		c = &p.state.node
 		if len(rest) > 0 && rest[0] == '{' {
-			_, end, ok := parseLabels(rest)
+			_, end, ok := textparse.ParseLabels(rest)
 			if !ok {
-				p.skip(skipMalformed, b)
-				return
+				reason = skipMalformed
 			}
 			rest = rest[end:]
 		}
-		p.sample(&p.ledger.node, rest, b)
 	default:
-		c, rest := p.container(rest, b)
-		if c == nil {
-			return
-		}
-		p.sample(c, rest, b)
+		c, rest, reason = p.container(rest)
+	}
+	if reason == skipNone {
+		reason = p.sample(c, rest)
+	}
+	if reason != skipNone {
+		p.stats.skip(reason, line)
 	}
 }
 
-// metricName reads the name, sets p.family, and returns what follows.
+// metricName sets p.family, and returns what follows the metric name.
 func (p *parser) metricName(b []byte) []byte {
 	if n := len(p.name); n > 0 && len(b) > n && b[n] == '{' && bytes.Equal(b[:n], p.name) {
 		return b[n:]
 	}
-	n := 0
-	for n < len(b) && b[n] != '{' && b[n] != ' ' && b[n] != '\t' {
-		n++
-	}
-	if n == 0 || b[0] == '#' {
+	var rest []byte
+	p.name, rest = textparse.MetricName(b)
+	if p.name == nil {
 		p.family = familyOther
-		p.name = nil
 		return nil
 	}
-	before := p.family
-	p.name = b[:n]
+	last := p.family
 	p.family = familyOf(p.name)
-	if p.family != before {
-		p.expected = p.ledger.first
+	if p.family != last {
+		p.expected = p.state.first
 	}
-	return trimBlanks(b[n:])
+	return rest
 }
 
-// container finds the container that a line's labels name, and returns it with
-// what follows the labels; nil where the line was skipped.
-func (p *parser) container(b, line []byte) (*container, []byte) {
+// container returns the container that a line's labels identify, and what follows
+// them.
+func (p *parser) container(b []byte) (*container, []byte, skipReason) {
 	c := p.expected
 	var end int
 	switch {
 	case len(b) == 0 || b[0] != '{':
-		p.skip(skipLabels, line)
-		return nil, nil
-	case c != nil && len(b) > len(c.raw)+1 && b[len(c.raw)+1] == '}' && string(b[1:1+len(c.raw)]) == c.raw:
-		end = len(c.raw) + 2
+		return nil, nil, skipLabels
+	case c != nil && len(b) > len(c.labels)+1 && b[len(c.labels)+1] == '}' && string(b[1:1+len(c.labels)]) == c.labels:
+		end = len(c.labels) + 2
 	default:
-		labels, labelsEnd, ok := parseLabels(b)
+		labels, labelsEnd, ok := textparse.ParseLabels(b)
 		if !ok {
-			p.skip(skipMalformed, line)
-			return nil, nil
+			return nil, nil, skipMalformed
 		}
-		if !validName(labels.container) || !validName(labels.pod) || !validName(labels.namespace) {
-			p.skip(skipLabels, line)
-			return nil, nil
+		end = labelsEnd
+		if end-2 > maxLabels || !validName(labels.Container) || !validName(labels.Pod) || !validName(labels.Namespace) {
+			return nil, nil, skipLabels
 		}
-		if end = labelsEnd; end-2 > maxLabels {
-			p.skip(skipLabels, line)
-			return nil, nil
-		}
-		if c = p.ledger.container(labels, b[1:end-1]); c == nil {
-			p.skip(skipTooMany, line)
-			return nil, nil
+		if c = p.state.container(labels, b[1:end-1]); c == nil {
+			return nil, nil, skipTooMany
 		}
 	}
-	p.expected = p.ledger.touch(c)
-	return c, b[end:]
+	p.expected = p.state.markFound(c)
+	return c, b[end:], skipNone
 }
 
-// sample reads a line's value and timestamp, and records them.
-func (p *parser) sample(c *container, b, line []byte) {
-	value, at, reason := p.valueAndTime(b)
-	if reason == skipNone {
-		reason = p.record(c, value, at)
+// validName reports whether a label's value can be the name of a namespace, a pod
+// or a container. Names of containers are served as they are, and so would be
+// anything that is in them.
+func validName(b []byte) bool {
+	if len(b) == 0 || len(b) > maxNameLength {
+		return false
 	}
-	if reason != skipNone {
-		p.skip(reason, line)
-	}
-}
-
-func (p *parser) valueAndTime(b []byte) (value float64, at int64, reason skipReason) {
-	b = trimBlanks(b)
-	n := tokenEnd(b)
-	value, ok := parseFloat(b[:n])
-	if !ok {
-		return 0, 0, skipMalformed
-	}
-	at = p.now
-	if b = trimBlanks(b[n:]); len(b) > 0 {
-		n = tokenEnd(b)
-		at, ok = parseInt(b[:n])
-		if !ok || len(trimBlanks(b[n:])) > 0 {
-			return 0, 0, skipMalformed
+	for _, c := range b {
+		if (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
 		}
 	}
+	return true
+}
+
+// sample parses a line's value and timestamp, and sets that of its family. The
+// first of duplicates wins.
+func (p *parser) sample(c *container, b []byte) skipReason {
+	value, at, ok := textparse.ParseSample(b, p.now)
 	switch {
+	case !ok:
+		return skipMalformed
 	case math.IsNaN(value) || math.IsInf(value, 0):
-		return 0, 0, skipNotFinite
+		return skipNotFinite
 	case value < 0:
-		return 0, 0, skipNegative
+		return skipNegative
 	case at > p.now+maxFuture.Milliseconds():
-		p.tally.ahead = max(p.tally.ahead, time.Duration(at-p.now)*time.Millisecond)
-		return 0, 0, skipFuture
+		p.stats.ahead = max(p.stats.ahead, time.Duration(at-p.now)*time.Millisecond)
+		return skipFuture
 	case at < p.now-maxPast.Milliseconds():
-		return 0, 0, skipOld
+		return skipOld
 	}
-	return value, at, skipNone
-}
-
-// record writes a sample to where it belongs; the first of duplicates wins.
-func (p *parser) record(c *container, value float64, at int64) skipReason {
 	switch p.family {
 	case containerCPU, nodeCPU:
 		if value > maxCPU {
 			return skipTooLarge
 		}
-		if !c.take(gotCPU) {
+		if !c.add(seriesCPU) {
 			return skipDuplicate
 		}
 		c.cpu, c.cpuTime = value, at
-		p.tally.samples++
+		p.stats.samples++
 	case containerMemory, nodeMemory:
 		if value > maxBytes {
 			return skipTooLarge
 		}
-		if !c.take(gotMemory) {
+		if !c.add(seriesMemory) {
 			return skipDuplicate
 		}
 		c.memory = uint64(value)
-		p.tally.samples++
+		p.stats.samples++
 	case containerSwap, nodeSwap:
 		if value > maxBytes {
 			return skipTooLarge
 		}
-		if !c.take(gotSwap) {
+		if !c.add(seriesSwap) {
 			return skipDuplicate
 		}
 		c.swap = uint64(value)
 	case containerStart:
-		// The value is what counts here: the kubelet gives it no timestamp.
+		// The value is the time; the kubelet adds no timestamp.
 		start := value * 1000
 		if start > float64(p.now+maxFuture.Milliseconds()) {
 			return skipFuture
 		}
-		if !c.take(gotStart) {
+		if !c.add(seriesStart) {
 			return skipDuplicate
 		}
 		c.start = int64(start)
 	case scrapeError:
-		p.tally.kubeletFailed = p.tally.kubeletFailed || value != 0
+		p.stats.kubeletFailed = p.stats.kubeletFailed || value != 0
 	}
 	return skipNone
-}
-
-func (p *parser) skip(reason skipReason, line []byte) { p.tally.skip(reason, line) }
-
-func trimBlanks(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	return b
-}
-
-func tokenEnd(b []byte) int {
-	for i, c := range b {
-		if c == ' ' || c == '\t' {
-			return i
-		}
-	}
-	return len(b)
 }

@@ -4,24 +4,26 @@
 package kubelet
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/textparse"
 )
+
+var epoch = time.Unix(1_750_000_000, 0)
 
 // now is when the bodies of these tests are read.
 const now int64 = 1_750_000_000_000
 
-// read is what a ledger holds of one container after a body: the series that
+// read is what a nodeState holds of one container after a body: the series that
 // the body had.
 type read struct {
 	CPU, Memory, Swap, Start string
@@ -29,29 +31,29 @@ type read struct {
 
 // readings returns what the newest body had, by namespace/pod/container; the
 // node is "node".
-func readings(l *ledger) map[string]read {
+func readings(state *nodeState) map[string]read {
 	all := map[string]read{}
 	add := func(name string, c *container) {
-		if c.body != l.body || c.got == 0 {
+		if c.body != state.body || c.found == 0 {
 			return
 		}
 		var r read
-		if c.got&gotCPU != 0 {
+		if c.has(seriesCPU) {
 			r.CPU = fmt.Sprintf("%v@%d", c.cpu, c.cpuTime-now)
 		}
-		if c.got&gotMemory != 0 {
+		if c.has(seriesMemory) {
 			r.Memory = fmt.Sprint(c.memory)
 		}
-		if c.got&gotSwap != 0 {
+		if c.has(seriesSwap) {
 			r.Swap = fmt.Sprint(c.swap)
 		}
-		if c.got&gotStart != 0 {
+		if c.has(seriesStart) {
 			r.Start = fmt.Sprint(c.start - now)
 		}
 		all[name] = r
 	}
-	add("node", &l.node)
-	for key, p := range l.pods {
+	add("node", &state.node)
+	for key, p := range state.pods {
 		for _, c := range p.containers {
 			add(key.Namespace+"/"+key.Name+"/"+c.name(), c)
 		}
@@ -59,20 +61,24 @@ func readings(l *ledger) map[string]read {
 	return all
 }
 
-// readText reads a body into the ledger as a scrape does, without settling it.
-func readText(l *ledger, r io.Reader) (tally, error) {
-	w := new(workspace)
-	l.begin()
-	p := parser{ledger: l, now: now}
-	if err := readBody(r, 1<<20, w, &p); err != nil {
-		l.abort()
-		return p.tally, err
-	}
-	l.commit()
-	return p.tally, nil
+func readBody(r io.Reader, limit int64, w *workspace, p *parser) error {
+	return textparse.ReadLines(r, limit, w.buffer[:], p.lines, p.skipLine)
 }
 
-func skips(t *tally) map[string]int {
+// readText reads a body into the nodeState as a scrape does, without settling it.
+func readText(state *nodeState, r io.Reader) (parseStats, error) {
+	w := new(workspace)
+	state.begin()
+	p := parser{state: state, now: now}
+	if err := readBody(r, 1<<20, w, &p); err != nil {
+		state.abort()
+		return p.stats, err
+	}
+	state.commit()
+	return p.stats, nil
+}
+
+func skips(t *parseStats) map[string]int {
 	counts := map[string]int{}
 	for reason, n := range t.skipped {
 		if n > 0 {
@@ -258,17 +264,17 @@ node_cpu_usage_seconds_total{ 1
 			skips: map[string]int{"Truncated": 1},
 		},
 		"a line longer than the window": {
-			body:  "node_memory_working_set_bytes 2\nx" + strings.Repeat("y", 3*windowSize) + "\nnode_cpu_usage_seconds_total 1\n",
+			body:  "node_memory_working_set_bytes 2\nx" + strings.Repeat("y", 3*bufferSize) + "\nnode_cpu_usage_seconds_total 1\n",
 			want:  node(read{CPU: "1@0", Memory: "2"}),
 			skips: map[string]int{"Malformed": 1},
 		},
 		"a last line longer than the window": {
-			body:  "node_memory_working_set_bytes 2\nx" + strings.Repeat("y", 3*windowSize),
+			body:  "node_memory_working_set_bytes 2\nx" + strings.Repeat("y", 3*bufferSize),
 			want:  node(read{Memory: "2"}),
 			skips: map[string]int{"Malformed": 1},
 		},
 		"lines across windows": {
-			body: strings.Repeat("# filler\n", windowSize/9-1) + "node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 2\n",
+			body: strings.Repeat("# filler\n", bufferSize/9-1) + "node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 2\n",
 			want: node(read{CPU: "1@0", Memory: "2"}),
 		},
 		"bytes that are no text": {
@@ -287,14 +293,14 @@ node_cpu_usage_seconds_total{ 1
 				"half of a piece": func(s string) io.Reader { return iotest.HalfReader(strings.NewReader(s)) },
 			}
 			for _, how := range slices.Sorted(maps.Keys(readers)) {
-				var l ledger
-				got, err := readText(&l, readers[how](tt.body))
+				var state nodeState
+				got, err := readText(&state, readers[how](tt.body))
 				if err != nil {
 					t.Fatalf("%s: %v", how, err)
 				}
 				want := maps.Clone(tt.want)
 				maps.DeleteFunc(want, func(_ string, r read) bool { return r == read{} })
-				if diff := cmp.Diff(want, readings(&l)); diff != "" {
+				if diff := cmp.Diff(want, readings(&state)); diff != "" {
 					t.Errorf("%s: read (-want +got):\n%s", how, diff)
 				}
 				wantSkips := tt.skips
@@ -312,87 +318,16 @@ node_cpu_usage_seconds_total{ 1
 	}
 }
 
-func TestReadBodyErrors(t *testing.T) {
-	const body = "node_cpu_usage_seconds_total 1\n"
-	broken := errors.New("broken")
-	tests := map[string]struct {
-		reader io.Reader
-		limit  int64
-		want   error
-	}{
-		"as long as allowed": {strings.NewReader(body), int64(len(body)), nil},
-		"longer":             {strings.NewReader(body), int64(len(body)) - 1, errBodyTooLarge},
-		"endless":            {endless{}, 1 << 20, errBodyTooLarge},
-		"breaks off":         {io.MultiReader(strings.NewReader(body), iotest.ErrReader(broken)), 1 << 20, broken},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var l ledger
-			l.begin()
-			p := parser{ledger: &l, now: now}
-			if err := readBody(tt.reader, tt.limit, new(workspace), &p); !errors.Is(err, tt.want) {
-				t.Errorf("readBody() = %v, want %v", err, tt.want)
-			}
-		})
-	}
-}
-
-// endless is a body without end and without a newline.
-type endless struct{}
-
-func (endless) Read(b []byte) (int, error) { return copy(b, emptyWindow[:]), nil }
-
-var emptyWindow [windowSize]byte
-
-// TestBodyIsNotHeld reads a body much larger than what may be allocated for it.
-func TestBodyIsNotHeld(t *testing.T) {
-	var l ledger
-	l.begin()
-	p := parser{ledger: &l, now: now}
-	w := new(workspace)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	err := readBody(io.LimitReader(endless{}, 64<<20), 64<<20, w, &p)
-	runtime.ReadMemStats(&after)
-	if err != nil || p.tally.skipped[skipMalformed] != 1 {
-		t.Errorf("readBody() = %v, skipped %s", err, &p.tally)
-	}
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
-		t.Errorf("%d bytes were allocated", allocated)
-	}
-}
-
 func TestKubeletFailed(t *testing.T) {
 	for body, want := range map[string]bool{
 		"resource_scrape_error 1\n": true,
 		"scrape_error 1\n":          true,
 		"resource_scrape_error 0\n": false,
 	} {
-		var l ledger
-		got, err := readText(&l, strings.NewReader(body))
+		var state nodeState
+		got, err := readText(&state, strings.NewReader(body))
 		if err != nil || got.kubeletFailed != want {
 			t.Errorf("%q: kubeletFailed = %v, %v, want %v", body, got.kubeletFailed, err, want)
 		}
-	}
-}
-
-func TestParseFloat(t *testing.T) {
-	for text, want := range map[string]float64{
-		"0": 0, "1": 1, "-1": -1, "+1": 1, "1.5": 1.5, ".5": .5, "5.": 5, "1e3": 1e3, "1E-3": 1e-3, "1e+22": 1e22,
-		"1e23": 1e23, "123456789012345678901234567890": 123456789012345678901234567890, "9007199254740993": 9007199254740992,
-		"0.1": 0.1, "1.7499990001239e+09": 1.7499990001239e+09, "179769313486231570814527423731704356798070e267": math.MaxFloat64,
-		"5e-324": 5e-324, "1e-400": 0, "00000000000000000000001": 1, "Inf": math.Inf(1), "-inf": math.Inf(-1), "1e400": math.Inf(1),
-	} {
-		if got, ok := parseFloat([]byte(text)); !ok || got != want {
-			t.Errorf("parseFloat(%q) = %v, %v, want %v", text, got, ok, want)
-		}
-	}
-	for _, text := range []string{"", ".", "+", "-", "e5", "1e", "1e+", "1.2.3", "1,5", "0x1p-2", "1_000", " 1", "1 ", "infin", "--1", "1e5.5"} {
-		if got, ok := parseFloat([]byte(text)); ok {
-			t.Errorf("parseFloat(%q) = %v, want none", text, got)
-		}
-	}
-	if got, ok := parseFloat([]byte("NaN")); !ok || !math.IsNaN(got) {
-		t.Errorf("parseFloat(NaN) = %v, %v", got, ok)
 	}
 }

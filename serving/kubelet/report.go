@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// reportedNames bounds the names that are reported of one kind of failure.
+	// reportedNames bounds the names of nodes that are reported for a reason.
 	reportedNames = 5
-	// primedPercent of the reachable nodes must have two samples.
+	// primedPercent is the share of the reachable nodes that must have two samples.
 	primedPercent = 95
 )
 
-// Report sums up the newest scrape of each selected node.
+// Report summarizes the newest scrape of each selected node.
 func (s *Source) Report() v1alpha1.KubeletReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	failed := map[v1alpha1.ScrapeReason][]*target{}
 	for _, t := range s.targets {
 		switch {
-		case !t.asked:
+		case !t.scraped:
 			report.Pending++
 		case t.failed == "":
 			report.Healthy++
@@ -53,18 +53,18 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	return report
 }
 
-// Primed says whether the source has rates: two distinct samples of 95 % of the
-// reachable selected nodes. A node is reachable unless its newest scrape failed
-// before it had two samples. Without any selected node the source is primed;
-// with some of which none is reachable it is not, as another replica, which
-// serves now, may reach them. The string gives the counts.
+// Primed reports whether the source has rates: two distinct samples of 95 % of the
+// reachable nodes. A node is unreachable if its newest scrape failed before it had
+// two samples. The source is primed if no node is selected, and not primed if none
+// is reachable, since the replica that serves now may reach them. The string has
+// the counts.
 func (s *Source) Primed() (bool, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	primed, unreachable := 0, 0
 	for _, t := range s.targets {
 		switch {
-		case t.renewals >= 2:
+		case t.samples >= 2:
 			primed++
 		case t.failed != "":
 			unreachable++

@@ -30,7 +30,7 @@ func nodesWith(t *testing.T, histories ...history) *Source {
 		name := fmt.Sprintf("n%02d", i)
 		s.SetNode(testNode(name, "192.0.2.1"))
 		for _, came := range h {
-			o := &outcome{asked: epoch, url: "https://192.0.2.1:10250/metrics/resource"}
+			o := &outcome{start: epoch, url: "https://192.0.2.1:10250/metrics/resource"}
 			switch came := came.(type) {
 			case int:
 				o.sample, o.nodeSample = sec(float64(came)), true
@@ -39,7 +39,7 @@ func nodesWith(t *testing.T, histories ...history) *Source {
 			}
 			s.mu.Lock()
 			s.unqueue(s.targets[name])
-			s.noteOutcome(s.targets[name], o)
+			s.recordOutcome(s.targets[name], o)
 			s.schedule(s.targets[name], epoch)
 			s.mu.Unlock()
 		}
@@ -93,7 +93,7 @@ func TestReport(t *testing.T) {
 func TestReportWithoutURL(t *testing.T) {
 	s := nodesWith(t, history{})
 	s.mu.Lock()
-	s.noteOutcome(s.targets["n00"], &outcome{failure: failf(v1alpha1.ScrapeNoAddress, "it has none")})
+	s.recordOutcome(s.targets["n00"], &outcome{failure: failf(v1alpha1.ScrapeNoAddress, "it has none")})
 	s.mu.Unlock()
 	if got, want := s.Report().Failures[0].Message, "node n00: it has none"; got != want {
 		t.Errorf("message %q, want %q", got, want)
@@ -113,19 +113,19 @@ func TestPrimed(t *testing.T) {
 		want   bool
 		counts string
 	}{
-		"no node":                              {nil, true, "no node is selected"},
-		"not asked yet":                        {[]history{{}}, false, "0 of 1 reachable"},
-		"one sample":                           {[]history{{1}}, false, "0 of 1 reachable"},
-		"the same sample again":                {[]history{{1, 1, 1}}, false, "0 of 1 reachable"},
-		"two samples":                          {[]history{{1, 11}}, true, "1 of 1 reachable"},
-		"two samples around a failure":         {[]history{{1, denied, 11}}, true, "1 of 1 reachable"},
-		"a sample and a failure":               {nodes(1, history{1, 11}, history{1, denied}), true, "1 of 1 reachable nodes have two samples (95 % needed), 1 unreachable"},
-		"two samples, then a failure":          {[]history{{1, 11, denied}}, true, "1 of 1 reachable"},
-		"unreachable nodes do not count":       {nodes(3, history{denied}, history{1, 11}), true, "3 unreachable"},
-		"only unreachable nodes":               {nodes(3, history{denied}), false, "0 of 0 reachable nodes have two samples (95 % needed), 3 unreachable"},
-		"95 %":                                 {nodes(19, history{1, 11}, history{1}), true, "19 of 20 reachable"},
-		"less than 95 %":                       {nodes(18, history{1, 11}, history{1}), false, "18 of 19 reachable"},
-		"nodes that were not asked yet do not": {nodes(18, history{1, 11}, history{}), false, "18 of 19 reachable"},
+		"no node":                                {nil, true, "no node is selected"},
+		"not scraped yet":                        {[]history{{}}, false, "0 of 1 reachable"},
+		"one sample":                             {[]history{{1}}, false, "0 of 1 reachable"},
+		"the same sample again":                  {[]history{{1, 1, 1}}, false, "0 of 1 reachable"},
+		"two samples":                            {[]history{{1, 11}}, true, "1 of 1 reachable"},
+		"two samples around a failure":           {[]history{{1, denied, 11}}, true, "1 of 1 reachable"},
+		"a sample and a failure":                 {nodes(1, history{1, 11}, history{1, denied}), true, "1 of 1 reachable nodes have two samples (95 % needed), 1 unreachable"},
+		"two samples, then a failure":            {[]history{{1, 11, denied}}, true, "1 of 1 reachable"},
+		"unreachable nodes do not count":         {nodes(3, history{denied}, history{1, 11}), true, "3 unreachable"},
+		"only unreachable nodes":                 {nodes(3, history{denied}), false, "0 of 0 reachable nodes have two samples (95 % needed), 3 unreachable"},
+		"95 %":                                   {nodes(19, history{1, 11}, history{1}), true, "19 of 20 reachable"},
+		"less than 95 %":                         {nodes(18, history{1, 11}, history{1}), false, "18 of 19 reachable"},
+		"nodes that were not scraped yet do not": {nodes(18, history{1, 11}, history{}), false, "18 of 19 reachable"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestAlive(t *testing.T) {
 	if err := s.Alive(epoch.Add(time.Hour)); err != nil {
 		t.Errorf("Alive() before Run = %v", err)
 	}
-	s.round = epoch
+	s.lastRun = epoch
 	if err := s.Alive(epoch.Add(stuckAfter)); err != nil {
 		t.Errorf("Alive() while it runs = %v", err)
 	}
@@ -151,11 +151,11 @@ func TestAlive(t *testing.T) {
 	}
 	target := s.targets["n00"]
 	target.started, target.timeout, target.cancel = epoch, 10*time.Second, func() {}
-	s.round = epoch.Add(10*time.Second + stuckAfter)
-	if err := s.Alive(s.round); err != nil {
+	s.lastRun = epoch.Add(10*time.Second + stuckAfter)
+	if err := s.Alive(s.lastRun); err != nil {
 		t.Errorf("Alive() with a slow scrape = %v", err)
 	}
-	if err := s.Alive(s.round.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "n00") {
+	if err := s.Alive(s.lastRun.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "n00") {
 		t.Errorf("Alive() with a scrape that does not end = %v", err)
 	}
 }

@@ -6,31 +6,57 @@ package kubelet
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/textparse"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// acceptText asks for the format that is parsed.
+// acceptText is the Accept header for the text format.
 const acceptText = "text/plain;version=0.0.4"
 
-// outcome is what came of one scrape.
+// bufferSize is the part of a body that is held at a time, and the longest line. The
+// state that remains of a body is bounded by maxContainers and maxLabels.
+const bufferSize = 64 << 10
+
+// workspace is the memory that a scrape needs besides its node's state. It is pooled,
+// so that there are as many as concurrent scrapes, not as many as nodes.
+type workspace struct {
+	buffer  [bufferSize]byte
+	pods    []*pod
+	updates []samplestore.Update
+	node    [1]samplestore.Update
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
+// release returns the workspace to the pool without references to a node's state.
+func (w *workspace) release() {
+	clear(w.pods[:cap(w.pods)])
+	clear(w.updates[:cap(w.updates)])
+	clear(w.node[:])
+	workspaces.Put(w)
+}
+
+// outcome is the result of one scrape.
 type outcome struct {
-	asked, answered time.Time
-	url             string
-	failure         *failure
-	tally           tally
-	// sample is the newest sample of the node as a whole, or of any container
-	// where the node has none; zero where nothing was read.
+	start, end time.Time
+	url        string
+	failure    *failure
+	stats      parseStats
+	// sample is the time of the node's newest sample, or of the newest one of any
+	// container if the node has none; zero after a failure.
 	sample time.Time
-	// nodeSample says that sample is the node's.
+	// nodeSample reports that sample is the node's.
 	nodeSample bool
 }
 
-// scrape asks one kubelet and publishes what it answers. It returns nil when
-// parent ended meanwhile.
+// scrape scrapes one kubelet and publishes its points. It returns nil if parent was
+// canceled.
 func (s *Source) scrape(parent context.Context, t *target, node *Node, cfg *settings) *outcome {
-	o := &outcome{asked: s.clock.Now()}
+	o := &outcome{start: s.clock.Now()}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	timer := s.clock.NewTimer(cfg.Timeout)
@@ -45,80 +71,80 @@ func (s *Source) scrape(parent context.Context, t *target, node *Node, cfg *sett
 
 	w := workspaces.Get().(*workspace)
 	defer w.release()
-	p := parser{ledger: &t.ledger, now: o.asked.UnixMilli()}
-	o.failure = s.read(ctx, t, node, cfg, w, &p, o)
-	o.answered = s.clock.Now()
+	p := parser{state: &t.state, now: o.start.UnixMilli()}
+	t.state.begin()
+	o.failure = s.fetch(ctx, t, node, cfg, w.buffer[:], &p, o)
+	o.end = s.clock.Now()
 	if parent.Err() != nil {
-		t.ledger.abort()
+		t.state.abort()
 		return nil
 	}
 	if o.failure != nil {
-		t.ledger.abort()
-		o.tally = p.tally
+		t.state.abort()
+		o.stats = p.stats
 		return o
 	}
-	t.ledger.commit()
-	nodes, pods := t.ledger.points(t.name, rulesFor(cfg.Interval), w, &p.tally)
+	t.state.commit()
+	nodes, pods := t.state.points(t.name, rateRulesFor(cfg.Interval), w, &p.stats)
 	s.store.Nodes.Publish(nodes)
 	s.store.Pods.Publish(pods)
-	o.tally = p.tally
-	o.sample, o.nodeSample = t.ledger.newest()
+	o.stats = p.stats
+	o.sample, o.nodeSample = t.state.newest()
 	return o
 }
 
-// read makes the request and reads the answer into the target's ledger.
-func (s *Source) read(ctx context.Context, t *target, node *Node, cfg *settings, w *workspace, p *parser, o *outcome) *failure {
-	t.ledger.begin()
-	at, err := node.endpoint(cfg)
+// fetch sends the request and parses the answer. It sets o.url.
+func (s *Source) fetch(ctx context.Context, t *target, node *Node, cfg *settings, buffer []byte, p *parser, o *outcome) *failure {
+	endpoint, err := node.endpoint(cfg)
 	if err != nil {
 		return &failure{reason: v1alpha1.ScrapeNoAddress, err: err}
 	}
-	o.url = at.url.String()
-	if f := cfg.security.unverifiable; f != nil {
+	o.url = endpoint.url.String()
+	if f := cfg.kubeletTLS.unverifiable; f != nil {
 		return f
 	}
-	a := &attempt{ctx: ctx, transport: t.link.use(cfg.security, at.host)}
+	a := &attempt{ctx: ctx, transport: t.connection.transportFor(cfg.kubeletTLS, endpoint.host)}
 	request := (&http.Request{
 		Method: http.MethodGet,
-		URL:    &at.url,
-		Host:   at.url.Host,
+		URL:    &endpoint.url,
+		Host:   endpoint.url.Host,
 		Header: http.Header{"Accept": {acceptText}},
 	}).WithContext(context.WithValue(ctx, attemptKey{}, a))
-	// A round trip, not a client: redirects are not followed.
-	response, err := cfg.security.authenticated.RoundTrip(request)
+	// A RoundTripper does not follow redirects.
+	response, err := cfg.kubeletTLS.roundTripper.RoundTrip(request)
 	if err != nil {
 		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, err)
 	}
-	// A body that is not read to its end closes the connection.
+	// Closing a body that was not read to its end closes the connection.
 	defer func() { _ = response.Body.Close() }()
 	if f := classifyStatus(response); f != nil {
 		return f
 	}
 	if response.ContentLength > cfg.MaxBodySize {
-		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, errBodyTooLarge)
+		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, textparse.ErrTooLarge)
 	}
-	err = readBody(response.Body, cfg.MaxBodySize, w, p)
+	err = textparse.ReadLines(response.Body, cfg.MaxBodySize, buffer, p.lines, p.skipLine)
 	if err == nil {
-		// A server that notices the end of the request may end its answer in
-		// good form, though it is not all that it had to say.
+		// A server that notices the end of the request may end its answer without an
+		// error, though it is incomplete.
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, err)
 	}
-	return classifyBody(&p.tally)
+	return classifyBody(&p.stats)
 }
 
-// newest returns the time of the newest sample: the node's own, or that of a
-// container where the kubelet reports none for the node.
-func (l *ledger) newest() (at time.Time, ofNode bool) {
-	if l.node.got&gotCPU != 0 {
-		return instant(l.node.cpuTime), true
+// newest returns the time of the node's sample, or of the newest one of a container
+// if the kubelet reports none of the node.
+func (s *nodeState) newest() (at time.Time, ofNode bool) {
+	if s.node.has(seriesCPU) {
+		return time.UnixMilli(s.node.cpuTime), true
 	}
 	var ms int64
-	for _, p := range l.pods {
+	for _, p := range s.pods {
 		for _, c := range p.containers {
-			if c.got&gotCPU != 0 {
+			if c.has(seriesCPU) {
 				ms = max(ms, c.cpuTime)
 			}
 		}
@@ -126,5 +152,5 @@ func (l *ledger) newest() (at time.Time, ofNode bool) {
 	if ms == 0 {
 		return time.Time{}, false
 	}
-	return instant(ms), false
+	return time.UnixMilli(ms), false
 }

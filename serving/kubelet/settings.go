@@ -16,39 +16,38 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Settings are the live settings of a Source; Apply swaps them without a restart.
+// Settings are the settings of a Source that Apply can change.
 type Settings struct {
 	// Interval between two scrapes of a node, on average.
 	Interval time.Duration
 	// Timeout of a scrape, from the connection to the end of the body.
 	Timeout time.Duration
-	// MaxConcurrent is the most scrapes under way at once.
+	// MaxConcurrent is the maximum number of concurrent scrapes.
 	MaxConcurrent int
-	// MaxBodySize in bytes; a longer body costs that scrape.
+	// MaxBodySize in bytes; a scrape of a larger body fails.
 	MaxBodySize int64
-	// AddressTypes in order of preference: the first that a node has is used.
+	// AddressTypes in order of preference; the first that a node has is used.
 	AddressTypes []corev1.NodeAddressType
-	// Port of the kubelets; 0: the one in the node's status, else 10250.
+	// Port of the kubelets; 0 means that in the node's status, or 10250.
 	Port int32
 	// NodeSelector selects the nodes to scrape; nil selects all.
 	NodeSelector labels.Selector
-	// TLS is how a kubelet is verified before it is shown any credentials.
+	// TLS says how a kubelet is verified before credentials are sent to it.
 	TLS v1alpha1.KubeletTLSMode
-	// CABundle verifies the kubelets' certificates, PEM; empty: Options.DefaultCA.
+	// CABundle verifies the kubelets' certificates, PEM; Options.DefaultCA if empty.
 	CABundle []byte
 }
 
-// settings are Settings that were found valid. They are immutable.
+// settings are validated Settings. They are immutable.
 type settings struct {
 	Settings
-	// security is the same pointer for as long as nothing about TLS changes, so
-	// that a link knows by comparison whether its connection is still good.
-	security *security
+	// kubeletTLS is the same pointer as long as the TLS settings do not change, so
+	// that a connection is compared with it to see whether it is still valid.
+	kubeletTLS *kubeletTLS
 }
 
-// settle validates s, keeping the security of the settings in force where it
-// would not change.
-func (c *credentials) settle(s Settings, current *settings) (*settings, error) {
+// validate returns s as settings, with the kubeletTLS of current if unchanged.
+func (c *credentials) validate(s Settings, current *settings) (*settings, error) {
 	switch {
 	case s.Interval <= 0:
 		return nil, fmt.Errorf("scrape interval %s: must be positive", s.Interval)
@@ -69,11 +68,11 @@ func (c *credentials) settle(s Settings, current *settings) (*settings, error) {
 	s.AddressTypes = slices.Clone(s.AddressTypes)
 	s.CABundle = bytes.Clone(s.CABundle)
 	if current != nil && current.TLS == s.TLS && bytes.Equal(current.CABundle, s.CABundle) {
-		return &settings{Settings: s, security: current.security}, nil
+		return &settings{Settings: s, kubeletTLS: current.kubeletTLS}, nil
 	}
-	sec, err := c.secure(s.TLS, s.CABundle)
+	kubeletTLS, err := c.kubeletTLS(s.TLS, s.CABundle)
 	if err != nil {
 		return nil, err
 	}
-	return &settings{Settings: s, security: sec}, nil
+	return &settings{Settings: s, kubeletTLS: kubeletTLS}, nil
 }

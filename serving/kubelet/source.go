@@ -20,59 +20,60 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/phase"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// Options are what a Source is made of, for its lifetime.
+// Options are the options of a Source that do not change.
 type Options struct {
-	// Store takes the points.
+	// Store stores the points.
 	Store *samplestore.Store
-	// Clock tells the time, and ends scrapes that take too long.
+	// Clock tells the time and provides timers.
 	Clock clock.Clock
-	// Rand returns numbers in [0, 1), as a *rand.Rand does. It spreads replicas
-	// against each other; nil spreads the nodes alone.
+	// Rand returns numbers in [0, 1), as a *rand.Rand does. It shifts the schedules
+	// of replicas against each other; nil does not.
 	Rand interface{ Float64() float64 }
-	// RestConfig gives the credentials that kubelets are shown: a token, whose
-	// file may rotate, or a client certificate. Its host and its CA are not used.
+	// RestConfig has the credentials for kubelets: a token, whose file may rotate,
+	// or a client certificate. Its host and CA are not used.
 	RestConfig *rest.Config
-	// DefaultCA verifies kubelets where the settings have no CA, PEM; SetDefaultCA
-	// replaces it. Without any, scrapes in mode Verify fail and say so.
+	// DefaultCA verifies kubelets if the settings have no CA, PEM; SetDefaultCA
+	// replaces it. Without any, scrapes in mode Verify fail.
 	DefaultCA []byte
-	// Dial opens connections; nil: a net.Dialer.
+	// Dial opens connections; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Source scrapes the kubelets of the selected nodes, each on its own schedule.
-// Its methods may be called at any time, also before Run.
+// Source scrapes the kubelets of the selected nodes, each on its own schedule. Its
+// methods are safe for concurrent use, also before Run.
 type Source struct {
 	store       *samplestore.Store
 	clock       clock.Clock
 	credentials *credentials
-	// wake tells the scheduler that something changed before its timer ends.
+	// wake wakes the scheduler before its timer ends.
 	wake    chan struct{}
 	scrapes sync.WaitGroup
-	// lines limits the log, over all nodes.
-	lines *rate.Limiter
+	// logLimiter limits the log entries of all nodes.
+	logLimiter *rate.Limiter
 
 	mu       sync.Mutex
 	settings *settings
-	// nodes holds all nodes; targets those that are selected.
+	// nodes holds all nodes, targets the selected ones, by name.
 	nodes   map[string]*Node
 	targets map[string]*target
-	// ready holds the waiting targets, suspects those of them that took their
-	// whole timeout the last time.
-	ready, suspects delayqueue.Queue[*target]
-	// inFlight counts scrapes under way, suspectsInFlight those of suspects.
-	inFlight, suspectsInFlight int
-	// suspectsFrom is when suspects may have a single slot again.
-	suspectsFrom time.Time
-	// seed and added place the next new node in the interval.
+	// queue holds the waiting targets, slowTargets those of them whose last scrape
+	// timed out.
+	queue, slowTargets delayqueue.Queue[*target]
+	// inFlight counts running scrapes, slowInFlight those of slow targets.
+	inFlight, slowInFlight int
+	// slowFrom is when a slow target may use the slot again, if there is only one.
+	slowFrom time.Time
+	// seed and added determine the offset of the next new node.
 	seed  float64
 	added uint64
-	// round is when the scheduler last looked, zero unless it runs; next is when
-	// it will look again unless it is woken, upkeep when it maintains again.
-	round, next, upkeep time.Time
-	// unlogged counts the lines that the limit held back.
+	// lastRun is when the scheduler last ran, zero before and after Run; nextRun is
+	// when it runs again unless woken, nextUpkeep when it calls upkeep again.
+	lastRun, nextRun, nextUpkeep time.Time
+	// unlogged counts the log entries that the limit dropped.
 	unlogged int
 }
 
@@ -80,45 +81,45 @@ type Source struct {
 type target struct {
 	name string
 	uid  types.UID
-	// phase in [0, 1) is the node's place in the interval.
-	phase float64
+	// offset in [0, 1) shifts the node's slots within the interval.
+	offset float64
 
 	// The fields below are guarded by Source.mu.
 
 	node *Node
-	// Entry is when the next scrape, or the one under way, begins; slot, the same or
-	// earlier, is where it has its place in the schedule.
+	// Entry is when the next or running scrape is due; slot, which is not later, is
+	// the slot of the schedule that it uses.
 	delayqueue.Entry
-	slot   time.Time
-	rhythm rhythm
-	// timeouts counts scrapes in a row that took their whole timeout.
+	slot  time.Time
+	phase phase.Tracker
+	// timeouts counts consecutive scrapes that timed out.
 	timeouts int
-	// started and timeout are those of the scrape under way; cancel ends it.
+	// started and timeout are those of the running scrape; cancel cancels it.
 	started time.Time
 	timeout time.Duration
 	cancel  context.CancelFunc
-	gone    bool
-	// asked is false until the first scrape has ended.
-	asked bool
-	// failed is the failure of the newest scrape, and message its text with
+	removed bool
+	// scraped is false until the first scrape has ended.
+	scraped bool
+	// failed is why the newest scrape failed, or empty; message is the error with
 	// node and address.
 	failed  v1alpha1.ScrapeReason
 	message string
 	// skips is the set of skip reasons of the newest scrape.
 	skips uint32
-	// sample is the newest one, and renewals counts the distinct ones, up to 2.
+	// sample is the time of the newest sample; samples counts distinct ones, up to 2.
 	sample     time.Time
 	nodeSample bool
-	renewals   int
+	samples    int
 
-	// The ledger belongs to the scrape under way; the link has a lock.
+	// state is owned by the running scrape; connection has its own lock.
 
-	ledger ledger
-	link   link
+	state      nodeState
+	connection connection
 }
 
-// NewSource returns a source that scrapes nothing until nodes are set and Run is
-// called. It fails when the credentials or the settings cannot be used.
+// NewSource returns a source without nodes. It returns an error if the credentials
+// or the settings are invalid.
 func NewSource(o Options, initial Settings) (*Source, error) {
 	if o.Store == nil || o.Clock == nil {
 		return nil, errors.New("kubelet source: a store and a clock are needed")
@@ -127,7 +128,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := c.settle(initial, nil)
+	cfg, err := c.validate(initial, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 		clock:       o.Clock,
 		credentials: c,
 		wake:        make(chan struct{}, 1),
-		lines:       rate.NewLimiter(logRate, logBurst),
+		logLimiter:  rate.NewLimiter(logRate, logBurst),
 		settings:    cfg,
 		nodes:       map[string]*Node{},
 		targets:     map[string]*target{},
@@ -147,12 +148,12 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 	return s, nil
 }
 
-// Apply puts other settings in force: at once for what comes, without a restart
-// and without a burst. On an error the old settings stay.
+// Apply replaces the settings for all scrapes that start from now on, and spreads
+// the nodes over a new interval. On an error the old settings remain.
 func (s *Source) Apply(next Settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cfg, err := s.credentials.settle(next, s.settings)
+	cfg, err := s.credentials.validate(next, s.settings)
 	if err != nil {
 		return err
 	}
@@ -160,8 +161,8 @@ func (s *Source) Apply(next Settings) error {
 	s.settings = cfg
 	now := s.clock.Now()
 	for _, t := range s.targets {
-		if old.security != cfg.security {
-			t.link.closeIdle()
+		if old.kubeletTLS != cfg.kubeletTLS {
+			t.connection.closeIdle()
 		}
 		if old.Interval != cfg.Interval && t.Queued() {
 			s.unqueue(t)
@@ -171,14 +172,13 @@ func (s *Source) Apply(next Settings) error {
 	for _, n := range s.nodes {
 		s.reconcile(n, now)
 	}
-	s.nudge()
+	s.wakeUp()
 	return nil
 }
 
-// SetDefaultCA replaces Options.DefaultCA, PEM, for connections from now on; those
-// that were verified with the old one are closed at the end of their scrapes. The
-// same CA again changes nothing, and an empty one is as none in Options. On an
-// error, which is about certificates that cannot be parsed, the old one stays.
+// SetDefaultCA replaces Options.DefaultCA, PEM, for new connections; those that were
+// verified with the old one are closed at the end of their scrapes. If the CA cannot
+// be parsed, it returns an error and the old one remains.
 func (s *Source) SetDefaultCA(pem []byte) error {
 	if len(pem) > 0 {
 		if _, err := parseCA(pem, defaultCAName); err != nil {
@@ -192,23 +192,23 @@ func (s *Source) SetDefaultCA(pem []byte) error {
 	}
 	s.credentials.defaultCA = bytes.Clone(pem)
 	if s.settings.TLS != v1alpha1.KubeletTLSVerify || len(s.settings.CABundle) > 0 {
-		// It is not in use, and another security would forget the pins.
+		// It is not used, and another kubeletTLS would drop the pins.
 		return nil
 	}
 	next := *s.settings
 	var err error
-	if next.security, err = s.credentials.secure(next.TLS, nil); err != nil {
+	if next.kubeletTLS, err = s.credentials.kubeletTLS(next.TLS, nil); err != nil {
 		return err
 	}
 	s.settings = &next
 	for _, t := range s.targets {
-		t.link.closeIdle()
+		t.connection.closeIdle()
 	}
 	return nil
 }
 
-// SetNode takes in a node that is new or has changed. A node with another UID
-// than before is another machine: nothing is kept of the old one.
+// SetNode adds or updates a node. A node with another UID is a new machine, and no
+// state of the old one is kept.
 func (s *Source) SetNode(n *Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,35 +219,35 @@ func (s *Source) SetNode(n *Node) {
 	s.reconcile(n, s.clock.Now())
 }
 
-// DeleteNode forgets a node. Its points go with its metadata, or age out.
+// DeleteNode removes a node. Its points are removed with its metadata or age out.
 func (s *Source) DeleteNode(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)
 	if t := s.targets[name]; t != nil {
-		s.drop(t)
+		s.remove(t)
 	}
 }
 
-// reconcile makes, changes or drops the target of a node. The caller holds s.mu.
+// reconcile adds, updates or removes the target of a node. The caller holds s.mu.
 func (s *Source) reconcile(n *Node, now time.Time) {
 	selected := s.settings.NodeSelector.Matches(labels.Set(n.Labels))
 	t := s.targets[n.Name]
 	if t != nil && (!selected || t.uid != n.UID) {
-		s.drop(t)
+		s.remove(t)
 		t = nil
 	}
 	switch {
 	case !selected:
 	case t == nil:
-		t = &target{name: n.Name, uid: n.UID, node: n, phase: s.place()}
+		t = &target{name: n.Name, uid: n.UID, node: n, offset: s.nextOffset()}
 		s.targets[n.Name] = t
 		s.schedule(t, now)
 	case !t.node.sameEndpoint(n):
 		t.node = n
-		t.link.closeIdle()
+		t.connection.closeIdle()
 		if t.timeouts > 0 && t.Queued() {
-			// It may answer at its new address.
+			// It may answer at the new address.
 			s.unqueue(t)
 			t.timeouts = 0
 			s.schedule(t, now)
@@ -257,26 +257,26 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	}
 }
 
-// place returns the phase of a new node. Steps of the golden ratio spread any
-// number of nodes evenly, whichever number it is.
-func (s *Source) place() float64 {
-	_, phase := math.Modf(s.seed + float64(s.added)/math.Phi)
+// nextOffset returns the offset of a new node. Steps of the golden ratio spread any
+// number of nodes evenly.
+func (s *Source) nextOffset() float64 {
+	_, offset := math.Modf(s.seed + float64(s.added)/math.Phi)
 	s.added++
-	return phase
+	return offset
 }
 
-func (s *Source) drop(t *target) {
+func (s *Source) remove(t *target) {
 	s.unqueue(t)
 	delete(s.targets, t.name)
-	t.gone = true
+	t.removed = true
 	if t.cancel != nil {
 		t.cancel()
 	}
-	t.link.closeIdle()
+	t.connection.closeIdle()
 }
 
-// nudge wakes the scheduler.
-func (s *Source) nudge() {
+// wakeUp wakes the scheduler.
+func (s *Source) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

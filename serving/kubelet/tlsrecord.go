@@ -8,25 +8,24 @@ import (
 	"net"
 )
 
-// recordHeader is the length of a TLS record's header; its last two bytes are
-// the length of what follows (RFC 8446, section 5.1).
+// recordHeader is the length of a TLS record's header, which ends with the length
+// of the rest in two bytes (RFC 8446, section 5.1).
 const recordHeader = 5
 
-// recordConn reads a TLS stream no further than to the end of a record.
+// tlsRecordConn is a connection whose reads end at the end of a TLS record.
 //
-// crypto/tls keeps its input buffer as long as the connection. When a read
-// brings the beginning of the next record along, the buffer grows to two
-// records, 38 KB, and stays so; with thousands of idle connections that is more
-// than all samples. Without, it is 17 KB.
-type recordConn struct {
+// crypto/tls keeps its input buffer as long as the connection. A read beyond the
+// record makes it grow from 17 KB to two records, 38 KB; with thousands of idle
+// connections that is more than all samples.
+type tlsRecordConn struct {
 	net.Conn
 	header [recordHeader]byte
 	have   int // bytes of the header
-	left   int // bytes of the record after its header
+	left   int // remaining bytes of the record
 }
 
 // Read implements net.Conn.
-func (c *recordConn) Read(b []byte) (int, error) {
+func (c *tlsRecordConn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return c.Conn.Read(b)
 	}

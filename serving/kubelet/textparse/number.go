@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubelet
+package textparse
 
 import (
 	"math"
@@ -9,14 +9,14 @@ import (
 	"unsafe"
 )
 
-// exactPowers are the powers of ten that a float64 holds exactly.
+// exactPowers are the powers of ten that a float64 represents exactly.
 var exactPowers = [...]float64{
 	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// parseFloat reads a sample's value as the exposition format defines it. It
-// allocates nothing unless the value is malformed.
+// parseFloat parses a value of the exposition format. Values out of range are
+// infinite. It allocates only for malformed values.
 func parseFloat(b []byte) (float64, bool) {
 	if v, ok := parseShortFloat(b); ok {
 		return v, true
@@ -24,21 +24,20 @@ func parseFloat(b []byte) (float64, bool) {
 	for _, c := range b {
 		switch c {
 		case 'p', 'P', 'x', 'X', '_':
-			// Go's syntax, but not the format's.
+			// Valid in Go, but not in the format.
 			return 0, false
 		}
 	}
 	v, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(b), len(b)), 64)
-	// Out of range is infinite, which the caller refuses as such.
 	if err != nil && !math.IsInf(v, 0) {
 		return 0, false
 	}
 	return v, true
 }
 
-// parseShortFloat reads the decimals that fit a mantissa and a power of ten
-// which are both exact, so that one operation rounds correctly (Clinger, 1990).
-// That is most of what a kubelet writes.
+// parseShortFloat parses decimals whose mantissa and power of ten are both exact,
+// so that one operation rounds correctly (Clinger, 1990). Those are most of a
+// kubelet's values.
 func parseShortFloat(b []byte) (float64, bool) {
 	i, negative := 0, false
 	if i < len(b) && (b[i] == '+' || b[i] == '-') {
@@ -87,8 +86,7 @@ func parseShortFloat(b []byte) (float64, bool) {
 	return v, true
 }
 
-// parseInt reads a decimal with an optional sign; false on anything else and on
-// overflow.
+// parseInt parses a decimal of at most 18 digits with an optional sign.
 func parseInt(b []byte) (int64, bool) {
 	i, negative := 0, false
 	if len(b) > 0 && (b[0] == '+' || b[0] == '-') {

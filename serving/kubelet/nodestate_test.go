@@ -17,10 +17,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// names returns namespace/pod/container of all that the ledger holds.
-func names(l *ledger) []string {
+// names returns namespace/pod/container of all that the nodeState holds.
+func names(state *nodeState) []string {
 	var all []string
-	for key, p := range l.pods {
+	for key, p := range state.pods {
 		for _, c := range p.containers {
 			all = append(all, key.Namespace+"/"+key.Name+"/"+c.name())
 		}
@@ -30,9 +30,9 @@ func names(l *ledger) []string {
 }
 
 // chain returns the containers in the order in which they are expected next.
-func chain(l *ledger) []string {
+func chain(state *nodeState) []string {
 	var order []string
-	for c := l.first; c != nil; c = c.next {
+	for c := state.first; c != nil; c = c.next {
 		order = append(order, c.name())
 	}
 	return order
@@ -49,8 +49,8 @@ func families(value int, containers ...string) string {
 	return b.String()
 }
 
-func TestLedgerFollowsBodies(t *testing.T) {
-	var l ledger
+func TestNodeStateFollowsBodies(t *testing.T) {
+	var state nodeState
 	for i, order := range [][]string{
 		{"a", "b", "c"},
 		{"a", "b", "c"},
@@ -61,10 +61,10 @@ func TestLedgerFollowsBodies(t *testing.T) {
 		{},
 		{"a", "b"},
 	} {
-		if _, err := readText(&l, strings.NewReader(families(i+1, order...))); err != nil {
+		if _, err := readText(&state, strings.NewReader(families(i+1, order...))); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(order, append([]string{}, chain(&l)...)); diff != "" {
+		if diff := cmp.Diff(order, append([]string{}, chain(&state)...)); diff != "" {
 			t.Errorf("body %d: expected order (-want +got):\n%s", i, diff)
 		}
 		want := map[string]read{}
@@ -75,23 +75,23 @@ func TestLedgerFollowsBodies(t *testing.T) {
 			wantNames = append(wantNames, name)
 		}
 		slices.Sort(wantNames)
-		if diff := cmp.Diff(want, readings(&l)); diff != "" {
+		if diff := cmp.Diff(want, readings(&state)); diff != "" {
 			t.Errorf("body %d: read (-want +got):\n%s", i, diff)
 		}
-		if diff := cmp.Diff(wantNames, names(&l)); diff != "" {
+		if diff := cmp.Diff(wantNames, names(&state)); diff != "" {
 			t.Errorf("body %d: held (-want +got):\n%s", i, diff)
 		}
-		if l.containers != len(order) {
-			t.Errorf("body %d: %d containers counted, want %d", i, l.containers, len(order))
+		if state.containers != len(order) {
+			t.Errorf("body %d: %d containers counted, want %d", i, state.containers, len(order))
 		}
 	}
 }
 
-// TestLedgerOrderDoesNotMatter reads the same containers in random orders, also
+// TestNodeStateOrderDoesNotMatter reads the same containers in random orders, also
 // one for each family, with other spellings of the labels.
-func TestLedgerOrderDoesNotMatter(t *testing.T) {
+func TestNodeStateOrderDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var l ledger
+	var state nodeState
 	for round := range 50 {
 		want := map[string]read{}
 		var lines []string
@@ -105,26 +105,26 @@ func TestLedgerOrderDoesNotMatter(t *testing.T) {
 			}
 		}
 		r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-		got, err := readText(&l, strings.NewReader(strings.Join(lines, "")))
+		got, err := readText(&state, strings.NewReader(strings.Join(lines, "")))
 		if err != nil || got.reasons() != 0 {
 			t.Fatalf("round %d: %v, skipped %s", round, err, &got)
 		}
-		if diff := cmp.Diff(want, readings(&l)); diff != "" {
+		if diff := cmp.Diff(want, readings(&state)); diff != "" {
 			t.Fatalf("round %d: read (-want +got):\n%s", round, diff)
 		}
 	}
 }
 
-func TestLedgerAbort(t *testing.T) {
-	var l ledger
-	scrapeText(t, &l, answers(says("a", 100, 0), says("b", 100, 0)).text(), 0, false)
+func TestNodeStateAbort(t *testing.T) {
+	var state nodeState
+	scrapeText(t, &state, answers(says("a", 100, 0), says("b", 100, 0)).text(), 0, false)
 	// A body that breaks off leaves nothing, though it had a new container, and
 	// another order, and lacked one.
-	scrapeText(t, &l, answers(says("x", 7, 15), says("a", 999, 15)).text(), 15, true)
-	if diff := cmp.Diff([]string{"ns/p/a", "ns/p/b"}, names(&l)); diff != "" {
+	scrapeText(t, &state, answers(says("x", 7, 15), says("a", 999, 15)).text(), 15, true)
+	if diff := cmp.Diff([]string{"ns/p/a", "ns/p/b"}, names(&state)); diff != "" {
 		t.Errorf("held after a broken body (-want +got):\n%s", diff)
 	}
-	_, pods, _ := scrapeText(t, &l, answers(says("a", 130, 30), says("b", 115, 30)).text(), 30, false)
+	_, pods, _ := scrapeText(t, &state, answers(says("a", 130, 30), says("b", 115, 30)).text(), 30, false)
 	if len(pods) != 1 {
 		t.Fatalf("%d points, want 1", len(pods))
 	}
@@ -134,18 +134,18 @@ func TestLedgerAbort(t *testing.T) {
 	}
 }
 
-func TestLedgerBounds(t *testing.T) {
+func TestNodeStateBounds(t *testing.T) {
 	t.Run("containers of a pod", func(t *testing.T) {
 		var b strings.Builder
 		for i := range maxPodContainers + 5 {
 			fmt.Fprintf(&b, "container_cpu_usage_seconds_total{container=\"c%d\",namespace=\"ns\",pod=\"p\"} 1\n", i)
 		}
-		var l ledger
-		got, err := readText(&l, strings.NewReader(b.String()))
-		if err != nil || l.containers != maxPodContainers || got.skipped[skipTooMany] != 5 {
-			t.Errorf("held %d, skipped %s, %v", l.containers, &got, err)
+		var state nodeState
+		got, err := readText(&state, strings.NewReader(b.String()))
+		if err != nil || state.containers != maxPodContainers || got.skipped[skipTooMany] != 5 {
+			t.Errorf("held %d, skipped %s, %v", state.containers, &got, err)
 		}
-		_, pods, _ := scrapeText(t, &l, b.String(), 0, false)
+		_, pods, _ := scrapeText(t, &state, b.String(), 0, false)
 		if len(pods) != 0 {
 			t.Error("a pod that was not read as a whole was published")
 		}
@@ -155,19 +155,19 @@ func TestLedgerBounds(t *testing.T) {
 		for i := range maxContainers + 5 {
 			fmt.Fprintf(&b, "node_cpu_usage_seconds_total 1\ncontainer_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p%d\"} 1\n", i)
 		}
-		var l ledger
+		var state nodeState
 		w := new(workspace)
-		l.begin()
-		p := parser{ledger: &l, now: now}
+		state.begin()
+		p := parser{state: &state, now: now}
 		if err := readBody(strings.NewReader(b.String()), 1<<30, w, &p); err != nil {
 			t.Fatal(err)
 		}
-		if l.containers != maxContainers || p.tally.skipped[skipTooMany] != 5 {
-			t.Errorf("held %d, skipped %s", l.containers, &p.tally)
+		if state.containers != maxContainers || p.stats.skipped[skipTooMany] != 5 {
+			t.Errorf("held %d, skipped %s", state.containers, &p.stats)
 		}
-		l.abort()
-		if l.containers != 0 || len(l.pods) != 0 {
-			t.Errorf("held %d containers of %d pods after a broken body, want none", l.containers, len(l.pods))
+		state.abort()
+		if state.containers != 0 || len(state.pods) != 0 {
+			t.Errorf("held %d containers of %d pods after a broken body, want none", state.containers, len(state.pods))
 		}
 	})
 }
@@ -185,10 +185,10 @@ func junkLabels(containers, length int) string {
 
 func TestLongLabels(t *testing.T) {
 	for length, want := range map[int]int{100: 3, maxLabels: 3, maxLabels + 1: 0, 60000: 0} {
-		var l ledger
-		got, err := readText(&l, strings.NewReader(junkLabels(3, length)))
-		if err != nil || l.containers != want || got.skipped[skipLabels] != 3-want {
-			t.Errorf("labels of %d bytes: held %d of 3, skipped %s, %v, want %d", length, l.containers, &got, err, want)
+		var state nodeState
+		got, err := readText(&state, strings.NewReader(junkLabels(3, length)))
+		if err != nil || state.containers != want || got.skipped[skipLabels] != 3-want {
+			t.Errorf("labels of %d bytes: held %d of 3, skipped %s, %v, want %d", length, state.containers, &got, err, want)
 		}
 	}
 }
@@ -205,18 +205,18 @@ func TestRetained(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	var l ledger
+	var state nodeState
 	for range 3 {
-		l.begin()
-		if err := readBody(strings.NewReader(body), 1<<30, new(workspace), &parser{ledger: &l, now: now}); err != nil {
+		state.begin()
+		if err := readBody(strings.NewReader(body), 1<<30, new(workspace), &parser{state: &state, now: now}); err != nil {
 			t.Fatal(err)
 		}
-		l.commit()
+		state.commit()
 	}
 	kept := heap() - before
 	runtime.KeepAlive(body)
-	if l.containers != containers {
-		t.Errorf("held %d containers, want the %d whose labels are short enough", l.containers, containers)
+	if state.containers != containers {
+		t.Errorf("held %d containers, want the %d whose labels are short enough", state.containers, containers)
 	}
 	// Beside the labels: the container, its pod, a name and a place in the map.
 	if most := int64(containers * (maxLabels + 1024)); kept > most {
@@ -238,9 +238,9 @@ func TestPointsOfManyPods(t *testing.T) {
 		}
 		return a
 	}
-	var l ledger
-	scrapeText(t, &l, body(0).text(), 0, false)
-	_, pods, _ := scrapeText(t, &l, body(10).text(), 10, false)
+	var state nodeState
+	scrapeText(t, &state, body(0).text(), 0, false)
+	_, pods, _ := scrapeText(t, &state, body(10).text(), 10, false)
 	points := map[string]*samplestore.Point{}
 	for _, u := range pods {
 		points[u.Key.Name] = u.Point

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// skipReason says why a sample was not used. It is a metric label's value.
+// skipReason is why a sample was not used. It is the value of a metric's label.
 type skipReason uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	skipMalformed
 	// skipTruncated: the last line has no newline, so digits may be missing.
 	skipTruncated
-	// skipLabels: no container, pod and namespace, or not names, or too long.
+	// skipLabels: container, pod or namespace is missing, no valid name or too long.
 	skipLabels
 	// skipNotFinite: NaN or infinite.
 	skipNotFinite
@@ -30,11 +30,11 @@ const (
 	skipFuture
 	// skipOld: the timestamp is more than maxPast behind our clock.
 	skipOld
-	// skipDuplicate: the body has this series already.
+	// skipDuplicate: the series was in the body before.
 	skipDuplicate
 	// skipTooMany: more containers than a node or a pod can have.
 	skipTooMany
-	// skipImplausible: a counter that rose faster than any node can count.
+	// skipImplausible: the counter rose faster than any node can count.
 	skipImplausible
 	skipReasons
 )
@@ -56,33 +56,32 @@ var skipNames = [skipReasons]string{
 
 func (r skipReason) String() string { return skipNames[r] }
 
-// exampleLength bounds what is kept of a skipped line.
+// exampleLength bounds parseStats.example.
 const exampleLength = 160
 
-// tally counts what was found in one body.
-type tally struct {
-	// samples of CPU and memory that were taken.
+// parseStats counts the samples of one body.
+type parseStats struct {
+	// samples counts the CPU and memory samples that were used.
 	samples int
 	skipped [skipReasons]int
-	// example is the beginning of the first line that was skipped.
+	// example is the beginning of the first skipped line.
 	example string
-	// ahead is how far the furthest future sample is ahead of our clock.
+	// ahead is how far the latest future timestamp is ahead of our clock.
 	ahead time.Duration
-	// kubeletFailed is true where the kubelet says that it could not read its
-	// containers' figures.
+	// kubeletFailed reports that the kubelet could not read its containers' usage.
 	kubeletFailed bool
 }
 
-func (t *tally) skip(reason skipReason, line []byte) {
-	if t.example == "" {
-		t.example = string(line[:min(len(line), exampleLength)])
+func (s *parseStats) skip(reason skipReason, line []byte) {
+	if s.example == "" {
+		s.example = string(line[:min(len(line), exampleLength)])
 	}
-	t.skipped[reason]++
+	s.skipped[reason]++
 }
 
-// reasons is the set of reasons, one bit each.
-func (t *tally) reasons() (set uint32) {
-	for reason, n := range t.skipped {
+// reasons returns the set of reasons, one bit each.
+func (s *parseStats) reasons() (set uint32) {
+	for reason, n := range s.skipped {
 		if n > 0 {
 			set |= 1 << reason
 		}
@@ -91,16 +90,12 @@ func (t *tally) reasons() (set uint32) {
 }
 
 // String lists the reasons with their counts.
-func (t *tally) String() string {
-	var b strings.Builder
-	for reason, n := range t.skipped {
-		if n == 0 {
-			continue
+func (s *parseStats) String() string {
+	var counts []string
+	for reason, n := range s.skipped {
+		if n > 0 {
+			counts = append(counts, fmt.Sprintf("%s: %d", skipReason(reason), n))
 		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s: %d", skipReason(reason), n)
 	}
-	return b.String()
+	return strings.Join(counts, ", ")
 }

@@ -22,7 +22,7 @@ type readConn struct {
 
 func (c readConn) Read(b []byte) (int, error) { return c.Reader.Read(b) }
 
-func TestRecordConn(t *testing.T) {
+func TestTLSRecordConn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var stream []byte
 	ends := map[int]bool{0: true} // of headers and of records
@@ -41,7 +41,7 @@ func TestRecordConn(t *testing.T) {
 		"in halves":    iotest.HalfReader,
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &recordConn{Conn: readConn{Reader: wrap(bytes.NewReader(stream))}}
+			c := &tlsRecordConn{Conn: readConn{Reader: wrap(bytes.NewReader(stream))}}
 			var got []byte
 			for buf := make([]byte, 32<<10); ; {
 				n, err := c.Read(buf)

@@ -33,7 +33,7 @@ func TestMaxConcurrent(t *testing.T) {
 		}
 		for i := range 60 {
 			if got := len(f.times(f.name(i), begin)); got < 18 {
-				t.Errorf("%s was asked %d times in 20 intervals", f.name(i), got)
+				t.Errorf("%s was scraped %d times in 20 intervals", f.name(i), got)
 			}
 		}
 		cfg.MaxConcurrent, cfg.TLS = 8, v1alpha1.KubeletTLSSkip
@@ -75,7 +75,7 @@ func TestHangingNodesSingleSlot(t *testing.T) {
 		for i := range hanging {
 			n := len(f.times(f.name(i), since))
 			if n == 0 {
-				t.Errorf("%s was not asked any more", f.name(i))
+				t.Errorf("%s was not scraped any more", f.name(i))
 			}
 			hung += time.Duration(n) * cfg.Timeout
 		}
@@ -85,7 +85,7 @@ func TestHangingNodesSingleSlot(t *testing.T) {
 		for i := hanging; i < hanging+answering; i++ {
 			// One that comes while a node hangs is late, but within its interval.
 			if got := len(f.times(f.name(i), since)); got < 35 {
-				t.Errorf("%s was asked %d times in 40 intervals", f.name(i), got)
+				t.Errorf("%s was scraped %d times in 40 intervals", f.name(i), got)
 			}
 		}
 	})
@@ -111,7 +111,7 @@ func TestIntervalChange(t *testing.T) {
 			}
 			for i := range nodes {
 				if got := len(f.times(f.name(i), since)); got < 9 || got > 11 {
-					t.Errorf("interval %s: %s was asked %d times in 10 intervals", interval, f.name(i), got)
+					t.Errorf("interval %s: %s was scraped %d times in 10 intervals", interval, f.name(i), got)
 				}
 			}
 		}
@@ -135,26 +135,26 @@ func TestLongInterval(t *testing.T) {
 		synctest.Wait()
 		for i := range 20 {
 			if got := len(f.times(f.name(i), begin)); got < 13 || got > 15 {
-				t.Errorf("%s was asked %d times in 12 intervals after the first two", f.name(i), got)
+				t.Errorf("%s was scraped %d times in 12 intervals after the first two", f.name(i), got)
 			}
 		}
 	})
 }
 
-// TestFollowsWanderingBeat checks that the scheduler asks just after the beats of kubelets
-// whose work makes each period another one.
-func TestFollowsWanderingBeat(t *testing.T) {
+// TestTracksDriftingPhase checks that scrapes closely follow the refreshes of kubelets
+// whose periods differ.
+func TestTracksDriftingPhase(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
-		const nodes, settle, total = 20, 5 * time.Minute, 20 * time.Minute
+		const nodes, settle, total, refreshPeriod = 20, 5 * time.Minute, 20 * time.Minute, 10 * time.Second
 		begin := time.Now()
 		samples := map[string][]time.Time{}
 		r := rand.New(rand.NewPCG(3, 4))
 		for i := range nodes {
-			at := begin.Add(-time.Duration(r.Float64() * float64(beat)))
+			at := begin.Add(-time.Duration(r.Float64() * float64(refreshPeriod)))
 			name := fmt.Sprintf("n%03d", i)
 			for at.Before(begin.Add(total)) {
 				samples[name] = append(samples[name], at)
-				at = at.Add(beat + 100*time.Millisecond + time.Duration(r.Float64()*float64(3900*time.Millisecond)))
+				at = at.Add(refreshPeriod + 100*time.Millisecond + time.Duration(r.Float64()*float64(3900*time.Millisecond)))
 			}
 		}
 		sampleAt := func(node string, at time.Time) time.Time {
@@ -170,31 +170,31 @@ func TestFollowsWanderingBeat(t *testing.T) {
 		time.Sleep(total - settle)
 		synctest.Wait()
 		var age time.Duration
-		asked := 0
+		scrapes := 0
 		for i := range nodes {
 			times := f.times(f.name(i), since)
 			if len(times) < 56 || len(times) > 61 {
-				t.Errorf("%s was asked %d times in 60 intervals", f.name(i), len(times))
+				t.Errorf("%s was scraped %d times in 60 intervals", f.name(i), len(times))
 			}
 			for _, at := range times {
-				asked++
+				scrapes++
 				age += at.Sub(sampleAt(f.name(i), at))
 			}
 		}
-		// Blind asking finds them 6.1 s old.
-		if mean := age / time.Duration(asked); mean > 4500*time.Millisecond {
+		// Blind scrapes find them 6.1 s old.
+		if mean := age / time.Duration(scrapes); mean > 4500*time.Millisecond {
 			t.Errorf("samples were %s old on average when they were read", mean)
 		}
 		f.source.mu.Lock()
 		defer f.source.mu.Unlock()
-		followed := 0
+		tracked := 0
 		for _, target := range f.source.targets {
-			if target.rhythm.follows(f.source.settings.Interval) {
-				followed++
+			if target.phase.Tracks(f.source.settings.Interval) {
+				tracked++
 			}
 		}
-		if followed < nodes-2 {
-			t.Errorf("%d of %d nodes are followed", followed, nodes)
+		if tracked < nodes-2 {
+			t.Errorf("%d of %d nodes are tracked", tracked, nodes)
 		}
 	})
 }

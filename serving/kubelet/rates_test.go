@@ -87,22 +87,22 @@ func (a answer) text() string {
 	return b.String()
 }
 
-// scrapeText does to the ledger what a scrape does, `at` seconds after epoch.
-func scrapeText(t *testing.T, l *ledger, text string, at float64, broken bool) (nodes, pods []samplestore.Update, tally tally) {
+// scrapeText does to the nodeState what a scrape does, `at` seconds after epoch.
+func scrapeText(t *testing.T, state *nodeState, text string, at float64, broken bool) (nodes, pods []samplestore.Update, stats parseStats) {
 	t.Helper()
 	w := new(workspace)
-	l.begin()
-	p := parser{ledger: l, now: epoch.UnixMilli() + int64(at*1000)}
+	state.begin()
+	p := parser{state: state, now: epoch.UnixMilli() + int64(at*1000)}
 	if err := readBody(strings.NewReader(text), 1<<20, w, &p); err != nil {
 		t.Fatal(err)
 	}
 	if broken {
-		l.abort()
-		return nil, nil, p.tally
+		state.abort()
+		return nil, nil, p.stats
 	}
-	l.commit()
-	nodes, pods = l.points("n1", rulesFor(15*time.Second), w, &p.tally)
-	return nodes, pods, p.tally
+	state.commit()
+	nodes, pods = state.points("n1", rateRulesFor(15*time.Second), w, &p.stats)
+	return nodes, pods, p.stats
 }
 
 // sec is an instant of a point.
@@ -324,9 +324,9 @@ func TestRules(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			var l ledger
+			var state nodeState
 			for i, s := range steps {
-				_, pods, _ := scrapeText(t, &l, s.answer.text(), s.at, s.answer.broken)
+				_, pods, _ := scrapeText(t, &state, s.answer.text(), s.at, s.answer.broken)
 				var got *published
 				for _, u := range pods {
 					if u.Key != (samplestore.Key{Namespace: "ns", Name: "p"}) || u.Point.Node != "n1" {
@@ -363,9 +363,9 @@ func TestNodeRules(t *testing.T) {
 		{90, node(5, 90), nil}, // rebooted
 		{105, node(20, 105), &published{Time: 105, Window: 15, Newest: 105, Usages: usages(": 1000000000n 5000B")}},
 	}
-	var l ledger
+	var state nodeState
 	for i, s := range steps {
-		nodes, _, _ := scrapeText(t, &l, answer{node: s.node}.text(), s.at, false)
+		nodes, _, _ := scrapeText(t, &state, answer{node: s.node}.text(), s.at, false)
 		var got *published
 		for _, u := range nodes {
 			if u.Key != (samplestore.Key{Name: "n1"}) || u.Point.Node != "n1" || !u.Point.Started.IsZero() {

@@ -1,20 +1,17 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubelet
+package textparse
 
-// maxNameLength is the longest name of a Kubernetes object.
-const maxNameLength = 253
-
-// containerLabels are the three that name a container, as they stand in the line. None
-// of their valid values has a character that is escaped, so nothing is
-// unescaped: a value with an escape is refused by validName.
-type containerLabels struct {
-	container, pod, namespace []byte
+// Labels are the labels that identify a container, as written in the line. Values
+// are not unescaped: no valid name has a character that needs an escape.
+type Labels struct {
+	Container, Pod, Namespace []byte
 }
 
-// parseLabels parses from the opening brace. end is behind the closing one.
-func parseLabels(b []byte) (l containerLabels, end int, ok bool) {
+// ParseLabels parses labels that begin with the opening brace. end is the index
+// after the closing brace.
+func ParseLabels(b []byte) (l Labels, end int, ok bool) {
 	i := 1
 	for {
 		i = skipBlanks(b, i)
@@ -50,17 +47,17 @@ func parseLabels(b []byte) (l containerLabels, end int, ok bool) {
 	}
 }
 
-// set keeps the value where the name is one of the three; false when it was set
-// before.
-func (l *containerLabels) set(name, value []byte) bool {
+// set sets the value of one of the three labels and ignores others. It returns
+// false for a duplicate.
+func (l *Labels) set(name, value []byte) bool {
 	var field *[]byte
 	switch string(name) {
 	case "container":
-		field = &l.container
+		field = &l.Container
 	case "pod":
-		field = &l.pod
+		field = &l.Pod
 	case "namespace":
-		field = &l.namespace
+		field = &l.Namespace
 	default:
 		return true
 	}
@@ -71,7 +68,7 @@ func (l *containerLabels) set(name, value []byte) bool {
 	return true
 }
 
-// quoteEnd returns the index of the closing quote of a value.
+// quoteEnd returns the index of the closing quote of a value that begins at i.
 func quoteEnd(b []byte, i int) (int, bool) {
 	for ; i < len(b); i++ {
 		switch b[i] {
@@ -96,19 +93,4 @@ func skipBlanks(b []byte, i int) int {
 
 func isLabelName(c byte, first bool) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || !first && isDigit(c)
-}
-
-// validName says whether a label's value can be the name of a namespace, a pod
-// or a container. Container names are served as they are, so whatever is in them
-// would reach clients.
-func validName(b []byte) bool {
-	if len(b) == 0 || len(b) > maxNameLength {
-		return false
-	}
-	for _, c := range b {
-		if !isDigit(c) && c != '-' && c != '.' && c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return false
-		}
-	}
-	return true
 }

@@ -1,0 +1,143 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// dialFunc is the type of net.Dialer.DialContext.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// credentials authenticate requests to kubelets and hold the default CA.
+type credentials struct {
+	// defaultCA is guarded by Source.mu; the other fields never change.
+	defaultCA []byte
+	dial      dialFunc
+	// clientCertificate is nil if there is none.
+	clientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+	// roundTripper adds the token, which it reloads from its file, and sends the
+	// request over the transport in the request's context (attempt).
+	roundTripper http.RoundTripper
+}
+
+// newCredentials returns the credentials of a client configuration. Its host, CA and
+// server name are kube-apiserver's and are not used.
+func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*credentials, error) {
+	c := &credentials{defaultCA: defaultCA, dial: dial}
+	if c.dial == nil {
+		c.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	}
+	if config == nil {
+		config = &rest.Config{}
+	}
+	tc, err := config.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
+	}
+	c.roundTripper, err = transport.HTTPWrappersForConfig(tc, attemptTransport{})
+	if err != nil {
+		return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
+	}
+	tc.TLS.CAFile, tc.TLS.CAData, tc.TLS.ServerName, tc.TLS.NextProtos = "", nil, "", nil
+	// Only the client certificate is taken from the result.
+	tc.TLS.Insecure = true
+	client, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, fmt.Errorf("read the client certificate for kubelets: %w", err)
+	}
+	c.clientCertificate = client.GetClientCertificate
+	return c, nil
+}
+
+// defaultCAName is the name of Options.DefaultCA in errors.
+const defaultCAName = "the cluster's CA"
+
+// kubeletTLS says how kubelets are verified. It is immutable.
+type kubeletTLS struct {
+	*credentials
+	mode v1alpha1.KubeletTLSMode
+	// roots is nil unless mode is Verify, and empty if there is no CA: nil would
+	// make crypto/tls use those of the operating system.
+	roots *x509.CertPool
+	// unverifiable is why no kubelet can be verified, or nil.
+	unverifiable *failure
+}
+
+// kubeletTLS returns the TLS settings for a mode. An empty caBundle stands for the
+// default CA.
+func (c *credentials) kubeletTLS(mode v1alpha1.KubeletTLSMode, caBundle []byte) (*kubeletTLS, error) {
+	s := &kubeletTLS{credentials: c, mode: mode}
+	switch mode {
+	case v1alpha1.KubeletTLSPinOnFirstUse, v1alpha1.KubeletTLSSkip:
+		return s, nil
+	case v1alpha1.KubeletTLSVerify:
+	default:
+		return nil, fmt.Errorf("kubelet TLS mode %q: must be Verify, PinOnFirstUse or Skip", mode)
+	}
+	ca, name := caBundle, "kubeletTLS.caBundle"
+	if len(ca) == 0 {
+		ca, name = c.defaultCA, defaultCAName
+	}
+	if len(ca) == 0 {
+		// Not an error: the other settings are valid, the CA may be set later, and
+		// the status shows the failed nodes.
+		s.roots = x509.NewCertPool()
+		s.unverifiable = failf(v1alpha1.ScrapeCertificateUntrusted, "there is no certificate authority to verify kubelets with, as the client configuration has none: "+
+			"give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, or choose kubeletTLS.mode: PinOnFirstUse")
+		return s, nil
+	}
+	roots, err := parseCA(ca, name)
+	if err != nil {
+		return nil, err
+	}
+	s.roots = roots
+	return s, nil
+}
+
+// parseCA returns a pool of PEM certificates. name stands for them in errors.
+func parseCA(ca []byte, name string) (*x509.CertPool, error) {
+	certificates, err := certutil.ParseCertsPEM(ca)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	roots := x509.NewCertPool()
+	for _, certificate := range certificates {
+		roots.AddCert(certificate)
+	}
+	return roots, nil
+}
+
+// attempt is the context of one request, which also bounds its dial, and the
+// transport to send it over.
+type attempt struct {
+	ctx       context.Context
+	transport *http.Transport
+}
+
+type attemptKey struct{}
+
+// attemptTransport sends a request over the transport of its attempt.
+type attemptTransport struct{}
+
+func (attemptTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, ok := r.Context().Value(attemptKey{}).(*attempt)
+	if !ok {
+		return nil, errors.New("request without a transport")
+	}
+	return a.transport.RoundTrip(r)
+}

@@ -1,0 +1,289 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
+)
+
+const (
+	// maxWait is the longest time between two runs of the scheduler, see Alive.
+	maxWait = 5 * time.Second
+	// stuckAfter is the time without a run of the scheduler, and that of a scrape
+	// after its timeout, from which Alive returns an error.
+	stuckAfter = 6 * maxWait
+	// warmUpInterval bounds the interval of a node until it has the two samples that
+	// a rate needs, since an interval may be minutes.
+	warmUpInterval = 15 * time.Second
+	// maxBackoff bounds the time between scrapes of a node that times out, unless
+	// the interval is longer.
+	maxBackoff = 2 * time.Minute
+)
+
+// Run scrapes until ctx is canceled, and returns when the last scrape has ended.
+func (s *Source) Run(ctx context.Context) {
+	defer s.stop()
+	for {
+		timer := s.clock.NewTimer(s.startDue(ctx))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		case <-s.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// startDue starts the scrapes that are due and returns the time until the next run.
+func (s *Source) startDue(ctx context.Context) time.Duration {
+	now := s.clock.Now()
+	s.mu.Lock()
+	s.lastRun = now
+	upkeep := !now.Before(s.nextUpkeep)
+	if upkeep {
+		s.nextUpkeep = now.Add(maxWait)
+	}
+	for s.inFlight < s.settings.MaxConcurrent {
+		t := s.popDue(now)
+		if t == nil {
+			break
+		}
+		s.start(ctx, t, now)
+	}
+	wait := s.untilDue(now)
+	s.nextRun = now.Add(wait)
+	s.mu.Unlock()
+	if upkeep {
+		s.upkeep()
+	}
+	return wait
+}
+
+// popDue removes and returns the target that has been due for the longest time, or
+// nil.
+func (s *Source) popDue(now time.Time) *target {
+	t := firstDue(&s.queue, now)
+	if from, free := s.slowSlot(); free && !now.Before(from) {
+		if u := firstDue(&s.slowTargets, now); u != nil && (t == nil || u.Due().Before(t.Due())) {
+			t = u
+		}
+	}
+	if t != nil {
+		s.unqueue(t)
+	}
+	return t
+}
+
+// firstDue returns the queue's first target if it is due, or nil.
+func firstDue(queue *delayqueue.Queue[*target], now time.Time) *target {
+	if first, ok := queue.Peek(); ok && !first.Due().After(now) {
+		return first
+	}
+	return nil
+}
+
+// slowSlot reports whether a slow target may use a slot, and from when. Slow targets
+// use at most half of the slots, so that nodes that hang until their timeout leave
+// the other half to nodes that answer. A single slot they use half of the time: each
+// leaves it to other targets for as long as it used it.
+func (s *Source) slowSlot() (from time.Time, free bool) {
+	if s.settings.MaxConcurrent == 1 {
+		return s.slowFrom, true
+	}
+	return time.Time{}, s.slowInFlight < s.settings.MaxConcurrent/2
+}
+
+// untilDue returns the time until a target is due and may use a slot.
+func (s *Source) untilDue(now time.Time) time.Duration {
+	wait := maxWait
+	if s.inFlight >= s.settings.MaxConcurrent {
+		return wait
+	}
+	if next := s.queue.NextDue(); !next.IsZero() {
+		wait = min(wait, next.Sub(now))
+	}
+	if next := s.slowTargets.NextDue(); !next.IsZero() {
+		if from, free := s.slowSlot(); free {
+			wait = min(wait, max(next.Sub(now), from.Sub(now)))
+		}
+	}
+	return max(wait, 0)
+}
+
+// start scrapes a target in a new goroutine. The caller holds s.mu and has checked
+// MaxConcurrent.
+func (s *Source) start(ctx context.Context, t *target, now time.Time) {
+	ctx, t.cancel = context.WithCancel(ctx)
+	cfg, node, slow := s.settings, t.node, t.timeouts > 0
+	t.started, t.timeout = now, cfg.Timeout
+	s.inFlight++
+	if slow {
+		s.slowInFlight++
+	}
+	scheduleDelay.Observe(now.Sub(t.Due()).Seconds())
+	scrapesInFlight.Inc()
+	s.scrapes.Go(func() {
+		o := s.scrape(ctx, t, node, cfg)
+		s.finish(ctx, t, slow, o)
+	})
+}
+
+// finish records the outcome of a scrape, nil if it was canceled, and schedules the
+// next one.
+func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
+	scrapesInFlight.Dec()
+	if o != nil {
+		o.count()
+	}
+	s.mu.Lock()
+	t.cancel()
+	t.cancel = nil
+	if s.inFlight >= s.settings.MaxConcurrent || slow {
+		// Others may wait for the slot.
+		s.wakeUp()
+	}
+	s.inFlight--
+	if slow {
+		s.slowInFlight--
+		now := s.clock.Now()
+		s.slowFrom = now.Add(now.Sub(t.started))
+	}
+	var entry *logEntry
+	if o != nil && !t.removed {
+		entry = s.recordOutcome(t, o)
+	}
+	if !t.removed {
+		s.schedule(t, s.clock.Now())
+	}
+	s.mu.Unlock()
+	entry.write(ctx)
+}
+
+// recordOutcome updates the target from an outcome, and returns what to log, if
+// anything. The caller holds s.mu.
+func (s *Source) recordOutcome(t *target, o *outcome) *logEntry {
+	failed, skips, first := t.failed, t.skips, !t.scraped
+	t.scraped = true
+	t.skips = o.stats.reasons()
+	if o.failure != nil {
+		t.failed = o.failure.reason
+		t.message = fmt.Sprintf("node %s at %s: %v", t.name, o.url, o.failure)
+		if o.url == "" {
+			t.message = fmt.Sprintf("node %s: %v", t.name, o.failure)
+		}
+	} else {
+		t.failed, t.message = "", ""
+		if o.sample.After(t.sample) {
+			t.samples = min(t.samples+1, 2)
+		}
+		t.sample, t.nodeSample = o.sample, o.nodeSample
+		if o.nodeSample {
+			t.phase.Observe(o.start, o.sample)
+		}
+	}
+	if t.failed == v1alpha1.ScrapeTimeout {
+		t.timeouts++
+	} else {
+		t.timeouts = 0
+	}
+	return s.newLogEntry(t, o, failed, skips, first)
+}
+
+// schedule queues a target for its next scrape. The caller holds s.mu.
+//
+// The slots of a node are a grid that depends only on the interval and its offset.
+// So nodes are spread evenly also after a change of the interval, and a late scrape
+// does not shift the next one.
+func (s *Source) schedule(t *target, now time.Time) {
+	interval := s.settings.Interval
+	if t.samples < 2 {
+		interval = min(interval, warmUpInterval)
+	}
+	from := t.slot
+	if from.Before(now.Add(-interval)) || from.After(now.Add(interval)) {
+		// The target is new, or the interval has changed.
+		from = now
+	}
+	if t.timeouts > 1 {
+		from = now.Add(backoff(t.timeouts, interval) - interval)
+	}
+	slots := schedule.Schedule{Interval: interval, Phase: time.Duration(t.offset * float64(interval))}
+	t.slot = slots.Next(from)
+	due := t.phase.Next(t.slot, interval)
+	if !due.After(now) {
+		t.slot = slots.Next(now)
+		due = t.phase.Next(t.slot, interval)
+	}
+	s.queueOf(t).Put(t, due)
+	if due.Before(s.nextRun) {
+		s.wakeUp()
+	}
+}
+
+// backoff returns the time between scrapes of a node after consecutive timeouts:
+// twice the interval, then four times.
+func backoff(timeouts int, interval time.Duration) time.Duration {
+	wait := 2 * interval
+	if timeouts > 2 {
+		wait = 4 * interval
+	}
+	return min(wait, max(maxBackoff, interval))
+}
+
+func (s *Source) queueOf(t *target) *delayqueue.Queue[*target] {
+	if t.timeouts > 0 {
+		return &s.slowTargets
+	}
+	return &s.queue
+}
+
+func (s *Source) unqueue(t *target) { s.queueOf(t).Remove(t) }
+
+// upkeep removes what is too old from the store and updates the gauges.
+func (s *Source) upkeep() {
+	storePoints.WithLabelValues("node").Set(float64(s.store.Nodes.Sweep()))
+	storePoints.WithLabelValues("pod").Set(float64(s.store.Pods.Sweep()))
+	s.updateGauges()
+}
+
+// stop waits for the running scrapes and closes idle connections.
+func (s *Source) stop() {
+	s.scrapes.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastRun = time.Time{}
+	for _, t := range s.targets {
+		t.connection.closeIdle()
+	}
+}
+
+// Alive returns an error if the scheduler is stuck or a scrape does not end. It
+// returns nil before and after Run.
+func (s *Source) Alive(now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastRun.IsZero() {
+		return nil
+	}
+	if silent := now.Sub(s.lastRun); silent > stuckAfter {
+		return fmt.Errorf("the scrape scheduler has been stuck for %s", silent.Round(time.Second))
+	}
+	for _, t := range s.targets {
+		if t.cancel == nil {
+			continue
+		}
+		if late := now.Sub(t.started) - t.timeout; late > stuckAfter {
+			return fmt.Errorf("the scrape of node %s is %s over its timeout of %s", t.name, late.Round(time.Second), t.timeout)
+		}
+	}
+	return nil
+}
