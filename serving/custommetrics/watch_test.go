@@ -16,10 +16,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi/valueapitest"
 	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
@@ -255,6 +258,35 @@ func TestWatchMode(t *testing.T) {
 			t.Errorf("a watch while draining: %d %s", got.code, got.body)
 		}
 	})
+}
+
+// discoveryChanges calls before ahead of each change of the aggregated discovery document.
+type discoveryChanges struct {
+	aggregated.ResourceManager
+	before func()
+}
+
+func (d *discoveryChanges) AddGroupVersion(group string, version apidiscoveryv2.APIVersionDiscovery) {
+	d.before()
+	d.ResourceManager.AddGroupVersion(group, version)
+}
+
+// TestServeWatchOrder verifies that discovery never offers a watch that is refused: watches
+// are still served when the verb leaves discovery, and already served when it comes back.
+func TestServeWatchOrder(t *testing.T) {
+	changes := &discoveryChanges{ResourceManager: aggregated.NewResourceManager("apis"), before: func() {}}
+	s := serve(t, newWorld(), func(c *serverConfig, _ *Options) { c.AggregatedDiscoveryGroupManager = changes })
+	for _, enabled := range []bool{false, true} {
+		var codes []int
+		changes.before = func() {
+			answer, _ := valueapitest.Get(t.Context(), s.generic.Handler, root("v1beta2")+"/namespaces/shop/pods/web-1/hits?watch=true", "application/json")
+			codes = append(codes, answer.Code)
+		}
+		s.group.ServeWatch(enabled)
+		if diff := cmp.Diff([]int{http.StatusOK, http.StatusOK}, codes); diff != "" {
+			t.Errorf("watches while the verb changes in discovery of two versions, enabled %t (-want +got):\n%s", enabled, diff)
+		}
+	}
 }
 
 // TestWatchRefusals has what a watch may not ask for.

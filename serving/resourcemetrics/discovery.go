@@ -6,7 +6,6 @@ package resourcemetrics
 import (
 	"fmt"
 	"path"
-	"sync"
 	"sync/atomic"
 
 	"github.com/emicklei/go-restful/v3"
@@ -29,12 +28,10 @@ type Group struct {
 	// aggregated serves /apis.
 	aggregated aggregated.ResourceManager
 
-	// with and without are what discovery tells where watch is served, and where not.
+	// with and without describe the resources with the verb watch and without it.
 	with, without described
 
-	// mu is held while the verb watch comes or goes.
-	mu sync.Mutex
-	// resources are what discovery tells of each version.
+	// resources is the current content of /apis/GROUP/VERSION.
 	resources atomic.Pointer[[]metav1.APIResource]
 }
 
@@ -67,7 +64,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, store *samplestore.St
 			return nil, fmt.Errorf("serve discovery of %s: %w", version, err)
 		}
 	}
-	g.advertise(&g.with)
+	g.advertise(true)
 	return g, nil
 }
 
@@ -94,27 +91,16 @@ func (g *Group) replaceDiscovery(container *restful.Container, version schema.Gr
 	return fmt.Errorf("the API server has no web service at %s", root)
 }
 
-// ServeWatch serves the verb watch in all versions, or takes it away: out of
-// discovery, then from requests, which are answered 405, and then from those who
-// watch, who are ended within endSpread. Get and list stay as they are.
-func (g *Group) ServeWatch(serve bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if serve == g.streams.serve.Load() {
-		return
-	}
-	if serve {
-		g.streams.serve.Store(true)
-		g.advertise(&g.with)
-		return
-	}
-	g.advertise(&g.without)
-	g.streams.serve.Store(false)
-	g.streams.endAll()
-}
+// ServeWatch enables or disables the verb watch in all versions, see stream.WatchVerb. Get and
+// list do not change.
+func (g *Group) ServeWatch(serve bool) { g.streams.Serve(serve, g.advertise) }
 
-// advertise tells of the resources in both documents of discovery.
-func (g *Group) advertise(d *described) {
+// advertise writes the resources, with or without the verb watch, to both discovery documents.
+func (g *Group) advertise(watch bool) {
+	d := &g.without
+	if watch {
+		d = &g.with
+	}
 	g.resources.Store(&d.resources)
 	for _, version := range g.versions {
 		g.aggregated.AddGroupVersion(version.Group, apidiscoveryv2.APIVersionDiscovery{

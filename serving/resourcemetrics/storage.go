@@ -23,16 +23,16 @@ import (
 // storage answers get, list and watch of one resource, in every version, from a
 // table of newest points.
 type storage struct {
-	kind    *kind
-	table   *samplestore.Table
-	feed    *feed
-	streams *Streams
+	kind      *kind
+	table     *samplestore.Table
+	publisher *publisher
+	streams   *Streams
 	// meter counts the watches of this version.
 	meter *stream.Meter
 }
 
-func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, f *feed, streams *Streams) *storage {
-	return &storage{kind: k, table: table, feed: f, streams: streams, meter: stream.NewMeter(k.api(version))}
+func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, p *publisher, streams *Streams) *storage {
+	return &storage{kind: k, table: table, publisher: p, streams: streams, meter: stream.NewMeter(k.api(version))}
 }
 
 var (

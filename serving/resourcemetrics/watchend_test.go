@@ -90,7 +90,7 @@ func TestWatchEnds(t *testing.T) {
 		"maximum age": func(s *timed) { s.clock.Step(time.Hour) },
 		"turned off": func(s *timed) {
 			s.group.ServeWatch(false)
-			s.clock.Step(endSpread + time.Second)
+			s.clock.Step(21 * time.Second)
 		},
 		"drained": func(s *timed) {
 			s.streams.Drain(5 * time.Second)

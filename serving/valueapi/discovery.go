@@ -116,7 +116,7 @@ func oneScopeEach(all []metav1.APIResource) []metav1.APIResource {
 // it fails. The caller holds mu.
 func (g *Group) advertise(d document) error {
 	verbs := metav1.Verbs{"get"}
-	if g.streams.serve.Load() {
+	if g.watchable {
 		verbs = append(verbs, verbWatch)
 	}
 	resources := make([]metav1.APIResource, len(d.resources))

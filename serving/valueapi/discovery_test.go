@@ -23,7 +23,6 @@ func TestAdvertiseAgain(t *testing.T) {
 			Resources: func(int) ([]metav1.APIResource, int) { return listed, len(listed) },
 		},
 		aggregated: aggregated.NewResourceManager("apis"),
-		streams:    &streams{},
 	}
 	g.resources.Store(&[]metav1.APIResource{})
 	// tell is what happens every few seconds.
@@ -61,7 +60,7 @@ func TestAdvertiseAgain(t *testing.T) {
 		told("pods/a [get]")
 	}
 
-	g.streams.serve.Store(true)
+	g.watchable = true
 	g.mustAdvertise(klog.Background(), g.told)
 	told("pods/a [get watch]")
 	if !tell() || tell() {

@@ -172,7 +172,7 @@ func (a *answering) Watch(ctx context.Context, options *metainternalversion.List
 	if err := checkOptions(options); err != nil {
 		return nil, err
 	}
-	return a.group.streams.open(ctx, a.version, options, a.request)
+	return a.group.watch(ctx, a.version, options, a.request)
 }
 
 // ConvertToTable implements rest.Lister.

@@ -39,8 +39,10 @@ type Options struct {
 
 // Group is an API group in an API server.
 type Group struct {
+	*stream.WatchVerb
 	api               API
-	streams           *streams
+	hub               *stream.Hub
+	meters            map[schema.GroupVersion]*stream.Meter
 	clock             clock.WithTicker
 	random            func() float64
 	minRequestTimeout time.Duration
@@ -53,6 +55,8 @@ type Group struct {
 	// since; empty if it does.
 	told   document
 	untold string
+	// watchable says that discovery has the verb watch.
+	watchable bool
 	// resources are what discovery tells, the same in each version.
 	resources atomic.Pointer[[]metav1.APIResource]
 }
@@ -66,17 +70,13 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 	g := &Group{
 		api: api, clock: o.Clock, random: o.Random, minRequestTimeout: o.MinRequestTimeout,
 		aggregated: server.AggregatedDiscoveryGroupManager,
-		streams: &streams{
-			admission: o.Admission,
-			hub:       stream.NewHub(o.Source, o.Clock, o.Random, o.Settings),
-			meters:    map[schema.GroupVersion]*stream.Meter{},
-			newList:   api.NewList,
-			group:     api.Group(),
-		},
+		hub:        stream.NewHub(o.Source, o.Clock, o.Random, o.Settings),
+		meters:     map[schema.GroupVersion]*stream.Meter{},
+		watchable:  true,
 	}
-	g.streams.serve.Store(true)
+	g.WatchVerb = stream.NewWatchVerb(o.Admission, g.hub)
 	for _, version := range api.Versions {
-		g.streams.meters[version] = stream.NewMeter(MeteredAs(version))
+		g.meters[version] = stream.NewMeter(MeteredAs(version))
 	}
 	g.resources.Store(&[]metav1.APIResource{})
 	if err := g.installPaths(server); err != nil {
@@ -97,37 +97,23 @@ func MeteredAs(version schema.GroupVersion) stream.API {
 }
 
 // Hub distributes what the source publishes.
-func (g *Group) Hub() *stream.Hub { return g.streams.hub }
+func (g *Group) Hub() *stream.Hub { return g.hub }
 
 // Run keeps the time of watches, and discovery up to date, until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { g.streams.hub.Run(ctx) })
+	running.Go(func() { g.WatchVerb.Run(ctx) })
 	running.Go(func() { g.refresh(ctx) })
 	running.Wait()
 }
 
-// Apply changes the settings of watches.
-func (g *Group) Apply(settings stream.Settings) { g.streams.hub.Apply(settings) }
-
-// Drain refuses new watches and ends those that are open, spread over a time.
-func (g *Group) Drain(over time.Duration) { g.streams.hub.Drain(over) }
-
-// ServeWatch serves the verb watch in all versions, or takes it away: from requests,
-// which are answered 405, out of discovery, and from those who watch, who are ended
-// within endSpread. Get stays as it is.
+// ServeWatch enables or disables the verb watch in all versions, see stream.WatchVerb. Get does
+// not change.
 func (g *Group) ServeWatch(serve bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if serve == g.streams.serve.Load() {
-		return
-	}
-	if serve {
-		g.streams.serve.Store(true)
+	g.Serve(serve, func(watch bool) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.watchable = watch
 		g.mustAdvertise(klog.Background(), g.told)
-		return
-	}
-	g.streams.serve.Store(false)
-	g.mustAdvertise(klog.Background(), g.told)
-	g.streams.hub.EndAll(endSpread)
+	})
 }

@@ -1,0 +1,58 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package valueapi
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// watch opens a watch. A resourceVersion in the options is ignored, since there is no history
+// to resume from.
+func (g *Group) watch(ctx context.Context, version schema.GroupVersion, options *metainternalversion.ListOptions, r Request) (watch.Interface, error) {
+	var following *Following
+	watcher, err := g.Open(ctx, g.hub, schema.GroupResource{Group: g.api.Group()}, func() (stream.Request, error) {
+		var err error
+		if following, err = r.Follow(ctx, options); err != nil {
+			return stream.Request{}, apiError(err)
+		}
+		return stream.Request{
+			Selection: following.Selection,
+			Bookmarks: options.AllowWatchBookmarks,
+			NewBookmark: func(bool) runtime.Object {
+				return newBookmark(g.api.NewList(), following.ResourceVersion())
+			},
+			Release: following.Stop,
+			Meter:   g.meters[version],
+		}, nil
+	})
+	if err != nil {
+		return nil, err // not watcher, a typed nil
+	}
+	if following.Opened != nil {
+		if err := following.Opened(watcher); err != nil {
+			watcher.Stop()
+			return nil, apiError(err)
+		}
+	}
+	return watcher, nil
+}
+
+// noInitialEvents refuses sendInitialEvents: values have no ObjectMeta, so no annotation can mark
+// the end of the initial events, and no informer can store them.
+func noInitialEvents() error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", field.ErrorList{
+		field.Forbidden(field.NewPath("sendInitialEvents"),
+			"values have no metadata that could mark the end of the initial events; leave it out: every watch begins with all values"),
+	})
+}
