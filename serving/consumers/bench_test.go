@@ -13,7 +13,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// hotPath is what a request of a client costs that has asked before.
+// hotPath returns the request of a client that was recorded before.
 func hotPath(tb testing.TB, clients int) (*Recorder, *http.Request) {
 	tb.Helper()
 	r := NewRecorder(clock.RealClock{}, versions)
@@ -50,7 +50,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// What a request costs of a client that comes with ever new names.
+// BenchmarkRecordNewNames records a client with ever new names.
 func BenchmarkRecordNewNames(b *testing.B) {
 	r, request := hotPath(b, v1alpha1.MaxConsumers)
 	names := make([]string, 1<<16)

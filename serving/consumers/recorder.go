@@ -1,62 +1,92 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package consumers records which clients use which version of an API: the family of
+// the user agent and the user name, by day. The operator reads the report before it
+// removes a version.
+//
+// Names come from clients. So the report is bounded in number and in length, and
+// contains printable characters only.
 package consumers
 
 import (
-	"time"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Recorder records the clients of a fixed set of versions. It is safe for
-// concurrent use, and takes no lock for a client that it has seen today.
+// Recorder records the clients of a fixed set of versions. It is safe for concurrent
+// use, and takes no lock for a client that it has recorded today.
 type Recorder struct {
 	clock    clock.PassiveClock
-	versions map[schema.GroupVersion]*ledger
-	// order is that of the versions as they were given.
-	order []schema.GroupVersion
+	versions []schema.GroupVersion
+	logs     map[schema.GroupVersion]*usageLog
 }
 
-// NewRecorder returns a Recorder that has seen nobody.
+// NewRecorder returns an empty Recorder.
 func NewRecorder(c clock.PassiveClock, versions []schema.GroupVersion) *Recorder {
-	r := &Recorder{clock: c, versions: map[schema.GroupVersion]*ledger{}, order: versions}
+	r := &Recorder{clock: c, versions: versions, logs: map[schema.GroupVersion]*usageLog{}}
 	for _, version := range versions {
-		r.versions[version] = newLedger()
+		r.logs[version] = newUsageLog()
 	}
 	return r
 }
 
-// Record notes that a client asked for a version today. Other versions than
-// those given to NewRecorder are ignored, and so are our own tools.
-func (r *Recorder) Record(version schema.GroupVersion, userAgent, user string) {
-	record := r.versions[version]
-	if record == nil {
-		return
-	}
-	who := clientOf(userAgent, user)
-	if v1alpha1.IsOwnUserAgent(who.userAgent) {
-		return
-	}
-	record.saw(who, dayOf(r.clock.Now()))
+// WithRecording records the clients of resource requests. It belongs after
+// authorization, since a refused request does not use a version. Discovery is not
+// recorded: clients and kube-apiserver read that of every version. A watch is recorded
+// when it starts, which happens many times a day.
+func WithRecording(handler http.Handler, recorder *Recorder) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recorder.recordRequest(r)
+		handler.ServeHTTP(w, r)
+	})
 }
 
-// Report lists the clients of today and yesterday: newest day first, then by
-// version and name.
+func (r *Recorder) recordRequest(req *http.Request) {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest {
+		return
+	}
+	user, ok := request.UserFrom(req.Context())
+	if !ok {
+		return
+	}
+	// The key is canonical, so Header.Get would be slower without need.
+	userAgent := ""
+	if values := req.Header["User-Agent"]; len(values) > 0 {
+		userAgent = values[0]
+	}
+	r.Record(schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, userAgent, user.GetName())
+}
+
+// Record records that a client used a version today. Versions not passed to
+// NewRecorder and the project's own tools are ignored.
+func (r *Recorder) Record(version schema.GroupVersion, userAgent, user string) {
+	log := r.logs[version]
+	if log == nil {
+		return
+	}
+	c := newClient(userAgent, user)
+	if v1alpha1.IsOwnUserAgent(c.userAgent) {
+		return
+	}
+	log.record(c, dayOf(r.clock.Now()))
+}
+
+// Report returns the clients of today and yesterday, newest day first, then by version
+// and name.
 func (r *Recorder) Report() v1alpha1.ConsumerReport {
 	today := dayOf(r.clock.Now())
 	report := v1alpha1.ConsumerReport{Consumers: []v1alpha1.ConsumerStatus{}}
-	for _, version := range r.order {
+	for _, version := range r.versions {
 		name := version.Version + "." + version.Group
-		seen, others := r.versions[version].recent(today)
-		for _, s := range seen {
-			report.Consumers = append(report.Consumers, v1alpha1.ConsumerStatus{
-				Version: name, UserAgent: s.userAgent, User: s.user, LastSeen: s.day.String(),
-			})
-		}
+		clients, others := r.logs[version].recent(name, today)
+		report.Consumers = append(report.Consumers, clients...)
 		if others > 0 {
 			if report.Others == nil {
 				report.Others = map[string]int{}
@@ -66,14 +96,4 @@ func (r *Recorder) Report() v1alpha1.ConsumerReport {
 	}
 	v1alpha1.SortConsumers(report.Consumers)
 	return report
-}
-
-// day is a day in UTC, counted from 1970.
-type day int32
-
-func dayOf(t time.Time) day { return day(t.Unix() / int64(24*time.Hour/time.Second)) }
-
-// String is the day as YYYY-MM-DD.
-func (d day) String() string {
-	return time.Unix(int64(d)*int64(24*time.Hour/time.Second), 0).UTC().Format(time.DateOnly)
 }

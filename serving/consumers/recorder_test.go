@@ -5,6 +5,8 @@ package consumers
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -22,7 +27,7 @@ var (
 	v1       = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 	v1beta1  = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	versions = []schema.GroupVersion{v1, v1beta1}
-	// noon of the first day of the tests.
+	// noon is that of the first day of the tests.
 	noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 )
 
@@ -76,7 +81,7 @@ func TestRecorder(t *testing.T) {
 				consumer("v1", "b", "u", "2026-11-02"), consumer("v1", "a", "u", "2026-11-01"),
 			}},
 		},
-		"a client of the day before yesterday is forgotten": {
+		"a client of the day before yesterday is removed": {
 			record: func(r *Recorder, c *testingclock.FakePassiveClock) {
 				r.Record(v1, "a", "u")
 				c.SetTime(noon.Add(36 * time.Hour))
@@ -130,7 +135,7 @@ func TestRecorder(t *testing.T) {
 				consumer("v1", "агент", "пользователь", "2026-11-01"),
 			}},
 		},
-		"long names are cut, and not within a character": {
+		"long names are truncated, and not within a character": {
 			record: func(r *Recorder, _ *testingclock.FakePassiveClock) {
 				r.Record(v1, strings.Repeat("a", 1<<20), strings.Repeat("b", 1<<20))
 				r.Record(v1, strings.Repeat("a", maxUserAgent-1)+"€", "x"+strings.Repeat("€", maxUser))
@@ -153,8 +158,8 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// A client that comes with ever new names displaces none of today's: or it could
-// hide for whom a version is kept.
+// TestBound checks that a client with ever new names replaces none of today's clients,
+// which would hide why a version is kept.
 func TestBound(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(noon)
 	r := NewRecorder(clock, versions)
@@ -170,11 +175,11 @@ func TestBound(t *testing.T) {
 	if diff := cmp.Diff(want, r.Report()); diff != "" {
 		t.Errorf("under a flood (-want +got):\n%s", diff)
 	}
-	if n := len(r.versions[v1].others); n > maxOthers {
-		t.Errorf("%d others are remembered, more than %d", n, maxOthers)
+	if n := len(r.logs[v1].others); n > maxOthers {
+		t.Errorf("%d others are counted, more than %d", n, maxOthers)
 	}
 
-	// The next day, newcomers take the places of those who were not back, oldest first.
+	// On the next day, new clients replace those that were not seen again, oldest first.
 	clock.SetTime(noon.Add(24 * time.Hour))
 	r.Record(v1, name(3), "u")
 	for i := range v1alpha1.MaxConsumers - 1 {
@@ -195,12 +200,12 @@ func TestBound(t *testing.T) {
 	if diff := cmp.Diff(v1alpha1.ConsumerReport{Consumers: []v1alpha1.ConsumerStatus{}}, r.Report()); diff != "" {
 		t.Errorf("later (-want +got):\n%s", diff)
 	}
-	if n := len(r.versions[v1].others); n != 0 {
-		t.Errorf("%d others are still remembered", n)
+	if n := len(r.logs[v1].others); n != 0 {
+		t.Errorf("%d others are still counted", n)
 	}
 }
 
-// An other that finds a place counts once.
+// TestOtherBecomesKnown checks that a client that is added is no longer counted.
 func TestOtherBecomesKnown(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(noon)
 	r := NewRecorder(clock, versions)
@@ -236,5 +241,65 @@ func TestConcurrentRecords(t *testing.T) {
 	running.Wait()
 	if n := len(r.Report().Consumers); n != 10 {
 		t.Errorf("%d consumers, want 5 of each version", n)
+	}
+}
+
+// newRequest returns a request as it is after authentication.
+func newRequest(tb testing.TB, path, userAgent, userName string) *http.Request {
+	tb.Helper()
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("User-Agent", userAgent)
+	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis", "api"), GrouplessAPIPrefixes: sets.NewString("api")}
+	info, err := resolver.NewRequestInfo(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := request.WithRequestInfo(r.Context(), info)
+	if userName != "" {
+		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: userName})
+	}
+	return r.WithContext(ctx)
+}
+
+func TestWithRecording(t *testing.T) {
+	kubectl := []v1alpha1.ConsumerStatus{consumer("v1", "kubectl", "jane", "2026-11-01")}
+	tests := map[string]struct {
+		path, user string
+		want       []v1alpha1.ConsumerStatus
+	}{
+		"list":                   {"/apis/metrics.k8s.io/v1/nodes", "jane", kubectl},
+		"get":                    {"/apis/metrics.k8s.io/v1/namespaces/default/pods/a", "jane", kubectl},
+		"watch":                  {"/apis/metrics.k8s.io/v1/pods?watch=true", "jane", kubectl},
+		"discovery of a version": {"/apis/metrics.k8s.io/v1", "system:kube-aggregator", nil},
+		"discovery of the group": {"/apis/metrics.k8s.io", "jane", nil},
+		"OpenAPI":                {"/openapi/v2", "system:aggregator", nil},
+		"health":                 {"/readyz", "system:anonymous", nil},
+		"the report itself":      {v1alpha1.ConsumersPath, "prober", nil},
+		"another group":          {"/apis/apps/v1/deployments", "jane", nil},
+		"no user":                {"/apis/metrics.k8s.io/v1/nodes", "", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := NewRecorder(testingclock.NewFakePassiveClock(noon), versions)
+			served := false
+			handler := WithRecording(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }), r)
+			handler.ServeHTTP(httptest.NewRecorder(), newRequest(t, tc.path, "kubectl/v1.37.0 (linux/amd64)", tc.user))
+			if !served {
+				t.Error("the request was not served")
+			}
+			if diff := cmp.Diff(append([]v1alpha1.ConsumerStatus{}, tc.want...), r.Report().Consumers); diff != "" {
+				t.Errorf("consumers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWithRecordingOutsideTheChain serves a request without the context of the chain.
+func TestWithRecordingOutsideTheChain(t *testing.T) {
+	r := NewRecorder(testingclock.NewFakePassiveClock(noon), versions)
+	answer := httptest.NewRecorder()
+	WithRecording(http.NotFoundHandler(), r).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/apis/metrics.k8s.io/v1/nodes", nil))
+	if answer.Code != http.StatusNotFound || len(r.Report().Consumers) != 0 {
+		t.Errorf("status %d, consumers %v", answer.Code, r.Report().Consumers)
 	}
 }
