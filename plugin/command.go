@@ -22,8 +22,8 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/adapterconfig"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/explain"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/status"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/top"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/verify"
@@ -49,10 +49,10 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	cmd := NewCommand(streams) //nolint:contextcheck // cobra hands the context to each command
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, exit.ErrNotMet) {
+	if err != nil && !errors.Is(err, output.ErrNotMet) {
 		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
 	}
-	return exit.Code(err)
+	return output.ExitCode(err)
 }
 
 // NewCommand returns `kubectl metrics` with all its commands.

@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // runPlugin runs a command line against a kubeconfig.
@@ -45,7 +45,7 @@ func TestHelp(t *testing.T) {
 	for _, command := range []string{"", "explain-metric", "import", "import adapter-config", "status", "top", "verify", "wait"} {
 		t.Run("kubectl metrics "+command, func(t *testing.T) {
 			code, out, errs := runPlugin(t, os.DevNull, strings.Fields(command+" --help")...)
-			if code != exit.OK || errs != "" {
+			if code != output.OK || errs != "" {
 				t.Fatalf("exit code %d, stderr %s", code, errs)
 			}
 			// What kubectl's own flags say changes with Kubernetes.
@@ -75,16 +75,16 @@ func TestCommandLine(t *testing.T) {
 		"status":                 {kubeconfig: healthy, args: []string{"status"}, out: "MetricsBackend cluster  Ready\n"},
 		"verify":                 {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
 		"wait":                   {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
-		"verify a rollback":      {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: exit.NotMet, out: "FAIL  apiservice-stale "},
-		"wait once":              {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: exit.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
-		"top of what is neither": {kubeconfig: healthy, args: []string{"top", "deployments"}, code: exit.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
+		"verify a rollback":      {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: output.NotMet, out: "FAIL  apiservice-stale "},
+		"wait once":              {kubeconfig: rollback, args: []string{"wait", "--for=versions=none", "--timeout=0s"}, code: output.NotMet, errs: "error: metrics.k8s.io with no version not reached within 0s\n"},
+		"top of what is neither": {kubeconfig: healthy, args: []string{"top", "deployments"}, code: output.NotRun, errs: "error: \"deployments\": there are metrics of nodes and of pods only\n"},
 		"top nodes":              {kubeconfig: healthy, args: []string{"top", "nodes", "--no-headers"}, out: "node-a "},
-		"negative timeout":       {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: exit.NotRun, errs: "error: --timeout must not be negative\n"},
-		"unknown flag":           {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: exit.NotRun, errs: "error: unknown flag: --expekt\n"},
-		"unknown command":        {kubeconfig: healthy, args: []string{"tip"}, code: exit.NotRun, errs: `error: unknown command "tip" for "kubectl metrics"`},
-		"no kubeconfig":          {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: exit.NotRun, errs: "error: "},
+		"negative timeout":       {kubeconfig: healthy, args: []string{"wait", "--timeout=-1s"}, code: output.NotRun, errs: "error: --timeout must not be negative\n"},
+		"unknown flag":           {kubeconfig: healthy, args: []string{"verify", "--expekt", "v1"}, code: output.NotRun, errs: "error: unknown flag: --expekt\n"},
+		"unknown command":        {kubeconfig: healthy, args: []string{"tip"}, code: output.NotRun, errs: `error: unknown command "tip" for "kubectl metrics"`},
+		"no kubeconfig":          {kubeconfig: "/does/not/exist", args: []string{"verify"}, code: output.NotRun, errs: "error: "},
 		"kube-apiserver is down": {
-			kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"verify"}, code: exit.NotRun,
+			kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), args: []string{"verify"}, code: output.NotRun,
 			errs: "error: list MetricsBackends: ",
 		},
 		"completion of backends": {kubeconfig: healthy, args: []string{"__complete", "status", ""}, out: "cluster\n:4\n", errs: "Completion ended"},

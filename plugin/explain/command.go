@@ -20,7 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const long = `Shows how the values of a custom or external metric come about: the rule or the object
@@ -53,12 +53,12 @@ type options struct {
 	external       bool
 	selector       string
 	metricSelector string
-	output         string
+	format         output.Format
 }
 
 // NewCommand returns `kubectl metrics explain-metric`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{output: "text"}
+	o := &options{}
 	cmd := &cobra.Command{
 		Use:     "explain-metric NAME",
 		Short:   "Show how the values of a custom or external metric come about",
@@ -83,12 +83,10 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	f.BoolVar(&o.external, "external", false, "The external metric of that name.")
 	f.StringVarP(&o.selector, "selector", "l", "", "Label selector of the described objects; of an external metric, of the values. Without --for and --external it is both.")
 	f.StringVar(&o.metricSelector, "metric-selector", "", "Label selector of the metric's series, as in an autoscaler's metric.selector.")
-	f.StringVarP(&o.output, "output", "o", o.output, "Output format: text, json or yaml.")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	o.format.AddFlag(cmd)
 	return cmd
 }
 
-// complete finds what does not fit together.
 func oneMetric(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("name one metric; there are %d", len(args))
@@ -96,6 +94,7 @@ func oneMetric(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// complete validates the flags and sets the namespace.
 func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
 	resource, name, named := strings.Cut(o.of, "/")
 	switch {
@@ -113,7 +112,7 @@ func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
 			return fmt.Errorf("%s %q: %w", flag, selector, err)
 		}
 	}
-	if _, err := printerFor(o.output); err != nil {
+	if err := o.format.Validate(); err != nil {
 		return err
 	}
 	if o.namespace != "" {
@@ -160,16 +159,19 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 			return nil
 		}
 	}
-	return exit.ErrNotMet
+	return output.ErrNotMet
 }
 
 // print keeps errors out of the output, which programs read.
 func (o *options) print(streams genericiooptions.IOStreams, all []Explained, errs []error, now time.Time) error {
-	printer, err := printerFor(o.output)
-	if err != nil {
-		return err
+	trees := func() []*output.Node {
+		var roots []*output.Node
+		for i := range all {
+			roots = append(roots, all[i].tree(now))
+		}
+		return roots
 	}
-	if err := printer(streams.Out, all, now); err != nil {
+	if err := o.format.Print(streams.Out, all, trees); err != nil {
 		return err
 	}
 	for _, err := range errs {

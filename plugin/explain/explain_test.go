@@ -20,7 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 10, 0, time.UTC)
@@ -124,7 +124,7 @@ func run(t *testing.T, w *world, args ...string) (code int, out, errs string) {
 	if err != nil {
 		stderr.WriteString(err.Error())
 	}
-	return exit.Code(err), stdout.String(), strings.ReplaceAll(stderr.String(), server.URL, "")
+	return output.ExitCode(err), stdout.String(), strings.ReplaceAll(stderr.String(), server.URL, "")
 }
 
 func TestExplainMetric(t *testing.T) {
@@ -154,7 +154,7 @@ func TestExplainMetric(t *testing.T) {
 		"source-is-down": {
 			args:    []string{"hits", "--for=pods/cart-1"},
 			answers: map[string]any{custom + "/namespaces/default/pods/cart-1/hits": explanation(down)},
-			code:    exit.NotMet,
+			code:    output.NotMet,
 			asked:   []string{custom + "/namespaces/default/pods/cart-1/hits?explain=true"},
 		},
 		"fallback": {
@@ -165,7 +165,7 @@ func TestExplainMetric(t *testing.T) {
 		"no-series": {
 			args:    []string{"load", "-o", "text"},
 			answers: map[string]any{custom + "/nodes/*/load": explanation(func(*v1alpha1.MetricExplanation) {})},
-			code:    exit.NotMet,
+			code:    output.NotMet,
 			asked:   []string{custom + "/nodes/*/load?explain=true"},
 		},
 		"namespace": {
@@ -182,7 +182,7 @@ func TestExplainMetric(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{resources: both, answers: test.answers}
 			code, out, errs := run(t, w, test.args...)
-			if code != test.code || (errs != "" && errs != exit.ErrNotMet.Error()) {
+			if code != test.code || (errs != "" && errs != output.ErrNotMet.Error()) {
 				t.Fatalf("exit code %d, want %d: %s", code, test.code, errs)
 			}
 			if diff := cmp.Diff(test.asked, w.asked); diff != "" {
@@ -223,9 +223,9 @@ func TestExplainMetricPartly(t *testing.T) {
 				answers:   map[string]any{pods: explanation(down)},
 				codes:     map[string]int{services: 403},
 			},
-			code:  exit.NotMet,
+			code:  output.NotMet,
 			paths: []string{"/apis/" + pods},
-			errs:  []string{"error: explain metric hits of services in namespace default: GET /apis/" + services + "?explain=true: refused", exit.ErrNotMet.Error()},
+			errs:  []string{"error: explain metric hits of services in namespace default: GET /apis/" + services + "?explain=true: refused", output.ErrNotMet.Error()},
 		},
 		"no discovery of external metrics": {
 			world: world{
@@ -250,7 +250,7 @@ func TestExplainMetricPartly(t *testing.T) {
 				resources: map[string][]metav1.APIResource{custom: objects},
 				codes:     map[string]int{pods: 403, services: 403},
 			},
-			code: exit.NotRun,
+			code: output.NotRun,
 			errs: []string{
 				"explain metric hits of pods in namespace default: GET /apis/" + pods + "?explain=true: refused",
 				"explain metric hits of services in namespace default: GET /apis/" + services + "?explain=true: refused",
@@ -313,7 +313,7 @@ func TestExplainMetricCannot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, &test.world, test.args...)
-			if code != exit.NotRun || out != "" || !strings.Contains(errs, test.want) {
+			if code != output.NotRun || out != "" || !strings.Contains(errs, test.want) {
 				t.Errorf("exit code %d, error %q, want one with %q\n%s", code, errs, test.want, out)
 			}
 		})

@@ -5,7 +5,6 @@ package explain
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,38 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/structured"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-type printer func(io.Writer, []Explained, time.Time) error
-
-func printerFor(output string) (printer, error) {
-	switch output {
-	case "text":
-		return func(w io.Writer, all []Explained, now time.Time) error {
-			var roots []*tree.Node
-			for i := range all {
-				roots = append(roots, all[i].tree(now))
-			}
-			return tree.Print(w, roots...)
-		}, nil
-	case "json":
-		return func(w io.Writer, all []Explained, _ time.Time) error {
-			return structured.JSON(w, all)
-		}, nil
-	case "yaml":
-		return func(w io.Writer, all []Explained, _ time.Time) error {
-			return structured.YAML(w, all)
-		}, nil
-	}
-	return nil, fmt.Errorf("--output %q: must be text, json or yaml", output)
-}
-
 // tree reads from the top as the trip of a request: definition, question, answer, values.
-func (e *Explained) tree(now time.Time) *tree.Node {
-	root := tree.New(tree.Cell{Text: e.title, Tone: tree.Strong})
-	row := func(what, text string) { root.Add(tree.Text(what), tree.Text(text)) }
+func (e *Explained) tree(now time.Time) *output.Node {
+	root := output.New(output.Cell{Text: e.title, Tone: output.Strong})
+	row := func(what, text string) { root.Add(output.Text(what), output.Text(text)) }
 	row("defined by", e.Origin)
 	row("source", fmt.Sprintf("%s, asked each %s", e.Source, e.Interval.Duration))
 	row("query", e.Query)
@@ -63,9 +37,9 @@ func (e *Explained) tree(now time.Time) *tree.Node {
 }
 
 // answer is what the source said.
-func (e *Explained) answer(root *tree.Node, now time.Time) {
+func (e *Explained) answer(root *output.Node, now time.Time) {
 	if e.Failure != nil {
-		root.Add(tree.Text("answer"), tree.Cell{Text: e.Failure.Reason + ": " + e.Failure.Message, Tone: tree.Bad})
+		root.Add(output.Text("answer"), output.Cell{Text: e.Failure.Reason + ": " + e.Failure.Message, Tone: output.Bad})
 		return
 	}
 	text := fmt.Sprintf("%d series", e.SeriesCount)
@@ -76,38 +50,38 @@ func (e *Explained) answer(root *tree.Node, now time.Time) {
 	if e.Window.Duration > 0 {
 		text += ", over " + e.Window.Duration.String()
 	}
-	node := root.Add(tree.Text("answer"), tree.Text(text))
+	node := root.Add(output.Text("answer"), output.Text(text))
 	for i := range e.Series {
-		node.Add(tree.Text(e.Series[i].Value), tree.Text(series(e.Series[i].Labels)))
+		node.Add(output.Text(e.Series[i].Value), output.Text(series(e.Series[i].Labels)))
 	}
 	rest(node, len(e.Series), e.SeriesCount)
 	for _, warning := range e.Warnings {
-		root.Add(tree.Text("warning"), tree.Cell{Text: warning, Tone: tree.Warning})
+		root.Add(output.Text("warning"), output.Cell{Text: warning, Tone: output.Warning})
 	}
 }
 
 // values are what clients get.
-func (e *Explained) values(root *tree.Node, now time.Time) {
-	heading := tree.Cell{Text: strconv.Itoa(e.ValueCount), Tone: tree.Good}
+func (e *Explained) values(root *output.Node, now time.Time) {
+	heading := output.Cell{Text: strconv.Itoa(e.ValueCount), Tone: output.Good}
 	switch {
 	case e.ValueCount == 0 && e.Failure != nil:
-		heading = tree.Cell{Text: "none; clients get the error", Tone: tree.Bad}
+		heading = output.Cell{Text: "none; clients get the error", Tone: output.Bad}
 	case e.ValueCount == 0:
-		heading = tree.Cell{Text: "none", Tone: tree.Bad}
+		heading = output.Cell{Text: "none", Tone: output.Bad}
 	case e.Fallback:
-		heading = tree.Cell{Text: fmt.Sprintf("%d, of the fallback", e.ValueCount), Tone: tree.Warning}
+		heading = output.Cell{Text: fmt.Sprintf("%d, of the fallback", e.ValueCount), Tone: output.Warning}
 	}
-	node := root.Add(tree.Text("values"), heading)
+	node := root.Add(output.Text("values"), heading)
 	for _, v := range e.Values {
 		what := v.Object
 		if what == "" {
 			what = series(v.Labels)
 		}
-		node.Add(tree.Cell{Text: v.Value, Tone: tree.Strong}, tree.Text(what), tree.Cell{Text: ago(v.Time.Time, now), Tone: tree.Faint})
+		node.Add(output.Cell{Text: v.Value, Tone: output.Strong}, output.Text(what), output.Cell{Text: ago(v.Time.Time, now), Tone: output.Faint})
 	}
 	rest(node, len(e.Values), e.ValueCount)
 	for _, o := range e.Omitted {
-		root.Add(tree.Text("no value"), tree.Cell{Text: omitted(o), Tone: tree.Warning})
+		root.Add(output.Text("no value"), output.Cell{Text: omitted(o), Tone: output.Warning})
 	}
 }
 
@@ -119,9 +93,9 @@ func omitted(o v1alpha1.ExplainedOmission) string {
 	return what + ": " + o.Reason + ": " + o.Message
 }
 
-func rest(node *tree.Node, shown, all int) {
+func rest(node *output.Node, shown, all int) {
 	if all > shown {
-		node.Add(tree.Cell{Text: fmt.Sprintf("and %d more", all-shown), Tone: tree.Faint})
+		node.Add(output.Cell{Text: fmt.Sprintf("and %d more", all-shown), Tone: output.Faint})
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // addAPIServices shows those of each group, since all compete for its versions, and
 // the versions of the backend that are not registered yet, or no longer. Groups that
 // nobody serves or wants are left out, but for the one that kubectl top needs.
-func addAPIServices(root *tree.Node, report *Report, backend string, now time.Time) {
+func addAPIServices(root *output.Node, report *Report, backend string, now time.Time) {
 	for _, of := range aggregation.Groups() {
 		if of == group || inUse(report, backend, of) {
 			addGroup(root, report, backend, of, now)
@@ -39,32 +39,32 @@ func groupOf(name string) string {
 	return group
 }
 
-func addGroup(root *tree.Node, report *Report, backend, of string, now time.Time) {
-	node := root.Add(tree.Text("APIServices of " + of))
-	rows := map[string]*tree.Node{}
+func addGroup(root *output.Node, report *Report, backend, of string, now time.Time) {
+	node := root.Add(output.Text("APIServices of " + of))
+	rows := map[string]*output.Node{}
 	for i := range report.APIServices {
 		s := &report.APIServices[i]
 		if s.Group != of {
 			continue
 		}
-		available := tree.Cell{Text: "Available", Tone: tree.Good}
+		available := output.Cell{Text: "Available", Tone: output.Good}
 		switch {
 		case s.Deleting:
-			available = tree.Cell{Text: "being deleted", Tone: tree.Warning}
+			available = output.Cell{Text: "being deleted", Tone: output.Warning}
 		case !s.Available:
-			available = tree.Cell{Text: "not Available", Tone: tree.Bad}
+			available = output.Cell{Text: "not Available", Tone: output.Bad}
 		}
-		row := node.Add(tree.Text(s.Name), available, tree.Text(s.Service), tree.Text(ownerOf(s, backend)))
+		row := node.Add(output.Text(s.Name), available, output.Text(s.Service), output.Text(ownerOf(s, backend)))
 		rows[s.Name] = row
 		if !s.Available {
-			row.Add(tree.Cell{Text: s.Reason + ": " + s.Message, Tone: tree.Bad})
+			row.Add(output.Cell{Text: s.Reason + ": " + s.Message, Tone: output.Bad})
 		}
 		row.Add(trust(s, now))
 		if s.Samples != nil || s.SamplesError != "" {
 			row.Add(data(s, now))
 		}
 		if s.AdoptedFrom != "" {
-			row.Add(tree.Text("taken over from " + s.AdoptedFrom))
+			row.Add(output.Text("taken over from " + s.AdoptedFrom))
 		}
 	}
 	for i := range report.Backends {
@@ -73,20 +73,20 @@ func addGroup(root *tree.Node, report *Report, backend, of string, now time.Time
 		}
 	}
 	if len(node.Children) == 0 && of == group {
-		node.Add(tree.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: tree.Bad})
+		node.Add(output.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: output.Bad})
 	}
 }
 
 // addUnregistered shows what the operator says of versions without an APIService,
 // and why one is on its way out.
-func addUnregistered(node *tree.Node, rows map[string]*tree.Node, b *Backend, of string) {
+func addUnregistered(node *output.Node, rows map[string]*output.Node, b *Backend, of string) {
 	for _, v := range b.Status.APIServices {
 		switch row := rows[v.Name]; {
 		case groupOf(v.Name) != of:
 		case row == nil:
-			node.Add(tree.Text(v.Name), tree.Cell{Text: string(v.State), Tone: tree.Warning}, tree.Text(v.Message))
+			node.Add(output.Text(v.Name), output.Cell{Text: string(v.State), Tone: output.Warning}, output.Text(v.Message))
 		case v.Message != "":
-			row.Add(tree.Cell{Text: string(v.State) + ": " + v.Message, Tone: tree.Warning})
+			row.Add(output.Cell{Text: string(v.State) + ": " + v.Message, Tone: output.Warning})
 		}
 	}
 }
@@ -101,16 +101,16 @@ func ownerOf(s *APIService, backend string) string {
 	return "kept by MetricsBackend " + s.Backend
 }
 
-func trust(s *APIService, now time.Time) tree.Cell {
+func trust(s *APIService, now time.Time) output.Cell {
 	switch {
 	case s.Service == "":
-		return tree.Text("answered by kube-apiserver itself")
+		return output.Text("answered by kube-apiserver itself")
 	case s.InsecureSkipTLSVerify:
-		return tree.Cell{Text: "not verified: insecureSkipTLSVerify", Tone: tree.Warning}
+		return output.Cell{Text: "not verified: insecureSkipTLSVerify", Tone: output.Warning}
 	case s.CABundleError != "":
-		return tree.Cell{Text: s.CABundleError, Tone: tree.Bad}
+		return output.Cell{Text: s.CABundleError, Tone: output.Bad}
 	case s.CABundleNotAfter == nil:
-		return tree.Text("no caBundle: verified with the authorities of kube-apiserver's system")
+		return output.Text("no caBundle: verified with the authorities of kube-apiserver's system")
 	}
 	words := "caBundle"
 	if s.Authorities > 1 {
@@ -119,29 +119,29 @@ func trust(s *APIService, now time.Time) tree.Cell {
 	return until(words, s.CABundleNotAfter.Time, now)
 }
 
-func data(s *APIService, now time.Time) tree.Cell {
+func data(s *APIService, now time.Time) output.Cell {
 	switch {
 	case s.SamplesError != "":
-		return tree.Cell{Text: s.SamplesError, Tone: tree.Bad}
+		return output.Cell{Text: s.SamplesError, Tone: output.Bad}
 	case s.Samples.Nodes == 0:
-		return tree.Cell{Text: "no node samples", Tone: tree.Bad}
+		return output.Cell{Text: "no node samples", Tone: output.Bad}
 	}
 	noun := "nodes"
 	if s.Samples.Nodes == 1 {
 		noun = "node"
 	}
-	return tree.Text(fmt.Sprintf("samples of %d %s, the newest from %s", s.Samples.Nodes, noun, ago(now, s.Samples.Newest.Time)))
+	return output.Text(fmt.Sprintf("samples of %d %s, the newest from %s", s.Samples.Nodes, noun, ago(now, s.Samples.Newest.Time)))
 }
 
 // until tells when something ends.
-func until(what string, end, now time.Time) tree.Cell {
+func until(what string, end, now time.Time) output.Cell {
 	date := end.UTC().Format(time.DateOnly)
 	switch left := end.Sub(now); {
 	case left <= 0:
-		return tree.Cell{Text: fmt.Sprintf("%s ended on %s", what, date), Tone: tree.Bad}
+		return output.Cell{Text: fmt.Sprintf("%s ended on %s", what, date), Tone: output.Bad}
 	case left < aggregation.ExpiresSoon:
-		return tree.Cell{Text: fmt.Sprintf("%s until %s, in %s", what, date, span(left)), Tone: tree.Warning}
+		return output.Cell{Text: fmt.Sprintf("%s until %s, in %s", what, date, span(left)), Tone: output.Warning}
 	default:
-		return tree.Text(fmt.Sprintf("%s until %s, in %s", what, date, span(left)))
+		return output.Text(fmt.Sprintf("%s until %s, in %s", what, date, span(left)))
 	}
 }

@@ -4,16 +4,12 @@
 package status
 
 import (
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/structured"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const long = `Shows each MetricsBackend with its conditions, the APIServices of the metrics APIs
@@ -28,7 +24,7 @@ const example = `  kubectl metrics status
 
 // NewCommand returns `kubectl metrics status`.
 func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptions.IOStreams) *cobra.Command {
-	output := "text"
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:               "status [BACKEND]",
 		Short:             "Show what serves the metrics APIs, and how it is",
@@ -37,8 +33,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: connection.CompleteBackend(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			printer, err := printerFor(output)
-			if err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			name := ""
@@ -53,30 +48,9 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 			if err != nil {
 				return err
 			}
-			return printer(streams.Out, report, cluster)
+			return format.Print(streams.Out, report, func() []*output.Node { return trees(report, cluster.Now()) })
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", output, "Output format: text, json or yaml.")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	format.AddFlag(cmd)
 	return cmd
-}
-
-type printer func(io.Writer, *Report, *connection.Cluster) error
-
-func printerFor(output string) (printer, error) {
-	switch output {
-	case "text":
-		return func(w io.Writer, report *Report, cluster *connection.Cluster) error {
-			return tree.Print(w, trees(report, cluster.Now())...)
-		}, nil
-	case "json":
-		return func(w io.Writer, report *Report, _ *connection.Cluster) error {
-			return structured.JSON(w, report)
-		}, nil
-	case "yaml":
-		return func(w io.Writer, report *Report, _ *connection.Cluster) error {
-			return structured.YAML(w, report)
-		}, nil
-	}
-	return nil, fmt.Errorf("--output %q: must be text, json or yaml", output)
 }

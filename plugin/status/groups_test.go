@@ -12,7 +12,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // Each group has its own part of the tree, and only those that somebody serves or wants.
@@ -47,11 +47,11 @@ func TestGroupsOfAPIServices(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			root := &tree.Node{}
+			root := &output.Node{}
 			addAPIServices(root, tc.report, "cluster", time.Now())
 			var got []string
-			var walk func(*tree.Node, string)
-			walk = func(n *tree.Node, indent string) {
+			var walk func(*output.Node, string)
+			walk = func(n *output.Node, indent string) {
 				for _, child := range n.Children {
 					if text := child.Cells[0].Text; !strings.Contains(text, "caBundle") {
 						got = append(got, indent+text)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const years = 365 * 24 * time.Hour
@@ -135,12 +136,9 @@ func TestStatus(t *testing.T) {
 			if tc.output == "" {
 				tc.output = "text"
 			}
-			printer, err := printerFor(tc.output)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var out bytes.Buffer
-			if err := printer(&out, report, c.Connection); err != nil {
+			trees := func() []*output.Node { return trees(report, c.Connection.Now()) }
+			if err := output.Format(tc.output).Print(&out, report, trees); err != nil {
 				t.Fatal(err)
 			}
 			clustertest.Golden(t, strings.ReplaceAll(name, " ", "-")+".txt", out.String())
@@ -187,7 +185,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := printerFor("wide"); err == nil || err.Error() != `--output "wide": must be text, json or yaml` {
+	if err := output.Format("wide").Validate(); err == nil || err.Error() != `--output "wide": must be text, json or yaml` {
 		t.Errorf("an unknown output: %v", err)
 	}
 }

@@ -6,6 +6,8 @@ package top
 import (
 	"fmt"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // view is everything that a frame shows, but for the terminal's size.
@@ -74,7 +76,7 @@ func (v *view) frame(width, height int) []line {
 	}
 	lines = append(lines, below...)
 	for i := range lines {
-		lines[i].text = cutEnd(printable(lines[i].text), width, v.symbols.cut)
+		lines[i].text = cutEnd(output.Line(lines[i].text), width, v.symbols.cut)
 	}
 	return lines
 }

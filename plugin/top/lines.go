@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // lines appends a line for each sample, for pipes and logs.
@@ -79,7 +81,7 @@ func (l *lines) tell(s *source, interval time.Duration) error {
 	n := notice{status: s.status(), interval: interval}
 	if fed := n.fed(); fed != l.told {
 		l.told = fed
-		_, err := fmt.Fprintln(l.err, printable(fed))
+		_, err := fmt.Fprintln(l.err, output.Line(fed))
 		return err
 	}
 	return nil
@@ -150,7 +152,7 @@ func (l *lines) write(cells []string) error {
 		if i > 0 {
 			out.WriteString(gap)
 		}
-		out.WriteString(pad(printable(cell), width))
+		out.WriteString(pad(output.Line(cell), width))
 	}
 	_, err := fmt.Fprintln(l.out, strings.TrimRight(out.String(), " "))
 	return err

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
 )
@@ -71,15 +68,4 @@ func (n *notice) fed() string {
 		return fmt.Sprintf("no answer, trying again: %v", n.status.Err)
 	}
 	return "asking " + api
-}
-
-// printable makes one line of a text from the cluster, without what would steer the
-// terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, printers.EscapeTerminal(text))
 }

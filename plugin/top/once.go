@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // printOnce writes what kubectl top writes.
@@ -69,7 +71,7 @@ func (v *view) withoutMetrics() []string {
 func tabbed(cells []string) string {
 	var out strings.Builder
 	for _, cell := range cells {
-		out.WriteString(printable(cell) + "\t")
+		out.WriteString(output.Line(cell) + "\t")
 	}
 	return out.String()
 }

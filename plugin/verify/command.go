@@ -19,7 +19,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // retryInterval is the time between two looks while --timeout lasts.
@@ -37,7 +37,7 @@ const example = `  # Is everything as it should be?
   # An autoscaler that never worked is not the upgrade's fault
   kubectl metrics verify --skip hpa-active=hpa/default/broken`
 
-var formats = map[string]func(io.Writer, *Report) error{"text": printText, "json": printJSON, "junit": printJUnit}
+var formats = map[string]func(io.Writer, *Report) error{"text": printText, "json": func(w io.Writer, r *Report) error { return output.JSON(w, r) }, "junit": printJUnit}
 
 type options struct {
 	streams genericiooptions.IOStreams
@@ -180,7 +180,7 @@ func (o *options) conclude(report *Report, err error) error {
 	}
 	switch report.Outcome {
 	case Fail:
-		return exit.ErrNotMet
+		return output.ErrNotMet
 	case Error:
 		if n := report.count(Error); n > 1 {
 			return fmt.Errorf("%d checks could not be run", n)

@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // A version that comes while the command waits ends it well.
@@ -25,7 +25,7 @@ func TestTimeoutWaitsForChecks(t *testing.T) {
 	mended := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
 	watched := &stepClock{Clock: clock.RealClock{}, step: func() { c.Change(func(w *clustertest.World) { *w = *mended }) }}
 	got, code := verifyText(t, c, func(o *options) { o.timeout, o.clock = time.Hour, watched })
-	if code != exit.OK {
+	if code != output.OK {
 		t.Errorf("exit code %d:\n%s", code, got)
 	}
 	want := "waiting for apiservice-registered v1.metrics.k8s.io, discovery-aggregated /apis, discovery-group /apis/metrics.k8s.io\n"
@@ -42,7 +42,7 @@ func TestTimeoutDoesNotWaitForPermissions(t *testing.T) {
 			world.Codes[path] = http.StatusForbidden
 			still := clocktesting.NewFakeClock(clustertest.Now)
 			got, code := verifyText(t, clustertest.Start(t, world), func(o *options) { o.timeout, o.clock = time.Hour, still })
-			if code != exit.NotRun || strings.Contains(got, "waiting") {
+			if code != output.NotRun || strings.Contains(got, "waiting") {
 				t.Errorf("exit code %d:\n%s", code, got)
 			}
 		})

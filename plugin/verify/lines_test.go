@@ -16,7 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // Every line that is not PASS, for everything that can be wrong: golden files in
@@ -40,7 +40,7 @@ func TestLines(t *testing.T) {
 				w.Figures = strings.Replace(w.Figures, `{name="v1.metrics.k8s.io"} 0`, `{name="v1.metrics.k8s.io"} 1`, 1)
 			},
 			options: func(o *options) { o.expect = []string{"v1beta1"} },
-			code:    exit.NotMet,
+			code:    output.NotMet,
 		},
 		"stale v1 of a backend": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -48,7 +48,7 @@ func TestLines(t *testing.T) {
 				w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
 				w.Stalled(v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"not available": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -64,18 +64,18 @@ func TestLines(t *testing.T) {
 				w.Figures = strings.ReplaceAll(w.Figures, `.metrics.k8s.io"} 0`, `.metrics.k8s.io"} 1`)
 				w.Autoscalers[0] = *clustertest.Autoscaler("web", corev1.ConditionFalse, "FailedGetResourceMetric", "the server is currently unable to handle the request")
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"missing version": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Unregister("v1") },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"missing version of a rollback": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Backends = nil
 				w.Unregister("v1beta1")
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"nothing at all": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -83,7 +83,7 @@ func TestLines(t *testing.T) {
 				w.Unregister("v1beta1")
 				w.Served = nil
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"no data": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -91,11 +91,11 @@ func TestLines(t *testing.T) {
 					data.Nodes, data.Pods = nil, nil
 				}
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"old data": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Now = w.Now.Add(10 * time.Minute) },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"old data is fresh enough": {
 			change:  func(_ *testing.T, w *clustertest.World) { w.Now = w.Now.Add(10 * time.Minute) },
@@ -108,7 +108,7 @@ func TestLines(t *testing.T) {
 					data.Nodes["node-a"] = w.Now.Add(-13 * time.Second)
 				}
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"one node is missing": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -120,11 +120,11 @@ func TestLines(t *testing.T) {
 		},
 		"versions disagree": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Served["v1beta1"].CPU = "300m" },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"versions know different nodes": {
 			change: func(_ *testing.T, w *clustertest.World) { delete(w.Served["v1"].Nodes, "node-a") },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"hpa inactive": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -136,7 +136,7 @@ func TestLines(t *testing.T) {
 				)
 				w.Autoscalers[4].Status.Conditions = nil
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"hpa inactive, left out": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -163,19 +163,19 @@ func TestLines(t *testing.T) {
 		},
 		"half served": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Served["v1"].Resources = []string{"nodes"} },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"served no more": {
 			// An image rollback whose APIService is still there.
 			change: func(_ *testing.T, w *clustertest.World) { delete(w.Served, "v1") },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"served no more, of nobody's": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				delete(w.Served, "v1")
 				w.Backends, w.APIServices[0].Labels = nil, nil
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"certificate expiring": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -184,11 +184,11 @@ func TestLines(t *testing.T) {
 		},
 		"v1beta1 preferred": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Group = []string{"v1beta1", "v1"} },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"kept by kube-apiserver": {
 			change: func(_ *testing.T, w *clustertest.World) { w.APIServices[0].Spec.Service = nil },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"being deleted": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -196,7 +196,7 @@ func TestLines(t *testing.T) {
 				w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
 			},
 			options: func(o *options) { o.expect = []string{"v1", "v1beta1"} },
-			code:    exit.NotMet,
+			code:    output.NotMet,
 		},
 		"authority ends soon": {
 			change: func(t *testing.T, w *clustertest.World) {
@@ -207,18 +207,18 @@ func TestLines(t *testing.T) {
 			change: func(t *testing.T, w *clustertest.World) {
 				w.APIServices[0].Spec.CABundle = clustertest.Authority(t, w.Now.Add(-5*24*time.Hour))
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"caBundle blanked": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.APIServices[0].Spec.CABundle = nil
 				w.APIServices[1].Spec.CABundle = []byte("no PEM")
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"insecure against the spec": {
 			change: func(_ *testing.T, w *clustertest.World) { w.APIServices[0].Spec.InsecureSkipTLSVerify = true },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"insecure by choice": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -229,11 +229,11 @@ func TestLines(t *testing.T) {
 		},
 		"spec not seen": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Backends[0].Generation++ },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"no operator": {
 			change: func(_ *testing.T, w *clustertest.World) { w.Backends[0].Status = v1alpha1.MetricsBackendStatus{} },
-			code:   exit.NotMet,
+			code:   output.NotMet,
 		},
 		"metrics-server": {
 			change: func(_ *testing.T, w *clustertest.World) { *w = *clustertest.MetricsServer() },
@@ -247,20 +247,20 @@ func TestLines(t *testing.T) {
 				*w = *clustertest.KeptMetricsServer()
 				w.Working(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not registered yet: v1.metrics.k8s.io (waits)")
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"no right to read backends": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = 403
 			},
 			options: func(o *options) { o.expect = []string{"v1", "v1beta1"} },
-			code:    exit.NotRun,
+			code:    output.NotRun,
 		},
 		"no right to list APIServices": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
 			},
-			code: exit.NotRun,
+			code: output.NotRun,
 		},
 		"no right to anything else": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -268,18 +268,18 @@ func TestLines(t *testing.T) {
 					w.Codes[path] = http.StatusForbidden
 				}
 			},
-			code: exit.NotRun,
+			code: output.NotRun,
 		},
 		"kube-apiserver is broken": {
 			change: func(_ *testing.T, w *clustertest.World) {
 				w.Codes["/apis"], w.Codes["/apis/metrics.k8s.io"], w.Codes["/metrics"] = 500, 500, 500
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"no answer": {
 			change:  func(_ *testing.T, w *clustertest.World) { w.Hanging = []string{"/apis/metrics.k8s.io/v1/pods"} },
 			timeout: time.Second,
-			code:    exit.NotMet,
+			code:    output.NotMet,
 		},
 		"other APIs fail": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -288,7 +288,7 @@ func TestLines(t *testing.T) {
 				w.Codes["/apis/custom.metrics.k8s.io/v1beta2"] = http.StatusServiceUnavailable
 				w.Unlisted = []string{"external.metrics.k8s.io/v1beta1"}
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"other APIs are not registered": {
 			change: func(_ *testing.T, w *clustertest.World) {
@@ -296,7 +296,7 @@ func TestLines(t *testing.T) {
 				w.APIServices = w.APIServices[:4]
 				w.APIServices[3].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"other APIs of nobody's": {
 			// prometheus-adapter's, say: a backend neither wants nor keeps it.
@@ -313,7 +313,7 @@ func TestLines(t *testing.T) {
 				w.APIServices = w.APIServices[:3]
 				w.APIServices[2].Spec.Service = nil
 			},
-			code: exit.NotMet,
+			code: output.NotMet,
 		},
 		"series not there yet": {
 			change: func(_ *testing.T, w *clustertest.World) {

@@ -8,11 +8,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/metricsbackend/metrics-backend-operator/plugin/structured"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/tree"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-var tones = map[Outcome]tree.Tone{Pass: tree.Good, Warn: tree.Warning, Skip: tree.Faint, Fail: tree.Bad, Error: tree.Bad}
+var tones = map[Outcome]output.Tone{Pass: output.Good, Warn: output.Warning, Skip: output.Faint, Fail: output.Bad, Error: output.Bad}
 
 // printText writes a line for each check, and below one that is not as it should
 // be what to do.
@@ -20,17 +19,17 @@ func printText(w io.Writer, report *Report) error {
 	if _, err := fmt.Fprintf(w, "%s at %s, expected: %s (%s)\n\n", group, report.Cluster, listed(report.Expected), report.ExpectedBy); err != nil {
 		return err
 	}
-	var rows [][]tree.Cell
+	var rows [][]output.Cell
 	for _, check := range report.Checks {
 		tone := tones[check.Outcome]
-		rows = append(rows, []tree.Cell{
-			{Text: strings.ToUpper(string(check.Outcome)), Tone: tone}, tree.Text(check.ID), tree.Text(check.Subject), tree.Text(check.Message),
+		rows = append(rows, []output.Cell{
+			{Text: strings.ToUpper(string(check.Outcome)), Tone: tone}, output.Text(check.ID), output.Text(check.Subject), output.Text(check.Message),
 		})
 		if check.Remedy != "" && check.Outcome != Pass {
-			rows = append(rows, []tree.Cell{tree.Text(""), {Text: "to do: " + check.Remedy, Tone: tone}})
+			rows = append(rows, []output.Cell{output.Text(""), {Text: "to do: " + check.Remedy, Tone: tone}})
 		}
 	}
-	if err := tree.Rows(w, rows...); err != nil {
+	if err := output.Rows(w, rows...); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", summary(report))
@@ -48,8 +47,4 @@ func summary(report *Report) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func printJSON(w io.Writer, report *Report) error {
-	return structured.JSON(w, report)
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const years = 365 * 24 * time.Hour
@@ -31,20 +31,20 @@ func verifyText(t *testing.T, c *clustertest.Cluster, change func(*options)) (st
 		t.Fatal(err)
 	}
 	err := o.run(t.Context(), c.Connection)
-	if err != nil && !errors.Is(err, exit.ErrNotMet) {
+	if err != nil && !errors.Is(err, output.ErrNotMet) {
 		errs.WriteString("error: " + err.Error() + "\n")
 	}
-	return out.String() + errs.String(), exit.Code(err)
+	return out.String() + errs.String(), output.ExitCode(err)
 }
 
 func TestHealthy(t *testing.T) {
-	for _, output := range []string{"text", "json", "junit"} {
-		t.Run(output, func(t *testing.T) {
+	for _, format := range []string{"text", "json", "junit"} {
+		t.Run(format, func(t *testing.T) {
 			world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
 			world.ServeOthers()
-			got, code := verifyText(t, clustertest.Start(t, world), func(o *options) { o.output = output })
-			clustertest.Golden(t, "healthy."+output, got)
-			if code != exit.OK {
+			got, code := verifyText(t, clustertest.Start(t, world), func(o *options) { o.output = format })
+			clustertest.Golden(t, "healthy."+format, got)
+			if code != output.OK {
 				t.Errorf("exit code %d", code)
 			}
 		})

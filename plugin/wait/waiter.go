@@ -19,7 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // lookAgain is for what no watch tells of: discovery, and a watch that broke.
@@ -58,7 +58,7 @@ func (w *waiter) run(ctx context.Context) error {
 			return fmt.Errorf("interrupted while waiting for %s", w.goal)
 		case errors.Is(err, errDeleted):
 			_, _ = fmt.Fprintln(w.streams.ErrOut, "error:", err)
-			return exit.ErrNotMet
+			return output.ErrNotMet
 		case err != nil && !passes(err):
 			return err
 		case err != nil:
@@ -74,7 +74,7 @@ func (w *waiter) run(ctx context.Context) error {
 		left := deadline.Sub(w.clock.Now())
 		if left <= 0 {
 			_, _ = fmt.Fprintf(w.streams.ErrOut, "error: %s not reached within %s\n", w.goal, w.timeout)
-			return exit.ErrNotMet
+			return output.ErrNotMet
 		}
 		select {
 		case <-ctx.Done():

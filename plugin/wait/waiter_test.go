@@ -21,7 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/exit"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // What a single look says, for each state on the way.
@@ -34,37 +34,37 @@ func TestLookOnce(t *testing.T) {
 	}{
 		"ready": {goal: "ready", want: "metricsbackend/cluster has Ready=True\n"},
 		"not ready": {
-			goal: "ready", code: exit.NotMet,
+			goal: "ready", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
 			},
 			want: "waiting for Ready=True: it is Unknown, Progressing: 1 of 2 pods is up to date\nerror: Ready=True not reached within 0s\n",
 		},
 		"an old look of the operator": {
-			goal: "condition=Available", code: exit.NotMet,
+			goal: "condition=Available", code: output.NotMet,
 			change: func(w *clustertest.World) { w.Backends[0].Generation++ },
 			want:   "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
 		},
 		"an old condition": {
-			goal: "condition=Available", code: exit.NotMet,
+			goal: "condition=Available", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				w.Backends[0].Generation, w.Backends[0].Status.ObservedGeneration = 4, 4
 			},
 			want: "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
 		},
 		"no such condition": {
-			goal: "condition=Stalled", code: exit.NotMet,
+			goal: "condition=Stalled", code: output.NotMet,
 			want: "waiting for Stalled=True: there is no such condition yet\nerror: Stalled=True not reached within 0s\n",
 		},
 		"not stalled":           {goal: "condition=Stalled=False", want: "metricsbackend/cluster has Stalled=False\n"},
 		"versions":              {goal: "versions=v1,v1beta1", want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n"},
 		"none of another group": {goal: "versions=none.custom.metrics.k8s.io", want: "custom.metrics.k8s.io is gone, from discovery too\n"},
 		"one of another group": {
-			goal: "versions=v1beta1.external.metrics.k8s.io", code: exit.NotMet,
+			goal: "versions=v1beta1.external.metrics.k8s.io", code: output.NotMet,
 			want: "waiting for external.metrics.k8s.io with v1beta1: v1beta1.external.metrics.k8s.io is not registered\nerror: external.metrics.k8s.io with v1beta1 not reached within 0s\n",
 		},
 		"one too many": {
-			goal: "versions=v1beta1", code: exit.NotMet,
+			goal: "versions=v1beta1", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "kube-apiservers still list v1")
 			},
@@ -72,29 +72,29 @@ func TestLookOnce(t *testing.T) {
 				"error: metrics.k8s.io with v1beta1 not reached within 0s\n",
 		},
 		"deleted, still in discovery": {
-			goal: "versions=v1beta1", code: exit.NotMet,
+			goal: "versions=v1beta1", code: output.NotMet,
 			change: func(w *clustertest.World) { w.APIServices = w.APIServices[1:] },
 			want:   "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is deleted, and still in discovery\nerror: metrics.k8s.io with v1beta1 not reached within 0s\n",
 		},
 		"one too few": {
-			goal: "versions=v1,v1beta1", code: exit.NotMet,
+			goal: "versions=v1,v1beta1", code: output.NotMet,
 			change: func(w *clustertest.World) { w.Unregister("v1") },
 			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not registered\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"not available": {
-			goal: "versions=v1,v1beta1", code: exit.NotMet,
+			goal: "versions=v1,v1beta1", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				clustertest.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")
 			},
 			want: "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not available, MissingEndpoints: no addresses\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"not in discovery": {
-			goal: "versions=v1,v1beta1", code: exit.NotMet,
+			goal: "versions=v1,v1beta1", code: output.NotMet,
 			change: func(w *clustertest.World) { w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"} },
 			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is available, and not in discovery yet, where it is listed as stale\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"gone, and still stale in discovery": {
-			goal: "versions=none", code: exit.NotMet,
+			goal: "versions=none", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				w.Unregister("v1")
 				w.Unregister("v1beta1")
@@ -116,14 +116,14 @@ func TestLookOnce(t *testing.T) {
 			want: "metrics.k8s.io is gone, from discovery too\n",
 		},
 		"no right": {
-			goal: "versions=v1", code: exit.NotRun,
+			goal: "versions=v1", code: output.NotRun,
 			change: func(w *clustertest.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
 			},
 			want: `error: list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices" (you need the permission to list apiservices.apiregistration.k8s.io)` + "\n",
 		},
 		"no right to the backend": {
-			goal: "ready", code: exit.NotRun,
+			goal: "ready", code: output.NotRun,
 			change: func(w *clustertest.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"] = http.StatusForbidden
 			},
@@ -137,7 +137,7 @@ func TestLookOnce(t *testing.T) {
 			want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n",
 		},
 		"kube-apiserver restarts before the first list": {
-			goal: "versions=v1", code: exit.NotMet,
+			goal: "versions=v1", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusServiceUnavailable
 			},
@@ -145,7 +145,7 @@ func TestLookOnce(t *testing.T) {
 				"error: metrics.k8s.io with v1 not reached within 0s\n",
 		},
 		"kube-apiserver restarts": {
-			goal: "versions=v1", code: exit.NotMet,
+			goal: "versions=v1", code: output.NotMet,
 			change: func(w *clustertest.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusServiceUnavailable
 			},
@@ -153,7 +153,7 @@ func TestLookOnce(t *testing.T) {
 				"error: metrics.k8s.io with v1 not reached within 0s\n",
 		},
 		"the backend goes": {
-			goal: "ready", code: exit.NotMet,
+			goal: "ready", code: output.NotMet,
 			change: func(w *clustertest.World) { w.Backends = nil },
 			want:   `error: MetricsBackend "cluster" was deleted meanwhile` + "\n",
 		},
@@ -169,47 +169,47 @@ func TestLookOnce(t *testing.T) {
 			w.clock = clocktesting.NewFakeClock(clustertest.Now)
 			err := w.run(t.Context())
 			// As the plugin does, which takes it that ErrNotMet was explained.
-			if err != nil && !errors.Is(err, exit.ErrNotMet) {
+			if err != nil && !errors.Is(err, output.ErrNotMet) {
 				_, _ = out.Write([]byte("error: " + err.Error() + "\n"))
 			}
 			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if code := exit.Code(err); code != tc.code {
+			if code := output.ExitCode(err); code != tc.code {
 				t.Errorf("exit code %d, want %d", code, tc.code)
 			}
 		})
 	}
 }
 
-func waiting(t *testing.T, c *clustertest.Cluster, text string) (*waiter, *output) {
+func waiting(t *testing.T, c *clustertest.Cluster, text string) (*waiter, *printed) {
 	t.Helper()
 	goal, err := parseGoal(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &output{written: make(chan struct{}, 100)}
+	out := &printed{written: make(chan struct{}, 100)}
 	return &waiter{
 		cluster: c.Connection, streams: genericiooptions.IOStreams{Out: out, ErrOut: out},
 		clock: clock.RealClock{}, goal: goal, backend: "cluster", chosen: goal.ofBackend(),
 	}, out
 }
 
-// output tells of each line.
-type output struct {
+// printed collects lines and signals each.
+type printed struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
 	written chan struct{}
 }
 
-func (o *output) Write(p []byte) (int, error) {
+func (o *printed) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.written <- struct{}{}
 	return o.text.Write(p)
 }
 
-func (o *output) String() string {
+func (o *printed) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
@@ -253,7 +253,7 @@ func TestInterrupted(t *testing.T) {
 	if got, want := errorText(err), "interrupted while waiting for metrics.k8s.io with no version"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if code := exit.Code(err); code != exit.NotRun {
+	if code := output.ExitCode(err); code != output.NotRun {
 		t.Errorf("exit code %d", code)
 	}
 }

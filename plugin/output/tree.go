@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tree prints what a command found: trees and rows in aligned columns,
-// coloured on a terminal only.
-package tree
+// Package output prints the results of commands, as trees and aligned columns or as JSON
+// and YAML, and defines their exit codes.
+package output
 
 import (
 	"io"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// Tone says how a cell is meant; on a terminal it is its colour.
+// Tone is the meaning of a cell, which a terminal shows as a colour.
 type Tone int
 
 // Tones.
@@ -31,7 +31,7 @@ var colours = map[Tone]string{
 	Good: "\x1b[32m", Bad: "\x1b[31m", Warning: "\x1b[33m", Faint: "\x1b[2m", Strong: "\x1b[1m",
 }
 
-// Cell is a text in a column.
+// Cell is the text of a column.
 type Cell struct {
 	Text string
 	Tone Tone
@@ -56,9 +56,8 @@ func (n *Node) Add(cells ...Cell) *Node {
 	return child
 }
 
-// Print writes trees one after the other. Rows below one node are aligned with
-// each other.
-func Print(w io.Writer, roots ...*Node) error {
+// Trees writes trees. Rows below one node are aligned with each other.
+func Trees(w io.Writer, roots ...*Node) error {
 	var out strings.Builder
 	colour := printers.AllowsColorOutput(w)
 	for i, root := range roots {
@@ -100,7 +99,8 @@ func writeChildren(out *strings.Builder, children []*Node, prefix string, colour
 	}
 }
 
-// widthsOf measures columns; the last cell of a row, often a sentence, widens none.
+// widthsOf returns the widths of columns without the last cell of each row, which is often
+// a sentence.
 func widthsOf(rows [][]Cell) []int {
 	var widths []int
 	for _, row := range rows {
@@ -109,7 +109,7 @@ func widthsOf(rows [][]Cell) []int {
 				widths = append(widths, 0)
 			}
 			if column < len(row)-1 {
-				widths[column] = max(widths[column], utf8.RuneCountInString(clean(cell.Text)))
+				widths[column] = max(widths[column], utf8.RuneCountInString(Line(cell.Text)))
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func writeRow(out *strings.Builder, cells []Cell, widths []int, colour bool) {
 		last--
 	}
 	for column, cell := range cells[:last+1] {
-		text := clean(cell.Text)
+		text := Line(cell.Text)
 		if code := colours[cell.Tone]; colour && code != "" && text != "" {
 			out.WriteString(code + text + "\x1b[0m")
 		} else {
@@ -139,9 +139,8 @@ func writeRow(out *strings.Builder, cells []Cell, widths []int, colour bool) {
 	out.WriteByte('\n')
 }
 
-// clean makes one line of a text from the cluster, and takes out what would steer
-// the terminal.
-func clean(text string) string {
+// Line returns text from the cluster as one line that cannot control the terminal.
+func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -1,0 +1,55 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Format is the value of -o: text, json or yaml.
+type Format string
+
+// AddFlag adds -o, with text as default.
+func (f *Format) AddFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP((*string)(f), "output", "o", "text", "Output format: text, json or yaml.")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Validate returns an error for an unknown format.
+func (f Format) Validate() error {
+	switch f {
+	case "text", "json", "yaml":
+		return nil
+	}
+	return fmt.Errorf("--output %q: must be text, json or yaml", string(f))
+}
+
+// Print writes value as JSON or YAML, or trees as text.
+func (f Format) Print(w io.Writer, value any, trees func() []*Node) error {
+	switch f {
+	case "json":
+		return JSON(w, value)
+	case "yaml":
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	return Trees(w, trees()...)
+}
+
+// JSON writes a value as indented JSON.
+func JSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
