@@ -52,6 +52,13 @@ func (c *Cache[K, V]) Add(k K, v V) {
 	}
 }
 
+// Len returns the number of entries.
+func (c *Cache[K, V]) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries.Len()
+}
+
 // Clear removes all entries.
 func (c *Cache[K, V]) Clear() {
 	c.mu.Lock()

@@ -12,13 +12,10 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Confine returns an expression of which every selector selects series with one value
-// of a label only, wherever it stands: in ranges, subqueries, functions, either side
-// of an operator, with an offset or @, or without a metric's name. Matchers on that
-// label which allow the value add nothing and are left out; one that does not allow it
-// is an error, as the expression means to read what it may not, and would silently
-// yield nothing. What functions do to labels of results changes nothing of what is
-// read.
+// Confine returns the expression with a matcher for one value of a label in every selector.
+// Other matchers on that label are removed if they match the value; if they do not, that is an
+// error, since the result would silently be empty. Relabeling functions do not matter: they
+// change results, not what is selected.
 func Confine(expression, label, value string) (string, error) {
 	if value == "" {
 		return "", errors.New("confining a query to an empty value")
@@ -34,8 +31,8 @@ func Confine(expression, label, value string) (string, error) {
 	if err := walk(e, func(n parser.Node) error {
 		switch n := n.(type) {
 		case *parser.Call:
-			// Without a second argument it reads series that no selector names, and with
-			// one it finds them by other labels than the enforced one.
+			// It reads series that no selector names, or finds them by other labels than
+			// the enforced one.
 			if n.Func.Name == "info" {
 				return errors.New("info() cannot be used: it reads series that cannot be confined to a namespace; join with group_left instead")
 			}
@@ -47,8 +44,8 @@ func Confine(expression, label, value string) (string, error) {
 		return "", err
 	}
 	confined := e.String()
-	// What is printed is what is asked, so that is what is looked at last.
-	if err := confinedBy(confined, label, value); err != nil {
+	// Check the text itself, since that is what the server evaluates.
+	if err := checkConfined(confined, label, value); err != nil {
 		return "", err
 	}
 	return confined, nil
@@ -70,8 +67,8 @@ func confine(s *parser.VectorSelector, enforced *promlabels.Matcher) error {
 	return nil
 }
 
-// confinedBy says where an expression reads more than it may.
-func confinedBy(expression, label, value string) error {
+// checkConfined returns an error unless every selector of the expression has the matcher.
+func checkConfined(expression, label, value string) error {
 	e, err := Parse(expression)
 	if err != nil {
 		return fmt.Errorf("the confined query: %w", err)
@@ -89,7 +86,7 @@ func confinedBy(expression, label, value string) error {
 	})
 }
 
-// walk is parser.Inspect with the first error returned.
+// walk is parser.Inspect, but returns the first error.
 func walk(e parser.Expr, visit func(parser.Node) error) error {
 	var failure error
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {

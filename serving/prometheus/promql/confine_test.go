@@ -121,7 +121,7 @@ func TestConfineQuotesTheValue(t *testing.T) {
 // loose says which selector of an expression does not have exactly the one matcher.
 func loose(t testing.TB, expression, label, value string) string {
 	t.Helper()
-	e, err := all.ParseExpr(expression)
+	e, err := promParser.ParseExpr(expression)
 	if err != nil {
 		return err.Error()
 	}

@@ -16,22 +16,21 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Matcher is a label matcher as it is written in an expression.
+// Matcher is a label matcher of PromQL.
 type Matcher struct {
 	Label string
 	Type  promlabels.MatchType
-	// Value is a regular expression where Type says so.
+	// Value is a regular expression for MatchRegexp and MatchNotRegexp.
 	Value string
 }
 
-// String is PromQL; neither label nor value can end the matcher.
+// String returns the matcher as PromQL, with label and value escaped.
 func (m Matcher) String() string {
 	return LabelName(m.Label) + m.Type.String() + strconv.Quote(m.Value)
 }
 
-// LabelName is a label's name as it is written in an expression. One that is not made
-// of letters, digits and underscores is quoted, which servers understand since
-// Prometheus 3.
+// LabelName returns a label's name as PromQL. It is quoted, which servers support since
+// Prometheus 3, unless it has only letters, digits and underscores.
 func LabelName(name string) string {
 	if model.LegacyValidation.IsValidLabelName(name) {
 		return name
@@ -39,8 +38,7 @@ func LabelName(name string) string {
 	return strconv.Quote(name)
 }
 
-// Equal matches a label's one value, or one of several. It is what a label without a
-// value can never match: values must not be empty.
+// Equal returns a matcher for one of the values, which must not be empty.
 func Equal(label string, values ...string) Matcher {
 	if len(values) == 1 {
 		return Matcher{label, promlabels.MatchEqual, values[0]}
@@ -48,7 +46,7 @@ func Equal(label string, values ...string) Matcher {
 	return Matcher{label, promlabels.MatchRegexp, alternatives(values)}
 }
 
-// Set matches where a label has any value.
+// Set returns a matcher for any value of a label but the empty one.
 func Set(label string) Matcher { return Matcher{label, promlabels.MatchNotEqual, ""} }
 
 func alternatives(values []string) string {
@@ -59,15 +57,14 @@ func alternatives(values []string) string {
 	return strings.Join(quoted, "|")
 }
 
-// Selection is a matcher made of a requirement of a selector, and its values.
+// Selection is the matcher for a requirement of a selector, and its values.
 type Selection struct {
 	Matcher
 	Values []string
 }
 
-// FromSelector returns the matchers that select the same series as a selector of
-// Kubernetes, by label. As everywhere in Prometheus a label that is missing is one
-// with an empty value.
+// FromSelector returns the matchers for a Kubernetes selector, sorted by label. As everywhere in
+// Prometheus, a missing label has the empty value.
 func FromSelector(s labels.Selector) ([]Selection, error) {
 	if s == nil || s.Empty() {
 		return nil, nil

@@ -73,7 +73,7 @@ func TestFromSelectorRefuses(t *testing.T) {
 func TestMatchersCannotBeLeft(t *testing.T) {
 	for _, value := range []string{`"`, `\`, "`", "\n", `"} or up{a="`, "|", "a|b", ".*", "[a-z]+", "$", "^", "(?i)x", "ä€", "\x7f"} {
 		for _, m := range []Matcher{Equal("l", value), Equal("l", value, "other"), Equal(`l"}`, value)} {
-			matchers, err := all.ParseMetricSelector("{x=\"y\"," + m.String() + "}")
+			matchers, err := promParser.ParseMetricSelector("{x=\"y\"," + m.String() + "}")
 			if err != nil || len(matchers) != 2 {
 				t.Errorf("%s: %d matchers, %v", m, len(matchers), err)
 				continue
@@ -94,7 +94,7 @@ func FuzzEqual(f *testing.F) {
 			return
 		}
 		for _, m := range []Matcher{Equal(label, value), Equal(label, value, other)} {
-			matchers, err := all.ParseMetricSelector(`{x="y",` + m.String() + "}")
+			matchers, err := promParser.ParseMetricSelector(`{x="y",` + m.String() + "}")
 			if err != nil || len(matchers) != 2 || matchers[1].Name != label || !matchers[1].Matches(value) {
 				t.Errorf("%s: %v, %v", m, matchers, err)
 			}

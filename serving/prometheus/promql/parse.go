@@ -1,57 +1,57 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promql builds and judges PromQL: matchers out of Kubernetes selectors, a
-// matcher enforced on everything that an expression reads, and whether an expression
-// can be asked for all objects at once. It parses and prints with Prometheus' own
-// parser.
+// Package promql builds and analyses PromQL with Prometheus' parser: it converts Kubernetes
+// selectors to matchers, enforces a matcher on all selectors of an expression, and proves whether
+// one evaluation can serve queries for different objects.
 package promql
 
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// MaxExpression is the most bytes of an expression.
+// MaxExpression limits the bytes of an expression.
 const MaxExpression = 1 << 20
 
-// maxNesting is the most operators and brackets.
+// maxNesting limits the operators and brackets of an expression.
 const maxNesting = 1000
 
-// all parses what servers may know; what is not enabled at a server it rejects itself.
-var all = parser.NewParser(parser.Options{
+// promParser accepts all features: a server rejects those that are not enabled there.
+var promParser = parser.NewParser(parser.Options{
 	EnableExperimentalFunctions:  true,
 	ExperimentalDurationExpr:     true,
 	EnableExtendedRangeSelectors: true,
 	EnableBinopFillModifiers:     true,
 })
 
-// SyntaxError tells of what this version of the parser does not know. A server may know
-// it: an older one, or one that speaks a larger language. It does not tell of brackets
-// that are not closed, which no server knows.
+// SyntaxError is returned for an expression that this version of the parser rejects but a server
+// may accept, as it is older or has an extended language. Unbalanced brackets are another error.
 type SyntaxError struct{ message string }
 
 func (e *SyntaxError) Error() string { return e.message }
 
-// Parse parses an expression whose result is a number or numbers. Where the parser does
-// not know it, the error is a *SyntaxError.
+// Parse parses an expression, which must return a scalar or an instant vector. If a server may
+// accept what the parser rejects, the error is a *SyntaxError.
 func Parse(expression string) (parser.Expr, error) {
 	if len(expression) > MaxExpression {
 		return nil, fmt.Errorf("the query is %d bytes long: at most %d are possible", len(expression), MaxExpression)
 	}
-	if err := shallow(expression); err != nil {
+	if err := checkNesting(expression); err != nil {
 		return nil, err
 	}
-	e, err := all.ParseExpr(expression)
+	e, err := promParser.ParseExpr(expression)
 	switch {
-	case err != nil && closed(expression):
-		return nil, &SyntaxError{short(err).Error()}
+	case err != nil && balanced(expression):
+		return nil, &SyntaxError{firstError(err).Error()}
 	case err != nil:
-		return nil, short(err)
+		return nil, firstError(err)
 	}
 	switch t := e.Type(); t {
 	case parser.ValueTypeScalar, parser.ValueTypeVector:
@@ -63,14 +63,14 @@ func Parse(expression string) (parser.Expr, error) {
 	}
 }
 
-// CheckSelector says what is wrong with a selector of series, as in match[].
+// CheckSelector returns an error unless a series selector is valid for match[].
 func CheckSelector(selector string) error {
 	if len(selector) > MaxExpression {
 		return fmt.Errorf("it is %d bytes long: at most %d are possible", len(selector), MaxExpression)
 	}
-	matchers, err := all.ParseMetricSelector(selector)
+	matchers, err := promParser.ParseMetricSelector(selector)
 	if err != nil {
-		return short(err)
+		return firstError(err)
 	}
 	for _, m := range matchers {
 		if !m.Matches("") {
@@ -80,26 +80,24 @@ func CheckSelector(selector string) error {
 	return errors.New(`it selects everything: at least one matcher must not match the empty value, such as {namespace!=""}`)
 }
 
-// MetricName returns the one name of metrics that a selector allows; empty if it is
-// not one.
+// MetricName returns the metric name that a selector requires, or "".
 func MetricName(selector string) string {
-	matchers, err := all.ParseMetricSelector(selector)
+	matchers, err := promParser.ParseMetricSelector(selector)
 	if err != nil {
 		return ""
 	}
 	return fixedName(matchers)
 }
 
-// shallow refuses what may nest deep, by brackets or by operators: the parser looks at
-// all that is below an operator, so it takes the square of their number.
-func shallow(expression string) error {
+// checkNesting limits operators and brackets: the parser's time is quadratic in their number.
+func checkNesting(expression string) error {
 	lexer, braces, nesting := parser.Lex(expression), 0, 0
 	for {
 		var item parser.Item
 		lexer.NextItem(&item)
 		switch {
 		case item.Typ == parser.EOF || item.Typ == parser.ERROR:
-			return nil // the parser tells of errors
+			return nil // left to the parser
 		case item.Typ == parser.LEFT_BRACE:
 			braces++
 		case item.Typ == parser.RIGHT_BRACE:
@@ -112,8 +110,8 @@ func shallow(expression string) error {
 	}
 }
 
-// short keeps the first of the parser's errors, of a bounded length.
-func short(err error) error {
+// firstError returns the first of the parser's errors, truncated.
+func firstError(err error) error {
 	var many parser.ParseErrors
 	if errors.As(err, &many) && len(many) > 0 {
 		err = &many[0]
@@ -124,4 +122,70 @@ func short(err error) error {
 		message = fmt.Sprintf("character %d: %v", one.PositionRange.Start+1, one.Err)
 	}
 	return errors.New(text.Truncate(message, 300))
+}
+
+// balanced reports whether all brackets and quotes are closed, as any server requires.
+func balanced(expression string) bool {
+	var open []byte
+	for i := 0; i < len(expression); i++ {
+		switch c := expression[i]; c {
+		case '(', '[', '{':
+			open = append(open, c)
+		case ')', ']', '}':
+			if len(open) == 0 || open[len(open)-1] != opening[c] {
+				return false
+			}
+			open = open[:len(open)-1]
+		case '#':
+			end := strings.IndexByte(expression[i:], '\n')
+			if end < 0 {
+				return len(open) == 0
+			}
+			i += end
+		case '"', '\'', '`':
+			for i++; i < len(expression) && expression[i] != c; i++ {
+				if expression[i] == '\\' && c != '`' {
+					i++
+				}
+			}
+			if i >= len(expression) {
+				return false
+			}
+		}
+	}
+	return len(open) == 0
+}
+
+var opening = map[byte]byte{')': '(', ']': '[', '}': '{'}
+
+// PlainName reports whether a metric's name is parsed as a name anywhere in an expression. Since
+// Prometheus 3 a scraped workload can use any text as a name, including operators. Keywords
+// and numbers are not plain names either.
+func PlainName(name string) bool {
+	if !model.LegacyValidation.IsValidMetricName(name) {
+		return false
+	}
+	var item parser.Item
+	parser.Lex(name).NextItem(&item)
+	return (item.Typ == parser.IDENTIFIER || item.Typ == parser.METRIC_IDENTIFIER) && item.Val == name
+}
+
+// SameButName reports whether two expressions differ only in the metric names that were put into
+// them. It returns false for names that are not legacy names.
+func SameButName(one, oneName, two, twoName string) bool {
+	if one == two {
+		return true
+	}
+	if !model.LegacyValidation.IsValidMetricName(oneName) || !model.LegacyValidation.IsValidMetricName(twoName) {
+		return false
+	}
+	a, err := Parse(one)
+	if err != nil {
+		return false
+	}
+	b, err := Parse(two)
+	if err != nil {
+		return false
+	}
+	return strings.ReplaceAll(a.String(), oneName, twoName) == b.String()
 }

@@ -10,24 +10,22 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Anything is the regular expression that stands for the values of a label when a
-// query is asked for all.
-const Anything = ".+"
+// AnyValue is the regular expression for a label in a query for all of its values.
+const AnyValue = ".+"
 
-// Rendering are the expressions that one template makes for one value of a label, for
-// two, and for all (Set, or Anything in a regular expression).
+// Rendering holds the expressions that one template yields for one value of a label, for two,
+// and for all (Set, or AnyValue in a regular expression).
 type Rendering struct {
 	Label         string
 	First, Second string
 	One, Two, All string
 }
 
-// Separable proves that the expression for all values of the label yields for each
-// value what the expression for that value yields, no more and no less, and fails only
-// where that fails. Then one query serves all who ask for some of the values. The
-// proof needs two things. The expressions are the same but for matchers on the label,
-// so nothing else knows which values are asked for. And each part keeps the label, and
-// combines only what has the same value of it.
+// Separable reports whether the expression for all values of the label provably yields for each
+// value exactly what the expression for that value yields, and fails only if that fails. Then
+// one query can serve requests for any of the values. The proof has two parts: the expressions
+// differ only in matchers on the label; and each subexpression keeps the label and combines
+// only series with the same value of it.
 func Separable(r Rendering) bool {
 	one, err := Parse(r.One)
 	if err != nil {
@@ -45,12 +43,12 @@ func Separable(r Rendering) bool {
 	if !same {
 		return false
 	}
-	s := separation{label: r.Label, marked: marked}
-	return s.judge(all) == separate
+	s := separator{label: r.Label, marked: marked}
+	return s.analyze(all) == separate
 }
 
-// compare returns the selectors of all that are made of the values that are asked for,
-// and whether the expressions are the same but for that. It alters them.
+// compare returns the selectors of all that depend on the value, and whether the expressions are
+// otherwise the same. It modifies them.
 func (r Rendering) compare(one, two, all parser.Expr) (map[*parser.VectorSelector]bool, bool) {
 	a, b, c := selectors(one), selectors(two), selectors(all)
 	if len(a) != len(b) || len(a) != len(c) {
@@ -62,7 +60,7 @@ func (r Rendering) compare(one, two, all parser.Expr) (map[*parser.VectorSelecto
 			return nil, false
 		}
 		for j := range a[i].LabelMatchers {
-			if !r.asks(a[i].LabelMatchers[j], b[i].LabelMatchers[j], c[i].LabelMatchers[j]) {
+			if !r.dependsOnValue(a[i].LabelMatchers[j], b[i].LabelMatchers[j], c[i].LabelMatchers[j]) {
 				continue
 			}
 			marked[c[i]] = true
@@ -74,8 +72,8 @@ func (r Rendering) compare(one, two, all parser.Expr) (map[*parser.VectorSelecto
 	return marked, one.String() == text && two.String() == text
 }
 
-// asks says whether matchers are those on the label that say which values are asked for.
-func (r Rendering) asks(one, two, all *promlabels.Matcher) bool {
+// dependsOnValue reports whether matchers at one place are those for the value of the label.
+func (r Rendering) dependsOnValue(one, two, all *promlabels.Matcher) bool {
 	if one.Name != r.Label || two.Name != r.Label || all.Name != r.Label {
 		return false
 	}
@@ -86,7 +84,7 @@ func (r Rendering) asks(one, two, all *promlabels.Matcher) bool {
 		return false
 	}
 	return all.Type == promlabels.MatchNotEqual && all.Value == "" ||
-		all.Type == promlabels.MatchRegexp && all.Value == Anything
+		all.Type == promlabels.MatchRegexp && all.Value == AnyValue
 }
 
 func selectors(e parser.Expr) []*parser.VectorSelector {
@@ -100,28 +98,27 @@ func selectors(e parser.Expr) []*parser.VectorSelector {
 	return found
 }
 
-// judgement of a part of an expression.
-type judgement int
+// dependence is how the result of a subexpression depends on the requested values.
+type dependence int
 
 const (
-	// mixed: nothing is known.
-	mixed judgement = iota
-	// constant: it does not depend on the values that are asked for.
+	// mixed results are not known to be either of the others.
+	mixed dependence = iota
+	// constant results do not depend on the values.
 	constant
-	// separate: each series of its result has the label, and comes of series with the
-	// same value of it and of constants.
+	// separate results have the label, and are computed from series with the same value of it
+	// and from constants.
 	separate
 )
 
-type separation struct {
+type separator struct {
 	label  string
 	marked map[*parser.VectorSelector]bool
 }
 
-// mapping are the functions whose first or only vector is mapped series by series, or
-// group by group of all labels but le. Those that make up series, or order or label
-// them anew, are not among them.
-var mapping = map[string]int{
+// seriesFunctions maps functions that work on each series, or on each group of all labels but le,
+// to the index of their vector. Functions that create, sort or relabel series are missing.
+var seriesFunctions = map[string]int{
 	"abs": 0, "acos": 0, "acosh": 0, "asin": 0, "asinh": 0, "atan": 0, "atanh": 0,
 	"avg_over_time": 0, "ceil": 0, "changes": 0, "clamp": 0, "clamp_max": 0, "clamp_min": 0,
 	"cos": 0, "cosh": 0, "count_over_time": 0, "deg": 0, "delta": 0, "deriv": 0,
@@ -135,23 +132,23 @@ var mapping = map[string]int{
 	"sum_over_time": 0, "tan": 0, "tanh": 0, "timestamp": 0,
 }
 
-func (s separation) judge(e parser.Expr) judgement {
+func (s separator) analyze(e parser.Expr) dependence {
 	switch e := e.(type) {
 	case *parser.NumberLiteral, *parser.StringLiteral:
 		return constant
 	case *parser.ParenExpr:
-		return s.judge(e.Expr)
+		return s.analyze(e.Expr)
 	case *parser.UnaryExpr:
-		return s.judge(e.Expr)
+		return s.analyze(e.Expr)
 	case *parser.MatrixSelector:
-		return s.judge(e.VectorSelector)
+		return s.analyze(e.VectorSelector)
 	case *parser.SubqueryExpr:
-		return s.judge(e.Expr)
+		return s.analyze(e.Expr)
 	case *parser.VectorSelector:
 		switch {
 		case !s.marked[e]:
 			return constant
-		// Functions that drop the name fail where two metrics differ in nothing else.
+		// Functions that drop the name fail if two series differ only in it.
 		case fixedName(e.LabelMatchers) == "":
 			return mixed
 		}
@@ -166,11 +163,11 @@ func (s separation) judge(e parser.Expr) judgement {
 	return mixed
 }
 
-func (s separation) call(e *parser.Call) judgement {
-	subject, maps := mapping[e.Func.Name]
+func (s separator) call(e *parser.Call) dependence {
+	subject, maps := seriesFunctions[e.Func.Name]
 	result := constant
 	for i, arg := range e.Args {
-		switch s.judge(arg) {
+		switch s.analyze(arg) {
 		case mixed:
 			return mixed
 		case separate:
@@ -186,11 +183,11 @@ func (s separation) call(e *parser.Call) judgement {
 	return result
 }
 
-func (s separation) aggregate(e *parser.AggregateExpr) judgement {
-	if e.Param != nil && s.judge(e.Param) != constant {
+func (s separator) aggregate(e *parser.AggregateExpr) dependence {
+	if e.Param != nil && s.analyze(e.Param) != constant {
 		return mixed
 	}
-	inner := s.judge(e.Expr)
+	inner := s.analyze(e.Expr)
 	if inner != separate {
 		return inner
 	}
@@ -206,8 +203,8 @@ func (s separation) aggregate(e *parser.AggregateExpr) judgement {
 	return separate
 }
 
-func (s separation) binary(e *parser.BinaryExpr) judgement {
-	left, right := s.judge(e.LHS), s.judge(e.RHS)
+func (s separator) binary(e *parser.BinaryExpr) dependence {
+	left, right := s.analyze(e.LHS), s.analyze(e.RHS)
 	switch {
 	case left == mixed || right == mixed:
 		return mixed
@@ -216,25 +213,25 @@ func (s separation) binary(e *parser.BinaryExpr) judgement {
 	case e.VectorMatching == nil: // with a scalar
 		return separate
 	}
-	// The match must be one to one by all labels: then pairs have the same value of the
-	// label, and no other series can make the match fail as ambiguous.
+	// With one-to-one matching on all labels both sides have the same value of the label, and
+	// no other series can make the match ambiguous.
 	plain := !e.VectorMatching.On && len(e.VectorMatching.MatchingLabels) == 0 && len(e.VectorMatching.Include) == 0 &&
 		e.VectorMatching.FillValues.LHS == nil && e.VectorMatching.FillValues.RHS == nil
 	if left == separate && right == separate {
-		if plain || s.bySame(e) {
+		if plain || s.matchedOnGrouping(e) {
 			return separate
 		}
 		return mixed
 	}
 	if left == separate && right == constant && (e.Op == parser.LAND || e.Op == parser.LUNLESS) {
-		return separate // drops series by what is the same for everyone
+		return separate // drops series by a constant
 	}
 	return mixed
 }
 
-// bySame says whether both sides are aggregated by labels, with the label among them,
-// and matched on all of those.
-func (s separation) bySame(e *parser.BinaryExpr) bool {
+// matchedOnGrouping reports whether both sides are aggregated by labels, including the label, and
+// matched on all of them.
+func (s separator) matchedOnGrouping(e *parser.BinaryExpr) bool {
 	m := e.VectorMatching
 	if !m.On || m.Card != parser.CardOneToOne || m.FillValues.LHS != nil || m.FillValues.RHS != nil ||
 		!slices.Contains(m.MatchingLabels, s.label) {

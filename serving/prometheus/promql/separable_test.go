@@ -16,7 +16,7 @@ func renderings(template string) Rendering {
 	}
 	return Rendering{
 		Label: "pod", First: "a", Second: "b",
-		One: fill(`pod="a"`, "a"), Two: fill(`pod=~"a|b"`, "a|b"), All: fill(`pod!=""`, Anything),
+		One: fill(`pod="a"`, "a"), Two: fill(`pod=~"a|b"`, "a|b"), All: fill(`pod!=""`, AnyValue),
 	}
 }
 

@@ -16,18 +16,17 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-// namespaces is the resource whose label tells of which namespace a series is.
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
-// association says which labels name objects, and of which resource. It is immutable.
+// association maps labels to the resources whose objects they name. It is immutable.
 type association struct {
 	// overrides by label; labels in order.
 	overrides map[string]schema.GroupResource
 	labels    []string
 	template  *querytemplate.Template
-	// pattern is the template turned into a regular expression of labels.
-	pattern         *regexp.Regexp
-	group, resource int
+	// pattern matches the labels that the template yields.
+	pattern                   *regexp.Regexp
+	groupIndex, resourceIndex int // of the pattern's groups; -1 if it has none
 }
 
 func (a *association) empty() bool { return a == nil || len(a.overrides) == 0 && a.template == nil }
@@ -54,8 +53,8 @@ func compileAssociation(spec v1alpha1.RuleResources) (*association, *problem) {
 	return a, nil
 }
 
-// compileTemplate has the template make a regular expression of labels, as
-// prometheus-adapter does: what stands around group and resource is one already.
+// compileTemplate executes the template with regular expressions for group and resource, as
+// prometheus-adapter does: the text around them is a regular expression, too.
 func (a *association) compileTemplate(text string) error {
 	tmpl, err := querytemplate.Parse("template", text)
 	if err != nil {
@@ -69,8 +68,8 @@ func (a *association) compileTemplate(text string) error {
 	if err != nil {
 		return fmt.Errorf("it does not make a pattern of labels: %w", err)
 	}
-	a.group, a.resource = pattern.SubexpIndex("group"), pattern.SubexpIndex("resource")
-	if a.resource < 0 {
+	a.groupIndex, a.resourceIndex = pattern.SubexpIndex("group"), pattern.SubexpIndex("resource")
+	if a.resourceIndex < 0 {
 		return fmt.Errorf("<<.Resource>> is missing, so no label can name a resource: add it, such as kube_<<.Resource>>")
 	}
 	label, err := tmpl.Execute(querytemplate.Label{Group: "apps", Resource: "deployment"})
@@ -84,24 +83,23 @@ func (a *association) compileTemplate(text string) error {
 	return nil
 }
 
-// resolved is an association in a cluster: what its overrides mean there. It is
-// immutable.
-type resolved struct {
+// resolvedAssociation is an association with the resources of a cluster. It is immutable.
+type resolvedAssociation struct {
 	*association
 	index     *restmapping.Index
 	resources map[string]restmapping.Resource
-	// unknown are the overrides that the cluster does not know, in order.
+	// unknown are the overrides of resources that the cluster does not have, in order.
 	unknown []string
 	// namespaceLabels name namespaces, in order.
 	namespaceLabels []string
-	// byTemplate holds the labels that a template with a group makes of all resources.
-	// Its pattern cannot read each of them: groups have underscores of their own in a
-	// label, such as networking_k8s_io, and the pattern ends a group at the first.
+	// byTemplate holds the labels that a template with a group yields for all resources. The
+	// pattern does not match all of them: a group has underscores in a label, such as
+	// networking_k8s_io, and the pattern ends it at the first.
 	byTemplate map[string]restmapping.Resource
 }
 
-func (a *association) resolve(x *restmapping.Index) *resolved {
-	r := &resolved{association: a, index: x, resources: make(map[string]restmapping.Resource, len(a.labels))}
+func (a *association) resolve(x *restmapping.Index) *resolvedAssociation {
+	r := &resolvedAssociation{association: a, index: x, resources: make(map[string]restmapping.Resource, len(a.labels))}
 	for _, label := range a.labels {
 		gr := a.overrides[label]
 		resource, ok := x.Find(gr)
@@ -114,12 +112,12 @@ func (a *association) resolve(x *restmapping.Index) *resolved {
 			r.namespaceLabels = append(r.namespaceLabels, label)
 		}
 	}
-	if a.template == nil || a.group < 0 {
+	if a.template == nil || a.groupIndex < 0 {
 		return r
 	}
 	r.byTemplate = map[string]restmapping.Resource{}
 	for _, resource := range x.All() {
-		label, err := r.make(resource)
+		label, err := r.label(resource)
 		if _, taken := r.byTemplate[label]; err == nil && !taken {
 			r.byTemplate[label] = resource
 		}
@@ -127,21 +125,21 @@ func (a *association) resolve(x *restmapping.Index) *resolved {
 	return r
 }
 
-// overriddenFirst puts the labels that overrides name before the others.
-func (r *resolved) overriddenFirst(labels []string) []string {
+// overriddenFirst returns the labels with those of overrides first.
+func (r *resolvedAssociation) overriddenFirst(labels []string) []string {
 	if len(r.overrides) == 0 || r.pattern == nil {
 		return labels
 	}
 	ordered := slices.Clone(labels)
-	slices.SortStableFunc(ordered, before(func(label string) bool {
+	slices.SortStableFunc(ordered, trueFirst(func(label string) bool {
 		_, overridden := r.overrides[label]
 		return overridden
 	}))
 	return ordered
 }
 
-// of returns the resource that a label names.
-func (r *resolved) of(label string) (restmapping.Resource, bool) {
+// resource returns the resource whose objects a label names.
+func (r *resolvedAssociation) resource(label string) (restmapping.Resource, bool) {
 	if resource, ok := r.resources[label]; ok {
 		return resource, true
 	}
@@ -150,10 +148,10 @@ func (r *resolved) of(label string) (restmapping.Resource, bool) {
 	}
 	if m := r.pattern.FindStringSubmatch(label); m != nil {
 		group := ""
-		if r.group >= 0 {
-			group = m[r.group]
+		if r.groupIndex >= 0 {
+			group = m[r.groupIndex]
 		}
-		if resource, ok := r.index.FindLabel(group, m[r.resource]); ok && r.reads(label, resource) {
+		if resource, ok := r.index.FindLabel(group, m[r.resourceIndex]); ok && r.accepts(label, resource) {
 			return resource, true
 		}
 	}
@@ -161,27 +159,26 @@ func (r *resolved) of(label string) (restmapping.Resource, bool) {
 	return resource, ok
 }
 
-// reads says whether a label that the pattern matches can be meant: the pattern is loose,
-// and the labels of a series are chosen by whoever is scraped. One that is more than a
-// word must be just what the template makes.
-func (r *resolved) reads(label string, resource restmapping.Resource) bool {
+// accepts reports whether a label that the pattern matches may name a resource. The pattern is
+// loose, and scraped workloads choose their labels: unless a label is a legacy name, it must
+// be exactly what the template yields.
+func (r *resolvedAssociation) accepts(label string, resource restmapping.Resource) bool {
 	if model.LegacyValidation.IsValidLabelName(label) {
 		return true
 	}
-	made, err := r.make(resource)
-	return err == nil && made == label
+	want, err := r.label(resource)
+	return err == nil && want == label
 }
 
-// make returns the label that the template makes for a resource.
-func (r *resolved) make(resource restmapping.Resource) (string, error) {
+// label returns the label that the template yields for a resource.
+func (r *resolvedAssociation) label(resource restmapping.Resource) (string, error) {
 	return r.template.Execute(querytemplate.Label{Group: restmapping.GroupLabel(resource.Group), Resource: resource.Singular})
 }
 
-// namespaceLabel returns the label that tells the namespace of series: one that they
-// have, all of them if there is such a one, or else one that the rule names; empty where
-// it names none.
-func (r *resolved) namespaceLabel(f *family) string {
-	for _, label := range f.sharedFirst(r.namespaceLabels) {
+// namespaceLabel returns the label that holds the namespace of series: one that all of them
+// have, or some, or else one of the rule; empty if there is none.
+func (r *resolvedAssociation) namespaceLabel(f *family) string {
+	for _, label := range f.commonFirst(r.namespaceLabels) {
 		if _, has := slices.BinarySearch(f.labels, label); has {
 			return label
 		}

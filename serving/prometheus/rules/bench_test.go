@@ -97,7 +97,7 @@ func BenchmarkSetSeries(b *testing.B) {
 	b.Run("list", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			c.listed = nil
+			c.cachedLists = nil
 			if first, _ := c.ObjectMetrics(2000); len(first) == 0 {
 				b.Fatal("no metrics")
 			}

@@ -13,44 +13,42 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-// live is a rule and what it makes of the series that exist.
-type live struct {
+// activeRule is a rule with its metrics of the series that exist.
+type activeRule struct {
 	*rule
-	resolved *resolved
-	// made is by the name of the series.
-	made map[string][]*binding
-	// misnamed and homeless are series that make no metric.
-	misnamed, homeless map[string]string
+	resolved *resolvedAssociation
+	// bindings by series name; nil before init.
+	bindings map[string][]*binding
+	// invalidNames holds the errors of series whose metric would have an invalid name, and
+	// unassociated the labels of series that name no object.
+	invalidNames, unassociated map[string]string
 }
 
-// begin makes a rule ready for series.
-func (r *live) begin(x *restmapping.Index) {
+// init removes all bindings.
+func (r *activeRule) init(x *restmapping.Index) {
 	r.resolved = r.assoc.resolve(x)
-	r.made, r.misnamed, r.homeless = map[string][]*binding{}, map[string]string{}, map[string]string{}
+	r.bindings, r.invalidNames, r.unassociated = map[string][]*binding{}, map[string]string{}, map[string]string{}
 }
 
-// binding is a metric that a rule makes of series of one name. It is immutable.
+// binding is a metric that a rule defines for a family of series. It is immutable.
 type binding struct {
-	rule   *live
+	rule   *activeRule
 	family *family
 	metric query.ObjectMetric
 	// objectLabel names the object, and namespaceLabel its namespace.
 	objectLabel, namespaceLabel string
-	// plain says that the series' name needs no look when it is put into the query.
+	// plain is set if the series' name is safe anywhere in a query.
 	plain bool
 }
 
-// compare orders the bindings of one metric; the last one counts.
+// compare orders the bindings of one metric; the last one is effective.
 func (b *binding) compare(o *binding) int {
-	if c := cmp.Compare(b.rule.place, o.rule.place); c != 0 {
-		return c
-	}
-	return strings.Compare(b.family.name, o.family.name)
+	return cmp.Or(cmp.Compare(b.rule.position, o.rule.position), strings.Compare(b.family.name, o.family.name))
 }
 
-// make works out the metrics that a rule makes of series of one name.
-func (r *live) make(f *family) []*binding {
-	if !r.keeps(f.name) {
+// bind adds the metrics of a family, and returns them.
+func (r *activeRule) bind(f *family) []*binding {
+	if !r.matches(f.name) {
 		return nil
 	}
 	name, ok := r.naming.name(f.name)
@@ -58,13 +56,13 @@ func (r *live) make(f *family) []*binding {
 		return nil
 	}
 	if err := checkMetricName(name, r.external); err != nil {
-		r.misnamed[f.name] = err.Error() + "; change name.as"
+		r.invalidNames[f.name] = err.Error() + "; change name.as"
 		return nil
 	}
 	plain := promql.PlainName(f.name)
 	if !plain {
 		if _, err := r.renderFor(f.name, plain, r.sample); err != nil {
-			r.misnamed[f.name] = err.Error()
+			r.invalidNames[f.name] = err.Error()
 			return nil
 		}
 	}
@@ -74,14 +72,14 @@ func (r *live) make(f *family) []*binding {
 	}
 	if r.external {
 		b := &binding{rule: r, family: f, metric: query.ObjectMetric{Name: name}, namespaceLabel: namespaceLabel, plain: plain}
-		r.made[f.name] = []*binding{b}
-		return r.made[f.name]
+		r.bindings[f.name] = []*binding{b}
+		return r.bindings[f.name]
 	}
 	var bindings []*binding
-	for _, label := range r.resolved.overriddenFirst(f.sharedFirst(f.labels)) {
-		resource, ok := r.resolved.of(label)
+	for _, label := range r.resolved.overriddenFirst(f.commonFirst(f.labels)) {
+		resource, ok := r.resolved.resource(label)
 		if !ok || slices.ContainsFunc(bindings, func(b *binding) bool { return b.metric.Resource == resource.GroupResource() }) {
-			continue // the first of several labels for one resource
+			continue // of several labels for one resource the first is used
 		}
 		bindings = append(bindings, &binding{
 			rule: r, family: f, objectLabel: label, namespaceLabel: namespaceLabel, plain: plain,
@@ -89,67 +87,67 @@ func (r *live) make(f *family) []*binding {
 		})
 	}
 	if len(bindings) == 0 {
-		r.homeless[f.name] = strings.Join(f.labels, ", ")
+		r.unassociated[f.name] = strings.Join(f.labels, ", ")
 		return nil
 	}
-	r.made[f.name] = bindings
+	r.bindings[f.name] = bindings
 	return bindings
 }
 
-// rebuild works out everything anew, and puts it in place.
+// rebuild computes the metrics of all rules. c.changing is held.
 func (c *Catalogue) rebuild() {
-	made := newMetrics()
+	all := newMetrics()
 	for _, r := range c.rules {
 		if r.failed() {
 			continue
 		}
-		if r.made == nil {
-			r.begin(c.index)
-			if f := c.found[r.selection()]; f != nil {
+		if r.bindings == nil {
+			r.init(c.index)
+			if f := c.discovered[r.selection()]; f != nil {
 				for _, family := range f.families {
-					r.make(family)
+					r.bind(family)
 				}
 			}
 		}
-		for _, bindings := range r.made {
+		for _, bindings := range r.bindings {
 			for _, b := range bindings {
-				made.insert(b)
+				all.insert(b)
 			}
 		}
 	}
 	c.mu.Lock()
-	c.made = made
+	c.metrics = all
 	c.mu.Unlock()
-	c.wide.forget()
-	c.judge()
+	c.shared.Clear()
+	c.updateHealth()
 }
 
-// update takes in the changed families of one rule.
-func (c *Catalogue) update(r *live, changed, gone []*family) {
+// update applies changed families to one rule. c.changing is held.
+func (c *Catalogue) update(r *activeRule, changed, gone []*family) {
 	var removed, added []*binding
 	drop := func(f *family) {
-		removed = append(removed, r.made[f.name]...)
-		delete(r.made, f.name)
-		delete(r.misnamed, f.name)
-		delete(r.homeless, f.name)
+		removed = append(removed, r.bindings[f.name]...)
+		delete(r.bindings, f.name)
+		delete(r.invalidNames, f.name)
+		delete(r.unassociated, f.name)
 	}
 	for _, f := range gone {
 		drop(f)
 	}
 	for _, f := range changed {
 		drop(f)
-		added = append(added, r.make(f)...)
+		added = append(added, r.bind(f)...)
 	}
 	if len(removed) == 0 && len(added) == 0 {
 		return
 	}
 	c.mu.Lock()
 	for _, b := range removed {
-		c.made.remove(b)
+		c.metrics.remove(b)
 	}
 	for _, b := range added {
-		c.made.insert(b)
+		c.metrics.insert(b)
 	}
 	c.mu.Unlock()
-	c.wide.forget()
+	c.shared.Clear()
 }

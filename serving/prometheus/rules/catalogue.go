@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
@@ -27,48 +27,47 @@ type Resources interface {
 	RefreshSoon()
 }
 
-// Selection is what a source is asked for the series of.
+// Selection is a lookup of series.
 type Selection struct {
 	// Source is its name in spec.sources.
 	Source string
-	// Selector is a selector in PromQL, as in match[].
+	// Selector is a PromQL series selector, as in match[].
 	Selector string
 }
 
-// Catalogue holds the metrics that exist now. It is ready for concurrent use; reads
-// never wait for a compilation.
+// Catalogue holds the metrics that exist. It is safe for concurrent use; reads never wait for
+// rules to compile.
 type Catalogue struct {
 	resources Resources
 
-	// changing serialises changes; mu is held for writing only while a change that is
-	// worked out already is put in place.
+	// changing serialises changes; mu is locked for writing only to publish their result.
 	changing sync.Mutex
 	mu       sync.RWMutex
 
 	// Guarded by changing.
-	sources  *sources
-	rules    []*live
-	found    map[Selection]*found
-	index    *restmapping.Index
-	objects  []declaredObject
-	compiled map[declaredID]*declared
-	// listed are the lists of metrics, made when they are asked for.
-	listed *lists
+	sources    *sources
+	rules      []*activeRule
+	discovered map[Selection]*discovered
+	index      *restmapping.Index
+	objects    []declaredObject
+	compiled   map[declaredID]*declared
+	// cachedLists is nil after each change.
+	cachedLists *metricLists
 
-	// Guarded by mu, and written by changes alone.
-	made *metrics
-	// declaredCustom and declaredExternal are the declared metrics that are in force.
+	// Guarded by mu, and written only with changing held, too.
+	metrics *metrics
+	// declaredCustom and declaredExternal are the declared metrics that are in effect.
 	declaredCustom   map[namespacedMetric]*declared
 	declaredExternal map[types.NamespacedName]*declared
 	declaredAll      []*declared
 	health           Health
-	// judged are the rules whose health it is.
-	judged []*live
-	// unknownCustom and unknownExternal say why metrics of rules may be missing; nil
-	// when all series are known.
+	// healthRules are the rules of health.
+	healthRules []*activeRule
+	// unknownCustom and unknownExternal are why metrics of rules may be missing; nil once all
+	// lookups of series have succeeded.
 	unknownCustom, unknownExternal error
 
-	wide wideReadings
+	shared *lru.Cache[sharedKey, *query.MetricQuery]
 }
 
 var (
@@ -79,20 +78,13 @@ var (
 // NewCatalogue returns a catalogue without metrics.
 func NewCatalogue(r Resources) *Catalogue {
 	return &Catalogue{
-		resources: r, sources: &sources{}, found: map[Selection]*found{}, index: r.Current(),
-		made: newMetrics(),
+		resources: r, sources: &sources{}, discovered: map[Selection]*discovered{}, index: r.Current(),
+		metrics: newMetrics(), shared: newSharedQueries(),
 	}
 }
 
-// metricKey is a metric of objects.
-type metricKey struct {
-	resource schema.GroupResource
-	name     string
-}
-
-// Apply puts the sources and rules of a spec in force. Rules that did not change stay
-// as they are. Rules whose selections are new make metrics once SetSeries told of
-// their series.
+// Apply sets the sources and rules to those of a spec. Rules that have not changed keep their
+// metrics; those with new selections have none before SetSeries.
 func (c *Catalogue) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -101,13 +93,13 @@ func (c *Catalogue) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	if !same {
 		c.sources = srcs
 	}
-	old := make(map[string][]*live, len(c.rules))
+	old := make(map[string][]*activeRule, len(c.rules))
 	if same {
 		for _, r := range c.rules {
 			old[r.path] = append(old[r.path], r)
 		}
 	}
-	var next []*live
+	var next []*activeRule
 	add := func(field string, specs []v1alpha1.MetricRule, external bool) {
 		for i := range specs {
 			path := fmt.Sprintf("spec.%s.rules[%d]", field, i)
@@ -115,7 +107,7 @@ func (c *Catalogue) Apply(spec *v1alpha1.MetricsBackendSpec) {
 				next = append(next, known[0])
 				continue
 			}
-			next = append(next, &live{rule: compile(specs[i], path, i, external, c.sources)})
+			next = append(next, &activeRule{rule: compile(specs[i], path, i, external, c.sources)})
 		}
 	}
 	if spec.CustomMetrics != nil {
@@ -132,31 +124,31 @@ func (c *Catalogue) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	for _, s := range c.selections() {
 		wanted[s] = true
 	}
-	for s := range c.found {
+	for s := range c.discovered {
 		if !wanted[s] {
-			delete(c.found, s)
+			delete(c.discovered, s)
 		}
 	}
 	c.rebuild()
 	if !same {
-		c.declare(true)
+		c.updateDeclared(true)
 	}
 }
 
-// SetResources takes in what the cluster has now.
+// SetResources sets the resources of the cluster.
 func (c *Catalogue) SetResources(x *restmapping.Index) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	c.index = x
 	for i, r := range c.rules {
-		// A copy: readers still hold the old one, which is of the old index.
-		c.rules[i] = &live{rule: r.rule}
+		// A copy, since readers may still use the old one with its index.
+		c.rules[i] = &activeRule{rule: r.rule}
 	}
 	c.rebuild()
-	c.declare(true)
+	c.updateDeclared(true)
 }
 
-// Selections returns what sources are to be asked the series of, in order and each once.
+// Selections returns the lookups that the rules need, sorted and without duplicates.
 func (c *Catalogue) Selections() []Selection {
 	c.changing.Lock()
 	defer c.changing.Unlock()

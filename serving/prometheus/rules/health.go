@@ -5,68 +5,72 @@ package rules
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
-// Reasons of a rule's health, and of a declared metric that is not in force.
+// Reasons of a rule's health, and of a declared metric that is not in effect.
 const (
-	// ReasonInvalidSeriesQuery means: it is no selector of series.
+	// ReasonInvalidSeriesQuery means that seriesQuery is not a series selector.
 	ReasonInvalidSeriesQuery = "InvalidSeriesQuery"
-	// ReasonInvalidSeriesFilter means: a filter is not one regular expression.
+	// ReasonInvalidSeriesFilter means that a filter has no regular expression, or several.
 	ReasonInvalidSeriesFilter = "InvalidSeriesFilter"
-	// ReasonInvalidName means: name makes no name, or one that the API cannot have.
+	// ReasonInvalidName means that name yields no metric name, or one that the API
+	// does not allow.
 	ReasonInvalidName = "InvalidName"
-	// ReasonInvalidResources means: resources says of no label what it names.
+	// ReasonInvalidResources means that resources associates no label with a resource.
 	ReasonInvalidResources = "InvalidResources"
-	// ReasonUnknownResource means: the cluster has no such resource; it is looked for
-	// again and again.
+	// ReasonUnknownResource means that the cluster has no such resource now.
 	ReasonUnknownResource = "UnknownResource"
-	// ReasonInvalidMetricsQuery means: the template does not make PromQL.
+	// ReasonInvalidMetricsQuery means that the template does not yield PromQL.
 	ReasonInvalidMetricsQuery = "InvalidMetricsQuery"
-	// ReasonUncheckedMetricsQuery means: the template makes a query that only the source
-	// may know.
+	// ReasonUncheckedMetricsQuery means that the template yields a query that only the
+	// source may understand.
 	ReasonUncheckedMetricsQuery = "UncheckedMetricsQuery"
-	// ReasonNeedsLabels means: the template makes a query only with certain selectors.
+	// ReasonNeedsLabels means that the template yields a query only with certain selectors.
 	ReasonNeedsLabels = "NeedsLabels"
-	// ReasonIgnoresSelectors means: the query of external metrics is the same for all.
+	// ReasonIgnoresSelectors means that the query of an external metric does not use them.
 	ReasonIgnoresSelectors = "IgnoresSelectors"
-	// ReasonInvalidInterval means: it is no duration, or not within bounds.
+	// ReasonInvalidInterval means that the interval is not a duration, or out of range.
 	ReasonInvalidInterval = "InvalidInterval"
-	// ReasonInvalidDuplicates means: there is no such policy.
+	// ReasonInvalidDuplicates means that there is no such policy.
 	ReasonInvalidDuplicates = "InvalidDuplicates"
-	// ReasonUnknownSource means: spec.sources names no such source.
+	// ReasonUnknownSource means that spec.sources has no such source.
 	ReasonUnknownSource = "UnknownSource"
-	// ReasonSeriesUnavailable means: the source does not say which series there are.
+	// ReasonSeriesUnavailable means that the lookup of series fails.
 	ReasonSeriesUnavailable = "SeriesUnavailable"
-	// ReasonTooManySeries means: there are more than are looked at.
+	// ReasonTooManySeries means that there are more series than are used.
 	ReasonTooManySeries = "TooManySeries"
-	// ReasonNoSeries means: nothing matches seriesQuery and the filters now.
+	// ReasonNoSeries means that no series matches seriesQuery and the filters now.
 	ReasonNoSeries = "NoSeries"
-	// ReasonNoObjects means: series match, and no label of theirs names an object.
+	// ReasonNoObjects means that series match, but none of their labels names an object.
 	ReasonNoObjects = "NoObjects"
-	// ReasonCollision means: something else makes the same metric, and counts.
+	// ReasonCollision means that another rule or object defines the same metric, and wins.
 	ReasonCollision = "Collision"
-	// ReasonInvalidQuery means: a declared metric's query is not PromQL, or cannot be
-	// confined.
+	// ReasonInvalidQuery means that a declared metric's query is not PromQL, or cannot be
+	// confined to its namespace.
 	ReasonInvalidQuery = "InvalidQuery"
-	// ReasonInvalidWindow means: it is no duration.
+	// ReasonInvalidWindow means that the window is not a duration.
 	ReasonInvalidWindow = "InvalidWindow"
 )
 
-// problem is what is wrong with a rule.
 type problem struct {
 	state           v1alpha1.RuleState
 	reason, message string
 }
 
-// invalidf is a problem that only a change of the spec mends.
+// invalidf returns a problem that only a change of the spec resolves.
 func invalidf(reason, format string, args ...any) *problem {
 	return &problem{v1alpha1.RuleInvalid, reason, fmt.Sprintf(format, args...)}
 }
 
-// failingf is a problem for which the rule makes no metric now, or one that works
-// despite it.
+// failingf returns a problem of a rule that has no metrics because of it, or a warning.
 func failingf(failing bool, reason, format string, args ...any) *problem {
 	if failing {
 		return &problem{v1alpha1.RuleFailing, reason, fmt.Sprintf(format, args...)}
@@ -82,15 +86,136 @@ func (p *problem) health(path string) v1alpha1.RuleHealth {
 	return v1alpha1.RuleHealth{Path: path, State: p.state, Reason: p.reason, Message: p.message}
 }
 
-// Health is how the rules do.
+// Health is the state of all rules.
 type Health struct {
-	// Rules holds what is wrong, in the order of the spec; nothing for a rule that is
-	// as it should be.
+	// Rules holds the problems, in the order of the spec; none for a healthy rule.
 	Rules []v1alpha1.RuleHealth
-	// Count is the number of rules, and Failing that of those that make no metric
-	// because of themselves or their source. A rule that only waits for series, or whose
-	// metrics another rule makes too, does not fail.
+	// Count is the number of rules, and Failing that of rules without metrics because of an
+	// error in them or of their source. Rules without series and rules overridden by others
+	// do not fail.
 	Count, Failing int
-	// CustomMetrics and ExternalMetrics count the metrics that exist now.
+	// CustomMetrics and ExternalMetrics are the numbers of metrics.
 	CustomMetrics, ExternalMetrics int
+}
+
+// Health returns the state of the rules.
+func (c *Catalogue) Health() Health {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.health
+}
+
+// updateHealth computes the state of the rules. c.changing is held.
+func (c *Catalogue) updateHealth() {
+	h := Health{Count: len(c.rules)}
+	unknown := map[bool]error{}
+	collisions := c.metrics.collisions()
+	for _, r := range c.rules {
+		problems := slices.Clone(r.problems)
+		if !r.failed() {
+			f := c.discovered[r.selection()]
+			problems = append(problems, c.activeProblems(r, f)...)
+			if p := collisionProblem(collisions[r]); p != nil {
+				problems = append(problems, p)
+			}
+			if f == nil || !f.known {
+				if unknown[r.external] == nil {
+					unknown[r.external] = notKnown(r, f)
+				}
+			}
+		}
+		failing := false
+		for _, p := range problems {
+			failing = failing || p.state != v1alpha1.RuleWarning
+			h.Rules = append(h.Rules, p.health(r.path))
+		}
+		if failing {
+			h.Failing++
+		}
+	}
+	h.CustomMetrics, h.ExternalMetrics = c.countMetrics()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.health, c.healthRules = h, slices.Clone(c.rules)
+	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
+	c.cachedLists = nil
+}
+
+func notKnown(r *activeRule, f *discovered) error {
+	if f != nil && f.err != nil {
+		return fmt.Errorf("%s: the series are not known: %w", r.path, f.err)
+	}
+	return fmt.Errorf("%s: the series are not known yet", r.path)
+}
+
+// activeProblems returns the problems of a rule that was compiled.
+func (c *Catalogue) activeProblems(r *activeRule, f *discovered) []*problem {
+	var problems []*problem
+	if len(r.resolved.unknown) > 0 && !c.index.Empty() {
+		none := len(r.resolved.resources) == 0 && r.resolved.template == nil && !r.external
+		problems = append(problems, failingf(none, ReasonUnknownResource, "resources.overrides: the cluster has no resource %s: check group and resource; if it is installed later, it is found", firstFew(r.resolved.unknown)))
+	}
+	switch {
+	case f != nil && f.err != nil:
+		// The metrics of the last lookup stay.
+		problems = append(problems, failingf(!f.known, ReasonSeriesUnavailable, "the series of seriesQuery could not be learnt: %v", f.err))
+	case f == nil || !f.known:
+	case len(r.bindings) == 0 && len(r.unassociated) > 0 && !c.index.Empty() && len(r.resolved.unknown) == 0:
+		name := first(r.unassociated)
+		problems = append(problems, warnf(ReasonNoObjects, "%d series match, but no label of theirs names a resource of the cluster: %s has the labels %s; name one in resources.overrides", len(r.unassociated), name, r.unassociated[name]))
+	case len(r.bindings) == 0 && len(r.unassociated) == 0 && len(r.invalidNames) == 0:
+		problems = append(problems, warnf(ReasonNoSeries, "no series match now: try seriesQuery at the source, and see whether seriesFilters and name.matches leave any"))
+	}
+	if f != nil && f.truncated {
+		problems = append(problems, warnf(ReasonTooManySeries, "seriesQuery selects more than %d kinds of series, or more series than can be read in a minute, and the others make no metrics: select fewer, in several rules", series.MaxSeries))
+	}
+	if len(r.invalidNames) > 0 {
+		name := first(r.invalidNames)
+		problems = append(problems, failingf(len(r.bindings) == 0, ReasonInvalidName, "%d series make no metric: for %s %s", len(r.invalidNames), quoteName(name), r.invalidNames[name]))
+	}
+	return problems
+}
+
+// collisionProblem returns the warning about metrics of a rule that another rule defines too,
+// or that the rule defines for several series; nil if there are none.
+func collisionProblem(of []collision) *problem {
+	if len(of) == 0 {
+		return nil
+	}
+	shown := describeCollision(of[0].loser, of[0].winner)
+	if len(of) > 1 {
+		shown += fmt.Sprintf(" (and %d more)", len(of)-1)
+	}
+	return warnf(ReasonCollision, "%s: select other series, or give another name", shown)
+}
+
+func describeCollision(b, winner *binding) string {
+	metric := b.metric.Name
+	if !b.rule.external {
+		metric = b.metric.Resource.String() + "/" + metric
+	}
+	if winner.rule == b.rule {
+		return fmt.Sprintf("the metric %s is made of %s and of %s, of which the latter counts", metric, b.family.name, winner.family.name)
+	}
+	return fmt.Sprintf("the metric %s is also made by %s, which counts as the later one", metric, winner.rule.path)
+}
+
+func first(m map[string]string) string { return slices.Min(slices.Collect(maps.Keys(m))) }
+
+// quoteName returns a name for a message, quoted unless it is plain: scraped workloads choose it.
+func quoteName(name string) string {
+	name = text.Truncate(name, 100)
+	if promql.PlainName(name) {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+// firstFew formats the first few of many names.
+func firstFew(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return fmt.Sprint(all)
+	}
+	return fmt.Sprintf("%v and %d more", all[:most], len(all)-most)
 }

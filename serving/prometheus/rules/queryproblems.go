@@ -16,10 +16,10 @@ import (
 // queries of other sources are skipped, as the health of the source reports them once.
 func (c *Catalogue) QueryProblems(now time.Time, healthy func(source string, since time.Time) bool) []v1alpha1.RuleHealth {
 	c.mu.RLock()
-	judged := c.judged
+	rules := c.healthRules
 	c.mu.RUnlock()
 	var all []v1alpha1.RuleHealth
-	for _, r := range judged {
+	for _, r := range rules {
 		s := r.queryProblems.Current(now)
 		if s == nil || s.Failure != nil && !healthy(s.Query.Source, s.Time) {
 			continue
@@ -44,7 +44,7 @@ var omitRemedies = map[query.OmitReason]string{
 func queryProblem(s *query.QueryProblem, external bool) *problem {
 	in := ""
 	if s.Query.Tenant != "" {
-		in = " in namespace " + printed(s.Query.Tenant)
+		in = " in namespace " + quoteName(s.Query.Tenant)
 	}
 	if s.Failure != nil {
 		return failureProblem(s.Failure, in)
@@ -55,7 +55,7 @@ func queryProblem(s *query.QueryProblem, external bool) *problem {
 	case s.Object == "":
 		return warnf(string(s.OmitReason), "series have no value, such as %s%s: %s", text.Printable(s.Labels, 200), in, omitRemedies[s.OmitReason])
 	}
-	return warnf(string(s.OmitReason), "objects have no value, such as %s%s: %s", printed(s.Object), in, omitRemedies[s.OmitReason])
+	return warnf(string(s.OmitReason), "objects have no value, such as %s%s: %s", quoteName(s.Object), in, omitRemedies[s.OmitReason])
 }
 
 func failureProblem(f *query.Failure, in string) *problem {

@@ -17,40 +17,39 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-// defaultWindow is what values of resource rules are said to look back.
+// defaultWindow is the window that is reported if the rules set none.
 const defaultWindow = time.Minute
 
-// ResourceQueries are the resource rules as they are asked.
+// ResourceQueries are compiled resource rules.
 type ResourceQueries struct {
 	// Source is its name in spec.sources.
 	Source string
-	// Interval between two evaluations, and Window that the values look back.
+	// Interval is the time between evaluations, and Window the range of the values.
 	Interval, Window time.Duration
 	// CPU in cores, and Memory in bytes.
 	CPU, Memory ResourceQuery
 }
 
-// HasNodes says whether there are figures of nodes: a node without one of the two has no
-// point.
+// HasNodes reports whether there are queries for nodes. A node needs both resources.
 func (q *ResourceQueries) HasNodes() bool { return q.CPU.Nodes != "" && q.Memory.Nodes != "" }
 
-// ResourceQuery asks for one resource of nodes and of containers.
+// ResourceQuery holds the queries of one resource.
 type ResourceQuery struct {
-	// Nodes is the expression for all nodes, and NodeLabel names them; empty where the
-	// rules are for pods alone.
+	// Nodes is the expression for all nodes, and NodeLabel the label with their names; empty if
+	// the rules are for pods only.
 	Nodes, NodeLabel string
-	// Containers is the expression for the containers of all pods. It is empty where
-	// the query loses the namespace, so that pods of the same name would be taken
-	// together; then ContainersIn is asked namespace by namespace.
+	// Containers is the expression for the containers of all pods. It is empty if the query
+	// drops the namespace, so that pods of the same name would be mixed up; then ContainersIn
+	// is evaluated for each namespace.
 	Containers string
-	// NamespaceLabel, PodLabel and ContainerLabel name a container.
+	// NamespaceLabel, PodLabel and ContainerLabel identify a container.
 	NamespaceLabel, PodLabel, ContainerLabel string
 
 	containers *querytemplate.Template
 }
 
-// ContainersIn returns the expression for the containers of all pods of a namespace.
-// The series of its answer need not have NamespaceLabel.
+// ContainersIn returns the expression for the containers of all pods of a namespace. Its
+// results may lack NamespaceLabel.
 func (q *ResourceQuery) ContainersIn(namespace string) (string, error) {
 	if err := checkNamespace(namespace); err != nil {
 		return "", err
@@ -58,22 +57,22 @@ func (q *ResourceQuery) ContainersIn(namespace string) (string, error) {
 	return q.render(promql.Equal(q.NamespaceLabel, namespace), namespace, []string{q.PodLabel, q.ContainerLabel})
 }
 
-// wide returns the expression for some of the namespaces, or all, grouped by them too.
-func (q *ResourceQuery) wide(m promql.Matcher, value string) (string, error) {
+// acrossNamespaces returns the expression for some namespaces, or all, grouped by them, too.
+func (q *ResourceQuery) acrossNamespaces(m promql.Matcher, value string) (string, error) {
 	return q.render(m, value, []string{q.NamespaceLabel, q.PodLabel, q.ContainerLabel})
 }
 
 func (q *ResourceQuery) render(namespace promql.Matcher, value string, groupBy []string) (string, error) {
-	r := &request{
+	r := &templateInput{
 		matchers: []string{namespace.String()},
 		data:     querytemplate.Query{LabelValuesByName: map[string]string{namespace.Label: value}},
 	}
-	r.all(q.PodLabel)
-	r.group(groupBy...)
+	r.selectAll(q.PodLabel)
+	r.groupBy(groupBy...)
 	return render(q.containers, r.query())
 }
 
-// core are the resources that resource rules are about.
+// core has the resources of resource rules.
 var core = restmapping.NewIndex(
 	[]*metav1.APIGroup{{PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: "v1", Version: "v1"}}},
 	[]*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
@@ -83,10 +82,9 @@ var core = restmapping.NewIndex(
 	}}},
 )
 
-// CompileResourceRules makes queries of resource rules, or says what is wrong with them.
-// The queries for containers are needed: without one of them there are no figures that an
-// autoscaler can use. Without those for nodes only nodes have none, and the queries come
-// with what is said of that.
+// CompileResourceRules compiles resource rules. It returns no queries if any is invalid or one for
+// containers is missing, since autoscalers could not use the metrics. Without queries for nodes
+// it returns those for containers with the problem.
 func CompileResourceRules(rules *v1alpha1.ResourceRules, specs []v1alpha1.SourceSpec) (*ResourceQueries, []v1alpha1.RuleHealth) {
 	const path = "spec.resourceMetrics.rules"
 	var health []v1alpha1.RuleHealth
@@ -152,8 +150,8 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 	}
 	tmpl, err := querytemplate.Parse("nodeQuery", text)
 	if err == nil {
-		r := &request{data: querytemplate.Query{LabelValuesByName: map[string]string{}}}
-		r.all(q.NodeLabel)
+		r := &templateInput{data: querytemplate.Query{LabelValuesByName: map[string]string{}}}
+		r.selectAll(q.NodeLabel)
 		q.Nodes, err = render(tmpl, r.query())
 	}
 	if err != nil {
@@ -162,8 +160,8 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 	return nil
 }
 
-// withoutNodes says why there are no figures of nodes; nil where there are. Whoever has no
-// exporter on nodes can still scale by what pods use.
+// withoutNodes returns why there is no query for nodes, nil if there is one. Without an exporter
+// on nodes pods can still be scaled.
 func (q *ResourceQuery) withoutNodes() *problem {
 	switch {
 	case q.Nodes != "":
@@ -185,17 +183,17 @@ func (q *ResourceQuery) compileContainers(text string) *problem {
 	if err != nil {
 		return invalidf(ReasonInvalidMetricsQuery, "containerQuery does not make PromQL: %v", err)
 	}
-	one, err := q.wide(promql.Equal(q.NamespaceLabel, someObject), someObject)
+	one, err := q.acrossNamespaces(promql.Equal(q.NamespaceLabel, someObject), someObject)
 	if err != nil {
-		return nil // it is asked by namespace
+		return nil // ContainersIn is used
 	}
-	two, err := q.wide(promql.Equal(q.NamespaceLabel, someObject, anotherObject), alternatives([]string{someObject, anotherObject}))
+	two, err := q.acrossNamespaces(promql.Equal(q.NamespaceLabel, someObject, anotherObject), alternatives([]string{someObject, anotherObject}))
 	if err != nil {
-		return nil // it is asked by namespace
+		return nil // ContainersIn is used
 	}
-	all, err := q.wide(promql.Set(q.NamespaceLabel), promql.Anything)
+	all, err := q.acrossNamespaces(promql.Set(q.NamespaceLabel), promql.AnyValue)
 	if err != nil {
-		return nil // it is asked by namespace
+		return nil // ContainersIn is used
 	}
 	if promql.Separable(promql.Rendering{Label: q.NamespaceLabel, First: someObject, Second: anotherObject, One: one, Two: two, All: all}) {
 		q.Containers = all
@@ -203,9 +201,9 @@ func (q *ResourceQuery) compileContainers(text string) *problem {
 	return nil
 }
 
-// labelOf returns the label of a resource: the first override that names it, or what the
-// template makes; empty where there is none.
-func (r *resolved) labelOf(resource string) string {
+// labelOf returns the label of a resource: that of the first override for it, or of the
+// template; empty if there is none.
+func (r *resolvedAssociation) labelOf(resource string) string {
 	for _, label := range r.labels {
 		if known, ok := r.resources[label]; ok && known.GroupResource() == (schema.GroupResource{Resource: resource}) {
 			return label
@@ -215,7 +213,7 @@ func (r *resolved) labelOf(resource string) string {
 	if !ok || r.template == nil {
 		return ""
 	}
-	label, err := r.make(known)
+	label, err := r.label(known)
 	if err != nil {
 		return ""
 	}

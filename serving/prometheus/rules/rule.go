@@ -4,7 +4,10 @@
 package rules
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,32 +19,31 @@ import (
 
 // rule is a compiled rule. It is immutable, except for queryProblems.
 type rule struct {
-	// path in the MetricsBackend, and place in order: of rules that make the same
-	// metric the one with the highest place counts.
-	path  string
-	place int
-	spec  v1alpha1.MetricRule
-	// external rules make metrics that describe no object.
+	// path in the MetricsBackend, and position in its list: of rules with the same metric the
+	// last one wins.
+	path     string
+	position int
+	spec     v1alpha1.MetricRule
+	// external rules define metrics that describe no object.
 	external bool
 	source   *source
 	interval time.Duration
-	// selector is seriesQuery, without the space around it.
+	// selector is seriesQuery without surrounding space.
 	selector string
 	filters  []filter
 	naming   naming
 	assoc    *association
 	query    *querytemplate.Template
-	// namespaced is for external rules: the query is about the namespace of the request.
+	// namespaced tells, for external rules, whether the query is for the namespace of the request.
 	namespaced bool
 	duplicates query.Duplicates
-	// usesSeries says that queries differ by series; otherwise it does not matter of
-	// which series a metric is made.
+	// usesSeries is set if the query depends on the name of the series.
 	usesSeries bool
-	// sample is what the query was tried with.
+	// sample is the input with which the query was checked.
 	sample querytemplate.Query
-	// unchecked says that the query is not parsed: its language is the server's alone.
+	// unchecked is set if the query is not PromQL as this version knows it, and is not parsed.
 	unchecked bool
-	// needsLabels says that the query can be asked only with a selector.
+	// needsLabels is set if the query can be rendered only with a selector.
 	needsLabels bool
 	problems    []*problem
 	// queryProblems tracks what its queries did not return.
@@ -57,11 +59,10 @@ func (r *rule) failed() bool {
 	return false
 }
 
-// compile makes a rule of its spec. Everything that is wrong is in its problems, each
-// of which says what to do.
-func compile(spec v1alpha1.MetricRule, path string, place int, external bool, sources *sources) *rule {
+// compile compiles a rule. Errors are in its problems, each with what to do.
+func compile(spec v1alpha1.MetricRule, path string, position int, external bool, sources *sources) *rule {
 	r := &rule{
-		path: path, place: place, spec: *spec.DeepCopy(), external: external,
+		path: path, position: position, spec: *spec.DeepCopy(), external: external,
 		selector:   strings.TrimSpace(spec.SeriesQuery),
 		namespaced: spec.Resources.Namespaced == nil || *spec.Resources.Namespaced,
 		duplicates: query.DuplicatesReject,
@@ -104,7 +105,7 @@ func compile(spec v1alpha1.MetricRule, path string, place int, external bool, so
 	return r
 }
 
-// filter keeps series by their name.
+// filter selects series by their name.
 type filter struct {
 	pattern  *regexp.Regexp
 	positive bool
@@ -125,12 +126,95 @@ func compileFilters(specs []v1alpha1.SeriesFilter) ([]filter, *problem) {
 	return filters, nil
 }
 
-// keeps says whether a rule is about series of a name.
-func (r *rule) keeps(series string) bool {
+// matches reports whether all filters of the rule select a series name.
+func (r *rule) matches(series string) bool {
 	for _, f := range r.filters {
 		if f.pattern.MatchString(series) != f.positive {
 			return false
 		}
 	}
 	return true
+}
+
+// naming derives the name of a metric from that of its series.
+type naming struct {
+	matches *regexp.Regexp
+	as      string
+}
+
+var everything = regexp.MustCompile(`.*`)
+
+func compileNaming(spec v1alpha1.RuleName) (naming, *problem) {
+	n := naming{matches: everything, as: spec.As}
+	if spec.Matches != "" {
+		matches, err := regexp.Compile(spec.Matches)
+		if err != nil {
+			return naming{}, invalidf(ReasonInvalidName, "name.matches is not a regular expression (RE2): %v", err)
+		}
+		n.matches = matches
+	}
+	if n.as == "" {
+		switch n.matches.NumSubexp() {
+		case 0:
+			n.as = "$0"
+		case 1:
+			n.as = "$1"
+		default:
+			return naming{}, invalidf(ReasonInvalidName, "name.matches has %d groups: say in name.as what the name is made of, such as ${1}_per_second", n.matches.NumSubexp())
+		}
+		return n, nil
+	}
+	for _, ref := range references(n.as) {
+		if !slices.Contains(n.matches.SubexpNames(), ref) && !isGroup(ref, n.matches.NumSubexp()) {
+			return n, warnf(ReasonInvalidName, "name.as refers to $%s, which name.matches does not have, so it is left out: write braces around the group, such as ${1}_per_second", ref)
+		}
+	}
+	return n, nil
+}
+
+// reference matches references to groups as regexp.Expand does.
+var reference = regexp.MustCompile(`\$(?:\$|([0-9A-Za-z_]+)|\{([0-9A-Za-z_]+)\})`)
+
+func references(as string) []string {
+	var refs []string
+	for _, m := range reference.FindAllStringSubmatch(as, -1) {
+		if ref := m[1] + m[2]; ref != "" {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+func isGroup(ref string, groups int) bool {
+	i, err := strconv.Atoi(ref)
+	return err == nil && i >= 0 && i <= groups
+}
+
+// name returns the metric's name for a series; false if name.matches does not match it.
+func (n naming) name(series string) (string, bool) {
+	if n.matches == everything && n.as == "$0" {
+		return series, true
+	}
+	match := n.matches.FindStringSubmatchIndex(series)
+	if match == nil {
+		return "", false
+	}
+	return string(n.matches.ExpandString(nil, n.as, series, match)), true
+}
+
+// checkMetricName returns an error unless a metric can be requested by a name. It must be one
+// segment of a path (Custom Metrics API proposal, "Metric Names"); clients escape slashes in
+// those of external metrics, which therefore cannot contain the escape.
+func checkMetricName(name string, external bool) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("the name is empty")
+	case name == "." || name == "..":
+		return fmt.Errorf("%q cannot be a part of a path", name)
+	case strings.ContainsAny(name, "%?") || !external && strings.Contains(name, "/"):
+		return fmt.Errorf("%q has a character that a metric's name cannot have: one of %%, / and ?", name)
+	case external && strings.Contains(name, `\|`):
+		return fmt.Errorf(`%s has \|, which is how clients write a slash: write the slash itself here`, name)
+	}
+	return nil
 }

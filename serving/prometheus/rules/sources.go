@@ -13,13 +13,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// What holds where the spec says nothing.
 const (
 	defaultInterval       = 15 * time.Second
 	defaultNamespaceLabel = "namespace"
 )
 
-// source is what rules need to know of one of spec.sources.
+// source has the settings of a source that rules need.
 type source struct {
 	name           string
 	interval       time.Duration
@@ -27,13 +26,13 @@ type source struct {
 	unconfined     []string
 }
 
-// confines says whether queries that are declared in a namespace are confined to it.
+// confines reports whether queries declared in a namespace are confined to it.
 func (s *source) confines(namespace string) bool {
 	return !slices.Contains(s.unconfined, "*") && !slices.Contains(s.unconfined, namespace)
 }
 
 func (s *source) intervalOr(d *metav1.Duration) time.Duration {
-	// A source whose interval is not within bounds is told of by itself, and answers nothing.
+	// An interval out of range is an error of the source, which then answers no query.
 	if d != nil && d.Duration >= v1alpha1.MinInterval {
 		return d.Duration
 	}
@@ -44,7 +43,7 @@ func (s *source) equal(o *source) bool {
 	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined)
 }
 
-// sources are those that speak PromQL, in the order of the spec.
+// sources are those with PromQL, in the order of the spec.
 type sources struct{ list []*source }
 
 func newSources(specs []v1alpha1.SourceSpec) *sources {

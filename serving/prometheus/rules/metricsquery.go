@@ -16,13 +16,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 )
 
-// defaultMetricsQuery is for rules without metricsQuery: one value for each object.
+// defaultMetricsQuery is for rules without metricsQuery. It yields one value per object.
 const defaultMetricsQuery = `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`
 
-// sampleSeries stands for a series' name; it is no part of anything else in a query.
+// sampleSeries is a series name that occurs nowhere else in a query.
 const sampleSeries = "metricsbackend_sample_series_total"
 
-// compileQuery parses the template of the query, and tries it.
+// compileQuery parses the template of the query and checks it with a sample.
 func (r *rule) compileQuery() []*problem {
 	text := r.spec.MetricsQuery
 	if strings.TrimSpace(text) == "" {
@@ -56,7 +56,7 @@ func (r *rule) compileQuery() []*problem {
 	return problems
 }
 
-// try makes a query of the sample, to which it adds where the template needs more.
+// try renders the query of the sample, with more labels if the template needs them.
 func (r *rule) try() (string, []*problem) {
 	samples := []querytemplate.Query{r.sample}
 	more, labels := r.moreLabels()
@@ -74,7 +74,7 @@ func (r *rule) try() (string, []*problem) {
 		if !r.needsLabels {
 			return expression, nil
 		}
-		return expression, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused", listed(labels))}
+		return expression, []*problem{warnf(ReasonNeedsLabels, "metricsQuery makes PromQL only with values of labels that it names (of %s): requests whose selector does not have them are refused", firstFew(labels))}
 	}
 	r.unchecked = true
 	for _, sample := range samples {
@@ -87,8 +87,8 @@ func (r *rule) try() (string, []*problem) {
 	return "", []*problem{invalidf(ReasonInvalidMetricsQuery, "metricsQuery does not make PromQL: %v", failure)}
 }
 
-// moreLabels returns the sample with a value for each label that the template may look
-// up, and those labels.
+// moreLabels returns the sample with a value for each label that the template may use, and
+// those labels.
 func (r *rule) moreLabels() (querytemplate.Query, []string) {
 	more := r.sample
 	more.LabelValuesByName = maps.Clone(more.LabelValuesByName)
@@ -99,17 +99,17 @@ func (r *rule) moreLabels() (querytemplate.Query, []string) {
 			continue
 		}
 		labels = append(labels, word)
-		more.LabelValuesByName[word] = "1" // a number, a duration and a label's value
+		more.LabelValuesByName[word] = "1" // valid as a number, a duration and a label's value
 		more.LabelMatchers += "," + promql.Equal(word, "1").String()
 	}
 	return more, labels
 }
 
-// fields of a template's data, which are no labels.
+// fields are those of the template's data; they are not labels.
 var fields = map[string]bool{"Series": true, "LabelMatchers": true, "LabelValuesByName": true, "GroupBy": true, "GroupBySlice": true}
 
-// checkSelects says where an external rule does not select as clients do. Policies about
-// labels rely on it.
+// checkSelects returns a warning if an external rule ignores the client's selector, which policies
+// about labels rely on.
 func (r *rule) checkSelects(expression string) *problem {
 	if !r.external || expression == "" {
 		return nil
@@ -124,7 +124,7 @@ func (r *rule) checkSelects(expression string) *problem {
 	return warnf(ReasonIgnoresSelectors, "metricsQuery leaves <<.LabelMatchers>> out, so it asks for the same whatever a client selects: values are then selected by the labels that they still have, and those without are answered to everybody; add <<.LabelMatchers>>")
 }
 
-// render makes the rule's query of data, and parses it if the language is known.
+// render renders the rule's query, and parses it unless the rule is unchecked.
 func (r *rule) render(data querytemplate.Query) (string, error) {
 	expression, err := render(r.query, data)
 	if unknown := (*promql.SyntaxError)(nil); r.unchecked && errors.As(err, &unknown) {
@@ -136,9 +136,9 @@ func (r *rule) render(data querytemplate.Query) (string, error) {
 	return expression, nil
 }
 
-// renderFor makes the rule's query for a series. A name that is not plain must not
-// matter, or be nothing but a name in the query: otherwise whoever exposes a metric
-// would write queries of the administrator's rule.
+// renderFor renders the rule's query for a series. A name that is not plain must occur in the
+// query as a name only, or not at all: otherwise a scraped workload could write parts of the
+// administrator's query.
 func (r *rule) renderFor(name string, plain bool, data querytemplate.Query) (string, error) {
 	data.Series = name
 	expression, err := r.render(data)
@@ -158,7 +158,7 @@ func (r *rule) renderFor(name string, plain bool, data querytemplate.Query) (str
 	return "", fmt.Errorf("its name cannot be put into a query as it is: names have letters, digits, _ and : only; write another rule for it with the quoted name in place of <<.Series>>, such as {\"http.requests\",<<.LabelMatchers>>}, and a name.as")
 }
 
-// render makes an expression, and parses it. It is returned beside an error of the parser.
+// render returns the expression of a template, also with an error of the parser.
 func render(t *querytemplate.Template, data querytemplate.Query) (string, error) {
 	expression, err := t.Execute(data)
 	if err != nil {

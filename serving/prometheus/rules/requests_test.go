@@ -156,7 +156,7 @@ func TestSharedQuestions(t *testing.T) {
 	}
 	clear(questions)
 	many := seriesOf("requests", "namespace", "pod")
-	many.Count = maxWideSeries + 1
+	many.Count = maxSharedSeries + 1
 	c.SetSeries(c.Selections()[0], []series.Series{many})
 	ask("", "a")
 	ask("", "b", "c")

@@ -12,24 +12,24 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 )
 
-// selects says whether everything that an expression reads is selected by all of the
-// client's selector.
-func (q *request) selects(expression string) bool {
+// selectsEverywhere reports whether each series selector of the expression has all matchers of
+// the client's selector.
+func (q *templateInput) selectsEverywhere(expression string) bool {
 	if len(q.selected) == 0 {
 		return true
 	}
-	for _, c := range promql.Carries(expression, q.selected) {
-		if c != promql.CarriedByAll {
+	for _, c := range promql.FindMatchers(expression, q.selected) {
+		if c != promql.InAll {
 			return false
 		}
 	}
 	return true
 }
 
-// inverted returns a matcher for what differs from values, or has any or none, which
-// the expression has replaced. A template that uses the values of labels makes label
-// =~"prod" of label!=prod: it would answer the opposite, and past policies.
-func (q *request) inverted(expression string) (promql.Matcher, bool) {
+// replacedNegation returns a negative or empty matcher of the client's selector that the
+// expression has replaced. A template that uses the values of labels turns label!=prod into
+// label=~"prod", which is the opposite, and would evade policies.
+func (q *templateInput) replacedNegation(expression string) (promql.Matcher, bool) {
 	var negative []promql.Matcher
 	for _, m := range q.selected {
 		if m.Type == promlabels.MatchNotEqual || m.Type == promlabels.MatchNotRegexp || m.Value == "" {
@@ -39,7 +39,7 @@ func (q *request) inverted(expression string) (promql.Matcher, bool) {
 	if len(negative) == 0 {
 		return promql.Matcher{}, false
 	}
-	for i, c := range promql.Carries(expression, negative) {
+	for i, c := range promql.FindMatchers(expression, negative) {
 		if c == promql.Replaced {
 			return negative[i], true
 		}
@@ -47,23 +47,23 @@ func (q *request) inverted(expression string) (promql.Matcher, bool) {
 	return promql.Matcher{}, false
 }
 
-// knownSelector selects among values by the labels that they have. What a query has
-// summed up cannot be told any more.
-type knownSelector struct {
+// presentSelector applies only the requirements on labels that are present: the query may have
+// aggregated the others away.
+type presentSelector struct {
 	labels.Selector
 	requirements labels.Requirements
 }
 
-// selectKnown returns nil for no selector.
-func selectKnown(s labels.Selector) labels.Selector {
+// selectPresent returns nil for an empty selector.
+func selectPresent(s labels.Selector) labels.Selector {
 	if s == nil || s.Empty() {
 		return nil
 	}
 	requirements, _ := s.Requirements()
-	return &knownSelector{s, requirements}
+	return &presentSelector{s, requirements}
 }
 
-func (s *knownSelector) Matches(l labels.Labels) bool {
+func (s *presentSelector) Matches(l labels.Labels) bool {
 	for i := range s.requirements {
 		if r := &s.requirements[i]; l.Has(r.Key()) && !r.Matches(l) {
 			return false
@@ -72,15 +72,14 @@ func (s *knownSelector) Matches(l labels.Labels) bool {
 	return true
 }
 
-func (s *knownSelector) DeepCopySelector() labels.Selector {
-	return selectKnown(s.Selector.DeepCopySelector())
+func (s *presentSelector) DeepCopySelector() labels.Selector {
+	return selectPresent(s.Selector.DeepCopySelector())
 }
 
-// valuesByLabel returns the values by which a template may ask for each label. Of a label
-// that is selected by more than once they are those that meet all of it: a template that
-// took the values of one requirement would answer with what another one, and a policy that
-// counts on it, excludes. A selector that contradicts itself is refused, since a template
-// need not ask by the label where it does.
+// valuesByLabel returns the values of each label for the template. If several requirements are on
+// one label, they are the values that meet all of them: with those of one alone the template
+// would select what another requirement, and maybe a policy, excludes. A selector that
+// contradicts itself is an error, since a template need not use the label.
 func valuesByLabel(selections []promql.Selection) (map[string][]string, error) {
 	values := map[string][]string{}
 	among, set, unset := map[string]bool{}, map[string]bool{}, map[string]bool{}

@@ -48,16 +48,16 @@ func TestSameButName(t *testing.T) {
 
 func TestCarries(t *testing.T) {
 	m := []Matcher{Equal("a", "b"), {Label: "c", Type: promlabels.MatchNotEqual, Value: "d"}}
-	for expression, want := range map[string][]Carrying{
-		`x{a="b",c!="d"}`:                 {CarriedByAll, CarriedByAll},
-		`x{c!="d",a="b"} / y{a="b"}`:      {CarriedByAll, CarriedBySome},
-		`x{c=~"d"}`:                       {Ignored, Replaced},
-		`x{a="b"} or y{a="z"}`:            {CarriedBySome, Ignored},
-		`time()`:                          {CarriedByAll, CarriedByAll},
-		`x{a="b",c=~"d"} default 0`:       {CarriedBySome, Replaced},
-		`median_over_time(x{c!="d"}[5m])`: {Replaced, CarriedBySome},
+	for expression, want := range map[string][]Occurrence{
+		`x{a="b",c!="d"}`:                 {InAll, InAll},
+		`x{c!="d",a="b"} / y{a="b"}`:      {InAll, InSome},
+		`x{c=~"d"}`:                       {Absent, Replaced},
+		`x{a="b"} or y{a="z"}`:            {InSome, Absent},
+		`time()`:                          {InAll, InAll},
+		`x{a="b",c=~"d"} default 0`:       {InSome, Replaced},
+		`median_over_time(x{c!="d"}[5m])`: {Replaced, InSome},
 	} {
-		if diff := cmp.Diff(want, Carries(expression, m)); diff != "" {
+		if diff := cmp.Diff(want, FindMatchers(expression, m)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", expression, diff)
 		}
 	}

@@ -82,12 +82,12 @@ func TestFirstOf(t *testing.T) {
 	}
 	sorted := slices.Sorted(maps.Keys(names))
 	for _, most := range []int{0, 1, 7, 2000, 2500, len(names), len(names) + 1, math.MaxInt} {
-		got := firstOf(maps.Keys(names), most, strings.Compare)
+		got := firstN(maps.Keys(names), most, strings.Compare)
 		if !slices.Equal(got, sorted[:min(most, len(sorted))]) {
 			t.Errorf("the first %d are wrong: %d", most, len(got))
 		}
 	}
-	if got := firstOf(maps.Keys(names), -1, strings.Compare); len(got) != 0 {
+	if got := firstN(maps.Keys(names), -1, strings.Compare); len(got) != 0 {
 		t.Errorf("%d are left of none", len(got))
 	}
 }

@@ -21,19 +21,18 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// Kinds of declared metrics.
 const (
 	kindCustomMetric   = "CustomMetric"
 	kindExternalMetric = "ExternalMetric"
 )
 
-// Fallback's defaults.
+// Defaults of a fallback.
 const (
 	defaultAfterFailures = 3
 	defaultLastValueAge  = 10 * time.Minute
 )
 
-// Declared is a metric that a team declared, and how it is read.
+// Declared is a metric that a team declared.
 type Declared struct {
 	// Kind is CustomMetric or ExternalMetric.
 	Kind       string
@@ -43,13 +42,13 @@ type Declared struct {
 	Generation int64
 	// Reading is how it is read; its values are all values of the metric.
 	MetricQuery query.MetricQuery
-	// Reason and Message say why it is not in force; empty if it is.
+	// Reason and Message are why it is not in effect; empty if it is.
 	Reason, Message string
-	// Remark tells of a rule that makes the same metric, and does not count here.
+	// Remark names a rule with the same metric, which it overrides in its namespace.
 	Remark string
 }
 
-// declaredObject is what the two kinds have in common.
+// declaredObject has the common fields of both kinds.
 type declaredObject struct {
 	kind      string
 	meta      *metav1.ObjectMeta
@@ -59,22 +58,21 @@ type declaredObject struct {
 	duplicate v1alpha1.DuplicatesPolicy
 }
 
-// declaredID tells declared metrics apart.
 type declaredID struct {
 	kind string
 	types.NamespacedName
 }
 
-// declared is a declared metric as it is used. It is immutable.
+// declared is a compiled Declared. It is immutable.
 type declared struct {
 	Declared
 	created time.Time
-	// name of the metric, and metric where it describes objects.
+	// name is that of the metric, and metric is set if it describes objects.
 	name   string
 	metric query.ObjectMetric
 }
 
-// namespacedMetric is a metric of objects in a namespace.
+// namespacedMetric identifies a metric of objects in a namespace.
 type namespacedMetric struct {
 	namespace string
 	metricKey
@@ -84,19 +82,18 @@ func externalKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// teamOf returns the namespace whose declared metrics a request may be about: for a
-// namespace's own metrics the one that is named. Of those that a selector selects the
-// values are a rule's, however many they are just now: an administrator who reads all
-// namespaces is not answered with what one of them says about itself.
-func teamOf(r query.ObjectRequest, key metricKey) string {
+// declaringNamespace returns the namespace whose declared metrics a request may read: for metrics
+// that describe a namespace, the one that is named. If a selector selects namespaces, rules
+// define the values, even if it selects only one: whoever reads all namespaces must not get
+// what one of them declares about itself.
+func declaringNamespace(r query.ObjectRequest, key metricKey) string {
 	if key.resource == namespaces && r.Namespace == "" && len(r.Names) == 1 && !r.Selected {
 		return r.Names[0]
 	}
 	return r.Namespace
 }
 
-// Declare puts the metrics that teams declare in force: all there are now. Those that
-// did not change stay as they are. The objects are shared, and must not be changed.
+// Declare sets all declared metrics. The objects must not be modified afterwards.
 func (c *Catalogue) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
 	objects := make([]declaredObject, 0, len(custom)+len(external))
 	for _, o := range custom {
@@ -108,10 +105,10 @@ func (c *Catalogue) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	c.objects = objects
-	c.declare(false)
+	c.updateDeclared(false)
 }
 
-// Declared returns all declared metrics, in order.
+// Declared returns all declared metrics in order.
 func (c *Catalogue) Declared() []Declared {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -121,28 +118,28 @@ func (c *Catalogue) Declared() []Declared {
 		if d.Reason != "" {
 			continue
 		}
-		outdone := newest(c.made.external[d.name])
+		overridden := effective(c.metrics.external[d.name])
 		if d.Kind == kindCustomMetric {
-			outdone = newest(c.made.custom[metricKey{d.metric.Resource, d.name}])
+			overridden = effective(c.metrics.custom[metricKey{d.metric.Resource, d.name}])
 		}
-		if outdone != nil {
-			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", outdone.rule.path, d.name)
+		if overridden != nil {
+			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", overridden.rule.path, d.name)
 		}
 	}
 	return all
 }
 
-// declare works out the declared metrics, anew if what they depend on has changed.
+// updateDeclared compiles the declared metrics: all of them, or those that have changed.
 // c.changing is held.
-func (c *Catalogue) declare(anew bool) {
+func (c *Catalogue) updateDeclared(recompile bool) {
 	compiled := make(map[declaredID]*declared, len(c.objects))
 	all := make([]*declared, 0, len(c.objects))
 	for i := range c.objects {
 		o := &c.objects[i]
 		id := declaredID{o.kind, types.NamespacedName{Namespace: o.meta.Namespace, Name: o.meta.Name}}
 		d := c.compiled[id]
-		// What was read from a file has no generation, which would tell of a change.
-		if anew || d == nil || d.UID != o.meta.UID || d.Generation != o.meta.Generation || o.meta.Generation == 0 {
+		// Objects from a file have no generation, so a change would go unnoticed.
+		if recompile || d == nil || d.UID != o.meta.UID || d.Generation != o.meta.Generation || o.meta.Generation == 0 {
 			d = c.compileDeclared(o)
 		}
 		compiled[id] = d
@@ -179,8 +176,8 @@ func (c *Catalogue) declare(anew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.declaredAll, c.declaredCustom, c.declaredExternal = all, custom, external
-	c.health.CustomMetrics, c.health.ExternalMetrics = c.count()
-	c.listed = nil
+	c.health.CustomMetrics, c.health.ExternalMetrics = c.countMetrics()
+	c.cachedLists = nil
 }
 
 // compileDeclared returns the metric query of a declared metric.
@@ -190,13 +187,13 @@ func (c *Catalogue) compileDeclared(o *declaredObject) *declared {
 		created:  o.meta.CreationTimestamp.Time,
 		name:     cmp.Or(o.spec.MetricName, o.meta.Name),
 	}
-	if p := c.fill(d, o); p != nil {
+	if p := c.compileDeclaredQuery(d, o); p != nil {
 		d.Reason, d.Message = p.reason, p.message
 	}
 	return d
 }
 
-func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
+func (c *Catalogue) compileDeclaredQuery(d *declared, o *declaredObject) *problem {
 	if err := checkMetricName(d.name, o.describes == nil); err != nil {
 		return invalidf(ReasonInvalidName, "spec.metricName: %v", err)
 	}
@@ -205,7 +202,7 @@ func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 		return p
 	}
 	if i := o.spec.Interval; i != nil && (i.Duration < v1alpha1.MinInterval || i.Duration > v1alpha1.MaxInterval) {
-		// A file of manifests has not been through the schema.
+		// Manifests from a file were not validated by the schema.
 		return invalidf(ReasonInvalidInterval, "spec.interval is %s: it must be between %s and %s", i.Duration, v1alpha1.MinInterval, v1alpha1.MaxInterval)
 	}
 	expression, err := declaredQuery(o, src)
@@ -225,11 +222,11 @@ func (c *Catalogue) fill(d *declared, o *declaredObject) *problem {
 	if o.describes == nil {
 		return nil
 	}
-	return c.describe(d, o)
+	return c.compileDescribes(d, o)
 }
 
-// describe says which objects the values describe.
-func (c *Catalogue) describe(d *declared, o *declaredObject) *problem {
+// compileDescribes sets the objects that the values describe.
+func (c *Catalogue) compileDescribes(d *declared, o *declaredObject) *problem {
 	gr := schema.GroupResource{Group: o.describes.Group, Resource: o.describes.Resource}
 	resource, ok := c.index.Find(gr)
 	if !ok {
@@ -249,10 +246,10 @@ func (c *Catalogue) describe(d *declared, o *declaredObject) *problem {
 	return nil
 }
 
-// declaredQuery returns the query as it is asked.
+// declaredQuery returns the query, confined to the namespace if the source wants that.
 func declaredQuery(o *declaredObject, src *source) (string, error) {
 	text := strings.TrimSpace(o.spec.Query)
-	// A file of manifests has not been through the schema.
+	// Manifests from a file were not validated by the schema.
 	if n := utf8.RuneCountInString(text); n > v1alpha1.MaxQueryLength {
 		return "", fmt.Errorf("it has %d characters: at most %d are possible", n, v1alpha1.MaxQueryLength)
 	}

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -33,8 +36,8 @@ func (c *Catalogue) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query
 	}
 	key := metricKey{resource.GroupResource(), r.Metric}
 	c.mu.RLock()
-	d := c.declaredCustom[namespacedMetric{teamOf(r, key), key}]
-	b := newest(c.made.custom[key])
+	d := c.declaredCustom[namespacedMetric{declaringNamespace(r, key), key}]
+	b := effective(c.metrics.custom[key])
 	unknown := c.unknownCustom
 	c.mu.RUnlock()
 	switch {
@@ -42,7 +45,7 @@ func (c *Catalogue) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query
 		mq, err := d.read(r.Series)
 		return mq, d.metric, err
 	case b != nil:
-		mq, err := c.readBinding(b, namespace, r.Names, r.Series)
+		mq, err := c.bindingQuery(b, namespace, r.Names, r.Series)
 		return mq, b.metric, err
 	case unknown != nil:
 		return query.MetricQuery{}, query.ObjectMetric{}, unavailable("metric %q of %s: %v", r.Metric, resource.GroupResource(), unknown)
@@ -57,21 +60,21 @@ func (c *Catalogue) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, e
 	}
 	c.mu.RLock()
 	d := c.declaredExternal[externalKey(r.Namespace, r.Metric)]
-	b := newest(c.made.external[r.Metric])
+	b := effective(c.metrics.external[r.Metric])
 	unknown := c.unknownExternal
 	c.mu.RUnlock()
 	switch {
 	case d != nil:
 		return d.read(r.Series)
 	case b != nil:
-		return readExternal(b, r.Namespace, r.Series)
+		return externalQuery(b, r.Namespace, r.Series)
 	case unknown != nil:
 		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
 	}
 	return query.MetricQuery{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q", r.Metric, r.Namespace)
 }
 
-// resource returns what the request's resource means.
+// resource returns the resource of a request.
 func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error) {
 	index := c.resources.Current()
 	if resource, ok := index.Find(r.Resource); ok {
@@ -84,60 +87,61 @@ func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error
 	return restmapping.Resource{}, notFound("the cluster has no resource %q", r.Resource)
 }
 
-// readBinding returns a query for all objects where that answers the request as well, so that
-// requests for different objects share one evaluation.
-func (c *Catalogue) readBinding(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
+// bindingQuery returns the query for objects by their names, or for all of them. If the query
+// for all objects provably yields the same for those named, it returns that, so that requests
+// for different objects share one evaluation.
+func (c *Catalogue) bindingQuery(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
 	if names == nil {
 		return b.metricQuery(namespace, nil, series)
 	}
-	key := wideKey{binding: b, namespace: namespace}
+	key := sharedKey{binding: b, namespace: namespace}
 	if series != nil && !series.Empty() {
 		key.series = series.String()
 	}
-	wide, known := c.wide.get(key)
-	if !known {
-		wide = b.widen(namespace, series)
-		c.wide.put(key, wide)
+	shared, cached := c.shared.Get(key)
+	if !cached {
+		shared = b.sharedQuery(namespace, series)
+		c.shared.Add(key, shared)
 	}
-	if wide != nil && b.family.count.Load() <= maxWideSeries {
-		return *wide, nil
+	if shared != nil && b.family.count.Load() <= maxSharedSeries {
+		return *shared, nil
 	}
 	return b.metricQuery(namespace, names, series)
 }
 
 // metricQuery returns the query for objects by their names, or for all of them.
 func (b *binding) metricQuery(namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
-	q, err := b.template(namespace, series)
+	q, err := b.input(namespace, series)
 	if err != nil {
 		return query.MetricQuery{}, err
 	}
 	if names == nil {
-		q.all(b.objectLabel)
+		q.selectAll(b.objectLabel)
 	} else {
-		q.named(b.objectLabel, names)
+		q.selectNames(b.objectLabel, names)
 	}
 	return b.newQuery(q, namespace)
 }
 
-// readExternal returns the query for an external metric.
-func readExternal(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
+// externalQuery returns the query for an external metric.
+func externalQuery(b *binding, namespace string, series labels.Selector) (query.MetricQuery, error) {
 	if !b.rule.namespaced {
 		namespace = ""
 	}
-	q, err := b.template(namespace, series)
+	q, err := b.input(namespace, series)
 	if err != nil {
 		return query.MetricQuery{}, err
 	}
 	mq, err := b.newQuery(q, namespace)
-	if err == nil && !q.selects(mq.Query.Expression) {
-		mq.Select = selectKnown(series)
+	if err == nil && !q.selectsEverywhere(mq.Query.Expression) {
+		mq.Select = selectPresent(series)
 	}
 	return mq, err
 }
 
 // newQuery renders the metric query. Its tenant is the namespace only if the expression contains
 // it, so that namespaces with the same expression share one evaluation.
-func (b *binding) newQuery(q *request, namespace string) (query.MetricQuery, error) {
+func (b *binding) newQuery(q *templateInput, namespace string) (query.MetricQuery, error) {
 	expression, err := b.render(q)
 	if errors.Is(err, querytemplate.ErrTooLong) && len(q.data.LabelMatchers) > querytemplate.MaxOutput/10 {
 		return query.MetricQuery{}, badRequest("the objects are too many for one query, as %s must name each: select fewer", b.rule.path)
@@ -153,7 +157,7 @@ func (b *binding) newQuery(q *request, namespace string) (query.MetricQuery, err
 	default:
 		return query.MetricQuery{}, unavailable("%s: metricsQuery does not make PromQL for the series %q: %v", b.rule.path, b.family.name, err)
 	}
-	if m, ok := q.inverted(expression); ok {
+	if m, ok := q.replacedNegation(expression); ok {
 		return query.MetricQuery{}, badRequest("the metric %q cannot be selected by %s: %s: metricsQuery asks by the values of labels only (.LabelValuesByName), not for those that differ; select by = or in", b.metric.Name, m, b.rule.path)
 	}
 	tenant := ""
@@ -170,6 +174,58 @@ func (b *binding) newQuery(q *request, namespace string) (query.MetricQuery, err
 	}, nil
 }
 
+func checkRequest(r query.ObjectRequest, resource restmapping.Resource) error {
+	switch {
+	case resource.Namespaced && r.Namespace == "":
+		return badRequest("%s are in namespaces: ask for the metric under one", resource.GroupResource())
+	case !resource.Namespaced && r.Namespace != "" && resource.GroupResource() != namespaces:
+		return badRequest("%s are in no namespace: ask for the metric without one", resource.GroupResource())
+	case r.Names != nil && len(r.Names) == 0:
+		return badRequest("the request names no object")
+	}
+	if r.Namespace != "" {
+		if err := checkNamespace(r.Namespace); err != nil {
+			return err
+		}
+	}
+	for _, name := range r.Names {
+		if name == "" {
+			return badRequest("the name of an object is empty")
+		}
+		if err := checkValue("name of an object", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNamespace rejects what cannot be the name of a namespace: the path of a request may have
+// anything there, and in a regular expression "shop|bank" would be two namespaces.
+func checkNamespace(namespace string) error {
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return badRequest("the namespace %q cannot be one: %s", namespace, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// checkValue rejects what cannot be the name of an object, and what could end the quotes in
+// which a template puts it or has a meaning in a regular expression. Dots are allowed; see render.
+func checkValue(what, value string) error {
+	const most = 253
+	if len(value) > most {
+		return badRequest("the %s is longer than %d characters", what, most)
+	}
+	if !utf8.ValidString(value) {
+		return badRequest("the %s is not UTF-8", what)
+	}
+	for _, r := range value {
+		if strings.ContainsRune("\"'`\\{}^|()[]*+?$", r) || !unicode.IsPrint(r) {
+			return badRequest("the %s has the character %q", what, r)
+		}
+	}
+	return nil
+}
+
 func notFound(format string, args ...any) error {
 	return status(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(format, args...))
 }
@@ -178,12 +234,12 @@ func badRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// unavailable is for what is not the client's fault, and may be well a little later.
+// unavailable returns an error that is not the client's fault, and may be temporary.
 func unavailable(format string, args ...any) error {
 	return status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf(format, args...))
 }
 
-// status is an error with just our words; apimachinery's own constructors add theirs.
+// status returns an error with just the message, to which apimachinery's constructors would add.
 func status(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
 }
