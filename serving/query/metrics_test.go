@@ -18,10 +18,10 @@ import (
 func TestMetrics(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	RegisterMetrics(registry.MustRegister)
-	for _, m := range []interface{ Reset() }{evaluationsTotal, askedTotal, evaluationsRunning, evaluationsQueued, sourceSuspended} {
+	for _, m := range []interface{ Reset() }{evaluationsTotal, requestsTotal, evaluationsInFlight, evaluationsQueued, circuitBreakerOpen} {
 		m.Reset()
 	}
-	questionsFollowed.Set(0)
+	watchedQueries.Set(0)
 	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
 		s.takes = 500 * time.Millisecond
 		q := asked("a")
@@ -46,35 +46,33 @@ func TestMetrics(t *testing.T) {
 		_, _ = w.ask(asked("d"))
 		_, _ = w.ask(asked("e")) // refused, as the source is suspended by now
 		want := `
-# HELP metrics_backend_query_asked_total [ALPHA] Number of times that a question was asked, by result: hit, the answer or failure of the interval was there; shared, the evaluation was under way; miss, it was begun; refused, it was not evaluated, since its source is gone or suspended or there is too much to do.
-# TYPE metrics_backend_query_asked_total counter
-metrics_backend_query_asked_total{result="hit"} 1
-metrics_backend_query_asked_total{result="miss"} 4
-metrics_backend_query_asked_total{result="refused"} 1
-metrics_backend_query_asked_total{result="shared"} 2
-# HELP metrics_backend_query_evaluations_in_flight [ALPHA] Number of evaluations under way, by source.
+# HELP metrics_backend_query_cached_queries [ALPHA] Number of different queries that are cached.
+# TYPE metrics_backend_query_cached_queries gauge
+metrics_backend_query_cached_queries 5
+# HELP metrics_backend_query_circuit_breaker_open [ALPHA] 1 while the queries of a source fail fast, except for one probe at a time, because the source keeps failing; otherwise 0.
+# TYPE metrics_backend_query_circuit_breaker_open gauge
+metrics_backend_query_circuit_breaker_open{source="p"} 1
+# HELP metrics_backend_query_evaluations_in_flight [ALPHA] Number of running evaluations, by source.
 # TYPE metrics_backend_query_evaluations_in_flight gauge
 metrics_backend_query_evaluations_in_flight{source="p"} 0
-# HELP metrics_backend_query_evaluations_queued [ALPHA] Number of questions that wait since as many evaluations of their source are under way as may be.
+# HELP metrics_backend_query_evaluations_queued [ALPHA] Number of evaluations that wait because of the limit of running evaluations, by source.
 # TYPE metrics_backend_query_evaluations_queued gauge
 metrics_backend_query_evaluations_queued{source="p"} 0
-# HELP metrics_backend_query_evaluations_total [ALPHA] Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, or Abandoned, of a source that was replaced meanwhile.
+# HELP metrics_backend_query_evaluations_total [ALPHA] Number of evaluations that ended, by source and result: Success, the reason of the failure as in the status of the MetricsBackend, or Canceled, of a source that was replaced meanwhile.
 # TYPE metrics_backend_query_evaluations_total counter
 metrics_backend_query_evaluations_total{result="ConnectionFailed",source="p"} 2
 metrics_backend_query_evaluations_total{result="Success",source="p"} 2
-# HELP metrics_backend_query_questions [ALPHA] Number of different questions that are held.
-# TYPE metrics_backend_query_questions gauge
-metrics_backend_query_questions 5
-# HELP metrics_backend_query_questions_followed [ALPHA] Number of different questions that are evaluated each interval for watches.
-# TYPE metrics_backend_query_questions_followed gauge
-metrics_backend_query_questions_followed 1
-# HELP metrics_backend_query_source_suspended [ALPHA] 1 while a source fails whatever it is asked, so that questions fail at once and but one at a time tries it; otherwise 0.
-# TYPE metrics_backend_query_source_suspended gauge
-metrics_backend_query_source_suspended{source="p"} 1
+# HELP metrics_backend_query_requests_total [ALPHA] Number of requests for the result of a query, by result: hit, the result or failure of the interval was cached; shared, the evaluation was running; miss, it was started; rejected, there was none, since the source is gone, its circuit breaker is open, or a limit is reached.
+# TYPE metrics_backend_query_requests_total counter
+metrics_backend_query_requests_total{result="hit"} 1
+metrics_backend_query_requests_total{result="miss"} 4
+metrics_backend_query_requests_total{result="rejected"} 1
+metrics_backend_query_requests_total{result="shared"} 2
+# HELP metrics_backend_query_watched_queries [ALPHA] Number of different queries that are evaluated once per interval for watches.
+# TYPE metrics_backend_query_watched_queries gauge
+metrics_backend_query_watched_queries 1
 `
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "metrics_backend_query_asked_total", "metrics_backend_query_evaluations_in_flight",
-			"metrics_backend_query_evaluations_queued", "metrics_backend_query_evaluations_total", "metrics_backend_query_questions",
-			"metrics_backend_query_questions_followed", "metrics_backend_query_source_suspended"); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "metrics_backend_query_cached_queries", "metrics_backend_query_circuit_breaker_open", "metrics_backend_query_evaluations_in_flight", "metrics_backend_query_evaluations_queued", "metrics_backend_query_evaluations_total", "metrics_backend_query_requests_total", "metrics_backend_query_watched_queries"); err != nil {
 			t.Error(err)
 		}
 	})

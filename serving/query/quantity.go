@@ -13,22 +13,22 @@ import (
 )
 
 // maxQuantity is the largest value of a metric: autoscalers read thousandths into 64
-// bits, and resource.Quantity answers 0 for what does not fit.
+// bits, and resource.Quantity returns 0 for a value that does not fit.
 const maxQuantity = float64(math.MaxInt64) / 1000
 
-// quantity makes a quantity of a value: its shortest decimal form, which is what the
-// source wrote, rounded to thousandths, half away from zero. It returns false for
-// what is not a number, infinite, or larger than maxQuantity.
+// quantity returns the quantity of a value: its shortest decimal form, as written by the
+// source, rounded to thousandths, half away from zero. It returns false for a value that is
+// NaN, infinite, or larger than maxQuantity.
 func quantity(value float64) (resource.Quantity, bool) {
-	milli, ok := milliOf(value)
+	milli, ok := milliValue(value)
 	if !ok {
 		return resource.Quantity{}, false
 	}
 	return *resource.NewMilliQuantity(milli, resource.DecimalSI), true
 }
 
-// milliOf returns a value's thousandths.
-func milliOf(value float64) (milli int64, ok bool) {
+// milliValue returns a value in thousandths, rounded.
+func milliValue(value float64) (milli int64, ok bool) {
 	if math.IsNaN(value) || math.Abs(value) > maxQuantity {
 		return 0, false
 	}
@@ -62,8 +62,8 @@ func milliOf(value float64) (milli int64, ok bool) {
 	return int64(magnitude), true
 }
 
-// scale returns digits times a power of ten, rounded half up. It returns false
-// where no int64 holds that.
+// scale returns digits times a power of ten, rounded half up. It returns false if that
+// overflows int64.
 func scale(digits uint64, exponent int) (uint64, bool) {
 	for ; exponent > 0 && digits != 0; exponent-- {
 		over, product := bits.Mul64(digits, 10)
@@ -83,8 +83,8 @@ func scale(digits uint64, exponent int) (uint64, bool) {
 	return digits, digits <= math.MaxInt64
 }
 
-// unfit says why no quantity can be made of a value.
-func unfit(value float64) (OmitReason, string) {
+// omitReason returns why a value has no quantity.
+func omitReason(value float64) (OmitReason, string) {
 	switch {
 	case math.IsNaN(value):
 		return OmitReasonNaN, "the value is NaN (not a number, such as 0/0)"

@@ -72,7 +72,7 @@ func FuzzQuantity(f *testing.F) {
 			t.Fatalf("%g: %v", value, ok)
 		}
 		if !ok {
-			if reason, message := unfit(value); reason == "" || message == "" {
+			if reason, message := omitReason(value); reason == "" || message == "" {
 				t.Errorf("no reason why %g has no quantity", value)
 			}
 			return

@@ -9,16 +9,14 @@ import (
 )
 
 const (
-	// minInterval is that of questions that name a shorter one.
-	minInterval = time.Second
-	// usualInterval is that of questions that name none.
-	usualInterval = 15 * time.Second
+	minInterval     = time.Second
+	defaultInterval = 15 * time.Second
 )
 
-// slots divides the wall clock for a question: slot n begins at n intervals after
-// the phase, from 1970 on. The phase is a hash of the question. So questions are
-// spread over the interval, and replicas divide alike. All times are whole
-// milliseconds, as those of resourceVersions are.
+// slots divides the wall clock into the intervals of a query: slot n starts n intervals and
+// the phase after the epoch. The phase is a hash of the query, so that queries are spread over
+// the interval, and all replicas have the same slots. All times are whole milliseconds, like
+// those of resourceVersions.
 type slots struct {
 	interval, phase int64 // milliseconds
 }
@@ -27,7 +25,7 @@ func slotsOf(q Query) slots {
 	interval := q.Interval
 	switch {
 	case interval <= 0:
-		interval = usualInterval
+		interval = defaultInterval
 	case interval < minInterval:
 		interval = minInterval
 	}
@@ -39,8 +37,8 @@ func slotsOf(q Query) slots {
 	return slots{interval: ms, phase: int64(hash.Sum64() % uint64(ms))}
 }
 
-// at returns the slot of a time, and when that slot began.
-func (s slots) at(t time.Time) (slot int64, began time.Time) {
+// at returns the slot of a time, and the start of that slot.
+func (s slots) at(t time.Time) (slot int64, start time.Time) {
 	since := t.UnixMilli() - s.phase
 	slot = since / s.interval
 	if since < slot*s.interval { // before 1970
@@ -49,11 +47,11 @@ func (s slots) at(t time.Time) (slot int64, began time.Time) {
 	return slot, time.UnixMilli(slot*s.interval + s.phase)
 }
 
-// untilNext returns the time from t to the beginning of the next slot: always more
-// than zero, and never more than an interval, wherever the clock has jumped.
+// untilNext returns the duration from t to the start of the next slot: more than zero, and at
+// most one interval, even if the clock has jumped.
 func (s slots) untilNext(t time.Time) time.Duration {
-	_, began := s.at(t)
-	return began.Add(s.length()).Sub(t.Round(0))
+	_, start := s.at(t)
+	return start.Add(s.length()).Sub(t.Round(0))
 }
 
 func (s slots) length() time.Duration { return time.Duration(s.interval) * time.Millisecond }

@@ -20,19 +20,19 @@ import (
 type Value struct {
 	// Object is the name of the described object; empty for an external metric.
 	Object string
-	// Labels of the series, complete: with those that the Reading adds. They tell the
-	// values of an external metric apart. Those of an object that several series were
-	// joined for are nil. They are shared and must not be changed.
+	// Labels of the series, including those of the MetricQuery. They distinguish the values of
+	// an external metric. They are nil if several series of one object were combined. They are
+	// shared and must not be changed.
 	Labels map[string]string
 	// Quantity is exact to thousandths, in DecimalSI.
 	Quantity resource.Quantity
-	// Time of the sample as the source says; of several that were joined the
-	// earliest, as a sum is only as new as its oldest part.
+	// Time of the sample as returned by the source; the earliest one if several were
+	// combined, as a sum is only as new as its oldest part.
 	Time time.Time
 }
 
-// Key is what tells a value from all others of its metric: the object's name, or
-// the labels in order. It is stable, and the values are ordered by it.
+// Key identifies a value of its metric: the object's name, or the labels in order. It is
+// stable, and values are ordered by it.
 func (v *Value) Key() string {
 	if v.Object != "" {
 		return v.Object
@@ -40,24 +40,24 @@ func (v *Value) Key() string {
 	return labelKey(v.Labels)
 }
 
-// Unfit is why a series gave no value. It is also a metric label's value.
+// OmitReason is why a series has no value. It is also a metric label's value.
 type OmitReason string
 
-// Why a series gave no value.
+// Reasons why a series has no value.
 const (
 	OmitReasonNaN      OmitReason = "NaN"
 	OmitReasonInfinite OmitReason = "Infinite"
 	OmitReasonTooLarge OmitReason = "TooLarge"
-	// UnfitDuplicate means: several series of one object, or with the same labels,
-	// and the Reading does not say what becomes of them.
+	// OmitReasonDuplicate means: there are several series of one object, or with the same
+	// labels, and the MetricQuery does not combine them.
 	OmitReasonDuplicate OmitReason = "Duplicate"
-	// UnfitNoObject means: the series does not have the label that names its object.
+	// OmitReasonNoObject means: the series lacks the label that names its object.
 	OmitReasonNoObject OmitReason = "NoObject"
 )
 
-// Omission tells of an object or a series that has no value.
+// Omission is an object or a series without a value.
 type Omission struct {
-	// Object is its name where that is known, and Labels are those of the series.
+	// Object is its name if that is known, and Labels are those of the series.
 	Object  string
 	Labels  map[string]string
 	Reason  OmitReason
@@ -67,35 +67,33 @@ type Omission struct {
 // Error implements error.
 func (o *Omission) Error() string { return string(o.Reason) + ": " + o.Message }
 
-// maxOmissions is how many omissions are told of one by one.
+// maxOmissions limits the omissions that are listed.
 const maxOmissions = 20
 
-// Values are what a Reading makes of an answer.
+// Values are the values that a MetricQuery reads from a result.
 type Values struct {
-	// Time is the instant for which the question was evaluated.
+	// Time is the instant for which the query was evaluated.
 	Time time.Time
 	// Window is the longest range over which the values look back; zero for
 	// instantaneous ones.
 	Window time.Duration
-	// Items are ordered by Key, and each Key is there once.
+	// Items are ordered by Key, which is unique.
 	Items []Value
 	// Omitted are the first of Omissions things without a value.
 	Omitted   []Omission
 	Omissions int
-	// Warnings of the source, in its own words.
+	// Warnings of the source.
 	Warnings []string
-	// Outage is why these values are stand-ins of the Reading's Fallback; nil for
-	// those that the source gave.
+	// SourceError is why these values are those of the Fallback; nil for values from the source.
 	SourceError *EvaluationError
 }
 
-// ResourceVersion is that of a list of the values: the instant of evaluation in
-// decimal milliseconds, the same on each replica that evaluates the question at
-// that instant.
+// ResourceVersion returns that of a list of the values: the instant of evaluation in
+// milliseconds, equal on all replicas that evaluate the query at that instant.
 func (v *Values) ResourceVersion() string { return strconv.FormatInt(v.Time.UnixMilli(), 10) }
 
-// Omission returns why an object has no value, or nil where nothing is known of it.
-// An empty name stands for whatever has none.
+// Omission returns the first listed omission of an object, or of anything if object is empty;
+// nil if there is none.
 func (v *Values) Omission(object string) *Omission {
 	for i := range v.Omitted {
 		if o := &v.Omitted[i]; object == "" || o.Object == object {
@@ -112,73 +110,33 @@ func (v *Values) omit(object string, labels map[string]string, reason OmitReason
 	}
 }
 
-// Values reads the values of a metric from what Ask returned, or what Follow told.
-// The error is the one given, unless the Fallback covers it.
+// Values reads the values of a metric from what a Querier returned. The error is the one
+// given, unless there is a Fallback for it.
 //
-// Where an ObjectLabel names the objects, objects are those that are wanted, each once:
-// no other one is read or told of, however many the answer has, and they have the value
-// of a static fallback. Nil stands for all that the answer has.
-func (r *MetricQuery) Values(answer *Result, err error, objects ...string) (*Values, error) {
+// If ObjectLabel is set, only the given objects are read and reported, each of which is given
+// once, and a static fallback has a value for each. Nil reads all objects of the result.
+func (m *MetricQuery) Values(result *Result, err error, objects ...string) (*Values, error) {
 	if err != nil {
-		r.Problems.observe(r, nil, err, nil, objects)
-		return r.fallback(err, objects)
+		m.Problems.observe(m, nil, err, nil, objects)
+		return m.fallbackValues(err, objects)
 	}
-	v := r.values(answer, objects)
-	r.Problems.observe(r, answer, nil, v, objects)
+	v := m.read(result, objects)
+	m.Problems.observe(m, result, nil, v, objects)
 	return v, nil
 }
 
-func (r *MetricQuery) values(answer *Result, objects []string) *Values {
-	v := &Values{Time: answer.Time, Window: answer.Window, Warnings: answer.Warnings}
-	samples := answer.Samples
-	if objects != nil && r.Object == "" && r.ObjectLabel != "" {
-		samples = answer.of(r.ObjectLabel, objects)
+func (m *MetricQuery) read(result *Result, objects []string) *Values {
+	v := &Values{Time: result.Time, Window: result.Window, Warnings: result.Warnings}
+	samples := result.Samples
+	if objects != nil && m.Object == "" && m.ObjectLabel != "" {
+		samples = result.withLabelValues(m.ObjectLabel, objects)
 	}
-	r.read(v, samples)
+	m.readSamples(v, samples)
 	return v
 }
 
-// read reads samples into v.
-func (r *MetricQuery) read(v *Values, samples []Sample) {
-	parts := make([]part, 0, len(samples))
-	for i := range samples {
-		p := part{sample: &samples[i], index: i, labels: samples[i].Labels}
-		if r.Select != nil && !r.Select.Matches(labels.Set(withLabels(p.labels, r.Labels))) {
-			continue
-		}
-		switch {
-		case r.Object != "":
-			p.object = r.Object
-		case r.ObjectLabel != "":
-			if p.object = p.labels[r.ObjectLabel]; p.object == "" {
-				v.omit("", p.labels, OmitReasonNoObject, fmt.Sprintf("the series does not have the label %q, which names the object", r.ObjectLabel))
-				continue
-			}
-		default:
-			p.labels = withLabels(p.labels, r.Labels)
-			p.key = labelKey(p.labels)
-		}
-		if p.object != "" {
-			p.key = p.object
-		}
-		parts = append(parts, p)
-	}
-	// In the source's order where keys are the same: a sum of floating-point numbers
-	// depends on it.
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(strings.Compare(a.key, b.key), a.index-b.index) })
-	v.Items = make([]Value, 0, len(parts))
-	for len(parts) > 0 {
-		n := 1
-		for n < len(parts) && parts[n].key == parts[0].key {
-			n++
-		}
-		r.join(v, parts[:n])
-		parts = parts[n:]
-	}
-}
-
-// part is a sample and what it is a value of.
-type part struct {
+// keyedSample is a sample and what it is a value of.
+type keyedSample struct {
 	sample *Sample
 	index  int
 	key    string
@@ -186,73 +144,107 @@ type part struct {
 	labels map[string]string
 }
 
-// join makes one value of the series of one key.
-func (r *MetricQuery) join(v *Values, parts []part) {
-	first := &parts[0]
-	if len(parts) > 1 && (r.Duplicates == DuplicatesReject || r.Duplicates == "") {
+// readSamples adds the values of samples to v.
+func (m *MetricQuery) readSamples(v *Values, samples []Sample) {
+	keyed := make([]keyedSample, 0, len(samples))
+	for i := range samples {
+		k := keyedSample{sample: &samples[i], index: i, labels: samples[i].Labels}
+		if m.Select != nil && !m.Select.Matches(labels.Set(mergeLabels(k.labels, m.Labels))) {
+			continue
+		}
+		switch {
+		case m.Object != "":
+			k.object = m.Object
+		case m.ObjectLabel != "":
+			if k.object = k.labels[m.ObjectLabel]; k.object == "" {
+				v.omit("", k.labels, OmitReasonNoObject, fmt.Sprintf("the series does not have the label %q, which names the object", m.ObjectLabel))
+				continue
+			}
+		default:
+			k.labels = mergeLabels(k.labels, m.Labels)
+			k.key = labelKey(k.labels)
+		}
+		if k.object != "" {
+			k.key = k.object
+		}
+		keyed = append(keyed, k)
+	}
+	// Equal keys stay in the source's order, on which a sum of floating-point numbers depends.
+	slices.SortFunc(keyed, func(a, b keyedSample) int { return cmp.Or(strings.Compare(a.key, b.key), a.index-b.index) })
+	v.Items = make([]Value, 0, len(keyed))
+	for len(keyed) > 0 {
+		n := 1
+		for n < len(keyed) && keyed[n].key == keyed[0].key {
+			n++
+		}
+		m.combine(v, keyed[:n])
+		keyed = keyed[n:]
+	}
+}
+
+// combine adds the value of the samples with one key to v.
+func (m *MetricQuery) combine(v *Values, samples []keyedSample) {
+	first := &samples[0]
+	if len(samples) > 1 && (m.Duplicates == DuplicatesReject || m.Duplicates == "") {
 		what := "of this object"
 		if first.object == "" {
 			what = "with these labels"
 		}
 		v.omit(first.object, first.labels, OmitReasonDuplicate, fmt.Sprintf(
-			"the answer has %d series %s: aggregate in the query, or say in %s what becomes of them (duplicates)", len(parts), what, r.Origin))
+			"the answer has %d series %s: aggregate in the query, or say in %s what becomes of them (duplicates)", len(samples), what, m.Origin))
 		return
 	}
-	value, at := r.number(first.sample), first.sample.Time
-	for _, p := range parts[1:] {
-		value = r.combine(value, r.number(p.sample))
-		if p.sample.Time.Before(at) {
-			at = p.sample.Time
+	value, at := m.number(first.sample), first.sample.Time
+	for _, k := range samples[1:] {
+		// NaN stays NaN: a missing part is not made up.
+		switch next := m.number(k.sample); m.Duplicates {
+		case DuplicatesMinimum:
+			value = min(value, next)
+		case DuplicatesMaximum:
+			value = max(value, next)
+		default:
+			value += next
+		}
+		if k.sample.Time.Before(at) {
+			at = k.sample.Time
 		}
 	}
-	if r.Duplicates == DuplicatesAverage {
-		value /= float64(len(parts))
+	if m.Duplicates == DuplicatesAverage {
+		value /= float64(len(samples))
 	}
 	q, ok := quantity(value)
 	if !ok {
-		reason, message := unfit(value)
+		reason, message := omitReason(value)
 		v.omit(first.object, first.labels, reason, message)
 		return
 	}
 	item := Value{Object: first.object, Labels: first.labels, Quantity: q, Time: at}
-	if len(parts) > 1 && first.object != "" {
+	if len(samples) > 1 && first.object != "" {
 		item.Labels = nil
 	}
 	v.Items = append(v.Items, item)
 }
 
-// number is a sample's value.
-func (r *MetricQuery) number(s *Sample) float64 {
-	if r.NaNAsZero && s.Value != s.Value {
+// number returns a sample's value, with NaNAsZero applied.
+func (m *MetricQuery) number(s *Sample) float64 {
+	if m.NaNAsZero && s.Value != s.Value {
 		return 0
 	}
 	return s.Value
 }
 
-// combine joins two values. What is no number stays so: nothing is made up for a
-// part that is missing.
-func (r *MetricQuery) combine(a, b float64) float64 {
-	switch r.Duplicates {
-	case DuplicatesMinimum:
-		return min(a, b)
-	case DuplicatesMaximum:
-		return max(a, b)
-	}
-	return a + b
-}
-
-// withLabels adds labels, which win over those that are there.
-func withLabels(of, more map[string]string) map[string]string {
+// mergeLabels returns labels with more added, which take precedence.
+func mergeLabels(of, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return of
 	}
-	joined := make(map[string]string, len(of)+len(more))
-	maps.Copy(joined, of)
-	maps.Copy(joined, more)
-	return joined
+	merged := make(map[string]string, len(of)+len(more))
+	maps.Copy(merged, of)
+	maps.Copy(merged, more)
+	return merged
 }
 
-// labelKey is a canonical form of labels.
+// labelKey returns a canonical form of labels.
 func labelKey(labels map[string]string) string {
 	var few [16]string
 	names := few[:0]

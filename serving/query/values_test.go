@@ -205,8 +205,8 @@ func TestFallback(t *testing.T) {
 	static := func(v float64) *Fallback { return &Fallback{AfterFailures: 3, Static: &v} }
 	last := &Fallback{AfterFailures: 3, MaxAge: 10 * time.Minute}
 	pods := func(f *Fallback) MetricQuery { return MetricQuery{ObjectLabel: "pod", Fallback: f} }
-	// outage is one of so many failures, whose last answer has an age.
-	outage := func(failures int, age time.Duration) *EvaluationError {
+	// failed is one of so many failures, whose last answer has an age.
+	failed := func(failures int, age time.Duration) *EvaluationError {
 		o := &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}, FailedIntervals: failures, Time: t0}
 		if age > 0 {
 			a := series(7, "pod", "a")
@@ -222,32 +222,32 @@ func TestFallback(t *testing.T) {
 		want    []string
 		fails   bool
 	}{
-		"none":                  {reading: pods(nil), err: outage(5, time.Minute), fails: true},
-		"too early":             {reading: pods(last), err: outage(2, time.Minute), fails: true},
-		"last value":            {reading: pods(last), err: outage(3, time.Minute), want: []string{"a=7 1m0s old"}},
-		"last value at its end": {reading: pods(last), err: outage(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
-		"last value too old":    {reading: pods(last), err: outage(30, 10*time.Minute+1), fails: true},
-		"no last value":         {reading: pods(last), err: outage(30, 0), fails: true},
-		"static, of objects":    {reading: pods(static(1.5)), err: outage(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
-		"static, of no objects": {reading: pods(static(1.5)), err: outage(3, 0)},
-		"static, of one object": {reading: MetricQuery{Object: "web", Fallback: static(0)}, err: outage(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
-		"static, external":      {reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: outage(3, 0), want: []string{`{a="b"}=4`}},
+		"none":                  {reading: pods(nil), err: failed(5, time.Minute), fails: true},
+		"too early":             {reading: pods(last), err: failed(2, time.Minute), fails: true},
+		"last value":            {reading: pods(last), err: failed(3, time.Minute), want: []string{"a=7 1m0s old"}},
+		"last value at its end": {reading: pods(last), err: failed(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
+		"last value too old":    {reading: pods(last), err: failed(30, 10*time.Minute+1), fails: true},
+		"no last value":         {reading: pods(last), err: failed(30, 0), fails: true},
+		"static, of objects":    {reading: pods(static(1.5)), err: failed(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
+		"static, of no objects": {reading: pods(static(1.5)), err: failed(3, 0)},
+		"static, of one object": {reading: MetricQuery{Object: "web", Fallback: static(0)}, err: failed(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
+		"static, external":      {reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: failed(3, 0), want: []string{`{a="b"}=4`}},
 		"static, with selected labels": {
 			reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"queue": "q"})},
-			err:     outage(3, 0), want: []string{`{a="b",queue="q"}=4`},
+			err:     failed(3, 0), want: []string{`{a="b",queue="q"}=4`},
 		},
 		"static, whose labels are not selected": {
 			reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"a": "c"})},
-			err:     outage(3, 0),
+			err:     failed(3, 0),
 		},
 		"static, of selected objects": {
 			reading: MetricQuery{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
-			err:     outage(3, 0), objects: []string{"x"}, want: []string{"x=4"},
+			err:     failed(3, 0), objects: []string{"x"}, want: []string{"x=4"},
 		},
-		"static, too early":            {reading: MetricQuery{Fallback: static(4)}, err: outage(2, 0), fails: true},
-		"static, that is no number":    {reading: MetricQuery{Object: "web", Fallback: static(math.NaN())}, err: outage(3, 0), want: []string{"no web: NaN"}},
-		"without a number of failures": {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: outage(1, 0), want: []string{"{}=4"}},
-		"a request that ended":         {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: outage(0, 0), fails: true},
+		"static, too early":            {reading: MetricQuery{Fallback: static(4)}, err: failed(2, 0), fails: true},
+		"static, that is no number":    {reading: MetricQuery{Object: "web", Fallback: static(math.NaN())}, err: failed(3, 0), want: []string{"no web: NaN"}},
+		"without a number of failures": {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(1, 0), want: []string{"{}=4"}},
+		"a request that ended":         {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(0, 0), fails: true},
 		"another error":                {reading: MetricQuery{Fallback: static(4)}, err: errors.New("oh"), fails: true},
 	}
 	for name, test := range tests {

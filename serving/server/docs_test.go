@@ -122,7 +122,7 @@ func TestReasonsDocumented(t *testing.T) {
 		}
 	}
 	explained("conditions.md", conditions, reasonNoValues)
-	explained("conditions.md", conditions, reasonsIn(t, "../query/failure.go")...)
+	explained("conditions.md", conditions, reasonsIn(t, "../query/errors.go")...)
 	explained("conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/resourcerules/evaluation.go")...)

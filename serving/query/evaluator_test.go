@@ -207,14 +207,14 @@ func TestFailuresCountIntervals(t *testing.T) {
 		for range 6 {
 			time.Sleep(7500 * time.Millisecond)
 			_, err := w.ask(q)
-			var outage *EvaluationError
-			if !errors.As(err, &outage) {
+			var failed *EvaluationError
+			if !errors.As(err, &failed) {
 				got = append(got, 0)
 				continue
 			}
-			got = append(got, outage.FailedIntervals)
-			if outage.LastResult == nil || outage.LastResult.Samples[0].Value != good {
-				t.Errorf("the last answer is %v", outage.LastResult)
+			got = append(got, failed.FailedIntervals)
+			if failed.LastResult == nil || failed.LastResult.Samples[0].Value != good {
+				t.Errorf("the last answer is %v", failed.LastResult)
 			}
 		}
 		if diff := cmp.Diff([]int{0, 1, 1, 2, 2, 3}, got); diff != "" {
@@ -225,9 +225,9 @@ func TestFailuresCountIntervals(t *testing.T) {
 		w.mustAsk(q)
 		s.set(down)
 		time.Sleep(15 * time.Second)
-		var outage *EvaluationError
-		if _, err := w.ask(q); !errors.As(err, &outage) || outage.FailedIntervals != 1 {
-			t.Errorf("after an answer the failures begin anew: %+v", outage)
+		var failed *EvaluationError
+		if _, err := w.ask(q); !errors.As(err, &failed) || failed.FailedIntervals != 1 {
+			t.Errorf("after an answer the failures begin anew: %+v", failed)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestForeignFaults(t *testing.T) {
 		want  string
 	}{
 		"panic":         {func(context.Context, string, time.Time) (*Result, error) { panic("oh") }, `source "p": Internal: the source panicked: oh; see this server's log`},
-		"nothing":       {func(context.Context, string, time.Time) (*Result, error) { return nil, nil }, `source "p": Internal: the source gave neither an answer nor an error`},
+		"nothing":       {func(context.Context, string, time.Time) (*Result, error) { return nil, nil }, `source "p": Internal: the source returned neither a result nor an error`},
 		"unknown error": {func(context.Context, string, time.Time) (*Result, error) { return nil, errors.New("oh") }, `source "p": Internal: oh`},
 		"unnamed":       {rejected, `source "p": Rejected: parse error`},
 		"too many samples": {func(_ context.Context, _ string, at time.Time) (*Result, error) {
@@ -296,9 +296,9 @@ func TestSourcesAreReplacedLive(t *testing.T) {
 		}
 		// Nor is what the source before it said anything to fall back on.
 		w.put("p", &source{reply: down})
-		var outage *EvaluationError
-		if _, err := w.ask(ours); !errors.As(err, &outage) || outage.LastResult != nil || outage.FailedIntervals != 1 {
-			t.Errorf("of a source that was replaced and fails: %+v", outage)
+		var failed *EvaluationError
+		if _, err := w.ask(ours); !errors.As(err, &failed) || failed.LastResult != nil || failed.FailedIntervals != 1 {
+			t.Errorf("of a source that was replaced and fails: %+v", failed)
 		}
 		w.mustAsk(theirs)
 		if s.count() != 1 || other.count() != 1 {

@@ -38,7 +38,7 @@ func shown(s *QueryProblem) string {
 	return fmt.Sprintf("%s: %s %s%s", s.Query.Expression, s.OmitReason, s.Object, s.Labels)
 }
 
-func TestShortfalls(t *testing.T) {
+func TestProblemTracker(t *testing.T) {
 	var (
 		whole      = []Sample{series(1, "pod", "a"), series(1, "pod", "b")}
 		noA        = []Sample{series(math.NaN(), "pod", "a"), series(1, "pod", "b")}
@@ -101,10 +101,10 @@ func TestShortfalls(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var kept ProblemTracker
+			var tracker ProblemTracker
 			for _, r := range test.reads {
 				at := t0.Add(time.Duration(r.after) * time.Second)
-				reading := MetricQuery{Query: asked("q"), ObjectLabel: "pod", Problems: &kept}
+				reading := MetricQuery{Query: asked("q"), ObjectLabel: "pod", Problems: &tracker}
 				if r.question != "" {
 					reading.Query = asked(r.question)
 				}
@@ -128,7 +128,7 @@ func TestShortfalls(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(test.want, shown(kept.Current(t0.Add(time.Duration(test.at)*time.Second)))); diff != "" {
+			if diff := cmp.Diff(test.want, shown(tracker.Current(t0.Add(time.Duration(test.at)*time.Second)))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -136,36 +136,36 @@ func TestShortfalls(t *testing.T) {
 }
 
 // A rule asks an interval long, and so long it is told.
-func TestShortfallsOfLongIntervals(t *testing.T) {
+func TestQueryProblemExpiry(t *testing.T) {
 	for after, want := range map[time.Duration]bool{4 * time.Minute: true, 4*time.Minute + 1: false} {
-		var kept ProblemTracker // which a look may empty
-		r := MetricQuery{Query: Query{Interval: time.Minute}, ObjectLabel: "pod", Problems: &kept}
+		var tracker ProblemTracker // which a look may empty
+		r := MetricQuery{Query: Query{Interval: time.Minute}, ObjectLabel: "pod", Problems: &tracker}
 		if _, err := r.Values(&Result{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := kept.Current(t0.Add(after)) != nil; got != want {
+		if got := tracker.Current(t0.Add(after)) != nil; got != want {
 			t.Errorf("it is told %s after: %t", after, got)
 		}
 	}
 }
 
 // Nothing that is missing costs nothing, also while another question lacks something.
-func TestShortfallsAreCheap(t *testing.T) {
-	var kept ProblemTracker
-	r := MetricQuery{Query: asked("q"), ObjectLabel: "pod", Problems: &kept}
+func TestProblemTrackerAllocations(t *testing.T) {
+	var tracker ProblemTracker
+	r := MetricQuery{Query: asked("q"), ObjectLabel: "pod", Problems: &tracker}
 	none, one := &Result{Time: t0}, &Result{Time: t0, Samples: []Sample{series(1, "pod", "a")}}
 	names := []string{"a"}
-	nothing, value := r.values(none, names), r.values(one, names)
+	nothing, value := r.read(none, names), r.read(one, names)
 	note := func() {
-		kept.observe(&r, none, nil, nothing, names)
-		kept.observe(&r, one, nil, value, names)
+		tracker.observe(&r, none, nil, nothing, names)
+		tracker.observe(&r, one, nil, value, names)
 	}
 	if n := testing.AllocsPerRun(10, note); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
-	other := MetricQuery{Query: asked("other"), ObjectLabel: "pod", Problems: &kept}
-	if _, err := other.Values(&Result{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil || kept.Current(t0) == nil {
-		t.Fatal(err, kept.Current(t0))
+	other := MetricQuery{Query: asked("other"), ObjectLabel: "pod", Problems: &tracker}
+	if _, err := other.Values(&Result{Time: t0, Samples: []Sample{series(math.NaN(), "pod", "a")}}, nil); err != nil || tracker.Current(t0) == nil {
+		t.Fatal(err, tracker.Current(t0))
 	}
 	if n := testing.AllocsPerRun(10, note); n != 0 {
 		t.Errorf("%g allocations beside another question", n)
@@ -174,21 +174,21 @@ func TestShortfallsAreCheap(t *testing.T) {
 
 // A question that was not put to its source, or whose client did not wait, has nothing
 // wrong with it.
-func TestNoShortfallOfWhatWasNotAsked(t *testing.T) {
-	suspended := suspension{failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "query timed out"}}
-	refused := &EvaluationError{Failure: failureOf("p", suspended.refusal()), Time: t0}
+func TestNoQueryProblemWithoutEvaluation(t *testing.T) {
+	breaker := circuitBreaker{failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "query timed out"}}
+	rejected := &EvaluationError{Failure: failureOf("p", breaker.rejection()), Time: t0}
 	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
 		s.takes = time.Minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, left := w.Query(ctx, asked("q"))
-		for name, err := range map[string]error{"suspended": refused, "left": left} {
-			var kept ProblemTracker
-			r := MetricQuery{Query: asked("q"), Problems: &kept}
+		for name, err := range map[string]error{"rejected": rejected, "left": left} {
+			var tracker ProblemTracker
+			r := MetricQuery{Query: asked("q"), Problems: &tracker}
 			if _, err := r.Values(nil, err); reasonOf(err) != ReasonTimeout {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if s := kept.kept.Load(); s != nil {
+			if s := tracker.problem.Load(); s != nil {
 				t.Errorf("%s: %s", name, shown(s))
 			}
 		}
@@ -196,10 +196,10 @@ func TestNoShortfallOfWhatWasNotAsked(t *testing.T) {
 }
 
 // Watches read a metric anew when it is read in another way, which this is not.
-func TestReadingsAreEqual(t *testing.T) {
+func TestMetricQueryEqual(t *testing.T) {
 	a := &MetricQuery{Query: asked("q"), Labels: map[string]string{"a": "b"}, Problems: &ProblemTracker{}}
 	b := &MetricQuery{Query: asked("q"), Labels: map[string]string{"a": "b"}, Problems: &ProblemTracker{}}
-	b.Problems.kept.Store(&QueryProblem{})
+	b.Problems.problem.Store(&QueryProblem{})
 	if !a.Equal(b) {
 		t.Error("who hears of it matters")
 	}
@@ -209,28 +209,28 @@ func TestReadingsAreEqual(t *testing.T) {
 }
 
 // Clients choose how long an expression is, and there are as many rules as there are.
-func TestShortfallsKeepNoLongTexts(t *testing.T) {
-	var kept ProblemTracker
+func TestQueryProblemKeepsNoLongTexts(t *testing.T) {
+	var tracker ProblemTracker
 	long := strings.Repeat("x", 1<<20)
 	read := func(after time.Duration, expression string, err error) {
-		r := MetricQuery{Query: asked(expression), ObjectLabel: "pod", Problems: &kept}
+		r := MetricQuery{Query: asked(expression), ObjectLabel: "pod", Problems: &tracker}
 		_, _ = r.Values(&Result{Time: t0.Add(after)}, err)
 	}
 	read(0, long+"a", &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
-	if s := kept.Current(t0); s == nil || len(s.Query.Expression) > 100 {
+	if s := tracker.Current(t0); s == nil || len(s.Query.Expression) > 100 {
 		t.Fatalf("kept: %+v", s)
 	}
 	read(time.Second, long+"b", nil)
-	if kept.Current(t0) == nil {
+	if tracker.Current(t0) == nil {
 		t.Error("another long question that is well has cleared it")
 	}
 	read(time.Second, long+"a", nil)
-	if s := kept.Current(t0); s != nil {
+	if s := tracker.Current(t0); s != nil {
 		t.Errorf("kept, though it is well: %+v", s)
 	}
 	read(0, long+"a", &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}, Time: t0})
-	kept.Current(t0.Add(time.Hour))
-	if s := kept.kept.Load(); s != nil {
+	tracker.Current(t0.Add(time.Hour))
+	if s := tracker.problem.Load(); s != nil {
 		t.Errorf("kept for ever: %+v", s)
 	}
 }

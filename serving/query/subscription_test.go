@@ -258,7 +258,7 @@ func TestFollowedSourceIsTakenAwayWhileAsked(t *testing.T) {
 		if h.count() != 1 || reasonOf(h.errs[0]) != ReasonUnknownSource {
 			t.Errorf("heard %v and %v", h.answers, h.errs)
 		}
-		if total := w.total; total.samples != 0 {
+		if total := w.cache.total; total.samples != 0 {
 			t.Errorf("%+v is held", total)
 		}
 		w.put("p", s)
@@ -328,8 +328,8 @@ func TestAgendaIsInOrder(t *testing.T) {
 		}
 		w.Evaluator.mu.Lock()
 		defer w.Evaluator.mu.Unlock()
-		if w.agenda.Len() != 0 || w.shares[""].recent.Len() != 50 {
-			t.Errorf("%d in the agenda and %d among the recent", w.agenda.Len(), w.shares[""].recent.Len())
+		if w.due.Len() != 0 || w.cache.tenants[""].lru.Len() != 50 {
+			t.Errorf("%d in the agenda and %d among the recent", w.due.Len(), w.cache.tenants[""].lru.Len())
 		}
 	})
 }

@@ -92,7 +92,7 @@ func TestSuspendedSourceRecovers(t *testing.T) {
 		s.set(down)
 		time.Sleep(5 * time.Minute)
 		s.set(nil)
-		time.Sleep(maxShared)
+		time.Sleep(maxBackoff)
 		mu.Lock()
 		heard = nil
 		mu.Unlock()

@@ -23,7 +23,7 @@ func samples(n int) func(context.Context, string, time.Time) (*Result, error) {
 func (w *world) held() (questions, samples int) {
 	w.Evaluator.mu.Lock()
 	defer w.Evaluator.mu.Unlock()
-	return len(w.questions), w.total.samples
+	return len(w.cache.entries), w.cache.total.samples
 }
 
 func TestQuestionsAreForgotten(t *testing.T) {
@@ -48,8 +48,8 @@ func TestQuestionsAreForgotten(t *testing.T) {
 		}
 		w.Evaluator.mu.Lock()
 		defer w.Evaluator.mu.Unlock()
-		if len(w.lines) != 0 || len(w.shares) != 0 || w.total != (holding{}) {
-			t.Errorf("in the end %d sources, %d owners, %+v", len(w.lines), len(w.shares), w.total)
+		if len(w.queues) != 0 || len(w.cache.tenants) != 0 || w.cache.total != (usage{}) {
+			t.Errorf("in the end %d sources, %d owners, %+v", len(w.queues), len(w.cache.tenants), w.cache.total)
 		}
 	})
 }

@@ -148,7 +148,7 @@ func TestDeadSourceOfManyOwners(t *testing.T) {
 			t.Errorf("%d evaluations in three minutes", n)
 		}
 		s.set(nil)
-		time.Sleep(maxShared + 15*time.Second)
+		time.Sleep(maxBackoff + 15*time.Second)
 		for i := range 100 {
 			w.mustAsk(of(fmt.Sprint("team-", i), "up"))
 		}
@@ -238,8 +238,8 @@ func TestSharesOfWhatIsHeld(t *testing.T) {
 		}
 		w.Evaluator.mu.Lock()
 		defer w.Evaluator.mu.Unlock()
-		if own := w.shares["shop"]; own.questions > 20 || own.bytes > 500 || own.samples > 500 {
-			t.Errorf("one owner holds %+v", own.holding)
+		if own := w.cache.tenants["shop"]; own.queries > 20 || own.bytes > 500 || own.samples > 500 {
+			t.Errorf("one owner holds %+v", own.usage)
 		}
 	})
 }
@@ -275,8 +275,8 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 		}
 		w.Evaluator.mu.Lock()
 		defer w.Evaluator.mu.Unlock()
-		if w.total.waiting != 0 {
-			t.Errorf("in the end %d wait", w.total.waiting)
+		if w.cache.total.waiting != 0 {
+			t.Errorf("in the end %d wait", w.cache.total.waiting)
 		}
 	})
 }

@@ -1,0 +1,246 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"container/list"
+	"fmt"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
+)
+
+// cache holds an entry for each query that was recently requested or has subscribers,
+// within limits that tenants share. The Evaluator's mutex guards it.
+type cache struct {
+	limits  Limits
+	entries map[Query]*entry
+	// tenants has the tenants with entries, and total the sum of their usage.
+	tenants map[string]*tenantUsage
+	total   usage
+}
+
+// usage counts cached queries, bytes of their expressions, samples of their results, and
+// waiting requests.
+type usage struct{ queries, bytes, samples, waiting int }
+
+// tenantUsage is the usage of one tenant.
+type tenantUsage struct {
+	tenant string
+	usage
+	// lru has the entries without subscribers, the least recently used one first.
+	lru list.List
+}
+
+// entry is the state of a query.
+type entry struct {
+	query  Query
+	slots  slots
+	tenant *tenantUsage
+
+	// lru is the element in the tenant's lru; nil while there are subscribers.
+	lru      *list.Element
+	lastUsed time.Time
+
+	subscribers map[*subscription]struct{}
+	// replaces says that the next evaluation is as of now, not of the slot's start: the query
+	// replaces another one whose last result may be newer.
+	replaces bool
+	// Entry is when the evaluation for subscribers is due.
+	delayqueue.Entry
+
+	// evaluation is the running or queued one, if any.
+	evaluation *evaluation
+
+	// outcome is the newest one, and source is where it is from.
+	outcome *outcome
+	source  Source
+	// lastResult is kept while later evaluations fail.
+	lastResult *Result
+	// retryAt is until when a failure is shared; zero for one that is not.
+	retryAt time.Time
+	// attempts counts the evaluations that failed in a row.
+	attempts int
+	// failedIntervals counts the slots in a row in which the query failed; failedSlot
+	// is the last one.
+	failedIntervals int
+	failedSlot      int64
+	// lastProbe is when the query was last the probe of an open circuitBreaker.
+	lastProbe time.Time
+}
+
+// outcome is the result or error of a query's newest evaluation. It is immutable.
+type outcome struct {
+	result *Result
+	err    error
+	slot   int64
+	// until is when a result that no client waited for expires; zero for others, which expire
+	// with their slot.
+	until time.Time
+	// version counts the outcomes of the query.
+	version uint64
+}
+
+// inUse reports whether the entry cannot be evicted.
+func (e *entry) inUse() bool { return len(e.subscribers) > 0 || e.evaluation != nil }
+
+// evaluationError returns the error of the query for a failure.
+func (e *entry) evaluationError(failure *Failure, now time.Time) *EvaluationError {
+	return &EvaluationError{Failure: failure, FailedIntervals: e.failedIntervals, Time: now, LastResult: e.lastResult}
+}
+
+// getOrAdd returns the entry of a requested query. It evicts others to add one, and fails if
+// that is not enough.
+func (c *cache) getOrAdd(q Query, now time.Time) (*entry, error) {
+	for {
+		if e := c.entries[q]; e != nil {
+			return e, nil
+		}
+		var own usage
+		if t := c.tenants[q.Tenant]; t != nil {
+			own = t.usage
+		}
+		var measure func(usage) int
+		switch {
+		case !fair(own.queries, c.total.queries, 1, c.limits.MaxQueries):
+			measure = func(u usage) int { return u.queries }
+		case !fair(own.bytes, c.total.bytes, len(q.Expression), c.limits.MaxCachedBytes):
+			measure = func(u usage) int { return u.bytes }
+		default:
+			return c.add(q), nil
+		}
+		if !c.evict(measure, measure(own), nil) {
+			return nil, &EvaluationError{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+				"this server has %d cached queries, %d of them of %s, that are watched or being evaluated: use fewer different metrics and shorter selectors",
+				c.total.queries, own.queries, describeTenant(q.Tenant))}}
+		}
+	}
+}
+
+func (c *cache) add(q Query) *entry {
+	t := c.tenants[q.Tenant]
+	if t == nil {
+		t = &tenantUsage{tenant: q.Tenant}
+		c.tenants[q.Tenant] = t
+	}
+	e := &entry{query: q, slots: slotsOf(q), tenant: t}
+	c.entries[q] = e
+	e.lru = t.lru.PushBack(e)
+	c.use(t, usage{queries: 1, bytes: len(q.Expression)})
+	return e
+}
+
+func (c *cache) remove(e *entry) {
+	c.dropResult(e)
+	c.pin(e)
+	delete(c.entries, e.query)
+	c.use(e.tenant, usage{queries: -1, bytes: -len(e.query.Expression)})
+	if e.tenant.queries == 0 {
+		delete(c.tenants, e.tenant.tenant)
+	}
+}
+
+func (c *cache) touch(e *entry, now time.Time) {
+	e.lastUsed = now
+	if e.lru != nil {
+		e.tenant.lru.MoveToBack(e.lru)
+	}
+}
+
+// pin keeps an entry with subscribers from being evicted.
+func (c *cache) pin(e *entry) {
+	if e.lru != nil {
+		e.tenant.lru.Remove(e.lru)
+		e.lru = nil
+	}
+}
+
+// unpin is the opposite of pin.
+func (c *cache) unpin(e *entry, now time.Time) {
+	if c.entries[e.query] == e {
+		e.lastUsed = now
+		e.lru = e.tenant.lru.PushBack(e)
+	}
+}
+
+// use adds to the usage of a tenant.
+func (c *cache) use(t *tenantUsage, more usage) {
+	for _, u := range []*usage{&t.usage, &c.total} {
+		u.queries += more.queries
+		u.bytes += more.bytes
+		u.samples += more.samples
+		u.waiting += more.waiting
+	}
+	cachedQueries.Set(float64(c.total.queries))
+	cachedExpressionBytes.Set(float64(c.total.bytes))
+	cachedSamples.Set(float64(c.total.samples))
+}
+
+// setResult makes a result the last one of its query, or returns why it cannot be cached.
+func (c *cache) setResult(e *entry, result *Result) *Failure {
+	more := len(result.Samples)
+	if e.lastResult != nil {
+		more -= len(e.lastResult.Samples)
+	}
+	for more > 0 && !fair(e.tenant.samples, c.total.samples, more, c.limits.MaxCachedSamples) {
+		if !c.evict(func(u usage) int { return u.samples }, e.tenant.samples, e) {
+			return &Failure{Source: e.query.Source, Reason: ReasonTooLarge, Message: fmt.Sprintf(
+				"the cached results of this server have %d samples, %d of them of %s, and with the %d of this one fewer than that would be left to others of %d: aggregate in the query",
+				c.total.samples, e.tenant.samples, describeTenant(e.query.Tenant), len(result.Samples), c.limits.MaxCachedSamples)}
+		}
+	}
+	c.use(e.tenant, usage{samples: more})
+	e.lastResult = result
+	return nil
+}
+
+func (c *cache) dropResult(e *entry) {
+	if e.lastResult != nil {
+		c.use(e.tenant, usage{samples: -len(e.lastResult.Samples)})
+		e.lastResult = nil
+	}
+}
+
+// evict removes an entry, but not except, of the tenant with the highest usage by a measure,
+// which is at least own, the usage of the tenant that needs space. It reports whether there
+// was one.
+func (c *cache) evict(measure func(usage) int, own int, except *entry) bool {
+	var victim *entry
+	most := own
+	for _, t := range c.tenants {
+		if n := measure(t.usage); n > 0 && n >= most {
+			for el := t.lru.Front(); el != nil; el = el.Next() {
+				if e := el.Value.(*entry); e != except && !e.inUse() {
+					victim, most = e, n
+					break
+				}
+			}
+		}
+	}
+	if victim != nil {
+		c.remove(victim)
+	}
+	return victim != nil
+}
+
+// expire removes entries that are no longer used, and last results that are too old to be
+// used as a fallback.
+func (c *cache) expire(now time.Time) {
+	for _, e := range c.entries {
+		switch {
+		case !e.inUse() && now.Sub(e.lastUsed) >= max(c.limits.IdleTime, 4*e.slots.length()):
+			c.remove(e)
+		case e.lastResult != nil && e.outcome.err != nil && now.Sub(e.lastResult.Time) > c.limits.MaxResultAge:
+			c.dropResult(e)
+		}
+	}
+}
+
+// describeTenant returns a tenant's name for messages.
+func describeTenant(tenant string) string {
+	if tenant == "" {
+		return "the whole cluster"
+	}
+	return fmt.Sprintf("namespace %q", tenant)
+}

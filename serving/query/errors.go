@@ -1,0 +1,136 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+)
+
+// Reason classifies a failure of a source. It is also a metric label's value.
+type Reason string
+
+// Reasons of failures.
+const (
+	// ReasonUnknownSource means: spec.sources has no source of this name.
+	ReasonUnknownSource Reason = "UnknownSource"
+	// ReasonCredentials means: the Secret with its credentials is missing or unusable.
+	ReasonCredentials Reason = "Credentials"
+	// ReasonConnectionFailed means: no connection, or it broke.
+	ReasonConnectionFailed Reason = "ConnectionFailed"
+	// ReasonTimeout means: no complete response in time.
+	ReasonTimeout Reason = "Timeout"
+	// ReasonCertificateUntrusted means: the server's certificate does not verify.
+	ReasonCertificateUntrusted Reason = "CertificateUntrusted"
+	// ReasonUnauthorized means: HTTP 401 or 403.
+	ReasonUnauthorized Reason = "Unauthorized"
+	// ReasonRejected means: the source reports that the expression is wrong or too
+	// expensive; a retry will not help.
+	ReasonRejected Reason = "Rejected"
+	// ReasonBadStatus means: any other HTTP status than 200.
+	ReasonBadStatus Reason = "BadStatus"
+	// ReasonTooLarge means: the result is larger than the documented limit.
+	ReasonTooLarge Reason = "TooLarge"
+	// ReasonMalformed means: the response does not conform to the source's API.
+	ReasonMalformed Reason = "Malformed"
+	// ReasonOverloaded means: a limit of this server on evaluations or cached queries.
+	ReasonOverloaded Reason = "Overloaded"
+	// ReasonShuttingDown means: this server shuts down.
+	ReasonShuttingDown Reason = "ShuttingDown"
+	// ReasonInternal means: a bug of this server.
+	ReasonInternal Reason = "Internal"
+)
+
+// queryFault reports whether the query is the cause: the source itself works.
+func (r Reason) queryFault() bool { return r == ReasonRejected || r == ReasonTooLarge }
+
+// sourceFault reports whether any query of the source would fail like this.
+func (r Reason) sourceFault() bool {
+	switch r {
+	case ReasonCredentials, ReasonConnectionFailed, ReasonCertificateUntrusted, ReasonUnauthorized:
+		return true
+	}
+	return false
+}
+
+// ambiguous reports whether either the source or the query may be the cause.
+func (r Reason) ambiguous() bool {
+	return r == ReasonTimeout || r == ReasonBadStatus || r == ReasonMalformed
+}
+
+// Failure is why a source returned no result.
+type Failure struct {
+	// Source is its name in spec.sources.
+	Source string
+	Reason Reason
+	// Message has the source's own words, if any. It contains no credentials and at most a
+	// few hundred characters.
+	Message string
+
+	// circuitOpen marks a query that was not evaluated since others failed with Reason.
+	circuitOpen bool
+}
+
+// Error implements error.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("source %q: %s: %s", f.Source, f.Reason, f.Message)
+}
+
+// EvaluationError is the error of a query without a result. It unwraps to a Failure.
+type EvaluationError struct {
+	*Failure
+	// FailedIntervals counts the intervals in a row, including this one, in which the query
+	// was requested or subscribed to and failed; 0 if the request ended before that was known.
+	FailedIntervals int
+	// Time of the failure.
+	Time time.Time
+	// LastResult is the newest result of the source; nil if there is none, or it is too old.
+	LastResult *Result
+
+	// cause is the error of the request's context.
+	cause error
+}
+
+// Unwrap returns the Failure, and the context's error if the request ended.
+func (e *EvaluationError) Unwrap() []error {
+	if e.cause != nil {
+		return []error{e.Failure, e.cause}
+	}
+	return []error{e.Failure}
+}
+
+// maxMessage limits the message of a failure, in bytes.
+const maxMessage = 500
+
+// failureOf returns the Failure in an error, with its source set and its message bounded.
+func failureOf(source string, err error) *Failure {
+	var f *Failure
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, context.DeadlineExceeded):
+		f = &Failure{Reason: ReasonTimeout, Message: err.Error()}
+	default:
+		f = &Failure{Reason: ReasonInternal, Message: err.Error()}
+	}
+	if f.Source != "" && f.Reason != "" && len(f.Message) <= maxMessage {
+		return f
+	}
+	bounded := *f
+	if bounded.Source == "" {
+		bounded.Source = source
+	}
+	if bounded.Reason == "" {
+		bounded.Reason = ReasonInternal
+	}
+	bounded.Message = text.Truncate(bounded.Message, maxMessage)
+	return &bounded
+}
+
+func errShuttingDown(q Query, now time.Time) *EvaluationError {
+	return &EvaluationError{Time: now, Failure: &Failure{Source: q.Source, Reason: ReasonShuttingDown, Message: "this server shuts down: retry, which reaches another one"}}
+}

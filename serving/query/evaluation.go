@@ -1,0 +1,294 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// maxEvaluation limits evaluations of sources without a timeout of their own, or with a longer
+// one: subscribers would wait forever.
+const maxEvaluation = 2 * time.Minute
+
+// evaluation is one evaluation of a query, queued or running.
+type evaluation struct {
+	// key identifies it to circuit breakers.
+	key    uint64
+	entry  *entry
+	source Source
+	queue  *sourceQueue
+	tenant *tenantQueue
+	// started is when it was sent to the source, at the instant for which the query is
+	// evaluated, and slot the one of started.
+	started, at time.Time
+	slot        int64
+
+	// waiters counts the requests that wait for it.
+	waiters int
+	// queued is its element in the tenant's queue; nil while it runs.
+	queued   *list.Element
+	cancel   context.CancelFunc
+	canceled bool
+
+	// done is closed when result and err are set.
+	done   chan struct{}
+	result *Result
+	err    error
+}
+
+func (ev *evaluation) complete(result *Result, err error) {
+	ev.result, ev.err = result, err
+	close(ev.done)
+}
+
+// current returns the outcome of an entry if it is still valid, or nil.
+func (v *Evaluator) current(e *entry, source Source, now time.Time) *outcome {
+	o := e.outcome
+	if o == nil || e.source != source {
+		return nil
+	}
+	slot, _ := e.slots.at(now)
+	switch {
+	case o.err == nil && (o.slot == slot || now.Before(o.until)):
+		return o
+	case o.err != nil && now.Before(e.retryAt):
+		if e.failedSlot != slot {
+			v.fail(e, source, slot, failureOf(e.query.Source, o.err), now)
+		}
+		return e.outcome
+	}
+	return nil
+}
+
+// evaluate starts or queues an evaluation. It returns nil if the query fails at once, with the
+// failure as the outcome of the entry.
+func (v *Evaluator) evaluate(e *entry, source Source, now time.Time) *evaluation {
+	q := v.queues[e.query.Source]
+	if q == nil {
+		q = newSourceQueue(e.query.Source, source)
+		v.queues[e.query.Source] = q
+	}
+	q.setSource(source)
+	if e.source != source {
+		// The last result of another source is no fallback.
+		v.cache.dropResult(e)
+		e.attempts, e.failedIntervals = 0, 0
+	}
+	v.detach(e)
+	v.lastKey++
+	t := q.tenant(e.query.Tenant)
+	ev := &evaluation{key: v.lastKey, entry: e, source: source, queue: q, tenant: t, done: make(chan struct{})}
+	failure, capacity := q.admit(ev, now), q.hasCapacity(t, v.limits.Concurrency)
+	if own := t.queue.Len(); failure == nil && !capacity && !fair(own, q.queued, 1, v.limits.MaxQueued) {
+		q.release(ev)
+		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+			"%d queries wait for this source already, %d of them of %s: it answers too slowly for all that it is asked", q.queued, own, describeTenant(t.tenant))}
+	}
+	if failure != nil {
+		v.reject(e, source, failure, now)
+		return nil
+	}
+	e.evaluation = ev
+	if capacity {
+		v.start(ev, now)
+	} else {
+		q.push(ev)
+	}
+	return ev
+}
+
+// start runs an evaluation in a goroutine.
+func (v *Evaluator) start(ev *evaluation, now time.Time) {
+	var slotStart time.Time
+	ev.slot, slotStart = ev.entry.slots.at(now)
+	ev.started, ev.at = now, time.UnixMilli(now.UnixMilli())
+	if len(ev.entry.subscribers) > 0 && !ev.entry.replaces {
+		ev.at = slotStart
+	}
+	ev.queue.addRunning(ev.tenant, 1)
+	var ctx context.Context
+	ctx, ev.cancel = context.WithTimeout(klog.NewContext(v.ctx, v.logger), maxEvaluation)
+	go v.run(ctx, ev)
+}
+
+func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
+	defer ev.cancel()
+	started := v.clock.Now()
+	result, err := evaluateRecovered(ctx, ev.source, ev.entry.query.Expression, ev.at)
+	var failure *Failure
+	switch {
+	case err != nil:
+		failure = failureOf(ev.queue.name, err)
+	case result == nil:
+		failure = &Failure{Source: ev.queue.name, Reason: ReasonInternal, Message: "the source returned neither a result nor an error"}
+	case len(result.Samples) > v.limits.MaxSamples:
+		failure = &Failure{Source: ev.queue.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
+			"the answer has %d samples, and may have %d: aggregate in the query", len(result.Samples), v.limits.MaxSamples)}
+	case result.Time.IsZero():
+		result = &Result{Time: ev.at, Window: result.Window, Samples: result.Samples, Warnings: result.Warnings}
+	}
+	v.finish(ev, result, failure, started) //nolint:contextcheck // The next evaluations are not part of this one.
+}
+
+// evaluateRecovered evaluates an expression, and turns a panic of the source into an error.
+func evaluateRecovered(ctx context.Context, source Source, expression string, at time.Time) (result *Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			klog.FromContext(ctx).Error(nil, "A source panicked", "panic", p, "expression", expression, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the source panicked: %v; see this server's log", p)
+		}
+	}()
+	return source.Evaluate(ctx, expression, at)
+}
+
+// finish records the outcome of an evaluation, and starts those that wait.
+func (v *Evaluator) finish(ev *evaluation, result *Result, failure *Failure, started time.Time) {
+	v.mu.Lock()
+	defer v.unlock()
+	now := v.clock.Now()
+	ev.queue.addRunning(ev.tenant, -1)
+	countEvaluation(ev, failure, now.Sub(started))
+	switch {
+	case v.closed && !ev.canceled:
+		ev.entry.evaluation = nil
+		ev.complete(nil, errShuttingDown(ev.entry.query, now))
+	case !ev.canceled:
+		v.recordHealth(ev, failure, now)
+		v.setResult(ev, result, failure, now)
+	}
+	v.startQueued(ev.queue, now)
+}
+
+// setResult completes an evaluation, and makes its result the outcome of the entry.
+func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, now time.Time) {
+	e := ev.entry
+	if e.evaluation != ev {
+		// The source was replaced meanwhile: only those who waited get this result.
+		if failure != nil {
+			ev.complete(nil, e.evaluationError(failure, now))
+		} else {
+			ev.complete(result, nil)
+		}
+		return
+	}
+	e.evaluation = nil
+	if failure == nil {
+		failure = v.cache.setResult(e, result)
+	}
+	if failure != nil {
+		e.attempts++
+		e.retryAt = now.Add(v.retryAfter(e, failure.Reason))
+		v.fail(e, ev.source, ev.slot, failure, now)
+	} else {
+		e.attempts, e.failedIntervals, e.retryAt = 0, 0, time.Time{}
+		o := &outcome{result: result, slot: ev.slot}
+		if ev.waiters == 0 && len(e.subscribers) == 0 {
+			o.until = now.Add(e.slots.length())
+		}
+		v.setOutcome(e, ev.source, o)
+	}
+	ev.complete(e.outcome.result, e.outcome.err)
+	v.schedule(e, now)
+}
+
+// retryAfter returns for how long a failure is shared.
+func (v *Evaluator) retryAfter(e *entry, reason Reason) time.Duration {
+	if reason.queryFault() {
+		return e.slots.length()
+	}
+	return min(backoff(e.attempts, v.random()), e.slots.length())
+}
+
+// startQueued starts the evaluations that wait for a source, up to the limit.
+func (v *Evaluator) startQueued(q *sourceQueue, now time.Time) {
+	for !v.closed {
+		ev := q.pop(v.limits.Concurrency)
+		if ev == nil {
+			return
+		}
+		if failure := q.admit(ev, now); failure != nil && q.source == ev.source {
+			e := ev.entry
+			if e.evaluation == ev {
+				e.evaluation = nil
+				v.reject(e, ev.source, failure, now)
+				v.schedule(e, now)
+			}
+			ev.complete(nil, e.evaluationError(failure, now))
+			continue
+		}
+		v.start(ev, now)
+	}
+}
+
+// setOutcome replaces the outcome of an entry and notifies its subscribers.
+func (v *Evaluator) setOutcome(e *entry, source Source, o *outcome) {
+	o.version = 1
+	if e.outcome != nil {
+		o.version += e.outcome.version
+	}
+	e.source, e.outcome, e.replaces = source, o, e.replaces && o.err != nil
+	for s := range e.subscribers {
+		v.notifications = append(v.notifications, notification{s, o})
+	}
+}
+
+// fail makes a failure the outcome of an entry.
+func (v *Evaluator) fail(e *entry, source Source, slot int64, failure *Failure, now time.Time) {
+	if e.failedIntervals == 0 || e.failedSlot != slot {
+		e.failedIntervals++
+		e.failedSlot = slot
+	}
+	v.setOutcome(e, source, &outcome{err: e.evaluationError(failure, now), slot: slot})
+}
+
+// reject makes a failure without an evaluation the outcome of an entry, once per slot. It is not
+// shared with the next request, which may be admitted.
+func (v *Evaluator) reject(e *entry, source Source, failure *Failure, now time.Time) {
+	e.retryAt = time.Time{}
+	slot, _ := e.slots.at(now)
+	if o := e.outcome; o == nil || o.err == nil || e.source != source || e.failedSlot != slot {
+		v.fail(e, source, slot, failure, now)
+	}
+}
+
+// failUnknownSource fails a query whose source is not in spec.sources.
+func (v *Evaluator) failUnknownSource(e *entry, now time.Time) {
+	v.cache.dropResult(e)
+	v.detach(e)
+	v.reject(e, nil, &Failure{Source: e.query.Source, Reason: ReasonUnknownSource,
+		Message: "spec.sources of the MetricsBackend has no source of this name"}, now)
+}
+
+// detach leaves the evaluation of a replaced or removed source to the requests that wait for it.
+func (v *Evaluator) detach(e *entry) {
+	if ev := e.evaluation; ev != nil {
+		e.evaluation = nil
+		v.cancelUnused(ev)
+	}
+}
+
+// cancelUnused cancels an evaluation without callers and subscribers. One that runs is not
+// canceled, as the next caller gets its result, unless its source was replaced.
+func (v *Evaluator) cancelUnused(ev *evaluation) {
+	e := ev.entry
+	if ev.waiters > 0 || ev.canceled || (e.evaluation == ev && (ev.queued == nil || len(e.subscribers) > 0)) {
+		return
+	}
+	ev.canceled = true
+	if ev.queued == nil {
+		ev.cancel()
+	} else {
+		ev.queue.remove(ev)
+	}
+	ev.queue.release(ev)
+	if e.evaluation == ev {
+		e.evaluation = nil
+	}
+}

@@ -1,0 +1,238 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
+)
+
+// expireInterval is how often unused queries are removed from the cache.
+const expireInterval = 30 * time.Second
+
+// Evaluator evaluates each query against its source at most once per interval and shares the
+// result between all callers and subscribers.
+//
+// An interval is a slot of the wall clock whose start depends on the query alone (see slots),
+// so replicas agree on it. The first request in a slot evaluates the query as of that moment,
+// and all others until the slot's end share the result. A query with subscribers is evaluated at
+// the start of each slot, as of that instant, on each replica; only one that replaces another
+// query is first evaluated as of now (see Subscribe).
+//
+// A failure is shared for one second, doubled with each failure in a row, up to 30s or the
+// interval, whichever is shorter. A query that the source rejects is not retried before an
+// interval has passed. A source that keeps failing has a circuitBreaker.
+//
+// A started evaluation is not canceled when its callers time out. The next caller gets the
+// result, so clients with short timeouts do not overload a slow source.
+type Evaluator struct {
+	clock   clock.WithTicker
+	random  func() float64
+	sources func(name string) (Source, bool)
+	limits  Limits
+
+	// ctx is the context of all evaluations; cancel is called when Run returns.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// wake makes Run recompute its next deadline.
+	wake chan struct{}
+
+	// mu guards all that follows, and what it points to: a request is one atomic step.
+	mu     sync.Mutex
+	logger klog.Logger
+	closed bool
+	cache  cache
+	queues map[string]*sourceQueue
+	// due has the entries with subscribers by when they are evaluated next.
+	due     delayqueue.Queue[*entry]
+	lastKey uint64
+	// notifications are sent to subscribers after mu is released.
+	notifications []notification
+}
+
+var _ Querier = &Evaluator{}
+
+// NewEvaluator returns an Evaluator, which needs Run. sources returns a source of spec.sources
+// by its name; it is called for each request, and a source that differs (by ==) from the one
+// that returned a result invalidates that result. random returns numbers in [0, 1) and may be
+// called concurrently.
+func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name string) (Source, bool), limits Limits) *Evaluator {
+	ctx, cancel := context.WithCancel(context.Background())
+	limits = limits.withDefaults()
+	return &Evaluator{
+		clock: c, random: random, sources: sources, limits: limits,
+		ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), logger: klog.Background(),
+		cache:  cache{limits: limits, entries: map[Query]*entry{}, tenants: map[string]*tenantUsage{}},
+		queues: map[string]*sourceQueue{},
+	}
+}
+
+// Query implements Querier. Its error is an EvaluationError, unless the context has ended before.
+func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("ask source %q: %w", q.Source, err)
+	}
+	source, known := v.sources(q.Source)
+	ev, o, how := v.join(q, source, known) //nolint:contextcheck // An evaluation is for all callers, not for the first.
+	if how != "" {
+		requestsTotal.WithLabelValues(how).Inc()
+	}
+	if ev == nil {
+		return v.observeAge(o.result), o.err
+	}
+	select {
+	case <-ev.done:
+	case <-ctx.Done():
+	}
+	v.mu.Lock()
+	defer v.unlock()
+	v.cache.use(ev.entry.tenant, usage{waiting: -1})
+	select {
+	case <-ev.done:
+		return v.observeAge(ev.result), ev.err
+	default:
+	}
+	ev.waiters--
+	v.cancelUnused(ev)
+	err := ev.entry.evaluationError(&Failure{Source: q.Source, Reason: ReasonTimeout, Message: fmt.Sprintf(
+		"no answer before the request ended; %d evaluations of this source are under way and %d wait", ev.queue.running, ev.queue.queued)}, v.clock.Now())
+	err.cause = ctx.Err()
+	return nil, err
+}
+
+// join returns the evaluation that a request waits for, or the outcome that it gets at once, and
+// the label value that counts the request.
+func (v *Evaluator) join(q Query, source Source, known bool) (*evaluation, *outcome, string) {
+	v.mu.Lock()
+	defer v.unlock()
+	now := v.clock.Now()
+	if v.closed {
+		return nil, &outcome{err: errShuttingDown(q, now)}, ""
+	}
+	e, err := v.cache.getOrAdd(q, now)
+	if err != nil {
+		return nil, &outcome{err: err}, requestRejected
+	}
+	v.cache.touch(e, now)
+	if !known {
+		v.failUnknownSource(e, now)
+		return nil, e.outcome, requestRejected
+	}
+	if o := v.current(e, source, now); o != nil {
+		return nil, o, requestHit
+	}
+	if own, total := e.tenant.waiting, v.cache.total.waiting; !fair(own, total, 1, v.limits.MaxWaiting) {
+		return nil, &outcome{err: e.evaluationError(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
+			"%d requests wait for sources already, %d of them of %s: the sources answer too slowly for all that they are asked", total, own, describeTenant(q.Tenant))}, now)}, requestRejected
+	}
+	ev, how := e.evaluation, requestShared
+	if ev == nil || ev.source != source {
+		if ev = v.evaluate(e, source, now); ev == nil {
+			return nil, e.outcome, requestRejected
+		}
+		how = requestMiss
+	}
+	ev.waiters++
+	v.cache.use(e.tenant, usage{waiting: 1})
+	return ev, nil, how
+}
+
+// Cached returns the newest result or error of a query, and whether there is one. It does not
+// evaluate the query.
+func (v *Evaluator) Cached(q Query) (*Result, error, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e := v.cache.entries[q]
+	if e == nil || e.outcome == nil {
+		return nil, nil, false
+	}
+	return e.outcome.result, e.outcome.err, true
+}
+
+// Run evaluates the queries that have subscribers until the context ends. Then all waiting
+// requests fail, and subscribers are no longer called.
+func (v *Evaluator) Run(ctx context.Context) {
+	v.mu.Lock()
+	v.logger = klog.FromContext(ctx)
+	v.mu.Unlock()
+	defer v.close()
+	expire := v.clock.Now().Add(expireInterval)
+	for {
+		now := v.clock.Now()
+		if !now.Before(expire) {
+			v.expire(now)
+			expire = now.Add(expireInterval)
+		}
+		next := v.evaluateDue() //nolint:contextcheck // The context of evaluations ends with this one.
+		wait := expire.Sub(v.clock.Now())
+		if !next.IsZero() {
+			wait = min(wait, next.Sub(v.clock.Now()))
+		}
+		timer := v.clock.NewTimer(max(wait, 0))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		case <-v.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// expire removes the entries, tenants and sources that are no longer used.
+func (v *Evaluator) expire(now time.Time) {
+	v.mu.Lock()
+	defer v.unlock()
+	v.cache.expire(now)
+	cached := map[sourceTenant]bool{}
+	for q := range v.cache.entries {
+		cached[sourceTenant{q.Source, q.Tenant}] = true
+	}
+	for name, q := range v.queues {
+		if q.expire(cached) {
+			deleteGauges(name)
+			delete(v.queues, name)
+		}
+	}
+}
+
+// close cancels all evaluations.
+func (v *Evaluator) close() {
+	v.mu.Lock()
+	defer v.unlock()
+	v.closed = true
+	v.cancel()
+	for _, q := range v.queues {
+		for ev := q.pop(0); ev != nil; ev = q.pop(0) {
+			ev.entry.evaluation = nil
+			ev.complete(nil, errShuttingDown(ev.entry.query, v.clock.Now()))
+		}
+	}
+}
+
+// unlock releases mu and notifies subscribers. The order of concurrent calls does not matter:
+// a subscription skips outcomes older than the last one that it received.
+func (v *Evaluator) unlock() {
+	notifications := v.notifications
+	v.notifications = nil
+	v.mu.Unlock()
+	for _, n := range notifications {
+		n.subscription.notify(n.outcome)
+	}
+}
+
+func (v *Evaluator) wakeRun() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}

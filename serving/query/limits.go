@@ -1,0 +1,65 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import "time"
+
+// Limits of an Evaluator. Zero means the default.
+//
+// Tenants share each limit fairly: a single tenant may use at most half of it, and n
+// tenants together at most n/(n+1), so that there is always room for another one.
+type Limits struct {
+	// Concurrency limits the running evaluations of one source. Default: 10, which
+	// with two replicas is Prometheus' own limit.
+	Concurrency int
+	// MaxQueued limits the queries that wait for one source; more fail with
+	// ReasonOverloaded. Default: 1000.
+	MaxQueued int
+	// MaxWaiting limits the requests that wait for evaluations of any source; more fail
+	// with ReasonOverloaded at once, so that a source that hangs does not exhaust the request
+	// limit of this server. Default: 200, half of what the API server handles at a time.
+	MaxWaiting int
+	// MaxSamples limits the samples of a result; a longer one fails with ReasonTooLarge.
+	// Default: 50000.
+	MaxSamples int
+	// MaxCachedSamples limits the samples of all cached results. Default: 500000.
+	MaxCachedSamples int
+	// MaxCachedBytes limits the bytes of all cached expressions. Expressions with
+	// subscribers count, and are never rejected. Default: 32Mi.
+	MaxCachedBytes int
+	// MaxQueries limits the cached queries. Queries with subscribers count, and are never
+	// rejected. Default: 10000.
+	MaxQueries int
+	// IdleTime is for how long an unused query stays cached, at least. Default: 5m.
+	IdleTime time.Duration
+	// MaxResultAge is the age up to which the last result of a failing source is kept.
+	// Default: 24h, the longest that a fallback may use.
+	MaxResultAge time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	set(&l.Concurrency, 10)
+	set(&l.MaxQueued, 1000)
+	set(&l.MaxWaiting, 200)
+	set(&l.MaxSamples, 50_000)
+	set(&l.MaxCachedSamples, 500_000)
+	set(&l.MaxCachedBytes, 32<<20)
+	set(&l.MaxQueries, 10_000)
+	if l.IdleTime <= 0 {
+		l.IdleTime = 5 * time.Minute
+	}
+	if l.MaxResultAge <= 0 {
+		l.MaxResultAge = 24 * time.Hour
+	}
+	return l
+}
+
+// fair reports whether a tenant that uses own of total may use more: at most what it leaves
+// free, rounded up.
+func fair(own, total, more, limit int) bool { return own+more <= limit-(total+more)+1 }

@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Sample is one value of a result. It is immutable.
+type Sample struct {
+	// Labels are all labels of the series, without the metric's name.
+	Labels map[string]string
+	// Value as returned by the source; it may be NaN or infinite.
+	Value float64
+	// Time of the sample, as returned by the source.
+	Time time.Time
+}
+
+// Result is what a source returned for a query. It is immutable, shared and not copied.
+type Result struct {
+	// Time is the instant for which the query was evaluated.
+	Time time.Time
+	// Window is the longest range over which the expression looks back; zero for
+	// instantaneous values.
+	Window time.Duration
+	// Samples in the order of the source.
+	Samples []Sample
+	// Warnings of the source.
+	Warnings []string
+
+	index labelIndex
+}
+
+// labelIndex finds samples by the value of a label. It is built on first use, once for all
+// clients that share the result: each reads a few objects of what may be a whole namespace.
+type labelIndex struct {
+	mu      sync.Mutex
+	byLabel map[string][]indexEntry
+}
+
+// indexEntry is the position of a sample, and the value of its label.
+type indexEntry struct {
+	value    string
+	position int
+}
+
+// withLabel returns the samples that have a label, ordered by its value and then by position.
+func (r *Result) withLabel(label string) []indexEntry {
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	if all, ok := r.index.byLabel[label]; ok {
+		return all
+	}
+	all := make([]indexEntry, 0, len(r.Samples))
+	for i := range r.Samples {
+		if value := r.Samples[i].Labels[label]; value != "" {
+			all = append(all, indexEntry{value, i})
+		}
+	}
+	slices.SortFunc(all, func(a, b indexEntry) int {
+		return cmp.Or(strings.Compare(a.value, b.value), a.position-b.position)
+	})
+	if r.index.byLabel == nil {
+		// Bounded: rules decide which labels name objects, and there are one or two.
+		r.index.byLabel = map[string][]indexEntry{}
+	}
+	r.index.byLabel[label] = all
+	return all
+}
+
+// withLabelValues returns the samples whose label has one of the values, in the order of values.
+func (r *Result) withLabelValues(label string, values []string) []Sample {
+	all := r.withLabel(label)
+	samples := make([]Sample, 0, min(len(all), len(values)))
+	for _, value := range values {
+		i, _ := slices.BinarySearchFunc(all, value, func(e indexEntry, value string) int { return strings.Compare(e.value, value) })
+		for ; i < len(all) && all[i].value == value; i++ {
+			samples = append(samples, r.Samples[all[i].position])
+		}
+	}
+	return samples
+}

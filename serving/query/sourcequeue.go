@@ -1,0 +1,170 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"container/list"
+	"time"
+)
+
+// sourceQueue has the evaluations of a source that wait, in a queue for each tenant. Tenants
+// take turns. The Evaluator's mutex guards it.
+//
+// Its circuitBreaker opens when the source fails several tenants without any success since, or
+// every tenant that queries it, so that no tenant's queries make it fail for others. If a source
+// fails a single tenant, only the breaker of that tenant opens.
+type sourceQueue struct {
+	breaker circuitBreaker
+	name    string
+	source  Source
+
+	tenants map[string]*tenantQueue
+	// turns are the tenants with queued evaluations, in the order of their turns.
+	turns list.List
+	// running and queued are sums over all tenants.
+	running, queued int
+	// lastSuccess is when the source last returned a result for any query.
+	lastSuccess time.Time
+}
+
+// tenantQueue has the evaluations of a source that wait for one tenant.
+type tenantQueue struct {
+	breaker circuitBreaker
+	tenant  string
+	running int
+	queue   list.List
+	// turn is its element in turns; nil while its queue is empty.
+	turn *list.Element
+}
+
+func newSourceQueue(name string, source Source) *sourceQueue {
+	q := &sourceQueue{name: name, source: source, tenants: map[string]*tenantQueue{}}
+	q.closeBreakers()
+	q.setGauges()
+	return q
+}
+
+// setSource closes all circuit breakers if the source was replaced.
+func (q *sourceQueue) setSource(source Source) {
+	if q.source != source {
+		q.source, q.lastSuccess = source, time.Time{}
+		q.closeBreakers()
+	}
+}
+
+func (q *sourceQueue) tenant(name string) *tenantQueue {
+	t := q.tenants[name]
+	if t == nil {
+		t = &tenantQueue{tenant: name}
+		q.tenants[name] = t
+	}
+	return t
+}
+
+func (q *sourceQueue) push(ev *evaluation) {
+	ev.queued = ev.tenant.queue.PushBack(ev)
+	if ev.tenant.turn == nil {
+		ev.tenant.turn = q.turns.PushBack(ev.tenant)
+	}
+	q.queued++
+	q.setGauges()
+}
+
+func (q *sourceQueue) remove(ev *evaluation) {
+	ev.tenant.queue.Remove(ev.queued)
+	ev.queued = nil
+	if ev.tenant.queue.Len() == 0 {
+		q.turns.Remove(ev.tenant.turn)
+		ev.tenant.turn = nil
+	}
+	q.queued--
+	q.setGauges()
+}
+
+// pop removes and returns the oldest evaluation of the next tenant that may have one more
+// running, and ends its turn. It returns nil if there is none. A concurrency of 0 means no limit.
+func (q *sourceQueue) pop(concurrency int) *evaluation {
+	for el := q.turns.Front(); el != nil; el = el.Next() {
+		t := el.Value.(*tenantQueue)
+		if concurrency > 0 && !q.hasCapacity(t, concurrency) {
+			continue
+		}
+		q.turns.MoveToBack(el)
+		ev := t.queue.Front().Value.(*evaluation)
+		q.remove(ev)
+		return ev
+	}
+	return nil
+}
+
+// hasCapacity reports whether a tenant may have one more evaluation running.
+func (q *sourceQueue) hasCapacity(t *tenantQueue, concurrency int) bool {
+	return fair(t.running, q.running, 1, concurrency)
+}
+
+// addRunning counts an evaluation that has started, or with -1 one that has ended.
+func (q *sourceQueue) addRunning(t *tenantQueue, n int) {
+	q.running += n
+	t.running += n
+	q.setGauges()
+}
+
+// admit returns nil if the circuit breakers let an evaluation start, or why not.
+func (q *sourceQueue) admit(ev *evaluation, now time.Time) *Failure {
+	e := ev.entry
+	if q.breaker.open() {
+		return q.breaker.admit(ev.key, e.attempts, &e.lastProbe, ev.tenant.breaker.failure == nil, now)
+	}
+	return ev.tenant.breaker.admit(ev.key, e.attempts, &e.lastProbe, false, now)
+}
+
+// release tells the circuit breakers that an evaluation has ended, and reports whether it was
+// the probe of the source or of the tenant.
+func (q *sourceQueue) release(ev *evaluation) (sourceProbe, tenantProbe bool) {
+	return q.breaker.release(ev.key), ev.tenant.breaker.release(ev.key)
+}
+
+// retryAt returns when queries of a tenant are next admitted; zero if they are now.
+func (q *sourceQueue) retryAt(tenant string) time.Time {
+	if t := q.tenants[tenant]; !q.breaker.open() && t != nil {
+		return t.breaker.retryAt
+	}
+	return q.breaker.retryAt
+}
+
+// failsAllTenants reports whether the breakers of all tenants are open.
+func (q *sourceQueue) failsAllTenants() bool {
+	for _, t := range q.tenants {
+		if !t.breaker.open() {
+			return false
+		}
+	}
+	return true
+}
+
+// closeBreakers forgets all failures.
+func (q *sourceQueue) closeBreakers() {
+	q.breaker = circuitBreaker{}
+	for _, t := range q.tenants {
+		t.breaker = circuitBreaker{}
+	}
+	circuitBreakerOpen.WithLabelValues(q.name).Set(0)
+}
+
+// expire removes tenants without cached queries, and reports whether none is left.
+func (q *sourceQueue) expire(cached map[sourceTenant]bool) bool {
+	for name, t := range q.tenants {
+		if !cached[sourceTenant{q.name, name}] && t.running == 0 {
+			delete(q.tenants, name)
+		}
+	}
+	return len(q.tenants) == 0
+}
+
+type sourceTenant struct{ source, tenant string }
+
+func (q *sourceQueue) setGauges() {
+	evaluationsInFlight.WithLabelValues(q.name).Set(float64(q.running))
+	evaluationsQueued.WithLabelValues(q.name).Set(float64(q.queued))
+}
