@@ -24,6 +24,9 @@ const (
 	benchContainers    = benchPods * benchPodContainers
 )
 
+// benchTime is when the bodies are parsed, Unix ms.
+var benchTime = epoch.Add(time.Minute).UnixMilli()
+
 // kubeletBody writes a body as a kubelet does, with all of its families, in its
 // order, with numbers of its lengths; `renewals` housekeepings after epoch.
 func kubeletBody(renewals int) []byte {
@@ -81,14 +84,10 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		state.begin()
-		p := parser{state: &state, now: epoch.Add(time.Minute).UnixMilli()}
-		if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
-			b.Fatal(err)
-		}
+		stats := parseBody(b, &state, bytes.NewReader(body), benchTime, w)
 		state.commit()
-		if p.stats.samples != 2*benchContainers+2 || p.stats.reasons() != 0 {
-			b.Fatalf("%d samples, skipped %s", p.stats.samples, &p.stats)
+		if stats.samples != 2*benchContainers+2 || stats.reasons() != 0 {
+			b.Fatalf("%d samples, skipped %s", stats.samples, &stats)
 		}
 	}
 	perContainer(b)
@@ -100,11 +99,7 @@ func BenchmarkParseFirst(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var state nodeState
-		state.begin()
-		p := parser{state: &state, now: epoch.Add(time.Minute).UnixMilli()}
-		if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
-			b.Fatal(err)
-		}
+		parseBody(b, &state, bytes.NewReader(body), benchTime, w)
 		state.commit()
 	}
 	perContainer(b)
@@ -155,13 +150,9 @@ func benchKeys() []samplestore.Key {
 }
 
 func publishBody(b *testing.B, state *nodeState, w *workspace, store *samplestore.Store, body []byte) int {
-	state.begin()
-	p := parser{state: state, now: epoch.Add(time.Minute).UnixMilli()}
-	if err := readBody(bytes.NewReader(body), 1<<20, w, &p); err != nil {
-		b.Fatal(err)
-	}
+	stats := parseBody(b, state, bytes.NewReader(body), benchTime, w)
 	state.commit()
-	nodes, pods := state.points("n1", rateRulesFor(15*time.Second), w, &p.stats)
+	nodes, pods := state.points("n1", rateRulesFor(15*time.Second), w, &stats)
 	store.Nodes.Publish(nodes)
 	return store.Pods.Publish(pods)
 }

@@ -105,9 +105,10 @@ func (s textSample) rounded(f family) textSample {
 // found returns what the nodeState holds of the newest body.
 func found(state *nodeState) []textSample {
 	var all []textSample
-	add := func(prefix, labels string, c *container) {
-		if c.body != state.body {
-			return
+	for name, c := range containersOf(state) {
+		prefix, labels := "container", name
+		if c == &state.node {
+			prefix, labels = "node", ""
 		}
 		if c.has(seriesCPU) {
 			all = append(all, textSample{prefix + "_cpu_usage_seconds_total", labels, c.cpu, c.cpuTime})
@@ -120,12 +121,6 @@ func found(state *nodeState) []textSample {
 		}
 		if c.has(seriesStart) {
 			all = append(all, textSample{prefix + "_start_time_seconds", labels, float64(c.start), 0})
-		}
-	}
-	add("node", "", &state.node)
-	for key, p := range state.pods {
-		for _, c := range p.containers {
-			add("container", key.Namespace+"/"+key.Name+"/"+c.name(), c)
 		}
 	}
 	slices.SortFunc(all, compareSamples)
@@ -209,9 +204,7 @@ func compare(t *testing.T, state *nodeState, body string) {
 	if err != nil {
 		t.Fatalf("the reference does not take the generated body: %v\n%s", err, body)
 	}
-	if _, err := readText(state, strings.NewReader(body)); err != nil {
-		t.Fatal(err)
-	}
+	readText(t, state, strings.NewReader(body))
 	if diff := cmp.Diff(want, found(state)); diff != "" {
 		t.Fatalf("samples (-reference +got):\n%s\nbody:\n%s", diff, body)
 	}

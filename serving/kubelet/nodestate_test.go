@@ -20,9 +20,9 @@ import (
 // names returns namespace/pod/container of all that the nodeState holds.
 func names(state *nodeState) []string {
 	var all []string
-	for key, p := range state.pods {
-		for _, c := range p.containers {
-			all = append(all, key.Namespace+"/"+key.Name+"/"+c.name())
+	for name, c := range containersOf(state) {
+		if c != &state.node {
+			all = append(all, name)
 		}
 	}
 	slices.Sort(all)
@@ -61,9 +61,7 @@ func TestNodeStateFollowsBodies(t *testing.T) {
 		{},
 		{"a", "b"},
 	} {
-		if _, err := readText(&state, strings.NewReader(families(i+1, order...))); err != nil {
-			t.Fatal(err)
-		}
+		readText(t, &state, strings.NewReader(families(i+1, order...)))
 		if diff := cmp.Diff(order, append([]string{}, chain(&state)...)); diff != "" {
 			t.Errorf("body %d: expected order (-want +got):\n%s", i, diff)
 		}
@@ -105,9 +103,9 @@ func TestNodeStateOrderDoesNotMatter(t *testing.T) {
 			}
 		}
 		r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-		got, err := readText(&state, strings.NewReader(strings.Join(lines, "")))
-		if err != nil || got.reasons() != 0 {
-			t.Fatalf("round %d: %v, skipped %s", round, err, &got)
+		got := readText(t, &state, strings.NewReader(strings.Join(lines, "")))
+		if got.reasons() != 0 {
+			t.Fatalf("round %d: skipped %s", round, &got)
 		}
 		if diff := cmp.Diff(want, readings(&state)); diff != "" {
 			t.Fatalf("round %d: read (-want +got):\n%s", round, diff)
@@ -141,9 +139,9 @@ func TestNodeStateBounds(t *testing.T) {
 			fmt.Fprintf(&b, "container_cpu_usage_seconds_total{container=\"c%d\",namespace=\"ns\",pod=\"p\"} 1\n", i)
 		}
 		var state nodeState
-		got, err := readText(&state, strings.NewReader(b.String()))
-		if err != nil || state.containers != maxPodContainers || got.skipped[skipTooMany] != 5 {
-			t.Errorf("held %d, skipped %s, %v", state.containers, &got, err)
+		got := readText(t, &state, strings.NewReader(b.String()))
+		if state.containers != maxPodContainers || got.skipped[skipTooMany] != 5 {
+			t.Errorf("held %d, skipped %s", state.containers, &got)
 		}
 		_, pods, _ := scrapeText(t, &state, b.String(), 0, false)
 		if len(pods) != 0 {
@@ -156,14 +154,9 @@ func TestNodeStateBounds(t *testing.T) {
 			fmt.Fprintf(&b, "node_cpu_usage_seconds_total 1\ncontainer_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p%d\"} 1\n", i)
 		}
 		var state nodeState
-		w := new(workspace)
-		state.begin()
-		p := parser{state: &state, now: now}
-		if err := readBody(strings.NewReader(b.String()), 1<<30, w, &p); err != nil {
-			t.Fatal(err)
-		}
-		if state.containers != maxContainers || p.stats.skipped[skipTooMany] != 5 {
-			t.Errorf("held %d, skipped %s", state.containers, &p.stats)
+		got := parseBody(t, &state, strings.NewReader(b.String()), now, new(workspace))
+		if state.containers != maxContainers || got.skipped[skipTooMany] != 5 {
+			t.Errorf("held %d, skipped %s", state.containers, &got)
 		}
 		state.abort()
 		if state.containers != 0 || len(state.pods) != 0 {
@@ -186,9 +179,9 @@ func junkLabels(containers, length int) string {
 func TestLongLabels(t *testing.T) {
 	for length, want := range map[int]int{100: 3, maxLabels: 3, maxLabels + 1: 0, 60000: 0} {
 		var state nodeState
-		got, err := readText(&state, strings.NewReader(junkLabels(3, length)))
-		if err != nil || state.containers != want || got.skipped[skipLabels] != 3-want {
-			t.Errorf("labels of %d bytes: held %d of 3, skipped %s, %v, want %d", length, state.containers, &got, err, want)
+		got := readText(t, &state, strings.NewReader(junkLabels(3, length)))
+		if state.containers != want || got.skipped[skipLabels] != 3-want {
+			t.Errorf("labels of %d bytes: held %d of 3, skipped %s, want %d", length, state.containers, &got, want)
 		}
 	}
 }
@@ -207,11 +200,7 @@ func TestRetained(t *testing.T) {
 	before := heap()
 	var state nodeState
 	for range 3 {
-		state.begin()
-		if err := readBody(strings.NewReader(body), 1<<30, new(workspace), &parser{state: &state, now: now}); err != nil {
-			t.Fatal(err)
-		}
-		state.commit()
+		readText(t, &state, strings.NewReader(body))
 	}
 	kept := heap() - before
 	runtime.KeepAlive(body)

@@ -6,6 +6,7 @@ package kubelet
 import (
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -23,19 +24,34 @@ var epoch = time.Unix(1_750_000_000, 0)
 // now is when the bodies of these tests are read.
 const now int64 = 1_750_000_000_000
 
-// read is what a nodeState holds of one container after a body: the series that
-// the body had.
+// read has the values of the series that the last body has of a container.
 type read struct {
 	CPU, Memory, Swap, Start string
 }
 
-// readings returns what the newest body had, by namespace/pod/container; the
-// node is "node".
+// containersOf yields all containers by namespace/pod/container, and the node as
+// "node" if it is in the last body.
+func containersOf(state *nodeState) iter.Seq2[string, *container] {
+	return func(yield func(string, *container) bool) {
+		if state.node.body == state.body && !yield("node", &state.node) {
+			return
+		}
+		for key, p := range state.pods {
+			for _, c := range p.containers {
+				if !yield(key.Namespace+"/"+key.Name+"/"+c.name(), c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readings returns the values of the last body.
 func readings(state *nodeState) map[string]read {
 	all := map[string]read{}
-	add := func(name string, c *container) {
+	for name, c := range containersOf(state) {
 		if c.body != state.body || c.found == 0 {
-			return
+			continue
 		}
 		var r read
 		if c.has(seriesCPU) {
@@ -52,30 +68,26 @@ func readings(state *nodeState) map[string]read {
 		}
 		all[name] = r
 	}
-	add("node", &state.node)
-	for key, p := range state.pods {
-		for _, c := range p.containers {
-			add(key.Namespace+"/"+key.Name+"/"+c.name(), c)
-		}
-	}
 	return all
 }
 
-func readBody(r io.Reader, limit int64, w *workspace, p *parser) error {
-	return textparse.ReadLines(r, limit, w.buffer[:], p.lines, p.skipLine)
+// parseBody parses a body at a time in Unix ms. It neither commits nor aborts it.
+func parseBody(tb testing.TB, state *nodeState, r io.Reader, at int64, w *workspace) parseStats {
+	tb.Helper()
+	state.begin()
+	p := parser{state: state, now: at}
+	if err := textparse.ReadLines(r, 1<<30, w.buffer[:], p.lines, p.skipLine); err != nil {
+		tb.Fatal(err)
+	}
+	return p.stats
 }
 
-// readText reads a body into the nodeState as a scrape does, without settling it.
-func readText(state *nodeState, r io.Reader) (parseStats, error) {
-	w := new(workspace)
-	state.begin()
-	p := parser{state: state, now: now}
-	if err := readBody(r, 1<<20, w, &p); err != nil {
-		state.abort()
-		return p.stats, err
-	}
+// readText parses a body at now, and commits it.
+func readText(t *testing.T, state *nodeState, r io.Reader) parseStats {
+	t.Helper()
+	stats := parseBody(t, state, r, now, new(workspace))
 	state.commit()
-	return p.stats, nil
+	return stats
 }
 
 func skips(t *parseStats) map[string]int {
@@ -294,10 +306,7 @@ node_cpu_usage_seconds_total{ 1
 			}
 			for _, how := range slices.Sorted(maps.Keys(readers)) {
 				var state nodeState
-				got, err := readText(&state, readers[how](tt.body))
-				if err != nil {
-					t.Fatalf("%s: %v", how, err)
-				}
+				got := readText(t, &state, readers[how](tt.body))
 				want := maps.Clone(tt.want)
 				maps.DeleteFunc(want, func(_ string, r read) bool { return r == read{} })
 				if diff := cmp.Diff(want, readings(&state)); diff != "" {
@@ -325,9 +334,8 @@ func TestKubeletFailed(t *testing.T) {
 		"resource_scrape_error 0\n": false,
 	} {
 		var state nodeState
-		got, err := readText(&state, strings.NewReader(body))
-		if err != nil || got.kubeletFailed != want {
-			t.Errorf("%q: kubeletFailed = %v, %v, want %v", body, got.kubeletFailed, err, want)
+		if got := readText(t, &state, strings.NewReader(body)); got.kubeletFailed != want {
+			t.Errorf("%q: kubeletFailed = %v, want %v", body, got.kubeletFailed, want)
 		}
 	}
 }

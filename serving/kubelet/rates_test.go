@@ -91,18 +91,14 @@ func (a answer) text() string {
 func scrapeText(t *testing.T, state *nodeState, text string, at float64, broken bool) (nodes, pods []samplestore.Update, stats parseStats) {
 	t.Helper()
 	w := new(workspace)
-	state.begin()
-	p := parser{state: state, now: epoch.UnixMilli() + int64(at*1000)}
-	if err := readBody(strings.NewReader(text), 1<<20, w, &p); err != nil {
-		t.Fatal(err)
-	}
+	stats = parseBody(t, state, strings.NewReader(text), epoch.UnixMilli()+int64(at*1000), w)
 	if broken {
 		state.abort()
-		return nil, nil, p.stats
+		return nil, nil, stats
 	}
 	state.commit()
-	nodes, pods = state.points("n1", rateRulesFor(15*time.Second), w, &p.stats)
-	return nodes, pods, p.stats
+	nodes, pods = state.points("n1", rateRulesFor(15*time.Second), w, &stats)
+	return nodes, pods, stats
 }
 
 // sec is an instant of a point.
