@@ -26,7 +26,7 @@ func TestDocumented(t *testing.T) {
 			}
 		}
 	})
-	if !strings.Contains(page, "tell of "+strconv.Itoa(MaxDiscovered)+" metrics") {
-		t.Error("the page does not say how many metrics discovery tells of")
+	if !strings.Contains(page, "at most "+strconv.Itoa(MaxDiscovered)+" metrics") {
+		t.Error("the page does not say how many metrics discovery lists")
 	}
 }
