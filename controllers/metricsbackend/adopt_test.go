@@ -83,7 +83,7 @@ func TestAdoptionIfUnavailableIsPatient(t *testing.T) {
 		Type: apiregistrationv1.Available, Status: "False", LastTransitionTime: metav1.NewTime(w.clock.Now()),
 	}}
 	w.updateStatus(theirs)
-	w.clock.Step(unavailableFor - time.Second)
+	w.clock.Step(adoptionGrace - time.Second)
 	for range 3 {
 		result, err := reconcileOnce(t, r)
 		if err != nil || result.RequeueAfter > time.Second {

@@ -35,7 +35,7 @@ func (r *Reconciler) issuedSecret(ctx context.Context, s *scope) (*corev1.Secret
 		case err != nil:
 			return nil, nil, err
 		}
-		r.memory.since(s.backend.Name, asksCertManager, s.now)
+		s.history.streaks.Observe(stateKey{state: certificateRequested}, true)
 	}
 	secret, err := r.readSecret(ctx, s, s.serving.IssuedSecretName())
 	if err != nil {
@@ -71,17 +71,11 @@ func (r *Reconciler) notIssued(ctx context.Context, s *scope) (string, error) {
 	return "", nil
 }
 
-// asksCertManager and askedCertManager are moments: a Certificate of ours may
-// exist, and there was none when this process looked.
-const (
-	asksCertManager  = "asks cert-manager"
-	askedCertManager = "no longer asks cert-manager"
-)
-
 // withdrawCertificate deletes our Certificate, of which no watch tells, since its
 // kind may not exist: once in a process, and after each time that it was wanted.
 func (r *Reconciler) withdrawCertificate(ctx context.Context, s *scope) error {
-	if r.memory.knows(s.backend.Name, askedCertManager) && !r.memory.knows(s.backend.Name, asksCertManager) {
+	requested, withdrawn := stateKey{state: certificateRequested}, stateKey{state: certificateWithdrawn}
+	if s.history.streaks.Get(withdrawn).Count > 0 && s.history.streaks.Get(requested).Count == 0 {
 		return nil
 	}
 	request := metadata(certificateKind)
@@ -103,7 +97,7 @@ func (r *Reconciler) withdrawCertificate(ctx context.Context, s *scope) error {
 			return fmt.Errorf("delete Certificate %s: %w", key, err)
 		}
 	}
-	r.memory.over(s.backend.Name, asksCertManager)
-	r.memory.since(s.backend.Name, askedCertManager, s.now)
+	s.history.streaks.Reset(requested)
+	s.history.streaks.Observe(withdrawn, true)
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,11 +17,6 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
-
-// heirPatience is how long a backend that is being deleted waits for its heir, from
-// the request to delete it. An heir that is ready takes over within a second or two
-// once its Service has been ready for endpointSoak.
-const heirPatience = 30 * time.Second
 
 // yield gives up versions that an older MetricsBackend claims: it retires those of
 // them that it has registered, and stalls. Only their registration waits. Pods are
@@ -91,7 +85,7 @@ func (r *Reconciler) awaitHeir(ctx context.Context, s *scope, gv schema.GroupVer
 		return "", nil
 	}
 	name := apiServiceName(gv)
-	left := heirPatience - s.now.Sub(s.backend.DeletionTimestamp.Time)
+	left := successorTimeout - s.now.Sub(s.backend.DeletionTimestamp.Time)
 	if left <= 0 {
 		return "", nil
 	}

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// daybreak is how long into a day, in UTC, a client of yesterday still counts as
+	// dayStartGrace is how long into a day, in UTC, a client of yesterday still counts as
 	// one of yesterday, so that all regular clients come into one write of the day.
 	// Whether a client counts at all is the same for today and yesterday.
-	daybreak = 10 * time.Minute
+	dayStartGrace = 10 * time.Minute
 	// maxConsumerName bounds names in the status, in bytes; serving cuts them shorter.
 	maxConsumerName = 512
 	// consumersShown bounds how many clients a message names.
@@ -42,7 +42,7 @@ type consumerKey struct{ version, userAgent, user string }
 func mergeConsumers(known []v1alpha1.ConsumerStatus, reports []*v1alpha1.ConsumerReport, now time.Time) []v1alpha1.ConsumerStatus {
 	now = now.UTC()
 	today, yesterday := day(now), day(now.AddDate(0, 0, -1))
-	early := now.Sub(now.Truncate(24*time.Hour)) < daybreak
+	early := now.Sub(now.Truncate(24*time.Hour)) < dayStartGrace
 	days, before := map[consumerKey]string{}, map[consumerKey]string{}
 	for _, c := range known {
 		if c.LastSeen >= yesterday {

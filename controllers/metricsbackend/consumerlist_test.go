@@ -36,7 +36,7 @@ func TestMergeConsumers(t *testing.T) {
 	t.Parallel()
 	const before, yesterday, today, tomorrow = "2026-10-30", "2026-10-31", "2026-11-01", "2026-11-02"
 	noon := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	morning := noon.Truncate(24 * time.Hour).Add(daybreak - time.Second)
+	morning := noon.Truncate(24 * time.Hour).Add(dayStartGrace - time.Second)
 	list := func(consumers ...v1alpha1.ConsumerStatus) []v1alpha1.ConsumerStatus { return consumers }
 	cases := map[string]struct {
 		now     time.Time

@@ -143,7 +143,7 @@ func (s *scope) judgeConsumers() {
 		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, strings.Join(kept, " ")
 	case len(forced) > 0:
 		reason, message = v1alpha1.ReasonRemovalForced, strings.Join(forced, "; ")
-	case unknown != "" && s.hiccup && s.wasTrue(v1alpha1.ConditionConsumersCompatible) &&
+	case unknown != "" && s.transient && s.wasTrue(v1alpha1.ConditionConsumersCompatible) &&
 		s.condition(v1alpha1.ConditionConsumersCompatible).ObservedGeneration == s.backend.Generation:
 		return // A pod did not answer once; what was known stands.
 	case unknown != "":

@@ -374,7 +374,7 @@ func TestConsumersUnknown(t *testing.T) {
 			tc.happen(w)
 			mustReconcile(t, r)
 			// Longer than a hiccup.
-			w.clock.Step(failingPatience)
+			w.clock.Step(servingGrace)
 			mustReconcile(t, r)
 			w.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, tc.reason, tc.part)
 		})

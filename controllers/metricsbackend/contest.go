@@ -29,83 +29,64 @@ const (
 	contestWindow = 6 * time.Hour
 )
 
-// contest is how often one APIService was written against a rival.
+// contests are by APIService name.
+type contests map[string]*contest
+
+// contest counts the writes of one APIService against other field managers, for one
+// generation of the spec.
 type contest struct {
 	generation int64
 	writes     map[string][]time.Time
-	// lost is when the writing stopped; zero while it has not. After a
-	// contestWindow one more write shows whether the rival goes on.
+	// lost is when writing stopped, or zero. After a contestWindow one more write tests
+	// whether the other manager still changes the APIService back.
 	lost time.Time
 }
 
-// contestOf is the contest over one APIService, one for each generation of the spec.
-// lost is what the persisted status says of this generation: a restart does not
-// begin the fight anew.
-func (m *memory) contestOf(backend, name string, generation int64, lost bool, now time.Time) *contest {
-	if m.contests[backend] == nil {
-		m.contests[backend] = map[string]*contest{}
-	}
-	c := m.contests[backend][name]
-	if c == nil || c.generation != generation {
-		restarted := c == nil && lost
-		c = &contest{generation: generation, writes: map[string][]time.Time{}}
+// contest returns the contest over an APIService. A new one is lost if the persisted
+// status says so of this generation, so that a restart does not start the writes over.
+func (s *scope) contest(name string) *contest {
+	c := s.history.contests[name]
+	if c == nil || c.generation != s.backend.Generation {
+		restarted := c == nil && s.wasContested()
+		c = &contest{generation: s.backend.Generation, writes: map[string][]time.Time{}}
 		if restarted {
-			c.lost = now
+			c.lost = s.now
 		}
-		m.contests[backend][name] = c
+		s.history.contests[name] = c
 	}
 	return c
 }
 
-// lost tells whether nothing is to be written for now.
-func (m *memory) lost(backend, name string, generation int64, persisted bool, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.contestOf(backend, name, generation, persisted, now)
+// paused reports whether nothing may be written for now.
+func (c *contest) paused(now time.Time) bool {
 	return !c.lost.IsZero() && now.Sub(c.lost) < contestWindow
 }
 
-// contend tells whether one more write against rival may be made, and counts it.
-func (m *memory) contend(backend, name, rival string, generation int64, persisted bool, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.contestOf(backend, name, generation, persisted, now)
+// allowWrite reports whether one more write against the field manager may be made, and
+// counts it.
+func (c *contest) allowWrite(manager string, now time.Time) bool {
 	if !c.lost.IsZero() {
-		if now.Sub(c.lost) < contestWindow {
+		if c.paused(now) {
 			return false
 		}
 		c.lost = now
 		return true
 	}
-	var recent []time.Time
-	for _, at := range c.writes[rival] {
-		if now.Sub(at) < contestWindow {
-			recent = append(recent, at)
-		}
-	}
-	if len(recent) >= contestLimit {
+	c.writes[manager] = slices.DeleteFunc(c.writes[manager], func(at time.Time) bool { return now.Sub(at) >= contestWindow })
+	if len(c.writes[manager]) >= contestLimit {
 		c.lost = now
 		return false
 	}
-	c.writes[rival] = append(recent, now)
+	c.writes[manager] = append(c.writes[manager], now)
 	return true
 }
 
-// uncontested forgets a contest that was lost once our last write has stood for a
-// contestWindow: who is slow to change it back has not stopped.
-func (m *memory) uncontested(backend, name string, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c := m.contests[backend][name]; c != nil && !c.lost.IsZero() && now.Sub(c.lost) >= contestWindow {
-		delete(m.contests[backend], name)
+// expire removes a lost contest once our last write has stood for a contestWindow. A
+// manager that is slow to change it back has not stopped.
+func (c contests) expire(name string, now time.Time) {
+	if known := c[name]; known != nil && !known.lost.IsZero() && !known.paused(now) {
+		delete(c, name)
 	}
-}
-
-// settled forgets a contest: the APIService is gone.
-func (m *memory) settled(backend, name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.contests[backend], name)
 }
 
 // holdContested holds a version whose APIService someone keeps changing back.

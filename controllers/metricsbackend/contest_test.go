@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -231,8 +232,10 @@ func TestEditIsCorrected(t *testing.T) {
 func TestContend(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	m := newMemory()
-	try := func(rival string) bool { return m.contend("b", "a", rival, 1, false, now) }
+	s := &scope{backend: newBackend(), history: &history{contests: contests{}}}
+	s.backend.Generation = 1
+	c := s.contest("a")
+	try := func(rival string) bool { return c.allowWrite(rival, now) }
 	for range contestLimit - 1 {
 		if !try("one") {
 			t.Fatal("refused below the limit")
@@ -247,11 +250,14 @@ func TestContend(t *testing.T) {
 	if try("one") || try("other") {
 		t.Error("allowed after the contest was lost")
 	}
-	if !m.contend("b", "a", "one", 2, true, now) {
-		t.Error("refused after the spec changed")
-	}
-	if newMemory().contend("b", "a", "one", 1, true, now) {
+	s.before.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonContested, ObservedGeneration: 1}}
+	s.now, s.history = now, &history{contests: contests{}}
+	if s.contest("a").allowWrite("one", now) {
 		t.Error("allowed by a new process")
+	}
+	s.backend.Generation = 2
+	if !s.contest("a").allowWrite("one", now) {
+		t.Error("refused after the spec changed")
 	}
 }
 

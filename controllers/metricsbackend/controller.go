@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,8 +79,8 @@ type Reconciler struct {
 	applier *inventory.Applier
 	issuer  *servingcert.Issuer
 	tokens  *servingclient.Tokens
-	memory  *memory
-	streaks *streaks
+	// histories are by backend name.
+	histories sync.Map
 }
 
 // New returns a Reconciler. It keeps nothing that it could not lose.
@@ -90,8 +91,6 @@ func New(o Options) *Reconciler {
 		applier: inventory.NewApplier(o.Client, o.Live),
 		issuer:  servingcert.NewIssuer(o.Clock),
 		tokens:  servingclient.NewTokens(o.Client, o.Clock),
-		memory:  newMemory(),
-		streaks: newStreaks(),
 	}
 }
 
@@ -178,7 +177,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, failed error) error {
 		r.forget(s.backend.Name)
 		return failed
 	}
-	failures := r.memory.count(s.backend.Name, failed)
+	failures := s.history.streaks.Observe(stateKey{state: reconcileFailing}, failed != nil).Count
 	if failed != nil && failures < failuresToReport {
 		// Most failures are gone at the next try. A condition that went to and
 		// fro with each of them would tell nothing.
@@ -216,8 +215,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
 
 // forget drops everything that is remembered of a MetricsBackend that is gone.
 func (r *Reconciler) forget(name string) {
-	r.memory.forget(name)
-	r.streaks.forget(name)
+	r.histories.Delete(name)
 	if r.Directory != nil {
 		r.Directory.Forget(name)
 	}

@@ -122,7 +122,7 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 	if len(gone) == 0 {
 		return "", nil
 	}
-	lingers := r.lingers(ctx, s.backend.Name, gone)
+	lingers := r.lingers(ctx, s, gone)
 	if lingers == "" {
 		return "", nil
 	}

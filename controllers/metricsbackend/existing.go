@@ -43,8 +43,8 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *scope) error {
 		}
 		r.ask(ctx, found, account, token, s.versionsToAsk())
 	}
-	silent := r.streaks.look(s.backend.Name, "silent", s.now, found.failed() != nil)
-	s.hiccup = found.failed() != nil && found.untrusted() == nil && s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience)
+	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, found.failed() != nil)
+	s.transient = found.failed() != nil && found.untrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	s.retireUnserved()
 	s.judgeExistingCertificates()
 	s.judgeEndpoints()
@@ -140,7 +140,7 @@ func (s *scope) judgeEndpoints() {
 			found.target, found.target.Namespace, found.target.Name)
 	case !s.mayAsk():
 		reason, message = v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is held up: see Ready"
-	case s.hiccup:
+	case s.transient:
 		return // What was known stands.
 	case failed != nil:
 		reason = v1alpha1.ReasonProbeFailed
@@ -167,7 +167,7 @@ func (s *scope) judgeExistingCertificates() {
 	case untrusted != nil:
 		status, reason = metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch
 		message = fmt.Sprintf("spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, found.target.ServerName(), untrusted.err)
-	case s.hiccup:
+	case s.transient:
 		return
 	case failed != nil || len(found.endpoints) == 0 || !s.mayAsk():
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady

@@ -13,65 +13,41 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-)
-
-// A version that pods list in discovery and whose requests fail (an answer of 5xx,
-// none in time, or not what was asked for; 404 counts as not served at all).
-const (
-	// failingPatience is how long it must go on before a healthy condition says so.
-	failingPatience = 20 * time.Second
-	// failingFor and failingLooks are how long, and in how many probes in a row, no
-	// pod may answer requests before the version is taken out of discovery.
-	failingFor   = time.Minute
-	failingLooks = 4
-	// failingAlone takes the place of failingFor while no other version works that
-	// clients could go to: what is down for minutes should be back at once.
-	failingAlone = 10 * time.Minute
-	// goodFor is how long all pods must then answer without a break before it is
-	// registered again. It doubles each time up to goodForAtMost, so that a version
-	// that comes and goes is not in discovery by turns.
-	goodFor       = time.Minute
-	goodForAtMost = 32 * time.Minute
-	// goodForAlone takes its place while no other version works.
-	goodForAlone = 30 * time.Second
-	// soonAgain is when to look again at what may be a hiccup.
-	soonAgain = 5 * time.Second
+	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
 // judgeRequests looks at how requests of each version went in the ready pods, and
 // retires a version that no pod answers. As long as one pod answers, it stays:
 // clients that know only this version, as the HPA controller knows only v1beta1,
 // get something.
-func (r *Reconciler) judgeRequests(logger klog.Logger, s *scope) {
+func (s *scope) judgeRequests(logger klog.Logger) {
 	for _, gv := range s.versionsToAsk() {
 		failing, answering := s.requests(gv)
-		unanswered := r.streaks.look(s.backend.Name, "unanswered "+gv.String(), s.now, len(failing) > 0 && len(answering) == 0)
-		good := r.streaks.look(s.backend.Name, "answered "+gv.String(), s.now, s.servedByAll(gv))
-		patience, proof := failingAlone, goodForAlone
-		times := r.streaks.count(s.backend.Name, retiredForFailing+gv.String(), 0)
+		streaks, name, retirements := s.history.streaks, gv.String(), stateKey{state: retiredForFailing, name: gv.String()}
+		unanswered := streaks.Observe(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
+		answered := streaks.Observe(stateKey{state: requestsSucceeding, name: name}, s.servedByAll(gv))
+		grace, recovery := retireGraceAlone, recoveryTimeAlone
+		retired := streaks.Get(retirements).Count
 		if s.hasRefuge(gv) {
-			patience, proof = failingFor, proofAfter(times)
+			grace, recovery = retireGrace, recoveryAfter(retired)
 		}
-		if times > 0 && good.lasted(s.now) < proof {
-			s.proving[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", proof)
+		if retired > 0 && answered.Elapsed < recovery {
+			s.proving[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", recovery)
 		}
-		if !s.isInDiscovery(gv) || !s.allAsked() || unanswered.looks < failingLooks || unanswered.lasted(s.now) < patience {
+		if !s.isInDiscovery(gv) || !s.allAsked() || unanswered.Count < retireProbes || unanswered.Elapsed < grace {
 			continue
 		}
-		r.streaks.count(s.backend.Name, retiredForFailing+gv.String(), 1)
+		streaks.Observe(retirements, true)
 		logger.Info("No pod answers requests of a version, taking it out of discovery", "apiService", apiServiceName(gv), "pod", failing[0].Name, "err", failing[0].answer.Failing[gv])
 		s.letGo(gv, "no ready pod answers its requests: "+describeFailing(gv, failing))
 	}
 }
 
-// retiredForFailing counts how often a version was.
-const retiredForFailing = "retired for failing "
-
-// proofAfter is how long a version that was retired so often must be answered.
-func proofAfter(times int) time.Duration {
-	d := goodFor
-	for range times - 1 {
-		d = min(2*d, goodForAtMost)
+// recoveryAfter returns the recovery time of a version after that many retirements.
+func recoveryAfter(retired int) time.Duration {
+	d := recoveryTime
+	for range retired - 1 {
+		d = min(2*d, maxRecoveryTime)
 	}
 	return d
 }
@@ -121,17 +97,16 @@ func describeFailing(gv schema.GroupVersion, failing []pod) string {
 		failing[0].answer.Failing[gv], others(len(failing)-1, "pod"))
 }
 
-// judgeFailing says in ServingReady which requests fail, once they do for longer
-// than a hiccup.
-func (r *Reconciler) judgeFailing(s *scope) {
+// judgeFailing reports in ServingReady which requests fail, after servingGrace.
+func (s *scope) judgeFailing() {
 	for _, gv := range s.desired {
 		failing, answering := s.requests(gv)
-		going := r.streaks.look(s.backend.Name, "failing "+gv.String(), s.now, len(failing) > 0)
+		streak := s.history.streaks.Observe(stateKey{state: requestsFailing, name: gv.String()}, len(failing) > 0)
 		if len(failing) == 0 {
 			continue
 		}
-		if s.isHiccup(v1alpha1.ConditionServingReady, going, failingPatience) {
-			s.hiccup = true
+		if s.isTransient(v1alpha1.ConditionServingReady, streak, servingGrace) {
+			s.transient = true
 			continue
 		}
 		message := fmt.Sprintf("%s is served, but its requests fail in %s", apiServiceName(gv), describeFailing(gv, failing))
@@ -148,14 +123,13 @@ func (r *Reconciler) judgeFailing(s *scope) {
 	}
 }
 
-// isHiccup tells whether what goes on is still to be taken for a hiccup: the
-// condition was True, and it has gone on for less than patience. Then somebody is
-// to look again soon.
-func (s *scope) isHiccup(condition string, going streak, patience time.Duration) bool {
-	if !s.wasTrue(condition) || going.lasted(s.now) >= patience {
+// isTransient reports whether a failure is not reported yet: the condition was True,
+// and the failure is within its grace period. It then requeues the backend.
+func (s *scope) isTransient(condition string, failing debounce.Streak, grace time.Duration) bool {
+	if !s.wasTrue(condition) || failing.Elapsed >= grace {
 		return false
 	}
-	s.requeueWithin(soonAgain)
+	s.requeueWithin(transientRecheck)
 	return true
 }
 

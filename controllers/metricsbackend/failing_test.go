@@ -61,18 +61,18 @@ func TestFailingRequests(t *testing.T) {
 		serving    metav1.Condition
 	}{
 		"a hiccup": {
-			versions: []schema.GroupVersion{v1}, lasts: failingPatience - 5*time.Second,
+			versions: []schema.GroupVersion{v1}, lasts: servingGrace - 5*time.Second,
 			registered: []string{"v1", "v1beta1"},
 			serving:    metav1.Condition{Reason: v1alpha1.ReasonSucceeded, Message: "2 of 2 pods are up to date and ready"},
 		},
 		"too short to take it out of discovery": {
-			versions: []schema.GroupVersion{v1}, lasts: failingFor - 10*time.Second,
+			versions: []schema.GroupVersion{v1}, lasts: retireGrace - 10*time.Second,
 			registered: []string{"v1", "v1beta1"},
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is taken out of discovery if that goes on: see the pod's log"},
 		},
 		"one version in every pod": {
-			versions: []schema.GroupVersion{v1}, lasts: failingFor + 30*time.Second,
+			versions: []schema.GroupVersion{v1}, lasts: retireGrace + 30*time.Second,
 			registered: []string{"v1beta1"},
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is not in discovery"},
@@ -84,13 +84,13 @@ func TestFailingRequests(t *testing.T) {
 				"pod pod-002 (image serving:both): " + answered500 + "; it stays in discovery for the pods that answer: delete the pod, or use an image that works"},
 		},
 		"every version, for minutes": {
-			versions: both, lasts: failingAlone - 30*time.Second,
+			versions: both, lasts: retireGraceAlone - 30*time.Second,
 			registered: []string{"v1", "v1beta1"},
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is taken out of discovery if that goes on: see the pod's log"},
 		},
 		"every version, for good": {
-			versions: both, lasts: failingAlone + time.Minute,
+			versions: both, lasts: retireGraceAlone + time.Minute,
 			serving: metav1.Condition{Reason: v1alpha1.ReasonRequestFailed, Message: "v1.metrics.k8s.io is served, but its requests fail in " +
 				"pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod); it is not in discovery"},
 		},
@@ -120,7 +120,7 @@ func TestFailingRequests(t *testing.T) {
 
 			// It works again: so does the backend, by itself.
 			w.failing = nil
-			w.pass(r, 2*goodFor)
+			w.pass(r, 2*recoveryTime)
 			if !w.isReady() {
 				t.Errorf("it works again, but:\n%s", w.show())
 			}

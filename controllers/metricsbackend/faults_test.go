@@ -56,13 +56,13 @@ func faultsOutside() map[string]fault {
 		"the operator cannot reach the pods": {
 			happens:   func(w *world) { w.mute = true },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonProbeFailed, message: "a NetworkPolicy must let the operator's pod connect",
-			lasts: failingPatience, ends: func(w *world) { w.mute = false },
+			lasts: servingGrace, ends: func(w *world) { w.mute = false },
 		},
 		"requests through kube-apiserver fail": {
 			happens:   func(w *world) { w.refused = true },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonRequestFailed,
 			message: "v1.metrics.k8s.io does not answer through kube-apiserver: ServiceUnavailable",
-			lasts:   requestPatience, ends: func(w *world) { w.refused = false },
+			lasts:   requestGrace, ends: func(w *world) { w.refused = false },
 		},
 		"no kubelet was scraped for long": {
 			happens:   func(w *world) { w.stale = true },

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,10 +23,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
-
-// handBackPatience is how long a previous owner may take to answer before its
-// APIService is deleted: its pods may be restarting at this moment.
-const handBackPatience = 30 * time.Second
 
 // handBack gives an APIService that was taken over back to the Service it led to
 // before, if that still answers for its version, in one write. It tells whether it
@@ -53,15 +48,15 @@ func (r *Reconciler) handBack(ctx context.Context, s *scope, service *apiregistr
 		return impossible(fmt.Errorf("annotation %s names Service %s, which is this MetricsBackend's own", v1alpha1.AnnotationPreviousOwner, target))
 	}
 	why, passing, err := r.silent(ctx, s, target, gv)
-	switch moment := "silent " + service.Name; {
+	switch failing := (stateKey{state: previousOwnerFailing, name: service.Name}); {
 	case err != nil:
 		return false, "", err
 	case why == "":
-		r.memory.over(s.backend.Name, moment)
-	case passing && s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < handBackPatience:
-		return false, fmt.Sprintf("this waits up to %s for Service %s, to which it is handed back: %s", handBackPatience, target, why), nil
+		s.history.streaks.Reset(failing)
+	case passing && s.history.streaks.Observe(failing, true).Elapsed < previousOwnerGrace:
+		return false, fmt.Sprintf("this waits up to %s for Service %s, to which it is handed back: %s", previousOwnerGrace, target, why), nil
 	default:
-		r.memory.over(s.backend.Name, moment)
+		s.history.streaks.Reset(failing)
 		klog.FromContext(ctx).Info("Not handing an APIService back, deleting it", "apiService", service.Name, "service", target.String(), "why", why)
 		r.Events.Eventf(s.backend, service, corev1.EventTypeWarning, "PreviousOwnerSilent", "Retire", "%s",
 			text.Truncate(fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", service.Name, target, why), maxNote))

@@ -168,7 +168,7 @@ func TestHandBackIsPatient(t *testing.T) {
 	w.scaleMetricsServer(0)
 	w.delete(w.backend())
 	mustReconcile(t, r)
-	w.clock.Step(handBackPatience - time.Second)
+	w.clock.Step(previousOwnerGrace - time.Second)
 	mustReconcile(t, r)
 	w.scaleMetricsServer(1, v1beta1)
 	w.settle(r, w.isGone)

@@ -28,9 +28,9 @@ import (
 // asksAtOnce bounds how many endpoints of a foreign Service are asked at a time.
 const asksAtOnce = 16
 
-// askPatience bounds how long all endpoints of a foreign Service are asked: there
+// probeTimeout bounds how long all endpoints of a foreign Service are asked: there
 // may be hundreds, and none that answers.
-const askPatience = 30 * time.Second
+const probeTimeout = 30 * time.Second
 
 // implementation is what answers at a Service that someone else runs.
 type implementation struct {
@@ -122,7 +122,7 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string 
 // ask asks each endpoint by itself which of the versions it serves, as an account
 // without any rights.
 func (r *Reconciler) ask(ctx context.Context, found *implementation, account client.ObjectKey, token string, versions []schema.GroupVersion) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	places := make(chan struct{}, asksAtOnce)
 	var asked sync.WaitGroup

@@ -5,16 +5,11 @@ package metricsbackend
 
 import (
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
-
-// stragglerPatience is how long a pod may serve another certificate than the one
-// that it should: far above what a kubelet takes to bring it (a minute and a half).
-const stragglerPatience = 5 * time.Minute
 
 // verdict is a status of CertificatesValid.
 type verdict struct {
@@ -34,7 +29,7 @@ func (r *Reconciler) judgeCertificate(s *scope) {
 
 func (r *Reconciler) verdict(s *scope, c *certificates) verdict {
 	secret := fmt.Sprintf("Secret %s/%s", s.serving.Namespace, s.serving.TLSSecretName())
-	strayed := r.strayed(s, c)
+	outdated := s.history.streaks.Observe(stateKey{state: certificateOutdated}, c.straggler != "").Elapsed > certificateReloadGrace
 	switch {
 	case c.problem != nil && (!c.problem.passes || len(c.chain) == 0):
 		return verdict{metav1.ConditionFalse, c.problem.reason, c.problem.message}
@@ -50,7 +45,7 @@ func (r *Reconciler) verdict(s *scope, c *certificates) verdict {
 	case c.chain[0].VerifyHostname(s.serving.ServerName()) != nil, r.issuer.Verify(c.chain, c.trusted, s.serving.ServerName()) != nil:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch,
 			fmt.Sprintf("the certificate in %s is not for %s, or of no trusted authority%s", secret, s.serving.ServerName(), because(c.waiting))}
-	case strayed:
+	case outdated:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch,
 			fmt.Sprintf("pod %s/%s serves another certificate than that of %s: its kubelet does not bring it; delete the pod",
 				s.serving.Namespace, c.straggler, secret)}
@@ -72,16 +67,6 @@ func because(waiting string) string {
 		return ""
 	}
 	return ", it is being replaced: " + waiting
-}
-
-// strayed tells whether a pod has served another certificate for too long.
-func (r *Reconciler) strayed(s *scope, c *certificates) bool {
-	moment := "strayed"
-	if c.straggler == "" {
-		r.memory.over(s.backend.Name, moment)
-		return false
-	}
-	return s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) > stragglerPatience
 }
 
 // endsSoon tells whether the certificate, or every authority that verifies it,

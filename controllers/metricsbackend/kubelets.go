@@ -18,13 +18,11 @@ const (
 	// failureKinds bounds how many kinds of failures a message explains.
 	failureKinds = 2
 	nodesShown   = 5
-	// kubeletsFail names the moment since when they do.
-	kubeletsFail = "kubelets fail"
 )
 
 // kubelets judges how the pods see their kubelets. Each pod asks every kubelet;
 // the report with the most failures counts, since requests reach any pod.
-func (r *Reconciler) kubelets(s *scope, reports []*v1alpha1.SourceReport) judgment {
+func (s *scope) kubelets(reports []*v1alpha1.SourceReport) judgment {
 	worst := reports[0].Kubelets
 	for _, report := range reports[1:] {
 		if failed(report.Kubelets) > failed(worst) {
@@ -32,14 +30,11 @@ func (r *Reconciler) kubelets(s *scope, reports []*v1alpha1.SourceReport) judgme
 		}
 	}
 	status, reason, message := s.judgeKubelets(worst)
-	if status != metav1.ConditionFalse {
-		r.memory.over(s.backend.Name, kubeletsFail)
-		return judgment{status, reason, message}
-	}
+	failing := s.history.streaks.Observe(stateKey{state: kubeletsFailing}, status == metav1.ConditionFalse)
 	known := s.condition(v1alpha1.ConditionSourcesHealthy)
 	// Kubelets come first, so with this reason they were healthy.
 	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing
-	if since := r.memory.since(s.backend.Name, kubeletsFail, s.now); wereHealthy && s.now.Sub(since) < sourcesPatience {
+	if failing.Count > 0 && failing.Elapsed < sourcesGrace && wereHealthy {
 		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
 	}
 	return judgment{status, reason, message}

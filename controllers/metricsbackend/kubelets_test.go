@@ -109,7 +109,7 @@ func TestSourcesArePatient(t *testing.T) {
 	if after := w.backend().ResourceVersion; after != before {
 		t.Errorf("the status was written:\n%s", w.show())
 	}
-	w.clock.Step(sourcesPatience)
+	w.clock.Step(sourcesGrace)
 	mustReconcile(t, r)
 	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "")
 	if !w.isReady() {

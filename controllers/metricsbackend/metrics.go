@@ -20,10 +20,6 @@ var (
 		Name: "metrics_backend_certificate_expiration_timestamp_seconds",
 		Help: "When the serving certificate expires, in seconds since 1970.",
 	}, []string{"backend"})
-	certificateDaysGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "metrics_backend_certificate_days_left",
-		Help: "Days until the serving certificate expires, negative afterwards; renewed each minute.",
-	}, []string{"backend"})
 	consumersGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "metrics_backend_consumers",
 		Help: "Number of clients (user agent and user) that asked for a version today or yesterday, at most 20; absent while nobody tells.",
@@ -31,7 +27,7 @@ var (
 )
 
 func init() {
-	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge, certificateDaysGauge, consumersGauge)
+	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge, consumersGauge)
 }
 
 // recordMetrics shows the conditions as written. One that is absent, such as
@@ -59,12 +55,10 @@ func (r *Reconciler) recordMetrics(s *scope) {
 	switch {
 	case !s.certificateNotAfter.IsZero():
 		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
-		certificateDaysGauge.WithLabelValues(name).Set(s.certificateNotAfter.Sub(s.now).Hours() / 24)
 	case !s.deploys():
 		// No pods of ours serve any more. Of a certificate that could not be read just
 		// now, the series go on.
 		certificateGauge.DeleteLabelValues(name)
-		certificateDaysGauge.DeleteLabelValues(name)
 	}
 	s.recordConsumers()
 }
@@ -87,6 +81,5 @@ func (s *scope) recordConsumers() {
 func forgetMetrics(backend string) {
 	conditionGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 	certificateGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
-	certificateDaysGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 	consumersGauge.DeletePartialMatch(prometheus.Labels{"backend": backend})
 }

@@ -151,15 +151,15 @@ func TestMoveIsConfirmed(t *testing.T) {
 		},
 		"one is down": {
 			world:   func(w *world) { w.replicas[1].down = true },
-			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", soak: soak,
+			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", soak: discoverySoak,
 		},
 		"none has an address": {
 			world:   func(w *world) { w.unreachable = true },
-			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", soak: soak,
+			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", soak: discoverySoak,
 		},
 		"all follow": {
 			world:   func(*world) {},
-			message: "leads elsewhere in every kube-apiserver, this waits 10s", soak: followSoak,
+			message: "leads elsewhere in every kube-apiserver, this waits 10s", soak: aggregatorSoak,
 		},
 	}
 	for name, tc := range cases {
@@ -301,7 +301,7 @@ func TestCertificateSeriesEnd(t *testing.T) {
 	toExisting(w)
 	w.settle(r, func() bool { return w.isReady() && !w.deployed() && len(w.pods()) == 0 })
 	mustReconcile(t, r)
-	if certificateGauge.DeleteLabelValues(backendName) || certificateDaysGauge.DeleteLabelValues(backendName) {
+	if certificateGauge.DeleteLabelValues(backendName) {
 		t.Error("there is a series of the certificate of pods that are gone")
 	}
 }

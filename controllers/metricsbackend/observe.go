@@ -22,7 +22,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 		if service := &list.Items[i]; s.owns(service) {
 			s.registered[service.Name] = service
 			if s.leadsToServing(service) {
-				r.memory.over(s.backend.Name, "moved "+service.Name)
+				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
 		}
 	}

@@ -6,7 +6,6 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,8 +53,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *scope, gv schema.Gro
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, service)
 	switch {
 	case apierrors.IsNotFound(err):
-		// Whoever contested it has let go.
-		r.memory.settled(s.backend.Name, name)
+		delete(s.history.contests, name)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get APIService %s: %w", name, err)
@@ -98,18 +96,13 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *scope, gv schema.Group
 	return nil
 }
 
-// unavailableFor is how long kube-apiserver must have reported an APIService
-// unavailable before spec.adoption IfUnavailable takes it over: one pod that
-// restarts is no reason.
-const unavailableFor = time.Minute
-
 // mayAdopt applies spec.adoption to an APIService of someone else.
 func (s *scope) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
 	switch s.spec.Adoption {
 	case v1alpha1.AdoptionAlways:
 		return nil
 	case v1alpha1.AdoptionIfUnavailable:
-		left := unavailableFor
+		left := adoptionGrace
 		if checked := aggregated(service); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
 			left -= s.now.Sub(checked.LastTransitionTime.Time)
 			if left <= 0 {
@@ -119,7 +112,7 @@ func (s *scope) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIS
 		}
 		s.hold(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, whereTo(service), unavailableFor)
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, whereTo(service), adoptionGrace)
 		return nil
 	}
 	return stall(v1alpha1.ReasonNotOwned,

@@ -38,7 +38,7 @@ func (s *scope) describeServing() {
 }
 
 func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
-	if i := slices.IndexFunc(s.beforePods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.hiccup && i >= 0 {
+	if i := slices.IndexFunc(s.beforePods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.transient && i >= 0 {
 		return s.beforePods()[i]
 	}
 	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}

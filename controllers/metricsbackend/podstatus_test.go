@@ -47,7 +47,7 @@ func TestPodsInStatus(t *testing.T) {
 	if diff := cmp.Diff(before, w.backend().Status); diff != "" {
 		t.Errorf("the status while pods may answer in a moment (-before +after):\n%s", diff)
 	}
-	w.clock.Step(failingPatience)
+	w.clock.Step(servingGrace)
 	mustReconcile(t, r)
 	for _, kind := range []string{v1alpha1.ConditionServingReady, v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionConsumersCompatible} {
 		if c := w.condition(kind); c.Status == metav1.ConditionTrue {

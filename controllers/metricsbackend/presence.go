@@ -6,7 +6,6 @@ package metricsbackend
 import (
 	"context"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -35,10 +34,10 @@ func (r *Reconciler) absent(ctx context.Context, s *scope) map[schema.GroupVersi
 	defects := map[schema.GroupVersion]*defect{}
 	for _, gv := range versions {
 		missing := presence.Missing(gv)
-		going := r.streaks.look(s.backend.Name, "missing "+gv.String(), s.now, len(missing) > 0)
+		absent := s.history.streaks.Observe(stateKey{state: missingInDiscovery, name: gv.String()}, len(missing) > 0)
 		switch {
 		case len(missing) == 0:
-		case going.lasted(s.now) < soak:
+		case absent.Elapsed < discoverySoak:
 			defects[gv] = &defect{gv, v1alpha1.ReasonProgressing, "is registered; the discovery of kube-apiserver " +
 				strings.Join(missing, ", ") + " does not list it yet"}
 		default:
@@ -49,21 +48,17 @@ func (r *Reconciler) absent(ctx context.Context, s *scope) map[schema.GroupVersi
 	return defects
 }
 
-// requestPatience is how long requests through kube-apiserver must fail before
-// Available says so: one of them fails with each restart of a kube-apiserver.
-const requestPatience = 15 * time.Second
-
-// isBrief tells whether a defect is still to be taken for a hiccup. The others are
-// not of the moment: kube-apiserver or maxAge was patient before.
-func (r *Reconciler) isBrief(s *scope, gv schema.GroupVersion, d *defect) bool {
+// isBrief reports whether a defect is not reported yet. Only failing requests have a
+// grace period here; kube-apiserver and maxAge have their own.
+func (s *scope) isBrief(gv schema.GroupVersion, d *defect) bool {
 	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && s.persisted(apiServiceName(gv)) == v1alpha1.APIServiceAvailable)
-	going := r.streaks.look(s.backend.Name, "defect "+gv.String(), s.now, brief)
+	streak := s.history.streaks.Observe(stateKey{state: versionUnavailable, name: gv.String()}, brief)
 	if !brief {
 		return false
 	}
-	patience := requestPatience
+	grace := requestGrace
 	if d.reason == v1alpha1.ReasonProgressing {
-		patience = soak
+		grace = discoverySoak
 	}
-	return s.isHiccup(v1alpha1.ConditionAvailable, going, patience)
+	return s.isTransient(v1alpha1.ConditionAvailable, streak, grace)
 }

@@ -18,10 +18,10 @@ func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
 	w := newWorld(t, newBackend())
 	w.second = map[schema.GroupVersion]bool{}
 	r := w.reconciler()
-	w.pass(r, soak/2)
+	w.pass(r, discoverySoak/2)
 	const lags = "v1.metrics.k8s.io is registered; the discovery of kube-apiserver 192.0.2.2:6443 does not list it yet"
 	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonProgressing, lags)
-	w.pass(r, 2*soak)
+	w.pass(r, 2*discoverySoak)
 	const stuck = "v1.metrics.k8s.io is registered, but the discovery of kube-apiserver 192.0.2.2:6443 does not list it: look at the log"
 	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery, stuck)
 	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery)
@@ -37,17 +37,17 @@ func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
 	w.second = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
 	r := w.reconciler()
 	w.settle(r, w.isReady)
-	w.pass(r, soak)
+	w.pass(r, discoverySoak)
 	before := w.backend().ResourceVersion
 
 	w.second = map[schema.GroupVersion]bool{}
-	w.pass(r, soak-progressMax)
+	w.pass(r, discoverySoak-progressMax)
 	w.second = nil
 	w.unreachable = true
-	w.pass(r, soak)
+	w.pass(r, discoverySoak)
 	w.unreachable = false
 	w.second = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
-	w.pass(r, soak)
+	w.pass(r, discoverySoak)
 	if after := w.backend().ResourceVersion; after != before {
 		t.Errorf("the status was written:\n%s", w.show())
 	}
@@ -64,7 +64,7 @@ func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 		onlyV1beta1(spec)
 		spec.Serving.Image = imageV1beta1
 	})
-	w.pass(r, 10*soak)
+	w.pass(r, 10*discoverySoak)
 	const want = "no longer registered, but v1 is still in discovery of kube-apiserver 192.0.2.2:6443"
 	w.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", want)
 	for _, p := range w.pods() {

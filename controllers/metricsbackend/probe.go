@@ -63,10 +63,10 @@ func (r *Reconciler) probe(ctx context.Context, s *scope) error {
 			r.tokens.Forget(account)
 		}
 	}
-	r.judgeRequests(klog.FromContext(ctx), s)
-	s.judgeAnswers(r.streaks)
+	s.judgeRequests(klog.FromContext(ctx))
+	s.judgeAnswers()
 	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
-		r.judgeFailing(s)
+		s.judgeFailing()
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func portOf(p *corev1.Pod) int32 {
 // judgeAnswers adds to ServingReady what pods said, and lets go of registered
 // versions that a pod does not serve: a ready one, which answers requests now,
 // or one of the current revision, which waits to.
-func (s *scope) judgeAnswers(seen *streaks) {
+func (s *scope) judgeAnswers() {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		if !ok || s.isRetiring(gv) {
@@ -165,13 +165,13 @@ func (s *scope) judgeAnswers(seen *streaks) {
 			}
 		}
 	}
-	silent := seen.look(s.backend.Name, "silent", s.now,
+	failing := s.history.streaks.Observe(stateKey{state: probeFailing},
 		slices.ContainsFunc(s.readyPods(), func(p pod) bool { return p.err != nil }))
 	for _, p := range s.readyPods() {
 		if p.err == nil {
 			continue
 		}
-		if s.hiccup = s.isHiccup(v1alpha1.ConditionServingReady, silent, failingPatience); !s.hiccup {
+		if s.transient = s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace); !s.transient {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
 			if errors.Is(p.err, servingclient.ErrUnauthorized) {
 				hint = ""

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
-
-// endpointSoak is how long a Service must have been ready before an APIService
-// that answers now is led to it: kube-proxy on a kube-apiserver's node learns of
-// new endpoints after the operator may.
-const endpointSoak = 10 * time.Second
 
 // register brings desired versions into discovery once the rollout is finished
 // and every ready pod, at least one, said that it serves them; and leads those to
@@ -96,8 +90,8 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *scope, gv schema.Gr
 	}
 	why := s.notYet(gv)
 	if why != "" || settled || s.held[name] != nil {
-		// The next move is waited for from its own beginning.
-		r.memory.allOver(s.backend.Name, servedAnywhere(name))
+		// The next move starts its own soak.
+		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
 	}
 	switch {
 	case settled && s.blocked:
@@ -148,21 +142,21 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 	}
 	target := s.target()
 	rival, contended := s.rivalOf(live, target)
-	if contended && r.memory.lost(s.backend.Name, name, s.backend.Generation, s.wasContested(), s.now) {
+	if contended && s.contest(name).paused(s.now) {
 		return s.holdContested(gv, live, rival), nil
 	}
 	moves := !s.holds(live) || !leadsTo(live, target)
 	if moves {
-		if !r.waitedOut(s, servedAnywhere(name)+target.String(), endpointSoak) {
+		if !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
 			s.moving = name
 			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", whereTo(live), target, endpointSoak), nil
 		}
 	}
-	if contended && !r.memory.contend(s.backend.Name, name, rival, s.backend.Generation, s.wasContested(), s.now) {
+	if contended && !s.contest(name).allowWrite(rival, s.now) {
 		return s.holdContested(gv, live, rival), nil
 	}
 	if !contended {
-		r.memory.uncontested(s.backend.Name, name, s.now)
+		s.history.contests.expire(name, s.now)
 	}
 	if !moves && (len(live.Spec.CABundle) == 0 || !target.InsecureSkipTLSVerify) {
 		return "", r.apply(ctx, s, gv, live)
@@ -174,10 +168,6 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 	s.again()
 	return "", nil
 }
-
-// servedAnywhere begins the names of the moments since when a Service, whose name
-// ends them, has been ready to take the APIService.
-func servedAnywhere(apiService string) string { return "served " + apiService + " at " }
 
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {

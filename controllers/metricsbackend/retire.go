@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,12 +19,6 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
-
-// soak is how long a version stays served after its APIService is gone when not
-// every kube-apiserver can be asked whether it left discovery. The aggregated
-// document follows an APIService through two workers, each of which may wait
-// 10 s for one backend that does not answer, and is refreshed each minute.
-const soak = 90 * time.Second
 
 // retire takes versions out of discovery: those that are registered by us and
 // not desired, whether this binary knows them or not, and those of which a phase
@@ -91,13 +84,13 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 		}
 	}
 	if len(gone) > 0 {
-		if lingers := r.lingers(ctx, s.backend.Name, gone); lingers != "" {
+		if lingers := r.lingers(ctx, s, gone); lingers != "" {
 			s.markRetiring(lingers)
 			return errWait
 		}
 		for _, gv := range gone {
 			delete(s.apiServices, apiServiceName(gv))
-			r.memory.over(s.backend.Name, unregistered(gv))
+			s.history.streaks.Reset(stateKey{state: unregistered, name: apiServiceName(gv)})
 		}
 	}
 	if len(s.kept) > 0 {
@@ -196,11 +189,11 @@ func (s *scope) owns(service *apiregistrationv1.APIService) bool {
 
 // lingers tells where one of the versions, whose APIServices are gone, still is
 // in discovery; empty when they are nowhere.
-func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.GroupVersion) string {
+func (r *Reconciler) lingers(ctx context.Context, s *scope, gone []schema.GroupVersion) string {
 	presence, err := r.Aggregator.Discovered(ctx, gone)
 	var reason string
 	if err != nil {
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "soak", soak, "err", err)
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "soak", discoverySoak, "err", err)
 		reason = "no longer registered; the kube-apiservers' own addresses cannot be read"
 	} else {
 		for _, gv := range gone {
@@ -214,17 +207,13 @@ func (r *Reconciler) lingers(ctx context.Context, backend string, gone []schema.
 		}
 		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
 	}
-	now := r.Clock.Now()
 	for _, gv := range gone {
-		if now.Sub(r.memory.since(backend, unregistered(gv), now)) < soak {
-			return fmt.Sprintf("%s, so this waits %s", reason, soak)
+		if s.history.streaks.Observe(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < discoverySoak {
+			return fmt.Sprintf("%s, so this waits %s", reason, discoverySoak)
 		}
 	}
 	return ""
 }
-
-// unregistered names the moment since when the version has no APIService.
-func unregistered(gv schema.GroupVersion) string { return "unregistered " + apiServiceName(gv) }
 
 // versionOf reads the version from an APIService's name, VERSION.GROUP.
 func versionOf(name string) (schema.GroupVersion, bool) {

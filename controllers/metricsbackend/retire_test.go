@@ -97,7 +97,7 @@ func TestRetireSoaks(t *testing.T) {
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	w.clock.Step(soak - time.Second)
+	w.clock.Step(discoverySoak - time.Second)
 	mustReconcile(t, r)
 	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "cannot be read, so this waits 1m30s") {

@@ -310,8 +310,8 @@ func TestAuthorityComesBack(t *testing.T) {
 		w.settle(r, func() bool { return w.isReady() && len(w.bundles()["v1.metrics.k8s.io"]) == 1 })
 	}
 	for _, d := range took {
-		if d < soak || d > 2*soak {
-			t.Errorf("took %v, want about %s each", took, soak)
+		if d < discoverySoak || d > 2*discoverySoak {
+			t.Errorf("took %v, want about %s each", took, discoverySoak)
 		}
 	}
 }

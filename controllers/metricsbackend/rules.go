@@ -26,7 +26,7 @@ const (
 
 // rules judges the rules of the spec and puts those into the status that are not
 // as they should be. One pod that says so is enough.
-func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment {
+func (s *scope) rules(reports []*v1alpha1.SourceReport) judgment {
 	status := &s.backend.Status
 	status.Rules, status.RuleCount, status.FailingRules = nil, 0, 0
 	if !s.rulesInSpec() {
@@ -43,18 +43,18 @@ func (r *Reconciler) rules(s *scope, reports []*v1alpha1.SourceReport) judgment 
 		}
 	}
 	var told, held []v1alpha1.RuleStatus
-	still := sets.Set[string]{}
+	still := sets.Set[stateKey]{}
 	for _, now := range rulesSeen(reports) {
-		still.Insert(ruleFails(now))
-		if r.awaitRule(s, now) {
+		still.Insert(ruleKey(now))
+		if s.awaitRule(now) {
 			held = append(held, now)
 			continue
 		}
-		now.Message = r.settled(s, "rule "+now.Path+" "+now.Reason, s.ruleBefore(now).Message, now.Message)
+		now.Message = s.debounceMessage(stateKey{ruleMessageDiffers, now.Path, now.Reason}, s.ruleBefore(now).Message, now.Message)
 		told = append(told, now)
 	}
 	// What is over, or of another spec, does not count when it comes again.
-	r.memory.overBut(s.backend.Name, ruleFails(v1alpha1.RuleStatus{}), still)
+	s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == ruleFailing && !still.Has(key) })
 	// Reports name no more than 50; the numbers count the others too.
 	bad := failingPaths(told)
 	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
@@ -103,22 +103,16 @@ func count32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec
 // awaitRule tells whether a rule that was well may be so again soon, so that
 // nothing is said yet. What cannot be compiled, and what the user has just
 // written, is told at once.
-func (r *Reconciler) awaitRule(s *scope, now v1alpha1.RuleStatus) bool {
-	moment := ruleFails(now)
+func (s *scope) awaitRule(now v1alpha1.RuleStatus) bool {
 	known := s.condition(v1alpha1.ConditionRulesReady)
-	if now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
-		known.Status == metav1.ConditionUnknown || s.ruleBefore(now).Path != "" {
-		r.memory.over(s.backend.Name, moment)
-		return false
-	}
-	return s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < sourcesPatience
+	reported := now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
+		known.Status == metav1.ConditionUnknown || s.ruleBefore(now).Path != ""
+	failing := s.history.streaks.Observe(ruleKey(now), !reported)
+	return !reported && failing.Elapsed < sourcesGrace
 }
 
-// ruleFails names the moment since when a rule fails for a reason; of no rule it is what
-// all such names begin with.
-func ruleFails(rule v1alpha1.RuleStatus) string {
-	return "rule fails " + strings.TrimRight(rule.Path+" "+rule.Reason, " ")
-}
+// ruleKey names that a rule fails for a reason.
+func ruleKey(rule v1alpha1.RuleStatus) stateKey { return stateKey{ruleFailing, rule.Path, rule.Reason} }
 
 // ruleBefore is what the status that was read says of the same; empty if nothing.
 func (s *scope) ruleBefore(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {

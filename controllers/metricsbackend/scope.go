@@ -35,6 +35,8 @@ type scope struct {
 	before v1alpha1.MetricsBackendStatus
 	spec   v1alpha1.MetricsBackendSpec
 	now    time.Time
+	// history is what was remembered from earlier passes.
+	history *history
 
 	serving manifests.Serving
 	// desired are the versions that should be registered, best first.
@@ -78,9 +80,9 @@ type scope struct {
 	pods      []pod
 	// proving are versions that may not be registered yet whatever pods say now, and why.
 	proving map[schema.GroupVersion]string
-	// hiccup: what pods, or endpoints of spec.existing, just did wrong may be for the
-	// moment, and is not told yet.
-	hiccup bool
+	// transient: a failure of pods, or of endpoints of spec.existing, is within its
+	// grace period and not reported yet.
+	transient bool
 	// podsRead: pods are all that there are, or that the operator may look at.
 	podsRead bool
 	// ending are pods whose deletion has begun and that still run. No Deployment
@@ -138,6 +140,7 @@ func (r *Reconciler) newScope(cached *v1alpha1.MetricsBackend) *scope {
 		before:      *backend.Status.DeepCopy(),
 		spec:        spec,
 		now:         r.Clock.Now(),
+		history:     r.history(backend.Name),
 		held:        map[string]*holdUp{},
 		foreign:     map[string]*apiregistrationv1.APIService{},
 		apiServices: map[string]v1alpha1.APIServiceStatus{},

@@ -7,20 +7,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-)
-
-const (
-	// sourcesPatience is how long kubelets, a source or a rule must fail before what
-	// was healthy says so: in a large cluster one of them is always restarting.
-	sourcesPatience = 45 * time.Second
-	// wordsKept is how long a message stays whose reason stays: it holds foreign
-	// words, in which anything may change with each failure.
-	wordsKept = 5 * time.Minute
 )
 
 // judgment is what a part makes of a condition.
@@ -34,7 +24,7 @@ func (r *Reconciler) sources(_ context.Context, s *scope) error {
 	both := []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady}
 	status := &s.backend.Status
 	if !s.deploys() {
-		r.memory.over(s.backend.Name, kubeletsFail)
+		s.history.streaks.Reset(stateKey{state: kubeletsFailing})
 		status.Sources, status.Rules, status.RuleCount, status.FailingRules = nil, nil, 0, 0
 		for _, kind := range both {
 			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
@@ -45,38 +35,38 @@ func (r *Reconciler) sources(_ context.Context, s *scope) error {
 	reports := s.sourceReports()
 	if len(reports) == 0 {
 		for _, kind := range both {
-			if s.hiccup && s.wasTrue(kind) {
+			if s.transient && s.wasTrue(kind) {
 				continue
 			}
 			s.mark(kind, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 				"no ready serving pod tells how it sees its sources: see ServingReady")
 		}
-		if !s.hiccup {
-			r.memory.over(s.backend.Name, kubeletsFail)
+		if !s.transient {
+			s.history.streaks.Reset(stateKey{state: kubeletsFailing})
 		}
 		return nil
 	}
 	if late := s.late(); late != "" {
-		r.memory.over(s.backend.Name, kubeletsFail)
+		s.history.streaks.Reset(stateKey{state: kubeletsFailing})
 		s.markSources(judgment{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late})
 		if s.rulesInSpec() {
 			s.mark(v1alpha1.ConditionRulesReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late)
 			return nil
 		}
-		s.markRules(r.rules(s, reports))
+		s.markRules(s.rules(reports))
 		return nil
 	}
 	var parts []judgment
 	if s.scrapesKubelets() {
-		parts = append(parts, r.kubelets(s, reports))
+		parts = append(parts, s.kubelets(reports))
 	}
 	if len(s.spec.Sources) > 0 {
-		parts = append(parts, r.specSources(s, reports))
+		parts = append(parts, s.specSources(reports))
 	} else {
 		status.Sources = nil
 	}
 	s.markSources(parts...)
-	s.markRules(r.rules(s, reports))
+	s.markRules(s.rules(reports))
 	return nil
 }
 
@@ -133,17 +123,12 @@ func (s *scope) markSources(parts ...judgment) {
 	s.mark(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec names no source")
 }
 
-// settled returns a message as it is in the status for as long as wordsKept, when
-// what is to be said now differs from it in words alone.
-func (r *Reconciler) settled(s *scope, what, known, message string) string {
-	moment := "other words of " + what
-	if known == "" || known == message {
-		r.memory.over(s.backend.Name, moment)
-		return message
+// debounceMessage returns old, the message in the status, until it has differed from
+// message for messageGrace. The caller checked that nothing else differs.
+func (s *scope) debounceMessage(key stateKey, old, message string) string {
+	if differs := old != "" && old != message; differs && s.history.streaks.Observe(key, true).Elapsed < messageGrace {
+		return old
 	}
-	if s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < wordsKept {
-		return known
-	}
-	r.memory.over(s.backend.Name, moment)
+	s.history.streaks.Reset(key)
 	return message
 }

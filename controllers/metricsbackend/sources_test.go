@@ -130,9 +130,8 @@ func TestSpecSources(t *testing.T) {
 	w := newWorld(t, newBackend(withSources))
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := w.reconciler()
-			s := r.newScope(newBackend(withSources))
-			got := r.specSources(s, tc.reports)
+			s := w.reconciler().newScope(newBackend(withSources))
+			got := s.specSources(tc.reports)
 			if got.status != tc.want.status || got.reason != tc.want.reason {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
@@ -237,9 +236,8 @@ func TestRules(t *testing.T) {
 			if tc.spec == nil {
 				tc.spec = withSources
 			}
-			r := w.reconciler()
-			s := r.newScope(newBackend(tc.spec))
-			got := r.rules(s, tc.reports)
+			s := w.reconciler().newScope(newBackend(tc.spec))
+			got := s.rules(tc.reports)
 			if got.status != tc.status || got.reason != tc.reason {
 				t.Errorf("got %+v, want %s, %s", got, tc.status, tc.reason)
 			}
@@ -293,7 +291,7 @@ func TestInvalidRuleStalls(t *testing.T) {
 	}
 	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "SeriesUnavailable", "slow"))
 	mustReconcile(t, r)
-	w.clock.Step(sourcesPatience)
+	w.clock.Step(sourcesGrace)
 	mustReconcile(t, r)
 	if !w.isReady() || w.condition(v1alpha1.ConditionRulesReady).Status != metav1.ConditionFalse {
 		t.Errorf("a rule whose source fails:\n%s", w.show())
@@ -329,7 +327,7 @@ func TestSourceStatusIsStable(t *testing.T) {
 	w.clock.Step(time.Hour)
 	w.sources = bad("try 2")
 	unwritten("another failure")
-	w.clock.Step(sourcesPatience)
+	w.clock.Step(sourcesGrace)
 	mustReconcile(t, r)
 	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "", "try 2")
 	w.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionFalse, "", "try 2")
@@ -339,7 +337,7 @@ func TestSourceStatusIsStable(t *testing.T) {
 		unwritten("other words")
 		w.clock.Step(time.Minute)
 	}
-	w.clock.Step(wordsKept)
+	w.clock.Step(messageGrace)
 	mustReconcile(t, r)
 	w.wantCondition(v1alpha1.ConditionSourcesHealthy, "", "", "try 6")
 	w.sources = well()

@@ -25,13 +25,13 @@ const (
 
 // specSources judges spec.sources and puts each into the status. Requests reach
 // any pod, so a source fails as soon as one pod says so.
-func (r *Reconciler) specSources(s *scope, reports []*v1alpha1.SourceReport) judgment {
+func (s *scope) specSources(reports []*v1alpha1.SourceReport) judgment {
 	var all []v1alpha1.SourceStatus
 	var failing []string
 	var pending, untold []string
 	for i := range s.spec.Sources {
 		source := &s.spec.Sources[i]
-		seen := r.specSource(s, source.Name, reports)
+		seen := s.specSource(source.Name, reports)
 		all = append(all, seen)
 		if seen.Healthy || source.Optional {
 			continue
@@ -63,20 +63,20 @@ func (r *Reconciler) specSources(s *scope, reports []*v1alpha1.SourceReport) jud
 }
 
 // specSource is how the pods see one source. One that was healthy fails for
-// sourcesPatience before it is said, unless the spec has changed.
-func (r *Reconciler) specSource(s *scope, name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
+// sourcesGrace before it is said, unless the spec has changed.
+func (s *scope) specSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
 	was := s.sourceBefore(name)
 	now := sourceSeen(name, reports)
-	moment := "source fails " + name
+	failing := stateKey{state: sourceFailing, name: name}
 	switch {
 	case now.Healthy, !isFailure(now.Reason):
-		r.memory.over(s.backend.Name, moment)
+		s.history.streaks.Reset(failing)
 	case was.Healthy && s.condition(v1alpha1.ConditionSourcesHealthy).ObservedGeneration == s.backend.Generation &&
-		s.now.Sub(r.memory.since(s.backend.Name, moment, s.now)) < sourcesPatience:
+		s.history.streaks.Observe(failing, true).Elapsed < sourcesGrace:
 		return was
 	}
 	if now.Reason == was.Reason {
-		now.Message = r.settled(s, "source "+name, was.Message, now.Message)
+		now.Message = s.debounceMessage(stateKey{state: sourceMessageDiffers, name: name}, was.Message, now.Message)
 	}
 	switch {
 	case was.Name != "" && was.Healthy == now.Healthy && was.Since != nil:

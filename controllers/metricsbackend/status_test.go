@@ -254,7 +254,7 @@ func TestMetrics(t *testing.T) {
 	forgetMetrics(backendName) // of the tests before
 	w, r := ready(t)
 	want := []string{
-		"", "", // the two of the certificate
+		"", // the certificate
 		"APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "RulesReady True", "ServingReady True",
 		"SourcesHealthy True", "StaleAPIServicesRemoved True",
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -19,11 +18,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
-
-// trustSoak is how long every kube-apiserver must have had an authority before a
-// certificate of it is served. What is asked is the watch cache that its
-// aggregator follows; a single worker takes all APIServices in turn.
-const trustSoak = 10 * time.Second
 
 // rotate replaces the certificate when its time has come, and has clients forget
 // authorities that no pod needs any more. The APIServices are written by register.
@@ -124,35 +118,35 @@ func (r *Reconciler) untrusted(ctx context.Context, s *scope, authorities servin
 	c := s.certificates
 	same := r.issuer.Verify(c.chain, authorities, "") == nil
 	names := slices.DeleteFunc(s.servedNames(), func(name string) bool { return r.trustsNothing(s, s.registered[name], same) })
-	moment := "trusts " + authorities.Fingerprint()
+	trusted := stateKey{state: authorityTrusted, name: authorities.Fingerprint()}
 	for _, name := range names {
 		if !trusts(s.registered[name], authorities) {
 			// Each authority passes through here before its certificate is served,
 			// also one that was trusted before and forgotten.
-			r.memory.over(s.backend.Name, moment)
+			s.history.streaks.Reset(trusted)
 			return fmt.Sprintf("APIService %s does not hold the new authority yet", name)
 		}
 	}
 	if len(names) == 0 || same {
 		return "" // nobody asks, or the present certificate is of this authority too
 	}
-	wait, why := trustSoak, "every kube-apiserver has the new authority"
+	wait, why := aggregatorSoak, "every kube-apiserver has the new authority"
 	for _, name := range names {
 		lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
 			return trusts(service, authorities)
 		})
 		switch {
 		case err != nil:
-			klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for an APIService, waiting instead", "apiService", name, "soak", soak, "err", err)
-			wait, why = soak, "the kube-apiservers' own addresses cannot be read"
+			klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for an APIService, waiting instead", "apiService", name, "soak", discoverySoak, "err", err)
+			wait, why = discoverySoak, "the kube-apiservers' own addresses cannot be read"
 		case len(lagging) > 0:
-			r.memory.over(s.backend.Name, moment)
+			s.history.streaks.Reset(trusted)
 			return fmt.Sprintf("kube-apiserver %s does not have the new authority of APIService %s yet", strings.Join(lagging, ", "), name)
 		case len(unreachable) > 0:
-			wait, why = soak, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
+			wait, why = discoverySoak, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
 		}
 	}
-	if !r.waitedOut(s, moment, wait) {
+	if !s.waited(trusted, wait) {
 		return fmt.Sprintf("%s, this waits %s", why, wait)
 	}
 	return ""
@@ -173,7 +167,7 @@ func (r *Reconciler) trustsNothing(s *scope, service *apiregistrationv1.APIServi
 		return true
 	}
 	_, contended := s.rivalOf(service, s.target())
-	return contended && r.memory.lost(s.backend.Name, service.Name, s.backend.Generation, s.wasContested(), s.now)
+	return contended && s.contest(service.Name).paused(s.now)
 }
 
 func trusts(service *apiregistrationv1.APIService, authorities servingcert.Bundle) bool {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,12 +20,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
-
-// followSoak is how long our pods go on serving after every kube-apiserver has
-// seen that an APIService leads elsewhere. What is asked is the watch cache that
-// its aggregator follows; the aggregator acts within milliseconds, but a single
-// worker takes all APIServices in turn, and may wait for one that does not answer.
-const followSoak = 10 * time.Second
 
 // undeploy removes our own serving pods once spec.existing has taken their place:
 // no APIService leads to them, and no kube-apiserver thinks so any more.
@@ -94,22 +87,22 @@ func (r *Reconciler) stillNeeded(ctx context.Context, s *scope) string {
 // stillLeads is why it is not certain that no kube-apiserver sends requests for
 // the APIService to our pods any more, although it leads elsewhere; or empty.
 func (r *Reconciler) stillLeads(ctx context.Context, s *scope, name string) string {
-	moment := "moved " + name
+	away := stateKey{state: pointedAway, name: name}
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
 		return !s.leadsToServing(service)
 	})
-	wait, why := followSoak, "leads elsewhere in every kube-apiserver"
+	wait, why := aggregatorSoak, "leads elsewhere in every kube-apiserver"
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", soak, "err", err)
-		wait, why = soak, "leads elsewhere; the kube-apiservers' own addresses cannot be read"
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", discoverySoak, "err", err)
+		wait, why = discoverySoak, "leads elsewhere; the kube-apiservers' own addresses cannot be read"
 	case len(lagging) > 0:
-		r.memory.over(s.backend.Name, moment)
+		s.history.streaks.Reset(away)
 		return fmt.Sprintf("%s leads elsewhere, but kube-apiserver %s does not follow yet", name, strings.Join(lagging, ", "))
 	case len(unreachable) > 0:
-		wait, why = soak, "leads elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
+		wait, why = discoverySoak, "leads elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
 	}
-	if !r.waitedOut(s, moment, wait) {
+	if !s.waited(away, wait) {
 		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)
 	}
 	return ""

@@ -38,7 +38,7 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 		if d == nil {
 			d = absent[gv]
 		}
-		if r.isBrief(s, gv, d) {
+		if s.isBrief(gv, d) {
 			d = nil
 		}
 		switch {

@@ -25,13 +25,13 @@ func TestOneSilentEndpoint(t *testing.T) {
 	before := w.backend().Status
 	w.theirs.mute["192.168.0.1:10250"] = errors.New("no answer within 5s")
 	result, err := reconcileOnce(t, r)
-	if err != nil || result.RequeueAfter > soonAgain {
+	if err != nil || result.RequeueAfter > transientRecheck {
 		t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
 	}
 	if diff := cmp.Diff(before, w.backend().Status); diff != "" {
 		t.Errorf("status (-before +after):\n%s", diff)
 	}
-	w.clock.Step(failingPatience)
+	w.clock.Step(servingGrace)
 	mustReconcile(t, r)
 	w.wantCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed)
 	for _, kind := range []string{v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionAPIServicesRegistered, v1alpha1.ConditionAvailable} {

@@ -1,0 +1,86 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
+)
+
+// history is what the reconciler remembers of one backend between passes. It may be
+// lost at a restart: waits then start over, and the status may be written once more.
+type history struct {
+	streaks  *debounce.Tracker[stateKey]
+	contests contests
+}
+
+// stateKey names a state whose duration is tracked: of the backend, or of the
+// APIService, version, source or rule that name and detail give.
+type stateKey struct {
+	state        trackedState
+	name, detail string
+}
+
+type trackedState int
+
+const (
+	// reconcileFailing counts failed passes in a row.
+	reconcileFailing trackedState = iota
+	// probeFailing: a ready pod or endpoint does not answer the probe.
+	probeFailing
+	// requestsFailing, allRequestsFailing and requestsSucceeding are of a version, by
+	// pods: at least one fails, all fail, all succeed.
+	requestsFailing
+	allRequestsFailing
+	requestsSucceeding
+	// retiredForFailing counts how often a version was retired since its requests failed.
+	retiredForFailing
+	// versionUnavailable: requests for a version through kube-apiserver fail.
+	versionUnavailable
+	// missingInDiscovery: a kube-apiserver does not list a registered version.
+	missingInDiscovery
+	// targetReady: the Service in detail has been ready to take over an APIService.
+	targetReady
+	// pointedAway: every kube-apiserver has seen an APIService point to other pods.
+	pointedAway
+	// unregistered: a version has no APIService any more.
+	unregistered
+	// previousOwnerFailing: the previous owner of an APIService does not answer.
+	previousOwnerFailing
+	// authorityTrusted: the authorities with a fingerprint are in all caBundles.
+	authorityTrusted
+	// certificateOutdated: a pod serves another certificate than the mounted one.
+	certificateOutdated
+	// certificateRequested and certificateWithdrawn: a Certificate of ours may exist in
+	// cert-manager, and none was found.
+	certificateRequested
+	certificateWithdrawn
+	kubeletsFailing
+	sourceFailing
+	// ruleFailing: the rule with a path fails for the reason in detail.
+	ruleFailing
+	// messageDiffers: only the message of a source, or of a rule and reason, differs
+	// from the status.
+	sourceMessageDiffers
+	ruleMessageDiffers
+)
+
+// history returns what is remembered of a backend.
+func (r *Reconciler) history(backend string) *history {
+	h, _ := r.histories.LoadOrStore(backend, &history{
+		streaks: debounce.New[stateKey](r.Clock), contests: contests{},
+	})
+	return h.(*history)
+}
+
+// waited reports whether the state has been observed for at least d. Otherwise it
+// requeues the backend for that moment.
+func (s *scope) waited(key stateKey, d time.Duration) bool {
+	left := d - s.history.streaks.Observe(key, true).Elapsed
+	if left > 0 {
+		s.requeueWithin(left)
+	}
+	return left <= 0
+}
