@@ -18,18 +18,18 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// admission has ExternalMetricsPolicies bind autoscalers when they are written, while
-// no other implementation serves external metrics and there is such a kind. It returns
-// what is to stay; the sweep takes away the rest.
-func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Object, error) {
-	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.yielded, isExternal) || s.othersServeExternal() {
+// admission applies the policy that checks ExternalMetricsPolicies when autoscalers are
+// written, unless another implementation serves external metrics or the CRD is missing.
+// It returns the objects that the sweep must keep.
+func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manifests.Object, error) {
+	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.excluded, isExternal) || s.othersServeExternal() {
 		return nil, nil
 	}
 	exists, err := r.policiesExist(ctx)
 	if err != nil || !exists {
 		return nil, err
 	}
-	// The policy first: a binding alone is an error with each write of an autoscaler.
+	// The policy first: with a binding alone, every write of an autoscaler fails.
 	objects := []manifests.Object{manifests.AdmissionPolicy(s.serving), manifests.AdmissionPolicyBinding(s.serving)}
 	for _, object := range objects {
 		if _, err := r.applier.Apply(ctx, s.backend.Name, object); err != nil {
@@ -39,19 +39,19 @@ func (r *Reconciler) admission(ctx context.Context, s *scope) ([]manifests.Objec
 	return objects, nil
 }
 
-// othersServeExternal tells whether the API in use decides by no policy: until it is
-// adopted, it is another implementation's. Other MetricsBackends decide by the same ones.
-func (s *scope) othersServeExternal() bool {
+// othersServeExternal reports whether an implementation that is no MetricsBackend serves
+// external metrics. It applies no ExternalMetricsPolicies.
+func (s *reconcileState) othersServeExternal() bool {
 	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool {
-		theirs := s.foreign[apiServiceName(gv)]
-		return isExternal(gv) && theirs != nil && theirs.Labels[v1alpha1.LabelBackend] == ""
+		other := s.foreign[apiServiceName(gv)]
+		return isExternal(gv) && other != nil && other.Labels[v1alpha1.LabelBackend] == ""
 	})
 }
 
 func isExternal(gv schema.GroupVersion) bool { return gv.Group == manifests.ExternalMetricsGroup }
 
-// policiesExist tells whether the CRD of ExternalMetricsPolicies is there:
-// kube-apiserver takes no policy whose parameters it does not know.
+// policiesExist reports whether the CRD of ExternalMetricsPolicies exists. kube-apiserver
+// rejects a policy whose parameter kind it does not know.
 func (r *Reconciler) policiesExist(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExternalMetricsPolicyList"))

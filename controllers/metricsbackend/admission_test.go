@@ -26,36 +26,36 @@ func withExternal(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 // admission tells which of the two objects there are: the policy and its binding.
-func (w *world) admission() (policy, binding bool) {
-	w.t.Helper()
+func (fc *fakeCluster) admission() (policy, binding bool) {
+	fc.t.Helper()
 	key := client.ObjectKey{Name: manifests.AdmissionPolicyName}
-	err := w.raw.Get(w.t.Context(), key, &admissionregistrationv1.ValidatingAdmissionPolicy{})
-	w.must(client.IgnoreNotFound(err))
+	err := fc.raw.Get(fc.t.Context(), key, &admissionregistrationv1.ValidatingAdmissionPolicy{})
+	fc.must(client.IgnoreNotFound(err))
 	policy = err == nil
-	err = w.raw.Get(w.t.Context(), key, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
-	w.must(client.IgnoreNotFound(err))
+	err = fc.raw.Get(fc.t.Context(), key, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+	fc.must(client.IgnoreNotFound(err))
 	return policy, err == nil
 }
 
-func (w *world) wantAdmission(when string, want bool) {
-	w.t.Helper()
-	if policy, binding := w.admission(); policy != want || binding != want {
-		w.t.Errorf("%s: policy %t, binding %t, want %t", when, policy, binding, want)
+func (fc *fakeCluster) wantAdmission(when string, want bool) {
+	fc.t.Helper()
+	if policy, binding := fc.admission(); policy != want || binding != want {
+		fc.t.Errorf("%s: policy %t, binding %t, want %t", when, policy, binding, want)
 	}
 }
 
 // Autoscalers are bound while external metrics are served, and no longer.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.wantAdmission("resource metrics alone", false)
-	w.change(withExternal)
+	fc, r := ready(t)
+	fc.wantAdmission("resource metrics alone", false)
+	fc.change(withExternal)
 	mustReconcile(t, r)
-	w.wantAdmission("with external metrics", true)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })
+	fc.wantAdmission("with external metrics", true)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })
 	// After the version has left discovery.
-	w.settle(r, func() bool { policy, binding := w.admission(); return !policy && !binding })
-	if w.isRegistered(schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}) {
+	fc.reconcileUntil(r, func() bool { policy, binding := fc.admission(); return !policy && !binding })
+	if fc.isRegistered(schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}) {
 		t.Error("autoscalers are not bound any more although the API is served")
 	}
 }
@@ -64,75 +64,75 @@ func TestAdmission(t *testing.T) {
 // what answers.
 func TestAdmissionOfAnothersAPI(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
+	fc, r := ready(t)
 	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
-	theirs := w.apiService(v1beta1).DeepCopy()
-	theirs.ObjectMeta = metav1.ObjectMeta{Name: apiServiceName(external)}
-	theirs.Spec.Group, theirs.Spec.Version = external.Group, external.Version
-	theirs.Spec.Service.Name = "adapter"
-	w.create(theirs)
-	w.saysAvailable(theirs, apiregistrationv1.ConditionTrue, "Passed")
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+	other := fc.apiService(v1beta1).DeepCopy()
+	other.ObjectMeta = metav1.ObjectMeta{Name: apiServiceName(external)}
+	other.Spec.Group, other.Spec.Version = external.Group, external.Version
+	other.Spec.Service.Name = "adapter"
+	fc.create(other)
+	fc.setAvailable(other, apiregistrationv1.ConditionTrue, "Passed")
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		withExternal(spec)
 		spec.Adoption = v1alpha1.AdoptionIfUnavailable
 	})
-	w.rounds(r, 5)
-	w.wantAdmission("while another implementation answers", false)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
-	w.settle(r, func() bool { policy, binding := w.admission(); return policy && binding })
-	w.wantLeadsTo(external, ourService) // and autoscalers are not bound before
+	fc.reconcileRounds(r, 5)
+	fc.wantAdmission("while another implementation answers", false)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
+	fc.reconcileUntil(r, func() bool { policy, binding := fc.admission(); return policy && binding })
+	fc.wantPointsTo(external, ourService) // and autoscalers are not bound before
 }
 
 // An heir binds autoscalers as soon as the elder does not any more, by the same policies,
 // and not only once it has taken the API over.
-func TestAdmissionOfAnHeir(t *testing.T) {
+func TestAdmissionOfASuccessor(t *testing.T) {
 	t.Parallel()
 	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
-	w := newWorld(t, newBackend(withExternal), elder(withExternal))
-	r := w.live()
-	bound := func() bool { policy, binding := w.admission(); return policy && binding }
-	w.settleBoth(r, func() bool { return w.leadsNow(external) == elderService && w.isWaiting() && bound() })
-	w.delete(elder())
-	w.reconcileBoth(r)
-	w.wantAdmission("while the elder answers", true)
-	w.wantLeadsTo(external, elderService)
+	fc := newFakeCluster(t, newBackend(withExternal), olderBackend(withExternal))
+	r := fc.live()
+	bound := func() bool { policy, binding := fc.admission(); return policy && binding }
+	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(external) == elderService && fc.isWaitingForOlder() && bound() })
+	fc.delete(olderBackend())
+	fc.reconcileBoth(r)
+	fc.wantAdmission("while the elder answers", true)
+	fc.wantPointsTo(external, elderService)
 }
 
 // Without the CRD of the policies kube-apiserver would refuse the objects.
 func TestAdmissionWithoutPolicies(t *testing.T) {
 	t.Parallel()
 	missing := true
-	w, r := ready(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	fc, r := ready(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if missing && list.GetObjectKind().GroupVersionKind().Kind == "ExternalMetricsPolicyList" {
 			return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupName, Resource: "externalmetricspolicies"}, "")
 		}
 		return c.List(ctx, list, opts...)
 	}})
-	w.change(withExternal)
+	fc.change(withExternal)
 	mustReconcile(t, r)
-	w.wantAdmission("without the CRD", false)
+	fc.wantAdmission("without the CRD", false)
 	missing = false
 	mustReconcile(t, r)
-	w.wantAdmission("with the CRD", true)
+	fc.wantAdmission("with the CRD", true)
 }
 
 // A deletion frees autoscalers before anything else, also when it then hangs.
 func TestAdmissionGoesFirst(t *testing.T) {
 	t.Parallel()
 	stuck := errors.New("stuck")
-	w, r := ready(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+	fc, r := ready(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 		switch o.GetObjectKind().GroupVersionKind().Kind {
 		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			return c.Delete(ctx, o, opts...)
 		}
 		return stuck
 	}})
-	w.change(withExternal)
+	fc.change(withExternal)
 	mustReconcile(t, r)
-	w.wantAdmission("before", true)
-	w.delete(w.backend())
+	fc.wantAdmission("before", true)
+	fc.delete(fc.backend())
 	if _, err := reconcileOnce(t, r); !errors.Is(err, stuck) {
 		t.Errorf("got %v", err)
 	}
-	w.wantAdmission("while the deletion hangs", false)
+	fc.wantAdmission("while the deletion hangs", false)
 }

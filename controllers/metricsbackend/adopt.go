@@ -20,23 +20,23 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// seize makes an APIService that exists lead to the target and belong to this
-// backend, in one write: it is never without an owner, nor half theirs. The
-// resourceVersion that was read goes with it, so that what is recorded of the
-// owner before is what was there.
-func (r *Reconciler) seize(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
-	from := whereTo(live)
+// adoptAPIService points an existing APIService at the target and labels it as this
+// backend's, in one write, so that it is never half-owned. The write carries the
+// resourceVersion that was read, so that the recorded previous owner is the one that was
+// replaced.
+func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
+	from := describeTarget(live)
 	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	adopted := live.Labels[v1alpha1.LabelBackend] == ""
 	if adopted {
-		body, err := json.Marshal(ownedBefore(live, s.serving.Labels()))
+		body, err := json.Marshal(recordOwner(live, s.serving.Labels()))
 		if err != nil {
 			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
 		}
 		record = string(body)
 	}
 	klog.FromContext(ctx).Info("Leading an APIService elsewhere", "apiService", live.Name, "from", from, "to", s.target().String(), "adopted", adopted)
-	if err := r.write(ctx, s, gv, live, record); err != nil {
+	if err := r.applyAdoption(ctx, s, gv, live, record); err != nil {
 		return fmt.Errorf("lead APIService %s from %s to Service %s: %w", live.Name, from, s.target(), err)
 	}
 	if adopted {
@@ -49,12 +49,12 @@ func (r *Reconciler) seize(ctx context.Context, s *scope, gv schema.GroupVersion
 	return nil
 }
 
-func (r *Reconciler) write(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService, record string) error {
+func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, record string) error {
 	target := s.target()
 	if target.InsecureSkipTLSVerify && len(live.Spec.CABundle) > 0 {
-		// kube-apiserver refuses both, and an apply cannot take away a bundle that
-		// someone else owns too.
-		return r.replace(ctx, s, live, target, record)
+		// kube-apiserver rejects a caBundle beside insecureSkipTLSVerify, and an apply
+		// cannot remove a caBundle that another manager owns too.
+		return r.updateAdoption(ctx, s, live, target, record)
 	}
 	desired := manifests.APIService(s.serving, gv, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
 	if record != "" {
@@ -63,8 +63,8 @@ func (r *Reconciler) write(ctx context.Context, s *scope, gv schema.GroupVersion
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 
-// replace is write for what only an update can do. The next pass applies the rest.
-func (r *Reconciler) replace(ctx context.Context, s *scope, live *apiregistrationv1.APIService, target manifests.Target, record string) error {
+// updateAdoption is applyAdoption by an update. The next pass applies the other fields.
+func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService, target manifests.Target, record string) error {
 	updated := live.DeepCopy()
 	updated.Spec.Service = &apiregistrationv1.ServiceReference{
 		Namespace: target.Namespace, Name: target.Name, Port: ptr.To(target.Port),

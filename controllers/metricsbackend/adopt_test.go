@@ -45,45 +45,45 @@ func TestAdoptionPolicies(t *testing.T) {
 	}
 	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newBackend(adopting(tc.policy)))
-			stockWorld(w)
-			theirs := w.apiService(v1beta1)
-			theirs.Status.Conditions = tc.said
-			w.updateStatus(theirs)
-			r := w.live()
-			w.rounds(r, 20)
-			if adopted := w.leadsNow(v1beta1) == ourService; adopted != tc.adopted {
-				t.Errorf("adopted %t, want %t\n%s", adopted, tc.adopted, w.show())
+			fc := newFakeCluster(t, newBackend(adopting(tc.policy)))
+			stockCluster(fc)
+			other := fc.apiService(v1beta1)
+			other.Status.Conditions = tc.said
+			fc.updateStatus(other)
+			r := fc.live()
+			fc.reconcileRounds(r, 20)
+			if adopted := fc.pointsToNow(v1beta1) == ourService; adopted != tc.adopted {
+				t.Errorf("adopted %t, want %t\n%s", adopted, tc.adopted, fc.show())
 			}
-			if deployed := len(w.pods()) > 0; deployed != tc.deployed {
-				t.Errorf("%d pods", len(w.pods()))
+			if deployed := len(fc.pods()) > 0; deployed != tc.deployed {
+				t.Errorf("%d pods", len(fc.pods()))
 			}
 			if tc.adopted {
-				if stalled := w.condition(v1alpha1.ConditionStalled); stalled.Type != "" {
+				if stalled := fc.condition(v1alpha1.ConditionStalled); stalled.Type != "" {
 					t.Errorf("Stalled is %+v", stalled)
 				}
-				w.settleAfterTakeover(r)
+				fc.reconcileThroughTakeover(r)
 				return
 			}
-			w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonNotOwned, tc.message, "Service kube-system/metrics-server")
+			fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonNotOwned, tc.message, "Service kube-system/metrics-server")
 		})
 	}
 }
 
 // One failed check, as of a pod that restarts, takes nothing over; a minute does.
-func TestAdoptionIfUnavailableIsPatient(t *testing.T) {
+func TestAdoptionIfUnavailableWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionIfUnavailable)))
-	stockWorld(w)
-	r := w.live()
-	w.settle(r, func() bool { return w.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue })
-	w.clock.Step(time.Hour)
-	theirs := w.apiService(v1beta1)
-	theirs.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
-		Type: apiregistrationv1.Available, Status: "False", LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	fc := newFakeCluster(t, newBackend(adopting(v1alpha1.AdoptionIfUnavailable)))
+	stockCluster(fc)
+	r := fc.live()
+	fc.reconcileUntil(r, func() bool { return fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue })
+	fc.clock.Step(time.Hour)
+	other := fc.apiService(v1beta1)
+	other.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+		Type: apiregistrationv1.Available, Status: "False", LastTransitionTime: metav1.NewTime(fc.clock.Now()),
 	}}
-	w.updateStatus(theirs)
-	w.clock.Step(adoptionGrace - time.Second)
+	fc.updateStatus(other)
+	fc.clock.Step(adoptionGrace - time.Second)
 	for range 3 {
 		result, err := reconcileOnce(t, r)
 		if err != nil || result.RequeueAfter > time.Second {
@@ -91,59 +91,59 @@ func TestAdoptionIfUnavailableIsPatient(t *testing.T) {
 		}
 	}
 	// Then the endpoint soak begins, and not before.
-	w.clock.Step(time.Second)
+	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
-	w.clock.Step(endpointSoak - time.Second)
+	fc.clock.Step(endpointSoak - time.Second)
 	mustReconcile(t, r)
-	if got := w.leadsNow(v1beta1); got != metricsServer {
+	if got := fc.pointsToNow(v1beta1); got != metricsServer {
 		t.Fatalf("v1beta1 leads to %s", got)
 	}
-	w.clock.Step(time.Second)
+	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
-	w.wantLeadsTo(v1beta1, ourService)
+	fc.wantPointsTo(v1beta1, ourService)
 }
 
 // settleAfterTakeover waits until the backend is ready, the aggregator being content.
-func (w *world) settleAfterTakeover(r *Reconciler) {
-	w.t.Helper()
-	service := w.apiService(v1beta1)
-	w.saysAvailable(service, apiregistrationv1.ConditionTrue, "Passed")
-	w.settle(r, w.isReady)
+func (fc *fakeCluster) reconcileThroughTakeover(r *Reconciler) {
+	fc.t.Helper()
+	service := fc.apiService(v1beta1)
+	fc.setAvailable(service, apiregistrationv1.ConditionTrue, "Passed")
+	fc.reconcileUntil(r, fc.isReady)
 }
 
 // One write takes the APIService over: it leads to us, is verified, has our label
 // and what it was, all at once; and v1 comes after it.
 func TestAdoptionInOneWrite(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
-	stockWorld(w)
-	theirs := w.apiService(v1beta1)
+	fc := newFakeCluster(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
+	stockCluster(fc)
+	other := fc.apiService(v1beta1)
 	var writes []string
-	r := w.live(intercepted(func(c call, make func() error) error {
-		before := w.leadsNow(v1beta1)
+	r := fc.live(intercepted(func(c call, make func() error) error {
+		before := fc.pointsToNow(v1beta1)
 		err := make()
 		if c.write && strings.Contains(c.name, "APIService") {
-			writes = append(writes, c.name+": v1beta1 from "+before+" to "+w.leadsNow(v1beta1)+", v1 to "+w.leadsNow(v1))
+			writes = append(writes, c.name+": v1beta1 from "+before+" to "+fc.pointsToNow(v1beta1)+", v1 to "+fc.pointsToNow(v1))
 		}
 		return err
 	}))
-	w.settle(r, func() bool { return len(writes) > 0 })
+	fc.reconcileUntil(r, func() bool { return len(writes) > 0 })
 	const applied = "apply *v1.APIServiceApplyConfiguration: "
 	want := []string{applied + "v1beta1 from " + metricsServer + " to " + ourService + ", v1 to "}
 	if diff := cmp.Diff(want, writes[:1]); diff != "" {
 		t.Fatalf("writes of APIServices (-want +got):\n%s", diff)
 	}
-	ours := w.apiService(v1beta1)
-	if ours.UID != theirs.UID {
+	ours := fc.apiService(v1beta1)
+	if ours.UID != other.UID {
 		t.Error("it was deleted and made anew")
 	}
 	if ours.Spec.InsecureSkipTLSVerify || string(ours.Spec.CABundle) == "THEIR CA" || ours.Labels[v1alpha1.LabelBackend] != backendName || ours.Labels["k8s-app"] != "metrics-server" {
 		t.Errorf("after the takeover: %+v", ours)
 	}
 	var record v1alpha1.PreviousOwner
-	w.must(json.Unmarshal([]byte(ours.Annotations[v1alpha1.AnnotationPreviousOwner]), &record))
+	fc.must(json.Unmarshal([]byte(ours.Annotations[v1alpha1.AnnotationPreviousOwner]), &record))
 	labels := map[string]*string{}
-	for key := range r.newScope(w.backend()).serving.Labels() {
+	for key := range r.newState(fc.backend()).serving.Labels() {
 		labels[key] = nil
 	}
 	// Labels of ours that meant something to the owner before.
@@ -155,22 +155,22 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	if diff := cmp.Diff(wantRecord, record); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
-	w.settle(r, w.isReady)
-	if !w.isRegistered(v1) {
+	fc.reconcileUntil(r, fc.isReady)
+	if !fc.isRegistered(v1) {
 		t.Error("v1 is not registered")
 	}
-	if message := stateMessage(w, "v1beta1.metrics.k8s.io"); !strings.Contains(message, "taken over from Service kube-system/metrics-server") {
+	if message := stateMessage(fc, "v1beta1.metrics.k8s.io"); !strings.Contains(message, "taken over from Service kube-system/metrics-server") {
 		t.Errorf("the status says %q", message)
 	}
 	wantEvent(t, r, "VersionAdopted", "took APIService v1beta1.metrics.k8s.io over from Service kube-system/metrics-server")
-	kept := w.apiService(v1beta1).Annotations[v1alpha1.AnnotationPreviousOwner]
+	kept := fc.apiService(v1beta1).Annotations[v1alpha1.AnnotationPreviousOwner]
 	if kept != ours.Annotations[v1alpha1.AnnotationPreviousOwner] {
 		t.Errorf("the record changed to %s", kept)
 	}
 }
 
-func stateMessage(w *world, name string) string {
-	for _, s := range w.backend().Status.APIServices {
+func stateMessage(fc *fakeCluster, name string) string {
+	for _, s := range fc.backend().Status.APIServices {
 		if s.Name == name {
 			return s.Message
 		}
@@ -181,26 +181,26 @@ func stateMessage(w *world, name string) string {
 // What is recorded is what was there at the moment of the write.
 func TestAdoptionRacesWithItsOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
-	stockWorld(w)
+	fc := newFakeCluster(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
+	stockCluster(fc)
 	raced := false
-	r := w.live(interceptor.Funcs{
+	r := fc.live(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			body, err := json.Marshal(o)
-			w.must(err)
+			fc.must(err)
 			if !raced && strings.Contains(string(body), v1alpha1.AnnotationPreviousOwner) {
 				raced = true
-				w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority = 200 })
+				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Spec.VersionPriority = 200 })
 			}
 			return c.Apply(ctx, o, opts...)
 		},
 	})
-	w.settle(r, func() bool { return w.leadsNow(v1beta1) == ourService })
+	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService })
 	if !raced {
 		t.Fatal("not what this test is about")
 	}
-	record, err := previousOwner(w.apiService(v1beta1))
-	w.must(err)
+	record, err := readPreviousOwner(fc.apiService(v1beta1))
+	fc.must(err)
 	if record.VersionPriority != 200 {
 		t.Errorf("recorded versionPriority %d, it was 200 at the takeover", record.VersionPriority)
 	}

@@ -19,53 +19,53 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// certificates is what is known of serving's certificate. Everything that decides
-// is in Secrets and APIServices, so that a new process goes on where one ended.
+// certificates is the state of the serving certificate. All decisions rest on Secrets and
+// APIServices, so that a new process continues where the last one ended.
 //
-// Pods mount one Secret in every mode; only the operator writes it. So a change of
-// authority, of mode too, goes in one order: clients trust the new authority, on
-// every kube-apiserver; then the certificate changes; then, when every pod was seen
-// to serve it, clients forget the old authority.
+// Pods mount one Secret in every mode, and only the operator writes it. A change of the
+// authority, or of the mode, has one order: every kube-apiserver trusts the new
+// authority, then the certificate changes, then, when every pod serves it, the old
+// authority is removed.
 type certificates struct {
-	// served is what pods mount; chain its certificates, nil when it is unusable.
+	// served is the mounted certificate; chain is nil if it is unusable.
 	served servingcert.KeyPair
 	chain  []*x509.Certificate
-	// mounted are the authorities beside it.
+	// mounted is the bundle in the mounted Secret.
 	mounted servingcert.Bundle
-	// trusted are all authorities that clients or pods trust now.
+	// trusted holds all authorities that clients or pods trust now.
 	trusted servingcert.Bundle
-	// wanted are those that they should trust when everything is done.
+	// wanted holds the authorities that remain at the end.
 	wanted servingcert.Bundle
 
-	// authorities are the managed ones.
+	// authorities are the operator's own.
 	authorities authorities
-	// provided is the certificate that someone else keeps, when it is usable.
+	// provided is the usable certificate of cert-manager or the user, if any.
 	provided *servingcert.KeyPair
-	// problem is why it is not.
+	// problem is why there is no usable provided certificate.
 	problem *certificateProblem
-	// waiting is what the replacement of authority or certificate waits for.
+	// waiting is what the replacement of the authority or certificate waits for.
 	waiting string
-	// straggler is a pod that was asked and serves another certificate.
-	straggler string
+	// outdatedPod is a pod that serves another certificate than the mounted one.
+	outdatedPod string
 }
 
-// certificateProblem is what someone else has to do about the certificate.
+// certificateProblem is why a provided certificate cannot be used.
 type certificateProblem struct {
 	reason, message string
-	// passes: it may end without anybody's doing.
-	passes bool
+	// transient: it may end without user action.
+	transient bool
 }
 
-// certificates finds out which certificate pods should serve and which
-// authorities clients should trust. It replaces a certificate only where none is
-// served; rotate does the rest, when pods were asked.
-func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
-	if s.unmanaged {
-		s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
+// certificates determines which certificate pods should serve and which authorities
+// clients should trust. It replaces the certificate only if none is usable; rotate does
+// so otherwise, after pods were probed.
+func (r *Reconciler) certificates(ctx context.Context, s *reconcileState) error {
+	if s.namespaceUnmanaged {
+		s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"Secrets of a namespace that the operator does not manage are not read")
 		return nil
 	}
-	if !s.deploys() && !s.servesStill() {
+	if !s.deploys() && !s.anyPointsToServing() {
 		return nil
 	}
 	mounted, err := r.readSecret(ctx, s, s.serving.TLSSecretName())
@@ -83,7 +83,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	if err := r.findAuthorities(ctx, s, c); err != nil {
 		return err
 	}
-	if err := r.findWanted(ctx, s, c); err != nil {
+	if err := r.loadWanted(ctx, s, c); err != nil {
 		return err
 	}
 	s.certificates = c
@@ -91,51 +91,51 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	s.caBundle = c.trusted.PEM()
 	switch {
 	case !s.deploys():
-		// Pods that serve until spec.existing does keep their certificate valid.
-		defer r.judgeCertificate(s)
+		// Pods that serve until spec.existing takes over keep a valid certificate.
+		defer r.setCertificatesValid(s)
 		return r.replaceCertificate(ctx, s)
 	case s.blocked:
 		return nil
 	}
 	if c.chain == nil {
 		if c.problem != nil {
-			r.judgeCertificate(s)
-			return c.problem.stop()
+			r.setCertificatesValid(s)
+			return c.problem.asError()
 		}
 		return r.replaceCertificate(ctx, s)
 	}
 	return r.mountCertificate(ctx, s, c.served, c.trusted)
 }
 
-func (r *Reconciler) findWanted(ctx context.Context, s *scope, c *certificates) error {
+func (r *Reconciler) loadWanted(ctx context.Context, s *reconcileState, c *certificates) error {
 	if s.certificateMode() != v1alpha1.CertificatesCertManager && !s.blocked && s.deploys() {
-		if err := r.withdrawCertificate(ctx, s); err != nil {
+		if err := r.deleteCertificateRequest(ctx, s); err != nil {
 			return err
 		}
 	}
 	if s.certificateMode() == v1alpha1.CertificatesManaged {
-		return r.manage(ctx, s, c)
+		return r.loadManaged(ctx, s, c)
 	}
-	return r.provide(ctx, s, c)
+	return r.loadProvided(ctx, s, c)
 }
 
-// stop holds the backend up.
-func (p *certificateProblem) stop() error {
-	if p.passes {
+// asError returns the error that stops the following phases.
+func (p *certificateProblem) asError() error {
+	if p.transient {
 		return errWait
 	}
-	return stall(p.reason, "%s", p.message)
+	return newStalledError(p.reason, "%s", p.message)
 }
 
-func (s *scope) certificateMode() v1alpha1.CertificateMode {
+func (s *reconcileState) certificateMode() v1alpha1.CertificateMode {
 	if mode := s.spec.Serving.Certificates.Mode; mode != "" {
 		return mode
 	}
 	return v1alpha1.CertificatesManaged
 }
 
-// mountCertificate writes what pods mount.
-func (r *Reconciler) mountCertificate(ctx context.Context, s *scope, pair servingcert.KeyPair, bundle servingcert.Bundle) error {
+// mountCertificate writes the Secret that pods mount.
+func (r *Reconciler) mountCertificate(ctx context.Context, s *reconcileState, pair servingcert.KeyPair, bundle servingcert.Bundle) error {
 	_, err := r.applier.Apply(ctx, s.backend.Name, manifests.TLSSecret(s.serving, pair.Certificate, pair.Key, bundle.PEM()))
 	if err == nil {
 		s.certificates.mounted = bundle
@@ -143,9 +143,9 @@ func (r *Reconciler) mountCertificate(ctx context.Context, s *scope, pair servin
 	return err
 }
 
-// readSecret returns one of our Secrets, or an empty one. It reads around the
-// cache: with what was there a moment ago, a rotation would take a step back.
-func (r *Reconciler) readSecret(ctx context.Context, s *scope, name string) (*corev1.Secret, error) {
+// readSecret returns a Secret with our label, or an empty one. It reads around the cache:
+// with stale data a rotation would take a step back.
+func (r *Reconciler) readSecret(ctx context.Context, s *reconcileState, name string) (*corev1.Secret, error) {
 	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: name}
 	secret := &corev1.Secret{}
 	err := r.Live.Get(ctx, key, secret)
@@ -160,28 +160,28 @@ func (r *Reconciler) readSecret(ctx context.Context, s *scope, name string) (*co
 	return secret, nil
 }
 
-// registeredBundles are the authorities that clients trust now, by APIService.
-func (s *scope) registeredBundles() []servingcert.Bundle {
+// registeredBundles returns the caBundles of the APIServices that point to our pods.
+func (s *reconcileState) registeredBundles() []servingcert.Bundle {
 	var bundles []servingcert.Bundle
-	for _, name := range s.servedNames() {
+	for _, name := range s.servingAPIServices() {
 		bundles = append(bundles, servingcert.ParseBundle(s.registered[name].Spec.CABundle))
 	}
 	return bundles
 }
 
-// servedNames are the names of the APIServices that lead to our pods, in order.
-func (s *scope) servedNames() []string {
+// servingAPIServices returns the names of the APIServices that point to our pods, sorted.
+func (s *reconcileState) servingAPIServices() []string {
 	var names []string
 	for _, name := range s.registeredNames() {
-		if s.leadsToServing(s.registered[name]) {
+		if s.pointsToServing(s.registered[name]) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// certificateSecrets are the Secrets that are not leftovers.
-func (s *scope) certificateSecrets() []manifests.Object {
+// certificateSecrets returns the Secrets that the sweep must keep.
+func (s *reconcileState) certificateSecrets() []manifests.Object {
 	keep := []manifests.Object{manifests.TLSSecret(s.serving, nil, nil, nil)}
 	c := s.certificates
 	if s.certificateMode() == v1alpha1.CertificatesManaged || c == nil || c.signedByUs() {
@@ -191,25 +191,25 @@ func (s *scope) certificateSecrets() []manifests.Object {
 		keep = append(keep, manifests.IssuedSecret(s.serving))
 	}
 	if provided := s.spec.Serving.Certificates.Secret; provided != nil {
-		// Whoever made it with our label wants it all the same.
+		// The user's Secret may have our label.
 		keep = append(keep, manifests.ProvidedSecret(s.serving, provided.Name))
 	}
 	return keep
 }
 
-// replaceCertificate brings the certificate that pods mount to what it should be,
-// once clients trust its authority.
-func (r *Reconciler) replaceCertificate(ctx context.Context, s *scope) error {
+// replaceCertificate replaces the mounted certificate if it has to, once clients trust
+// the new authority.
+func (r *Reconciler) replaceCertificate(ctx context.Context, s *reconcileState) error {
 	c := s.certificates
 	switch {
-	case s.withoutNamespace, s.blocked && len(s.servedNames()) == 0:
-		return nil // nobody needs it now
+	case s.namespaceGone, s.blocked && len(s.servingAPIServices()) == 0:
+		return nil // not needed now
 	case c.provided != nil:
-		return r.takeOver(ctx, s, c)
+		return r.installProvided(ctx, s, c)
 	case c.problem != nil && !c.signedByUs():
 		return nil
 	}
-	if err := r.promote(ctx, s, c); err != nil {
+	if err := r.promoteNext(ctx, s, c); err != nil {
 		return err
 	}
 	authority := c.authorities.current
@@ -220,7 +220,7 @@ func (r *Reconciler) replaceCertificate(ctx context.Context, s *scope) error {
 	if why == nil {
 		return nil
 	}
-	if c.waiting = r.untrusted(ctx, s, authority.Authority()); c.waiting != "" {
+	if c.waiting = r.awaitTrust(ctx, s, authority.Authority()); c.waiting != "" {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Issuing a serving certificate", "secret", s.serving.TLSSecretName(), "why", why.Error())
@@ -231,8 +231,8 @@ func (r *Reconciler) replaceCertificate(ctx context.Context, s *scope) error {
 	return r.install(ctx, s, leaf)
 }
 
-// takeOver is replaceCertificate for a certificate that someone else keeps.
-func (r *Reconciler) takeOver(ctx context.Context, s *scope, c *certificates) error {
+// installProvided is replaceCertificate for a provided certificate.
+func (r *Reconciler) installProvided(ctx context.Context, s *reconcileState, c *certificates) error {
 	if c.provided.Equal(c.served) {
 		return nil
 	}
@@ -240,15 +240,15 @@ func (r *Reconciler) takeOver(ctx context.Context, s *scope, c *certificates) er
 	if err != nil {
 		return err
 	}
-	if c.waiting = r.untrusted(ctx, s, r.issuer.InUse(c.wanted, chain)); c.waiting != "" {
+	if c.waiting = r.awaitTrust(ctx, s, r.issuer.InUse(c.wanted, chain)); c.waiting != "" {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Taking over a serving certificate", "secret", s.serving.TLSSecretName(), "mode", s.certificateMode())
 	return r.install(ctx, s, *c.provided)
 }
 
-// install lets pods have the certificate. Clients trust its authority.
-func (r *Reconciler) install(ctx context.Context, s *scope, pair servingcert.KeyPair) error {
+// install mounts a certificate whose authority clients trust.
+func (r *Reconciler) install(ctx context.Context, s *reconcileState, pair servingcert.KeyPair) error {
 	c := s.certificates
 	chain, err := pair.Chain()
 	if err != nil {

@@ -24,8 +24,8 @@ var certificateKind = schema.GroupVersionKind{
 	Group: manifests.CertManagerGroup, Version: manifests.CertManagerVersion, Kind: manifests.CertificateKind,
 }
 
-// issuedSecret asks cert-manager for a certificate and returns the Secret with it.
-func (r *Reconciler) issuedSecret(ctx context.Context, s *scope) (*corev1.Secret, *certificateProblem, error) {
+// issuedSecret requests a certificate from cert-manager and returns its Secret.
+func (r *Reconciler) issuedSecret(ctx context.Context, s *reconcileState) (*corev1.Secret, *certificateProblem, error) {
 	if !s.blocked && s.deploys() {
 		_, err := r.applier.Apply(ctx, s.backend.Name, manifests.Certificate(s.serving, s.spec.Serving.Certificates.CertManager.IssuerRef))
 		switch {
@@ -43,14 +43,14 @@ func (r *Reconciler) issuedSecret(ctx context.Context, s *scope) (*corev1.Secret
 	}
 	if secret.Name == "" {
 		why, err := r.notIssued(ctx, s)
-		return nil, &certificateProblem{reason: v1alpha1.ReasonProgressing, passes: true, message: fmt.Sprintf(
+		return nil, &certificateProblem{reason: v1alpha1.ReasonProgressing, transient: true, message: fmt.Sprintf(
 			"cert-manager has not issued the certificate yet: kubectl describe -n %s certificate %s%s", s.serving.Namespace, s.serving.Name(), why)}, err
 	}
 	return secret, nil, nil
 }
 
-// notIssued is what cert-manager says of the Certificate.
-func (r *Reconciler) notIssued(ctx context.Context, s *scope) (string, error) {
+// notIssued returns the message of the Certificate's Ready condition.
+func (r *Reconciler) notIssued(ctx context.Context, s *reconcileState) (string, error) {
 	request := &unstructured.Unstructured{}
 	request.SetGroupVersionKind(certificateKind)
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, request)
@@ -71,9 +71,9 @@ func (r *Reconciler) notIssued(ctx context.Context, s *scope) (string, error) {
 	return "", nil
 }
 
-// withdrawCertificate deletes our Certificate, of which no watch tells, since its
-// kind may not exist: once in a process, and after each time that it was wanted.
-func (r *Reconciler) withdrawCertificate(ctx context.Context, s *scope) error {
+// deleteCertificateRequest deletes our Certificate. Its kind may not exist, so it is not
+// watched: the read happens once in a process, and after each request.
+func (r *Reconciler) deleteCertificateRequest(ctx context.Context, s *reconcileState) error {
 	requested, withdrawn := stateKey{state: certificateRequested}, stateKey{state: certificateWithdrawn}
 	if s.history.streaks.Get(withdrawn).Count > 0 && s.history.streaks.Get(requested).Count == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) withdrawCertificate(ctx context.Context, s *scope) error {
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 	case apierrors.IsForbidden(err):
-		// With roles of before this mode there was, the operator never made one.
+		// Roles from before cert-manager mode existed: the operator never created one.
 	case err != nil:
 		return fmt.Errorf("get Certificate %s: %w", key, err)
 	case request.Labels[v1alpha1.LabelBackend] == s.backend.Name && request.DeletionTimestamp == nil:

@@ -18,10 +18,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// yield gives up versions that an older MetricsBackend claims: it retires those of
-// them that it has registered, and stalls. Only their registration waits. Pods are
-// deployed and asked, so that this backend can take over in one step.
-func (r *Reconciler) yield(ctx context.Context, s *scope) error {
+// excludeClaimed removes the versions that an older MetricsBackend claims from the
+// desired ones. Only their registration waits: pods are deployed and probed, so that this
+// backend can take over in one step.
+func (r *Reconciler) excludeClaimed(ctx context.Context, s *reconcileState) error {
 	others, err := r.otherClaims(ctx, s)
 	if err != nil {
 		return err
@@ -35,8 +35,8 @@ func (r *Reconciler) yield(ctx context.Context, s *scope) error {
 				continue
 			}
 			s.desired = slices.DeleteFunc(s.desired, func(gv schema.GroupVersion) bool { return gv == claimed })
-			s.yielded = append(s.yielded, claimed)
-			s.hold(claimed, v1alpha1.ReasonConflict,
+			s.excluded = append(s.excluded, claimed)
+			s.addConflict(claimed, v1alpha1.ReasonConflict,
 				"MetricsBackend %q is older and claims %s: take the version out of one of the two specs, or delete one of them",
 				other.backend.Name, apiServiceName(claimed))
 		}
@@ -44,15 +44,15 @@ func (r *Reconciler) yield(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// claim is what another MetricsBackend's spec names.
+// claim is the versions that another MetricsBackend's spec names.
 type claim struct {
 	backend  *v1alpha1.MetricsBackend
 	versions []schema.GroupVersion
 }
 
-// otherClaims are those of all other MetricsBackends that are here to stay, the
-// oldest first.
-func (r *Reconciler) otherClaims(ctx context.Context, s *scope) ([]claim, error) {
+// otherClaims returns the versions claimed by other MetricsBackends that are not being
+// deleted, oldest backend first.
+func (r *Reconciler) otherClaims(ctx context.Context, s *reconcileState) ([]claim, error) {
 	var list v1alpha1.MetricsBackendList
 	if err := r.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list MetricsBackends: %w", err)
@@ -76,12 +76,12 @@ func (r *Reconciler) otherClaims(ctx context.Context, s *scope) ([]claim, error)
 	return claims, nil
 }
 
-// awaitHeir is what a backend that is being deleted waits for before it lets go of
-// a version: that another one, whose pods are ready to serve it, leads the
-// APIService to them, so that the version is never out of discovery. Not for long.
-func (r *Reconciler) awaitHeir(ctx context.Context, s *scope, gv schema.GroupVersion) (string, error) {
-	if s.withoutNamespace {
-		// Its pods are ending, or gone.
+// awaitSuccessor returns what a backend that is being deleted waits for before it retires
+// a version, or "". Another backend whose pods serve the version takes the APIService
+// over, so that the version stays in discovery. The wait ends after successorTimeout.
+func (r *Reconciler) awaitSuccessor(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (string, error) {
+	if s.namespaceGone {
+		// Its pods are gone or terminating.
 		return "", nil
 	}
 	name := apiServiceName(gv)
@@ -96,7 +96,7 @@ func (r *Reconciler) awaitHeir(ctx context.Context, s *scope, gv schema.GroupVer
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("get APIService %s: %w", name, err)
-	case !s.holds(&live) || live.DeletionTimestamp != nil:
+	case !s.hasLabel(&live) || live.DeletionTimestamp != nil:
 		return "", nil
 	}
 	others, err := r.otherClaims(ctx, s)
@@ -107,7 +107,7 @@ func (r *Reconciler) awaitHeir(ctx context.Context, s *scope, gv schema.GroupVer
 		if !slices.Contains(other.versions, gv) {
 			continue
 		}
-		if !inherits(other.backend) {
+		if !readyToTakeOver(other.backend) {
 			return "", nil
 		}
 		return fmt.Sprintf("APIService %s is about to be taken over by MetricsBackend %q", name, other.backend.Name), nil
@@ -115,19 +115,44 @@ func (r *Reconciler) awaitHeir(ctx context.Context, s *scope, gv schema.GroupVer
 	return "", nil
 }
 
-// inherits tells whether the backend waits for nothing but the version.
-func inherits(backend *v1alpha1.MetricsBackend) bool {
+// readyToTakeOver reports whether the backend waits for nothing but the version.
+func readyToTakeOver(backend *v1alpha1.MetricsBackend) bool {
 	serving := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionServingReady)
 	stalled := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionStalled)
 	return serving != nil && serving.Status == metav1.ConditionTrue && serving.ObservedGeneration == backend.Generation &&
 		(stalled == nil || stalled.Reason == v1alpha1.ReasonConflict || stalled.Reason == v1alpha1.ReasonNotOwned)
 }
 
-// older tells whether a was made before b; names decide within one second, the
-// resolution of a creation time.
+// older reports whether a was created before b. Creation times have a resolution of one
+// second; within it the name decides.
 func older(a, b *v1alpha1.MetricsBackend) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
+}
+
+// versionConflict is why a version that is ready cannot be registered.
+type versionConflict struct{ reason, message string }
+
+// addConflict keeps one version from being registered. Its pods are deployed and probed
+// nevertheless, so that it can be registered as soon as the conflict ends.
+func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, format string, args ...any) {
+	name := apiServiceName(gv)
+	if _, ok := s.conflicts[name]; !ok {
+		s.conflicts[name] = &versionConflict{reason: reason, message: fmt.Sprintf(format, args...)}
+		s.conflictOrder = append(s.conflictOrder, gv)
+	}
+}
+
+// reportConflicts sets Stalled for conflicts. It runs after the phases that prepare,
+// whose reasons come first.
+func (s *reconcileState) reportConflicts() {
+	for _, gv := range s.conflictOrder {
+		e := s.conflicts[apiServiceName(gv)]
+		s.setStalled(&stalledError{reason: e.reason, message: e.message})
+		if live := s.registered[apiServiceName(gv)]; live == nil {
+			s.setVersionState(gv, v1alpha1.APIServicePending, e.message)
+		}
+	}
 }

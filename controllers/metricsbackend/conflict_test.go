@@ -23,7 +23,7 @@ import (
 const elderName = "elder"
 
 // elder is a backend that is older than "cluster".
-func elder(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBackend {
+func olderBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBackend {
 	backend := newBackend(change...)
 	backend.Name, backend.UID = elderName, "uid-"+elderName
 	backend.CreationTimestamp = metav1.NewTime(backend.CreationTimestamp.Add(-time.Hour))
@@ -31,51 +31,51 @@ func elder(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBacken
 }
 
 // settleBoth reconciles both backends until done.
-func (w *world) settleBoth(r *Reconciler, done func() bool) {
-	w.t.Helper()
+func (fc *fakeCluster) reconcileBothUntil(r *Reconciler, done func() bool) {
+	fc.t.Helper()
 	for range maxRounds {
 		if done() {
 			return
 		}
-		w.reconcileBoth(r)
-		w.step()
+		fc.reconcileBoth(r)
+		fc.step()
 	}
-	w.t.Fatalf("not settled:\n%s", w.show())
+	fc.t.Fatalf("not settled:\n%s", fc.show())
 }
 
 // reconcileBoth reconciles the elder, then "cluster".
-func (w *world) reconcileBoth(r *Reconciler) {
-	w.t.Helper()
+func (fc *fakeCluster) reconcileBoth(r *Reconciler) {
+	fc.t.Helper()
 	for _, name := range []string{elderName, backendName} {
-		if _, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil && !apierrors.IsConflict(err) {
-			w.t.Fatal(err)
+		if _, err := r.Reconcile(fc.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil && !apierrors.IsConflict(err) {
+			fc.t.Fatal(err)
 		}
 	}
 }
 
 // both is a world in which the elder has the versions, and "cluster" waits.
-func both(t *testing.T) (*world, *Reconciler) {
-	w := newWorld(t, newBackend(), elder())
-	r := w.live()
-	w.settleBoth(r, func() bool {
-		return w.leadsNow(v1) == elderService && w.leadsNow(v1beta1) == elderService && w.isWaiting()
+func withTwoBackends(t *testing.T) (*fakeCluster, *Reconciler) {
+	fc := newFakeCluster(t, newBackend(), olderBackend())
+	r := fc.live()
+	fc.reconcileBothUntil(r, func() bool {
+		return fc.pointsToNow(v1) == elderService && fc.pointsToNow(v1beta1) == elderService && fc.isWaitingForOlder()
 	})
-	return w, r
+	return fc, r
 }
 
 const elderService = systemNamespace + "/metrics-serving-" + elderName
 
 // isWaiting tells whether the younger has everything but the versions.
-func (w *world) isWaiting() bool {
-	return w.isStalledBy(v1alpha1.ReasonConflict) &&
-		w.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
+func (fc *fakeCluster) isWaitingForOlder() bool {
+	return fc.isStalledBy(v1alpha1.ReasonConflict) &&
+		fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
 }
 
 // The younger takes over in place: the versions never leave discovery.
-func TestHeirTakesOver(t *testing.T) {
+func TestSuccessorTakesOver(t *testing.T) {
 	t.Parallel()
-	w, r := both(t)
-	r.Client = interceptor.NewClient(w.raw, interceptor.Funcs{
+	fc, r := withTwoBackends(t)
+	r.Client = interceptor.NewClient(fc.raw, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if _, ok := o.(*apiregistrationv1.APIService); ok {
 				t.Errorf("APIService %s was deleted", o.GetName())
@@ -83,63 +83,63 @@ func TestHeirTakesOver(t *testing.T) {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	w.delete(elder())
-	w.settleBoth(r, w.isReady)
-	if live := w.apiService(v1); live.Labels[v1alpha1.LabelBackend] != backendName || w.leadsNow(v1) != ourService {
+	fc.delete(olderBackend())
+	fc.reconcileBothUntil(r, fc.isReady)
+	if live := fc.apiService(v1); live.Labels[v1alpha1.LabelBackend] != backendName || fc.pointsToNow(v1) != ourService {
 		t.Errorf("v1 is %+v", live)
 	}
-	w.settleBoth(r, func() bool {
-		return apierrors.IsNotFound(w.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, &v1alpha1.MetricsBackend{}))
+	fc.reconcileBothUntil(r, func() bool {
+		return apierrors.IsNotFound(fc.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, &v1alpha1.MetricsBackend{}))
 	})
-	if got := w.inventory(); strings.Contains(got, elderName) {
+	if got := fc.inventory(); strings.Contains(got, elderName) {
 		t.Errorf("left of the elder:\n%s", got)
 	}
 }
 
 // An heir that is not ready is not waited for; one that gets no further, not long.
-func TestHeirIsNotReady(t *testing.T) {
+func TestSuccessorIsNotReady(t *testing.T) {
 	t.Parallel()
-	w, r := both(t)
-	w.mute = true // the heir's pods cannot be asked any more
+	fc, r := withTwoBackends(t)
+	fc.unresponsive = true // the heir's pods cannot be asked any more
 	for range 3 {
 		mustReconcile(t, r)
 	}
-	w.delete(elder())
-	w.settleBoth(r, func() bool { return w.leadsNow(v1) == "" && w.leadsNow(v1beta1) == "" })
-	w.mute = false
-	w.settleBoth(r, w.isReady)
+	fc.delete(olderBackend())
+	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(v1) == "" && fc.pointsToNow(v1beta1) == "" })
+	fc.unresponsive = false
+	fc.reconcileBothUntil(r, fc.isReady)
 }
 
 // Without its namespace, and so its pods, the elder has nothing to wait with.
-func TestHeirIsNotAwaitedWithoutNamespace(t *testing.T) {
+func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	t.Parallel()
-	w, r := both(t)
-	w.delete(elder())
+	fc, r := withTwoBackends(t)
+	fc.delete(olderBackend())
 	live := &v1alpha1.MetricsBackend{}
-	w.get(client.ObjectKey{Name: elderName}, live)
+	fc.get(client.ObjectKey{Name: elderName}, live)
 	for _, without := range []bool{false, true} {
-		s := r.newScope(live)
-		s.withoutNamespace = without
-		held, err := r.awaitHeir(t.Context(), s, v1)
-		w.must(err)
-		if waits := held != ""; waits == without {
-			t.Errorf("without namespace %t: waits for %q", without, held)
+		s := r.newState(live)
+		s.namespaceGone = without
+		why, err := r.awaitSuccessor(t.Context(), s, v1)
+		fc.must(err)
+		if waits := why != ""; waits == without {
+			t.Errorf("without namespace %t: waits for %q", without, why)
 		}
 	}
 }
 
 // The younger gets what the elder's spec no longer names, and nothing else.
-func TestElderLetsGoOfAVersion(t *testing.T) {
+func TestOlderBackendReleasesAVersion(t *testing.T) {
 	t.Parallel()
-	w, r := both(t)
+	fc, r := withTwoBackends(t)
 	live := &v1alpha1.MetricsBackend{}
-	w.get(client.ObjectKey{Name: elderName}, live)
+	fc.get(client.ObjectKey{Name: elderName}, live)
 	onlyV1beta1(&live.Spec)
 	live.Generation++
-	w.update(live)
-	w.settleBoth(r, func() bool { return w.leadsNow(v1) == ourService })
-	w.wantLeadsTo(v1beta1, elderService)
-	if !w.isWaiting() {
-		t.Errorf("it does not wait:\n%s", w.show())
+	fc.update(live)
+	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(v1) == ourService })
+	fc.wantPointsTo(v1beta1, elderService)
+	if !fc.isWaitingForOlder() {
+		t.Errorf("it does not wait:\n%s", fc.show())
 	}
 }

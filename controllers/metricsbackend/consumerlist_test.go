@@ -20,12 +20,12 @@ const (
 	v1beta1Name = "v1beta1.metrics.k8s.io"
 )
 
-func seen(version, userAgent, user, day string) v1alpha1.ConsumerStatus {
+func consumer(version, userAgent, user, day string) v1alpha1.ConsumerStatus {
 	return v1alpha1.ConsumerStatus{Version: version, UserAgent: userAgent, User: user, LastSeen: day}
 }
 
 func hpaOf(version, day string) v1alpha1.ConsumerStatus {
-	return seen(version, controllerManager, hpaUser, day)
+	return consumer(version, controllerManager, hpaUser, day)
 }
 
 func reportOf(consumers ...v1alpha1.ConsumerStatus) *v1alpha1.ConsumerReport {
@@ -48,15 +48,15 @@ func TestMergeConsumers(t *testing.T) {
 		"no report": {known: list(hpaOf(v1beta1Name, yesterday)), want: list(hpaOf(v1beta1Name, yesterday))},
 		"two pods, the newer day counts": {
 			reports: []*v1alpha1.ConsumerReport{
-				reportOf(seen(v1Name, "kubectl", "jane", yesterday)),
-				reportOf(seen(v1Name, "kubectl", "jane", today), seen(v1Name, "kubectl", "joe", today)),
+				reportOf(consumer(v1Name, "kubectl", "jane", yesterday)),
+				reportOf(consumer(v1Name, "kubectl", "jane", today), consumer(v1Name, "kubectl", "joe", today)),
 			},
-			want: list(seen(v1Name, "kubectl", "jane", today), seen(v1Name, "kubectl", "joe", today)),
+			want: list(consumer(v1Name, "kubectl", "jane", today), consumer(v1Name, "kubectl", "joe", today)),
 		},
 		"pods that restarted have forgotten, the status has not": {
-			known:   list(hpaOf(v1beta1Name, today), seen(v1Name, "kubectl", "jane", yesterday)),
+			known:   list(hpaOf(v1beta1Name, today), consumer(v1Name, "kubectl", "jane", yesterday)),
 			reports: []*v1alpha1.ConsumerReport{reportOf(), reportOf()},
-			want:    list(hpaOf(v1beta1Name, today), seen(v1Name, "kubectl", "jane", yesterday)),
+			want:    list(hpaOf(v1beta1Name, today), consumer(v1Name, "kubectl", "jane", yesterday)),
 		},
 		"who was not back yesterday is forgotten": {
 			known: list(hpaOf(v1beta1Name, before)), reports: []*v1alpha1.ConsumerReport{reportOf(hpaOf(v1beta1Name, before))},
@@ -68,8 +68,8 @@ func TestMergeConsumers(t *testing.T) {
 		},
 		"early in the day, who is new is told at once": {
 			now: morning, known: list(hpaOf(v1beta1Name, yesterday)),
-			reports: []*v1alpha1.ConsumerReport{reportOf(seen(v1Name, "kubectl", "jane", today))},
-			want:    list(seen(v1Name, "kubectl", "jane", today), hpaOf(v1beta1Name, yesterday)),
+			reports: []*v1alpha1.ConsumerReport{reportOf(consumer(v1Name, "kubectl", "jane", today))},
+			want:    list(consumer(v1Name, "kubectl", "jane", today), hpaOf(v1beta1Name, yesterday)),
 		},
 		"after that, all come in one write": {
 			now: morning.Add(time.Second), known: list(hpaOf(v1beta1Name, yesterday)),
@@ -85,19 +85,19 @@ func TestMergeConsumers(t *testing.T) {
 		"an operator whose clock was a day ahead": {known: list(hpaOf(v1beta1Name, tomorrow)), want: list(hpaOf(v1beta1Name, today))},
 		"days that are none": {
 			reports: []*v1alpha1.ConsumerReport{reportOf(
-				seen(v1Name, "a", "u", ""), seen(v1Name, "b", "u", "tomorrow"), seen(v1Name, "c", "u", "2026-11-31"),
-				seen(v1Name, "d", "u", "2026-11-01T12:00:00Z"), seen(v1Name, "e", "u", "zzzz-zz-zz"))},
+				consumer(v1Name, "a", "u", ""), consumer(v1Name, "b", "u", "tomorrow"), consumer(v1Name, "c", "u", "2026-11-31"),
+				consumer(v1Name, "d", "u", "2026-11-01T12:00:00Z"), consumer(v1Name, "e", "u", "zzzz-zz-zz"))},
 		},
 		"versions that nobody serves": {
-			reports: []*v1alpha1.ConsumerReport{reportOf(seen("", "a", "u", today), seen("v1", "a", "u", today), seen("v1.apps", "a", "u", today))},
+			reports: []*v1alpha1.ConsumerReport{reportOf(consumer("", "a", "u", today), consumer("v1", "a", "u", today), consumer("v1.apps", "a", "u", today))},
 		},
 		"names that steer a terminal": {
-			reports: []*v1alpha1.ConsumerReport{reportOf(seen(v1Name, "\x1b[31mred\n", "\u202eabc\x00\xff", today))},
-			want:    list(seen(v1Name, "?[31mred?", "?abc??", today)),
+			reports: []*v1alpha1.ConsumerReport{reportOf(consumer(v1Name, "\x1b[31mred\n", "\u202eabc\x00\xff", today))},
+			want:    list(consumer(v1Name, "?[31mred?", "?abc??", today)),
 		},
 		"names of 10 kB": {
-			reports: []*v1alpha1.ConsumerReport{reportOf(seen(v1Name, strings.Repeat("a", 10_000), strings.Repeat("€", 5_000), today))},
-			want:    list(seen(v1Name, strings.Repeat("a", maxConsumerName-3)+"…", strings.Repeat("€", (maxConsumerName-3)/3)+"…", today)),
+			reports: []*v1alpha1.ConsumerReport{reportOf(consumer(v1Name, strings.Repeat("a", 10_000), strings.Repeat("€", 5_000), today))},
+			want:    list(consumer(v1Name, strings.Repeat("a", maxConsumerName-3)+"…", strings.Repeat("€", (maxConsumerName-3)/3)+"…", today)),
 		},
 	}
 	for name, tc := range cases {
@@ -122,12 +122,12 @@ func TestMergeConsumers(t *testing.T) {
 func TestConsumersAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 2, 0, 0, 30, 0, time.UTC)
-	known := []v1alpha1.ConsumerStatus{seen(v1beta1Name, "a-dashboard", "u", "2026-11-02"), hpaOf(v1beta1Name, "2026-11-01")}
+	known := []v1alpha1.ConsumerStatus{consumer(v1beta1Name, "a-dashboard", "u", "2026-11-02"), hpaOf(v1beta1Name, "2026-11-01")}
 	v1alpha1.SortConsumers(known)
 	flood := func(pod int) *v1alpha1.ConsumerReport {
 		report := &v1alpha1.ConsumerReport{}
 		for i := range 10_000 {
-			report.Consumers = append(report.Consumers, seen(v1beta1Name, fmt.Sprintf("0-bot-%d-%d", pod, i), "mallory", "2026-11-02"))
+			report.Consumers = append(report.Consumers, consumer(v1beta1Name, fmt.Sprintf("0-bot-%d-%d", pod, i), "mallory", "2026-11-02"))
 		}
 		return report
 	}
@@ -167,7 +167,7 @@ func TestDescribeConsumers(t *testing.T) {
 	t.Parallel()
 	many := []v1alpha1.ConsumerStatus{hpaOf(v1beta1Name, "2026-11-01")}
 	for i := range 7 {
-		many = append(many, seen(v1beta1Name, fmt.Sprintf("client-%d", i), "u", fmt.Sprintf("2026-11-0%d", 1+i%2)))
+		many = append(many, consumer(v1beta1Name, fmt.Sprintf("client-%d", i), "u", fmt.Sprintf("2026-11-0%d", 1+i%2)))
 	}
 	got := describeConsumers(many)
 	want := "the HPA controller, kube-controller-manager (user system:serviceaccount:kube-system:horizontal-pod-autoscaler), which up to " +
@@ -182,7 +182,7 @@ func TestDescribeConsumers(t *testing.T) {
 	if later := describeConsumers(many); later != got {
 		t.Errorf("the next day it reads otherwise: %q", later)
 	}
-	shared := seen(v1Name, controllerManager, "system:kube-controller-manager", "2026-11-01")
+	shared := consumer(v1Name, controllerManager, "system:kube-controller-manager", "2026-11-01")
 	if got := describeConsumers([]v1alpha1.ConsumerStatus{shared}); !strings.HasPrefix(got, "the HPA controller, ") || strings.Contains(got, "1.37") {
 		t.Errorf("the HPA controller on v1, without credentials of its own: %q", got)
 	}
@@ -194,7 +194,7 @@ func FuzzMergeConsumers(f *testing.F) {
 	f.Add(v1beta1Name, "\x1b[2J", strings.Repeat("\xff", 2000), "2026-11-02")
 	f.Fuzz(func(t *testing.T, version, userAgent, user, day string) {
 		now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-		for _, c := range mergeConsumers(nil, []*v1alpha1.ConsumerReport{reportOf(seen(version, userAgent, user, day))}, now) {
+		for _, c := range mergeConsumers(nil, []*v1alpha1.ConsumerReport{reportOf(consumer(version, userAgent, user, day))}, now) {
 			for _, name := range []string{c.UserAgent, c.User} {
 				if len(name) > maxConsumerName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 					t.Errorf("%q is in the status", name)

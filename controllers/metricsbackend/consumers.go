@@ -18,25 +18,25 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// keepForConsumers tells whether a registered version that is not desired stays
-// for now: the spec no longer names it, and clients use it, or not every pod has
-// said who does since the spec changed. It then counts as desired: it is probed,
-// verified, and its caBundle follows the certificates, as any other's.
+// keepForConsumers reports whether a registered version that the spec no longer names
+// stays for now: clients use it, or not every pod has reported its clients since the spec
+// changed. The version then counts as desired.
 //
-// Only a removal by spec waits. Pods that do not serve a version, a namespace
-// that ends, a conflict and a deletion leave no choice.
-func (r *Reconciler) keepForConsumers(ctx context.Context, s *scope, gv schema.GroupVersion) (bool, error) {
+// Only a removal by spec waits; versions that pods do not serve, a namespace that ends, a
+// conflict and a deletion do not.
+func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
 	switch {
-	case s.withoutNamespace, !s.deploys(),
-		slices.Contains(desiredVersions(s.spec), gv), // A conflict took it out.
-		// Who has it serves its clients, and would have to be written against.
-		!s.leadsToServing(s.registered[apiServiceName(gv)]),
+	case s.namespaceGone, !s.deploys(),
+		slices.Contains(desiredVersions(s.spec), gv), // excluded by a conflict
+		// It serves its clients elsewhere, and keeping it would need writes against its
+		// owner.
+		!s.pointsToServing(s.registered[apiServiceName(gv)]),
 		!slices.Contains(manifests.KnownVersions(), gv),
-		s.despiteConsumers(gv):
+		s.removalForced(gv):
 		return false, nil
 	}
 	asked := s.consumersAsked()
-	if asked && len(activeConsumers(s.before.Consumers, gv, s.now)) == 0 {
+	if asked && len(activeConsumers(s.storedStatus.Consumers, gv, s.now)) == 0 {
 		return false, nil
 	}
 	claimed, err := r.claimedByOther(ctx, s, gv)
@@ -50,63 +50,61 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *scope, gv schema.G
 	return true, nil
 }
 
-// consumersAsked tells whether the status that was read holds what the pods said
-// since the spec changed.
-func (s *scope) consumersAsked() bool {
+// consumersAsked reports whether the stored status contains the pods' reports since the
+// spec changed.
+func (s *reconcileState) consumersAsked() bool {
 	c := s.condition(v1alpha1.ConditionConsumersCompatible)
 	return c.ObservedGeneration == s.backend.Generation &&
 		c.Reason != v1alpha1.ReasonProbeFailed && c.Reason != v1alpha1.ReasonNotYetReported
 }
 
-// claimedByOther tells whether another MetricsBackend names the version and waits
-// for nothing else: its clients are to be served by that one. One that is not
-// ready would leave them without.
-func (r *Reconciler) claimedByOther(ctx context.Context, s *scope, gv schema.GroupVersion) (bool, error) {
+// claimedByOther reports whether another MetricsBackend is ready to take over the
+// version. One that is not ready would leave its clients without it.
+func (r *Reconciler) claimedByOther(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
 	others, err := r.otherClaims(ctx, s)
 	return slices.ContainsFunc(others, func(other claim) bool {
-		return slices.Contains(other.versions, gv) && inherits(other.backend)
+		return slices.Contains(other.versions, gv) && readyToTakeOver(other.backend)
 	}), err
 }
 
-// despiteConsumers tells whether the spec says to remove the version all the same.
-func (s *scope) despiteConsumers(gv schema.GroupVersion) bool {
+// removalForced reports whether the spec removes the version despite its clients.
+func (s *reconcileState) removalForced(gv schema.GroupVersion) bool {
 	return slices.Contains(sectionOf(s.spec, gv.Group).forced, gv.Version) ||
 		slices.Contains(s.spec.RemoveDespiteConsumers, apiServiceName(gv))
 }
 
-// markKept says in StaleAPIServicesRemoved why versions are still registered that
-// the spec does not name. It returns errWait until pods were asked once about this
-// spec, since a version is retired before anything else changes. Not longer: what
-// keeps pods from telling may be what the next phases mend.
-func (s *scope) markKept() error {
+// setKeptCondition sets StaleAPIServicesRemoved for versions that are kept. It returns
+// errWait until pods were probed once since the spec changed, since a version is retired
+// before anything else changes; not longer, since later phases may repair what keeps pods
+// from reporting.
+func (s *reconcileState) setKeptCondition() error {
 	reason, why := v1alpha1.ReasonConsumersActive, "kept for its clients, see ConsumersCompatible"
 	for _, asked := range s.kept {
 		if !asked {
 			reason, why = v1alpha1.ReasonRetiring, "to be removed from discovery, once the serving pods have said who uses it"
 		}
 	}
-	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, reason, strings.Join(s.keptNames(), ", ")+": "+why)
+	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, reason, strings.Join(s.keptNames(), ", ")+": "+why)
 	if s.condition(v1alpha1.ConditionConsumersCompatible).ObservedGeneration != s.backend.Generation {
 		return errWait
 	}
 	return nil
 }
 
-func (s *scope) keptNames() []string { return slices.Sorted(maps.Keys(s.kept)) }
+func (s *reconcileState) keptNames() []string { return slices.Sorted(maps.Keys(s.kept)) }
 
-// consumers takes up which clients the pods have seen, and judges whether the spec
-// takes a version from one of them.
-func (r *Reconciler) consumers(_ context.Context, s *scope) error {
+// consumers stores the clients that pods reported and sets ConsumersCompatible.
+func (r *Reconciler) consumers(_ context.Context, s *reconcileState) error {
 	if !s.podsRead && s.deploys() {
 		return nil
 	}
 	status := &s.backend.Status
-	status.Consumers = mergeConsumers(s.before.Consumers, s.consumerReports(), s.now)
-	s.judgeConsumers()
+	status.Consumers = mergeConsumers(s.storedStatus.Consumers, s.consumerReports(), s.now)
+	s.setConsumersCompatible()
 	for name, asked := range s.kept {
 		if !asked && s.consumersAsked() {
-			// The decision is made at once.
-			s.again()
+			// The next pass decides about the version.
+			s.requeueNow()
 		}
 		if version := s.apiServices[name]; asked && version.Message == "" {
 			gv, _ := versionOf(name)
@@ -117,9 +115,9 @@ func (r *Reconciler) consumers(_ context.Context, s *scope) error {
 	return nil
 }
 
-// consumerReports are those of all pods that answered, ending ones too: what they
-// saw is lost with them.
-func (s *scope) consumerReports() []*v1alpha1.ConsumerReport {
+// consumerReports returns the reports of all running pods. Those of terminating pods are
+// lost with them.
+func (s *reconcileState) consumerReports() []*v1alpha1.ConsumerReport {
 	var reports []*v1alpha1.ConsumerReport
 	for _, p := range s.runningPods() {
 		if p.answer != nil && p.answer.Consumers != nil {
@@ -129,32 +127,31 @@ func (s *scope) consumerReports() []*v1alpha1.ConsumerReport {
 	return reports
 }
 
-// judgeConsumers sets ConsumersCompatible.
-func (s *scope) judgeConsumers() {
-	kept, undecided := s.keptFor()
+func (s *reconcileState) setConsumersCompatible() {
+	kept, undecided := s.keptMessages()
 	forced := s.forcedRemovals()
-	silent := s.silentPod()
+	silent := s.podNotReporting()
 	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no client uses a version that the spec does not name"
 	switch unknown, why := s.consumersUnknown(); {
 	case undecided != "" && silent != "":
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonProbeFailed
-		message = fmt.Sprintf("%s. %s stays until every ready pod has said who uses it. To remove it all the same: %s", silent, undecided, s.patchDespite(undecided))
+		message = fmt.Sprintf("%s. %s stays until every ready pod has said who uses it. To remove it all the same: %s", silent, undecided, s.removalCommand(undecided))
 	case len(kept) > 0:
 		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, strings.Join(kept, " ")
 	case len(forced) > 0:
 		reason, message = v1alpha1.ReasonRemovalForced, strings.Join(forced, "; ")
 	case unknown != "" && s.transient && s.wasTrue(v1alpha1.ConditionConsumersCompatible) &&
 		s.condition(v1alpha1.ConditionConsumersCompatible).ObservedGeneration == s.backend.Generation:
-		return // A pod did not answer once; what was known stands.
+		return // keep the known result
 	case unknown != "":
 		status, reason, message = metav1.ConditionUnknown, unknown, why
 	}
-	s.mark(v1alpha1.ConditionConsumersCompatible, status, reason, message)
+	s.setCondition(v1alpha1.ConditionConsumersCompatible, status, reason, message)
 }
 
-// keptFor tells for whom versions are kept, and the first version that is kept
-// although no client of it is known.
-func (s *scope) keptFor() (kept []string, undecided string) {
+// keptMessages returns a message for each version kept for known clients, and the first
+// version that is kept although no client is known.
+func (s *reconcileState) keptMessages() (kept []string, undecided string) {
 	for _, name := range s.keptNames() {
 		gv, _ := versionOf(name)
 		users := activeConsumers(s.backend.Status.Consumers, gv, s.now)
@@ -168,12 +165,12 @@ func (s *scope) keptFor() (kept []string, undecided string) {
 	return kept, undecided
 }
 
-// forcedRemovals tell from whom a version is taken, or was, for as long as they
-// are remembered.
-func (s *scope) forcedRemovals() []string {
+// forcedRemovals returns a message for each version that is removed despite active
+// clients.
+func (s *reconcileState) forcedRemovals() []string {
 	var forced []string
 	for _, gv := range manifests.KnownVersions() {
-		if slices.Contains(desiredVersions(s.spec), gv) || !s.despiteConsumers(gv) {
+		if slices.Contains(desiredVersions(s.spec), gv) || !s.removalForced(gv) {
 			continue
 		}
 		if users := activeConsumers(s.backend.Status.Consumers, gv, s.now); len(users) > 0 {
@@ -184,10 +181,9 @@ func (s *scope) forcedRemovals() []string {
 	return forced
 }
 
-// silentPod tells of a ready pod that should say who uses which version, and did
-// not; or is empty.
-func (s *scope) silentPod() string {
-	for _, p := range s.readyPods() {
+// podNotReporting describes a ready pod that did not report its clients, or returns "".
+func (s *reconcileState) podNotReporting() string {
+	for _, p := range s.pods.ready() {
 		switch {
 		case p.answer == nil:
 			return fmt.Sprintf("pod %s does not tell who uses which version: it does not answer the operator, see ServingReady", p.Name)
@@ -200,44 +196,44 @@ func (s *scope) silentPod() string {
 	return ""
 }
 
-// consumersUnknown is why nobody tells which clients there are, as a reason and a
-// message; empty when a pod does.
-func (s *scope) consumersUnknown() (reason, message string) {
+// consumersUnknown returns why no pod reports clients, as reason and message, or "" if
+// one does.
+func (s *reconcileState) consumersUnknown() (reason, message string) {
 	if !s.deploys() {
 		return v1alpha1.ReasonConsumersUnknown,
 			"the implementation of spec.existing does not tell who uses which version: a version is removed without waiting for its clients"
 	}
 	answered := false
-	for _, p := range s.readyPods() {
+	for _, p := range s.pods.ready() {
 		if p.answer == nil {
 			continue
 		}
 		if p.answer.Consumers != nil {
 			return "", ""
 		}
-		// A pod that answered only half was not asked for its clients.
+		// A pod with an incomplete answer was not asked for its clients.
 		answered = answered || p.err == nil && p.answer.ConsumersError == nil
 	}
 	if answered {
 		return v1alpha1.ReasonConsumersUnknown,
 			"the image of the serving pods is too old to tell who uses which version: a version is removed without waiting for its clients"
 	}
-	if silent := s.silentPod(); silent != "" {
+	if silent := s.podNotReporting(); silent != "" {
 		return v1alpha1.ReasonProbeFailed, silent
 	}
 	return v1alpha1.ReasonDependencyNotReady, "no ready serving pod tells who uses which version: see ServingReady"
 }
 
-func (s *scope) describeKept(name string, users []v1alpha1.ConsumerStatus) string {
+func (s *reconcileState) describeKept(name string, users []v1alpha1.ConsumerStatus) string {
 	gv, _ := versionOf(name)
 	return fmt.Sprintf("%s is no longer in %s, but was used today or yesterday by %s. "+
 		"It stays until a whole day has passed without them. Put it back into the versions, or remove it all the same: %s.",
-		name, versionsField(gv), describeConsumers(users), s.patchDespite(name))
+		name, versionsField(gv), describeConsumers(users), s.removalCommand(name))
 }
 
-// patchDespite is the command that removes a version despite its clients. A section
-// that the spec no longer has is not brought back for it.
-func (s *scope) patchDespite(name string) string {
+// removalCommand returns the command that removes a version despite its clients. It does
+// not add a section that the spec does not have.
+func (s *reconcileState) removalCommand(name string) string {
 	gv, _ := versionOf(name)
 	patch := fmt.Sprintf(`{"spec":{"removeDespiteConsumers":["%s"]}}`, name)
 	if section := sectionOf(s.spec, gv.Group); len(section.versions) > 0 {

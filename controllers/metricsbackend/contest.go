@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// contestLimit is how often one APIService is written against the same field
-	// manager within contestWindow. An edit by hand is corrected; a GitOps tool
-	// that applies its own APIService each few minutes would go on for ever.
+	// contestLimit bounds how often one APIService is written against the same field
+	// manager within contestWindow. An edit by hand is corrected; without the limit, two
+	// controllers would overwrite each other for ever.
 	contestLimit  = 3
 	contestWindow = 6 * time.Hour
 )
@@ -44,7 +44,7 @@ type contest struct {
 
 // contest returns the contest over an APIService. A new one is lost if the persisted
 // status says so of this generation, so that a restart does not start the writes over.
-func (s *scope) contest(name string) *contest {
+func (s *reconcileState) contest(name string) *contest {
 	c := s.history.contests[name]
 	if c == nil || c.generation != s.backend.Generation {
 		restarted := c == nil && s.wasContested()
@@ -89,35 +89,36 @@ func (c contests) expire(name string, now time.Time) {
 	}
 }
 
-// holdContested holds a version whose APIService someone keeps changing back.
-func (s *scope) holdContested(gv schema.GroupVersion, live *apiregistrationv1.APIService, rival string) string {
+// addContested adds a conflict for an APIService that another manager keeps changing
+// back.
+func (s *reconcileState) addContested(gv schema.GroupVersion, live *apiregistrationv1.APIService, rival string) string {
 	who := "someone"
 	if rival != "" {
 		who = "field manager \"" + rival + "\""
 	}
-	where := ", to " + whereTo(live)
-	if leadsTo(live, s.target()) {
+	where := ", to " + describeTarget(live)
+	if pointsTo(live, s.target()) {
 		where = ""
 	}
-	s.hold(gv, v1alpha1.ReasonContested,
+	s.addConflict(gv, v1alpha1.ReasonContested,
 		"APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
 			"applies, then delete it (kubectl delete apiservice %s) and it is registered anew; or leave it to them "+
 			"by taking version %s out of %s. The operator tries once more every %d hours, and after a change of the spec",
 		live.Name, who, where, live.Name, gv.Version, versionsField(gv), int(contestWindow.Hours()))
-	return s.held[live.Name].message
+	return s.conflicts[live.Name].message
 }
 
-// wasContested tells whether the persisted status says that this generation lost.
-func (s *scope) wasContested() bool {
-	stalled := meta.FindStatusCondition(s.before.Conditions, v1alpha1.ConditionStalled)
+// wasContested reports whether the stored status says that writing stopped in this
+// generation.
+func (s *reconcileState) wasContested() bool {
+	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Reason == v1alpha1.ReasonContested && stalled.ObservedGeneration == s.backend.Generation
 }
 
-// rivalOf is the field manager that changed what we wrote in an APIService since,
-// and whether anybody did. A field that we still own, alone or with others, is as
-// we wrote it: then only what we want has changed.
-func (s *scope) rivalOf(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
-	for _, field := range s.differing(live, target) {
+// conflictingManager returns the field manager that changed our fields of an APIService,
+// and whether there is one. If no field was changed, only the desired state differs.
+func (s *reconcileState) conflictingManager(live *apiregistrationv1.APIService, target manifests.Target) (string, bool) {
+	for _, field := range s.differingFields(live, target) {
 		if manager, changed := changedBy(live, field); changed {
 			return manager, true
 		}
@@ -125,12 +126,12 @@ func (s *scope) rivalOf(live *apiregistrationv1.APIService, target manifests.Tar
 	return "", false
 }
 
-// changedBy is the field manager that changed a field that we wrote, and whether
-// anybody did: one that we still own, alone or with others, is as we wrote it.
+// changedBy returns the field manager that changed a field that we wrote, and whether
+// there is one. A field that we still own, alone or shared, is unchanged.
 func changedBy(live *apiregistrationv1.APIService, field []string) (string, bool) {
 	var others []metav1.ManagedFieldsEntry
 	for _, entry := range live.ManagedFields {
-		if entry.Subresource != "" || !owns(entry, field) {
+		if entry.Subresource != "" || !managesField(entry, field) {
 			continue
 		}
 		if entry.Manager == v1alpha1.FieldOwner {
@@ -140,10 +141,10 @@ func changedBy(live *apiregistrationv1.APIService, field []string) (string, bool
 	}
 	switch {
 	case len(others) > 0:
-		return newest(others).Manager, true
+		return newestEntry(others).Manager, true
 	case len(live.ManagedFields) > 0:
-		// A field that is gone has no manager: whoever wrote last took it.
-		return newest(notOurs(live.ManagedFields)).Manager, true
+		// A removed field has no manager: take the last writer.
+		return newestEntry(otherManagers(live.ManagedFields)).Manager, true
 	}
 	return "", false
 }
@@ -153,9 +154,9 @@ var (
 	serviceNameField      = []string{"f:spec", "f:service", "f:name"}
 )
 
-// differing are the paths of the fields that are not as target says, and of our
-// labels: who replaces the object takes away the one that makes it ours, too.
-func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.Target) [][]string {
+// differingFields returns the paths of fields and labels that differ from what target
+// requires.
+func (s *reconcileState) differingFields(live *apiregistrationv1.APIService, target manifests.Target) [][]string {
 	spec := &live.Spec
 	to := ptr.Deref(spec.Service, apiregistrationv1.ServiceReference{})
 	gv, _ := versionOf(live.Name)
@@ -165,7 +166,7 @@ func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.T
 		same bool
 		path []string
 	}{
-		{s.holds(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
+		{s.hasLabel(live), []string{"f:metadata", "f:labels", "f:" + v1alpha1.LabelBackend}},
 		{to.Namespace == target.Namespace, serviceNamespaceField},
 		{to.Name == target.Name, serviceNameField},
 		{ptr.Deref(to.Port, manifests.ServicePort) == target.Port, []string{"f:spec", "f:service", "f:port"}},
@@ -186,7 +187,7 @@ func (s *scope) differing(live *apiregistrationv1.APIService, target manifests.T
 	return paths
 }
 
-func owns(entry metav1.ManagedFieldsEntry, path []string) bool {
+func managesField(entry metav1.ManagedFieldsEntry, path []string) bool {
 	var fields map[string]any
 	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return false
@@ -195,7 +196,7 @@ func owns(entry metav1.ManagedFieldsEntry, path []string) bool {
 	return found && err == nil
 }
 
-func notOurs(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+func otherManagers(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var others []metav1.ManagedFieldsEntry
 	for _, entry := range entries {
 		if entry.Manager != v1alpha1.FieldOwner && entry.Subresource == "" {
@@ -205,7 +206,7 @@ func notOurs(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return others
 }
 
-func newest(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+func newestEntry(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range entries {
 		if last.Time == nil || entry.Time != nil && last.Time.Before(entry.Time) {

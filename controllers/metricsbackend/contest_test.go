@@ -17,12 +17,12 @@ import (
 )
 
 // rivals apply metrics-server's APIService over and over.
-func rivals() map[string]func(*world) {
-	return map[string]func(*world){
+func fieldManagers() map[string]func(*fakeCluster) {
+	return map[string]func(*fakeCluster){
 		// As Argo CD, Flux and kubectl apply --server-side do.
-		"server-side apply": func(w *world) {
+		"server-side apply": func(fc *fakeCluster) {
 			stock := stockAPIService()
-			w.must(w.raw.Apply(context.Background(), apiregistrationv1ac.APIService(stock.Name).
+			fc.must(fc.raw.Apply(context.Background(), apiregistrationv1ac.APIService(stock.Name).
 				WithLabels(stock.Labels).
 				WithSpec(apiregistrationv1ac.APIServiceSpec().
 					WithGroup(stock.Spec.Group).WithVersion(stock.Spec.Version).
@@ -32,32 +32,32 @@ func rivals() map[string]func(*world) {
 				client.FieldOwner("gitops-controller"), client.ForceOwnership))
 		},
 		// As kubectl replace and helm upgrade --force do: our label goes, too.
-		"update": func(w *world) {
-			live := w.apiService(v1beta1)
+		"update": func(fc *fakeCluster) {
+			live := fc.apiService(v1beta1)
 			stock := stockAPIService()
 			stock.UID, stock.ResourceVersion = live.UID, live.ResourceVersion
-			w.update(stock, client.FieldOwner("gitops-controller"))
+			fc.update(stock, client.FieldOwner("gitops-controller"))
 		},
 	}
 }
 
 // fight lets the rival write after each of our writes, and counts ours.
-func (w *world) fight(r *Reconciler, rival func(*world), rounds int) int {
-	w.t.Helper()
-	return w.fightOver(r, func() bool { return w.leadsNow(v1beta1) == ourService }, rival, rounds)
+func (fc *fakeCluster) countWritesAgainst(r *Reconciler, rival func(*fakeCluster), rounds int) int {
+	fc.t.Helper()
+	return fc.countWrites(r, func() bool { return fc.pointsToNow(v1beta1) == ourService }, rival, rounds)
 }
 
 // fightOver is fight over anything; ours reports whether it is as we wrote it.
-func (w *world) fightOver(r *Reconciler, ours func() bool, rival func(*world), rounds int) int {
-	w.t.Helper()
+func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, rival func(*fakeCluster), rounds int) int {
+	fc.t.Helper()
 	writes := 0
 	for range rounds {
-		mustReconcile(w.t, r)
+		mustReconcile(fc.t, r)
 		if ours() {
 			writes++
-			rival(w)
+			rival(fc)
 		}
-		w.step()
+		fc.step()
 	}
 	return writes
 }
@@ -66,32 +66,32 @@ func (w *world) fightOver(r *Reconciler, ours func() bool, rival func(*world), r
 // and tries again hours later. When the rival stops, it has it.
 func TestContested(t *testing.T) {
 	t.Parallel()
-	for name, rival := range sampled(t, rivals()) {
+	for name, rival := range sampled(t, fieldManagers()) {
 		t.Run(name, func(t *testing.T) {
-			w := prepared(t, "adopted", adoptedWorld)
-			w.theirs.watched = false
-			r := w.live()
-			rival(w)
+			fc := prepared(t, "adopted", adoptedCluster)
+			fc.other.checked = false
+			r := fc.live()
+			rival(fc)
 			const rounds = 60
-			if ours := w.fight(r, rival, rounds); ours != contestLimit {
+			if ours := fc.countWritesAgainst(r, rival, rounds); ours != contestLimit {
 				t.Errorf("%d writes, want %d", ours, contestLimit)
 			}
-			w.isContested(t)
-			w.clock.Step(contestWindow)
-			if ours := w.fight(r, rival, rounds); ours != 1 {
+			fc.isContested(t)
+			fc.clock.Step(contestWindow)
+			if ours := fc.countWritesAgainst(r, rival, rounds); ours != 1 {
 				t.Errorf("%d writes in the next %s, want 1", ours, contestWindow)
 			}
-			w.isContested(t)
-			w.wantLeadsTo(v1, ourService)
+			fc.isContested(t)
+			fc.wantPointsTo(v1, ourService)
 			// The rival has stopped, and left its APIService behind.
-			w.clock.Step(contestWindow)
-			w.settleContest(r)
-			w.clock.Step(contestWindow)
+			fc.clock.Step(contestWindow)
+			fc.resolveContest(r)
+			fc.clock.Step(contestWindow)
 			mustReconcile(t, r)
 			mustReconcile(t, r)
 			// Forgotten: a later change is corrected as at first.
-			rival(w)
-			if ours := w.fight(r, rival, rounds); ours != contestLimit {
+			rival(fc)
+			if ours := fc.countWritesAgainst(r, rival, rounds); ours != contestLimit {
 				t.Errorf("%d writes in a later contest, want %d", ours, contestLimit)
 			}
 		})
@@ -102,34 +102,34 @@ func TestContested(t *testing.T) {
 // stock manifest takes nothing but our label away.
 func TestContestedLabel(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "existing", existingWorld)
-	r := w.live()
-	ours := func() bool { return w.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == backendName }
-	rival := func(w *world) {
-		live := w.apiService(v1beta1)
+	fc := prepared(t, "existing", existingCluster)
+	r := fc.live()
+	ours := func() bool { return fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == backendName }
+	rival := func(fc *fakeCluster) {
+		live := fc.apiService(v1beta1)
 		live.Labels, live.Annotations = stockAPIService().Labels, nil
-		w.update(live, client.FieldOwner("kubectl"))
+		fc.update(live, client.FieldOwner("kubectl"))
 	}
 	// The first is that of the beginning.
-	if writes := w.fightOver(r, ours, rival, 60); writes != contestLimit+1 {
+	if writes := fc.countWrites(r, ours, rival, 60); writes != contestLimit+1 {
 		t.Errorf("%d writes, want %d", writes-1, contestLimit)
 	}
-	w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl"`)
+	fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl"`)
 }
 
-func (w *world) isContested(t *testing.T) {
+func (fc *fakeCluster) isContested(t *testing.T) {
 	t.Helper()
-	w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested,
+	fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested,
 		`field manager "gitops-controller" keeps changing it back, to Service kube-system/metrics-server`, "kubectl delete apiservice v1beta1.metrics.k8s.io")
-	w.wantLeadsTo(v1beta1, metricsServer)
+	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
 // settleContest waits until the backend is ready, the aggregator being content
 // also with an APIService that was replaced.
-func (w *world) settleContest(r *Reconciler) {
-	w.t.Helper()
-	w.settle(r, func() bool { return w.leadsNow(v1beta1) == ourService })
-	w.settleAfterTakeover(r)
+func (fc *fakeCluster) resolveContest(r *Reconciler) {
+	fc.t.Helper()
+	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService })
+	fc.reconcileThroughTakeover(r)
 }
 
 // Whoever registers our own Service with a priority or a label of their own is not
@@ -143,19 +143,19 @@ func TestContestedBesidesTheService(t *testing.T) {
 	}
 	for name, change := range sampled(t, rivals) {
 		t.Run(name, func(t *testing.T) {
-			w, _ := ready(t)
-			r := w.live()
-			want := w.apiService(v1)
+			fc, _ := ready(t)
+			r := fc.live()
+			want := fc.apiService(v1)
 			ours := func() bool {
-				live := w.apiService(v1)
+				live := fc.apiService(v1)
 				return live.Spec.VersionPriority == want.Spec.VersionPriority && live.Spec.GroupPriorityMinimum == want.Spec.GroupPriorityMinimum &&
 					live.Labels["app.kubernetes.io/managed-by"] == want.Labels["app.kubernetes.io/managed-by"]
 			}
 			// The first is that of the beginning.
-			if writes := w.fightOver(r, ours, func(w *world) { w.editAPIService(v1, change) }, 60); writes != contestLimit+1 {
+			if writes := fc.countWrites(r, ours, func(fc *fakeCluster) { fc.editAPIService(v1, change) }, 60); writes != contestLimit+1 {
 				t.Errorf("%d writes, want %d", writes-1, contestLimit)
 			}
-			w.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl-edit" keeps changing it back, so`)
+			fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl-edit" keeps changing it back, so`)
 		})
 	}
 }
@@ -163,21 +163,21 @@ func TestContestedBesidesTheService(t *testing.T) {
 // What ends a contest at once.
 func TestContestEnds(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(*world){
-		"APIService deleted": func(w *world) { w.delete(w.apiService(v1beta1)) },
-		"spec changed":       func(w *world) { w.change(func(*v1alpha1.MetricsBackendSpec) {}) },
+	cases := map[string]func(*fakeCluster){
+		"APIService deleted": func(fc *fakeCluster) { fc.delete(fc.apiService(v1beta1)) },
+		"spec changed":       func(fc *fakeCluster) { fc.change(func(*v1alpha1.MetricsBackendSpec) {}) },
 	}
 	for name, happen := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := prepared(t, "adopted", adoptedWorld)
-			w.theirs.watched = false
-			r := w.live()
-			rival := rivals()["server-side apply"]
-			rival(w)
-			w.fight(r, rival, 20)
-			w.isContested(t)
-			happen(w)
-			w.settleContest(r)
+			fc := prepared(t, "adopted", adoptedCluster)
+			fc.other.checked = false
+			r := fc.live()
+			rival := fieldManagers()["server-side apply"]
+			rival(fc)
+			fc.countWritesAgainst(r, rival, 20)
+			fc.isContested(t)
+			happen(fc)
+			fc.resolveContest(r)
 		})
 	}
 }
@@ -185,16 +185,16 @@ func TestContestEnds(t *testing.T) {
 // A new process does not begin the fight anew.
 func TestContestSurvivesRestart(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "adopted", adoptedWorld)
-	w.theirs.watched = false
-	rival := rivals()["server-side apply"]
-	rival(w)
-	w.fight(w.live(), rival, 20)
-	w.isContested(t)
-	if ours := w.fight(w.live(), rival, 20); ours != 0 {
+	fc := prepared(t, "adopted", adoptedCluster)
+	fc.other.checked = false
+	rival := fieldManagers()["server-side apply"]
+	rival(fc)
+	fc.countWritesAgainst(fc.live(), rival, 20)
+	fc.isContested(t)
+	if ours := fc.countWritesAgainst(fc.live(), rival, 20); ours != 0 {
 		t.Errorf("%d writes after the restart", ours)
 	}
-	w.isContested(t)
+	fc.isContested(t)
 }
 
 // A single edit by hand is corrected, whoever made it and whatever it was, and is
@@ -213,26 +213,26 @@ func TestEditIsCorrected(t *testing.T) {
 	}
 	for name, edit := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, _ := ready(t)
-			r := w.live()
-			want := w.apiService(v1).Spec
-			w.editAPIService(v1, edit)
-			w.settle(r, func() bool {
-				got := w.apiService(v1).Spec
-				return leadsTo(w.apiService(v1), r.newScope(w.backend()).serving.Target(nil)) &&
+			fc, _ := ready(t)
+			r := fc.live()
+			want := fc.apiService(v1).Spec
+			fc.editAPIService(v1, edit)
+			fc.reconcileUntil(r, func() bool {
+				got := fc.apiService(v1).Spec
+				return pointsTo(fc.apiService(v1), r.newState(fc.backend()).serving.Target(nil)) &&
 					string(got.CABundle) == string(want.CABundle) &&
 					got.VersionPriority == want.VersionPriority && got.GroupPriorityMinimum == want.GroupPriorityMinimum
 			})
-			w.settle(r, w.isReady)
+			fc.reconcileUntil(r, fc.isReady)
 		})
 	}
 }
 
 // The count is by rival, and forgets what was long ago.
-func TestContend(t *testing.T) {
+func TestContestAllowsWrites(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	s := &scope{backend: newBackend(), history: &history{contests: contests{}}}
+	s := &reconcileState{backend: newBackend(), history: &history{contests: contests{}}}
 	s.backend.Generation = 1
 	c := s.contest("a")
 	try := func(rival string) bool { return c.allowWrite(rival, now) }
@@ -250,7 +250,7 @@ func TestContend(t *testing.T) {
 	if try("one") || try("other") {
 		t.Error("allowed after the contest was lost")
 	}
-	s.before.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonContested, ObservedGeneration: 1}}
+	s.storedStatus.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Reason: v1alpha1.ReasonContested, ObservedGeneration: 1}}
 	s.now, s.history = now, &history{contests: contests{}}
 	if s.contest("a").allowWrite("one", now) {
 		t.Error("allowed by a new process")
@@ -263,26 +263,26 @@ func TestContend(t *testing.T) {
 
 // Leaving the version to the rival takes it from no client, so it waits for none:
 // the operator writes nothing against the rival again.
-func TestContestIsGivenUp(t *testing.T) {
+func TestContestEndsWhenTheVersionLeavesTheSpec(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "adopted", adoptedWorld)
-	w.theirs.watched = false
-	w.consumers = everyPod(hpaOf(v1beta1Name, w.today()))
-	r := w.live()
+	fc := prepared(t, "adopted", adoptedCluster)
+	fc.other.checked = false
+	fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today()))
+	r := fc.live()
 	mustReconcile(t, r)
-	rival := rivals()["server-side apply"]
-	rival(w)
-	w.fight(r, rival, 20)
-	w.isContested(t)
-	w.change(onlyV1)
-	if ours := w.fight(r, rival, 20); ours != 0 {
+	rival := fieldManagers()["server-side apply"]
+	rival(fc)
+	fc.countWritesAgainst(r, rival, 20)
+	fc.isContested(t)
+	fc.change(onlyV1)
+	if ours := fc.countWritesAgainst(r, rival, 20); ours != 0 {
 		t.Errorf("%d writes against whom the version was left to", ours)
 	}
-	w.settleAfterTakeover(r)
-	if got, label := w.leadsNow(v1beta1), w.apiService(v1beta1).Labels[v1alpha1.LabelBackend]; got != metricsServer || label != "" {
+	fc.reconcileThroughTakeover(r)
+	if got, label := fc.pointsToNow(v1beta1), fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend]; got != metricsServer || label != "" {
 		t.Errorf("v1beta1 leads to %q, with label %q", got, label)
 	}
-	if c := w.condition(v1alpha1.ConditionConsumersCompatible); c.Status == "False" {
+	if c := fc.condition(v1alpha1.ConditionConsumersCompatible); c.Status == "False" {
 		t.Errorf("ConsumersCompatible is %+v", c)
 	}
 }

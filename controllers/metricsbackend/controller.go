@@ -1,12 +1,12 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricsbackend reconciles MetricsBackends. controller.go runs the
-// phases in order; each phase has a file of its own.
+// Package metricsbackend reconciles MetricsBackends. controller.go runs the phases in
+// order; each phase has its own file.
 //
-// The invariant: no API version is in discovery that any ready pod does not
-// serve, at no instant, in either direction. So a version is retired before
-// anything else changes, and registered after everything else is done.
+// The invariant: at no time is an API version in discovery that a ready pod does not
+// serve. So versions are retired before anything else changes, and registered after
+// everything else is done.
 package metricsbackend
 
 import (
@@ -33,12 +33,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// PodAsker asks single serving pods.
+// PodAsker probes single serving pods and endpoints.
 type PodAsker interface {
 	Ask(ctx context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error)
 }
 
-// Aggregator asks kube-apiservers about aggregated APIs.
+// Aggregator queries kube-apiservers about aggregated APIs.
 type Aggregator interface {
 	Discovered(ctx context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error)
 	Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
@@ -47,22 +47,18 @@ type Aggregator interface {
 	Discovers(ctx context.Context, version schema.GroupVersion) error
 }
 
-// Options are what a Reconciler works with.
+// Options configure a Reconciler.
 type Options struct {
 	// Client writes, and reads labelled objects from a cache.
 	Client client.Client
 	// Live reads around the cache.
-	Live client.Reader
-	// Events records transitions.
+	Live   client.Reader
 	Events events.EventRecorder
-	// Pods asks serving pods.
-	Pods PodAsker
-	// Directory is told of the pods that are ready; may be nil.
-	Directory *servingclient.Directory
-	// Aggregator asks kube-apiservers.
+	Pods   PodAsker
+	// Directory receives the ready pods; may be nil.
+	Directory  *servingclient.Directory
 	Aggregator Aggregator
-	// Clock tells the time.
-	Clock clock.PassiveClock
+	Clock      clock.PassiveClock
 
 	// Namespace is the operator's own, and the default of spec.namespace.
 	Namespace string
@@ -72,18 +68,18 @@ type Options struct {
 	ServingImage string
 }
 
-// Reconciler brings a MetricsBackend to its desired state.
+// Reconciler reconciles MetricsBackends.
 type Reconciler struct {
 	Options
 	phases  []phase
 	applier *inventory.Applier
 	issuer  *servingcert.Issuer
 	tokens  *servingclient.Tokens
-	// histories are by backend name.
+	// histories holds a *history by backend name.
 	histories sync.Map
 }
 
-// New returns a Reconciler. It keeps nothing that it could not lose.
+// New returns a Reconciler. All state that it keeps may be lost at a restart.
 func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o,
@@ -94,17 +90,16 @@ func New(o Options) *Reconciler {
 	}
 }
 
-// phase is one step towards the desired state. Phases that act change children;
-// they are left out once a phase before them found a reason to stop. The others
-// only look, so that the status tells the truth also about a backend that is
-// stalled. (retire acts, too, but a stalled backend must let go of versions.)
+// phase is one step of a reconciliation. Phases that act change objects, and are skipped
+// once an earlier phase blocked. The others only observe, so that the status is accurate
+// for a stalled backend. (retire acts too: a stalled backend must still retire versions.)
 type phase struct {
 	name string
 	acts bool
-	run  func(*Reconciler, context.Context, *scope) error
+	run  func(*Reconciler, context.Context, *reconcileState) error
 }
 
-// phases are in the order that keeps the invariant.
+// phases returns the phases in the order that keeps the invariant.
 func phases() []phase {
 	return []phase{
 		{name: "validate", run: (*Reconciler).validate},
@@ -124,11 +119,10 @@ func phases() []phase {
 	}
 }
 
-// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	backend := &v1alpha1.MetricsBackend{}
-	// Around the cache: what a phase may do depends on what the status says was
-	// begun before, and this process wrote it a moment ago.
+	// Around the cache: phases depend on what the status says was started, and this
+	// process may have just written it.
 	if err := r.Live.Get(ctx, req.NamespacedName, backend); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.Name)
@@ -136,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		}
 		return ctrl.Result{}, fmt.Errorf("get MetricsBackend: %w", err)
 	}
-	s := r.newScope(backend)
+	s := r.newState(backend)
 	defer func() {
 		err = r.finish(ctx, s, err)
 		if result = s.result(); err != nil {
@@ -147,15 +141,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	if !backend.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, s)
 	}
-	if s.firstSight() {
-		// Until there is a condition, kstatus takes the object for finished.
-		s.introduce()
+	if s.isNew() {
+		// Without conditions kstatus considers the object done.
+		s.initialize()
 		return ctrl.Result{}, r.addFinalizer(ctx, s)
 	}
 	return ctrl.Result{}, r.runPhases(ctx, s)
 }
 
-func (r *Reconciler) runPhases(ctx context.Context, s *scope) error {
+func (r *Reconciler) runPhases(ctx context.Context, s *reconcileState) error {
 	var errs []error
 	for _, p := range r.phases {
 		if p.acts && s.blocked {
@@ -163,7 +157,7 @@ func (r *Reconciler) runPhases(ctx context.Context, s *scope) error {
 		}
 		if err := p.run(r, ctx, s); err != nil {
 			s.blocked = true
-			if !s.explain(err) {
+			if !s.handleError(err) {
 				errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 			}
 		}
@@ -171,25 +165,24 @@ func (r *Reconciler) runPhases(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// finish writes the status, if it changed, and tells of transitions.
-func (r *Reconciler) finish(ctx context.Context, s *scope, failed error) error {
-	if s.gone {
+// finish writes the status if it changed, and records transitions.
+func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error) error {
+	if s.finalized {
 		r.forget(s.backend.Name)
 		return failed
 	}
 	failures := s.history.streaks.Observe(stateKey{state: reconcileFailing}, failed != nil).Count
 	if failed != nil && failures < failuresToReport {
-		// Most failures are gone at the next try. A condition that went to and
-		// fro with each of them would tell nothing.
+		// Most failures are gone at the next try, and the condition would flap.
 		return failed
 	}
-	if !s.introduced {
+	if !s.initializing {
 		s.summarize(failed)
 	}
 	if err := r.writeStatus(ctx, s); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).V(2).Info("The MetricsBackend changed meanwhile, starting over", "err", err)
-			s.again()
+			s.requeueNow()
 			return failed
 		}
 		return errors.Join(failed, err)
@@ -199,7 +192,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, failed error) error {
 	return failed
 }
 
-func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
+func (r *Reconciler) addFinalizer(ctx context.Context, s *reconcileState) error {
 	base := s.backend.DeepCopy()
 	if !controllerutil.AddFinalizer(s.backend, v1alpha1.Finalizer) {
 		return nil
@@ -213,7 +206,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// forget drops everything that is remembered of a MetricsBackend that is gone.
+// forget drops the state of a MetricsBackend that is gone.
 func (r *Reconciler) forget(name string) {
 	r.histories.Delete(name)
 	if r.Directory != nil {

@@ -27,104 +27,111 @@ import (
 // scenario is a change and the state in which it must end, whatever fails.
 type scenario struct {
 	// prepare brings the world to where the change begins.
-	prepare func(*world)
-	change  func(*world)
-	done    func(*world) bool
+	prepare func(*fakeCluster)
+	change  func(*fakeCluster)
+	done    func(*fakeCluster) bool
 	// registered are the versions at the end.
 	registered []string
 }
 
 func scenarios() map[string]scenario {
-	versions := func(names ...v1alpha1.ResourceMetricsVersion) func(*world) {
-		return func(w *world) {
-			w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = names })
+	versions := func(names ...v1alpha1.ResourceMetricsVersion) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = names })
 		}
 	}
-	image := func(name string) func(*world) {
-		return func(w *world) { w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = name }) }
+	image := func(name string) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = name })
+		}
 	}
 	return map[string]scenario{
 		"created": {
-			prepare: func(*world) {}, change: func(*world) {}, done: (*world).isReady,
+			prepare: func(*fakeCluster) {}, change: func(*fakeCluster) {}, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"version taken out of the spec": {
-			prepare: becomeReady, change: versions("v1beta1"), done: (*world).isReady,
+			prepare: becomeReady, change: versions("v1beta1"), done: (*fakeCluster).isReady,
 			registered: []string{"v1beta1"},
 		},
 		"version added to the spec": {
-			prepare: func(w *world) { versions("v1beta1")(w); becomeReady(w) }, change: versions("v1", "v1beta1"), done: (*world).isReady,
+			prepare: func(fc *fakeCluster) { versions("v1beta1")(fc); becomeReady(fc) }, change: versions("v1", "v1beta1"), done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"image upgraded": {
-			prepare: func(w *world) { w.lingers = 2; image(imageV1beta1)(w); versions("v1beta1")(w); becomeReady(w) },
-			change:  func(w *world) { image(imageBoth)(w); versions("v1", "v1beta1")(w) }, done: (*world).isReady,
+			prepare: func(fc *fakeCluster) {
+				fc.terminationSteps = 2
+				image(imageV1beta1)(fc)
+				versions("v1beta1")(fc)
+				becomeReady(fc)
+			},
+			change: func(fc *fakeCluster) { image(imageBoth)(fc); versions("v1", "v1beta1")(fc) }, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"image rolled back to one without v1": {
 			prepare: becomeReady, change: image(imageV1beta1),
-			done: func(w *world) bool {
-				return w.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed
+			done: func(fc *fakeCluster) bool {
+				return fc.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed
 			},
 			registered: []string{"v1beta1"},
 		},
 		"taken over from metrics-server": {
-			prepare: stockWorld, change: func(w *world) { w.change(adopting(v1alpha1.AdoptionAlways)) }, done: (*world).isReady,
+			prepare: stockCluster, change: func(fc *fakeCluster) { fc.change(adopting(v1alpha1.AdoptionAlways)) }, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"handed back to metrics-server": {
-			prepare: adoptedWorld,
-			change:  func(w *world) { w.delete(w.backend()) },
-			done:    func(w *world) bool { return w.isGone() && w.leadsNow(v1beta1) == metricsServer },
+			prepare: adoptedCluster,
+			change:  func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:    func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },
 		},
 		"from serving to existing": {
-			prepare: besideTheirs, change: toExisting,
-			done:       func(w *world) bool { return w.isReady() && !w.deployed() && len(w.pods()) == 0 },
+			prepare: besideOther, change: moveToExisting,
+			done:       func(fc *fakeCluster) bool { return fc.isReady() && !fc.deployed() && len(fc.pods()) == 0 },
 			registered: []string{"v1beta1"},
 		},
 		"from existing to serving": {
-			prepare: existingWorld, change: toServing, done: (*world).isReady,
+			prepare: existingCluster, change: moveToServing, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"authority rotated": {
-			prepare: becomeReady, change: rotate("now"), done: (*world).isReady,
+			prepare: becomeReady, change: rotate("now"), done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"certificate from a Secret": {
-			prepare: becomeReady, change: func(w *world) { w.provide("mine"); useSecret("mine")(w) }, done: (*world).isReady,
+			prepare: becomeReady, change: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc) }, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"certificate from a Secret no more": {
-			prepare: func(w *world) { w.provide("mine"); useSecret("mine")(w); becomeReady(w) },
-			change:  managed, done: (*world).isReady,
+			prepare: func(fc *fakeCluster) { fc.provide("mine"); useSecret("mine")(fc); becomeReady(fc) },
+			change:  managed, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
 		"deleted": {
 			prepare: becomeReady,
-			change:  func(w *world) { w.delete(w.backend()) },
-			done:    (*world).isGone,
+			change:  func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:    (*fakeCluster).isGone,
 		},
 		"deleted before it was ready": {
-			prepare: func(w *world) {
-				r := w.reconciler()
-				w.rounds(r, 4)
+			prepare: func(fc *fakeCluster) {
+				r := fc.reconciler()
+				fc.reconcileRounds(r, 4)
 			},
-			change: func(w *world) { w.delete(w.backend()) },
-			done:   (*world).isGone,
+			change: func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:   (*fakeCluster).isGone,
 		},
 	}
 }
 
 // world is where the scenario, of that name, begins.
-func (s scenario) world(t *testing.T, name string) *world {
+func (s scenario) cluster(t *testing.T, name string) *fakeCluster {
 	t.Helper()
-	w := prepared(t, name, s.prepare)
-	s.change(w)
-	return w
+	fc := prepared(t, name, s.prepare)
+	s.change(fc)
+	return fc
 }
 
-func (w *world) isGone() bool {
-	return apierrors.IsNotFound(w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, &v1alpha1.MetricsBackend{}))
+func (fc *fakeCluster) isGone() bool {
+	return apierrors.IsNotFound(fc.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, &v1alpha1.MetricsBackend{}))
 }
 
 const patchStatus = "patch status"
@@ -188,12 +195,12 @@ func clean(t *testing.T, name string, s scenario) string {
 
 func runClean(t *testing.T, name string, s scenario) string {
 	t.Helper()
-	w := s.world(t, name)
-	w.settle(w.reconciler(), func() bool { return s.done(w) })
-	if got := w.registeredVersions(); !slices.Equal(got, s.registered) {
+	fc := s.cluster(t, name)
+	fc.reconcileUntil(fc.reconciler(), func() bool { return s.done(fc) })
+	if got := fc.registeredVersions(); !slices.Equal(got, s.registered) {
 		t.Fatalf("registered %v, want %v", got, s.registered)
 	}
-	return w.inventory()
+	return fc.inventory()
 }
 
 var faults = []error{
@@ -228,9 +235,9 @@ func TestEachCallFailsOnce(t *testing.T) {
 				}
 				return make()
 			})
-			w := s.world(t, name)
-			w.settle(w.reconciler(fail), func() bool { return s.done(w) })
-			if diff := cmp.Diff(want, w.inventory()); diff != "" {
+			fc := s.cluster(t, name)
+			fc.reconcileUntil(fc.reconciler(fail), func() bool { return s.done(fc) })
+			if diff := cmp.Diff(want, fc.inventory()); diff != "" {
 				t.Errorf("after %d failures (-clean +faulty):\n%s", len(failed), diff)
 			}
 		})
@@ -248,8 +255,8 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := clean(t, name, s)
-			w := s.world(t, name)
-			for process := 1; !s.done(w); process++ {
+			fc := s.cluster(t, name)
+			for process := 1; !s.done(fc); process++ {
 				writes := 0
 				killed := func() bool { return writes >= process }
 				mortal := intercepted(func(c call, make func() error) error {
@@ -261,18 +268,18 @@ func TestKilledAfterEachWrite(t *testing.T) {
 					}
 					return make()
 				})
-				w.settle(w.reconciler(mortal), func() bool { return killed() || s.done(w) })
+				fc.reconcileUntil(fc.reconciler(mortal), func() bool { return killed() || s.done(fc) })
 			}
-			if diff := cmp.Diff(want, w.inventory()); diff != "" {
+			if diff := cmp.Diff(want, fc.inventory()); diff != "" {
 				t.Errorf("(-clean +killed):\n%s", diff)
 			}
 		})
 	}
 }
 
-func (w *world) registeredVersions() []string {
+func (fc *fakeCluster) registeredVersions() []string {
 	var versions []string
-	for _, service := range w.apiServices() {
+	for _, service := range fc.apiServices() {
 		versions = append(versions, service.Spec.Version)
 	}
 	slices.Sort(versions)
@@ -280,17 +287,17 @@ func (w *world) registeredVersions() []string {
 }
 
 // inventory is every child that there is, and what the status says.
-func (w *world) inventory() string {
-	out := w.show()
+func (fc *fakeCluster) inventory() string {
+	out := fc.show()
 	for _, kind := range inventory.Removable() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		w.list(list, client.HasLabels{v1alpha1.LabelBackend})
+		fc.list(list, client.HasLabels{v1alpha1.LabelBackend})
 		for _, object := range list.Items {
 			out += fmt.Sprintf("%s %s/%s\n", kind.Kind, object.Namespace, object.Name)
 		}
 	}
-	for _, service := range w.apiServices() {
+	for _, service := range fc.apiServices() {
 		out += fmt.Sprintf("APIService %s -> %s/%s\n", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name)
 	}
 	return out

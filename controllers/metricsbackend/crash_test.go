@@ -23,45 +23,45 @@ import (
 )
 
 // journey is a way between two states of a backend.
-type journey struct {
+type lifecycleCase struct {
 	// before is the serving image that the operator deploys by default at the
 	// beginning; after, which it deploys from then on. They differ when it is the
 	// operator that is upgraded or downgraded.
 	before, after string
-	prepare       func(*world)
-	change        func(*world)
-	done          func(*world) bool
+	prepare       func(*fakeCluster)
+	change        func(*fakeCluster)
+	done          func(*fakeCluster) bool
 	// back is done for an operator of before that comes back in the middle.
-	back func(*world) bool
+	back func(*fakeCluster) bool
 }
 
-func journeys() map[string]journey {
-	spec := func(image string, versions ...v1alpha1.ResourceMetricsVersion) func(*world) {
-		return func(w *world) {
-			w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+func lifecycleCases() map[string]lifecycleCase {
+	spec := func(image string, versions ...v1alpha1.ResourceMetricsVersion) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 				spec.Serving.Image = image
 				spec.ResourceMetrics.Versions = versions
 			})
 		}
 	}
 	const both, older = imageBoth, imageV1beta1
-	groups := func(image string) func(*world) {
-		return func(w *world) {
-			w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+	groups := func(image string) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 				spec.Serving.Image = image
 				withAllGroups(spec)
 			})
 		}
 	}
-	ready, lacksV1 := (*world).isReady, (*world).saysNotServed
-	return map[string]journey{
+	ready, lacksV1 := (*fakeCluster).isReady, (*fakeCluster).reportsNotServed
+	return map[string]lifecycleCase{
 		"upgrade: a newer image and its version": {
 			prepare: spec(older, "v1beta1"), change: spec(both, "v1", "v1beta1"), done: ready,
 		},
 		// The older image knows no gate of ours: only the order protects its clients.
 		"rollback: an older image and its version": {
 			prepare: spec(both, "v1", "v1beta1"),
-			change:  func(w *world) { w.ungated = true; spec(older, "v1beta1")(w) }, done: ready,
+			change:  func(fc *fakeCluster) { fc.withoutGate = true; spec(older, "v1beta1")(fc) }, done: ready,
 		},
 		"a version is added to the spec":     {prepare: spec(both, "v1beta1"), change: spec(both, "v1", "v1beta1"), done: ready},
 		"a version is taken out of the spec": {prepare: spec(both, "v1", "v1beta1"), change: spec(both, "v1beta1"), done: ready},
@@ -71,33 +71,33 @@ func journeys() map[string]journey {
 		"the operator is downgraded":         {before: both, after: older, done: lacksV1, back: ready},
 		"the operator is downgraded, and knows less": {
 			before: imageFuture, after: both, prepare: registeredByALaterOperator,
-			done: func(w *world) bool { return w.isReady() && w.deployedImage() == both && !w.isRegistered(v2) },
+			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.deployedImage() == both && !fc.isRegistered(v2) },
 		},
 		"groups are added, with the image that serves them": {
 			prepare: spec(older, "v1beta1"), change: groups(both),
-			done: func(w *world) bool { return w.isReady() && len(w.registeredVersions()) == 5 },
+			done: func(fc *fakeCluster) bool { return fc.isReady() && len(fc.registeredVersions()) == 5 },
 		},
 		// The older image serves neither group: only the order protects its clients.
 		"groups are taken out, with the image that serves them": {
 			prepare: groups(both),
-			change: func(w *world) {
-				w.ungated = true
-				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+			change: func(fc *fakeCluster) {
+				fc.withoutGate = true
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.CustomMetrics, spec.ExternalMetrics, spec.Sources = nil, nil, nil
 					spec.ResourceMetrics.Versions, spec.Serving.Image = []v1alpha1.ResourceMetricsVersion{"v1beta1"}, older
 				})
 			},
-			done: func(w *world) bool { return w.isReady() && w.deployedImage() == older },
+			done: func(fc *fakeCluster) bool { return fc.isReady() && fc.deployedImage() == older },
 		},
 		"deletion of all groups": {
 			prepare: groups(both),
-			change:  func(w *world) { w.delete(w.backend()) },
-			done:    (*world).isGone,
+			change:  func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:    (*fakeCluster).isGone,
 		},
 		"deletion": {
 			prepare: spec(both, "v1", "v1beta1"),
-			change:  func(w *world) { w.delete(w.backend()) },
-			done:    (*world).isGone,
+			change:  func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:    (*fakeCluster).isGone,
 		},
 	}
 }
@@ -110,14 +110,14 @@ func withAllGroups(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 // saysNotServed tells whether the backend is settled with an image that lacks v1.
-func (w *world) saysNotServed() bool {
-	return w.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed && !w.isRegistered(v1) && w.deployedImage() == imageV1beta1
+func (fc *fakeCluster) reportsNotServed() bool {
+	return fc.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed && !fc.isRegistered(v1) && fc.deployedImage() == imageV1beta1
 }
 
 // deployedImage is the image of all pods, or empty while they differ.
-func (w *world) deployedImage() string {
+func (fc *fakeCluster) deployedImage() string {
 	image := ""
-	for _, p := range w.pods() {
+	for _, p := range fc.pods() {
 		if image = cmp.Or(image, imageOf(&p)); image != imageOf(&p) {
 			return ""
 		}
@@ -126,59 +126,59 @@ func (w *world) deployedImage() string {
 }
 
 // registeredByALaterOperator registers v2, as the operator did that knew it.
-func registeredByALaterOperator(w *world) {
-	becomeReadyWith(w, imageFuture)
+func registeredByALaterOperator(fc *fakeCluster) {
+	becomeReadyWith(fc, imageFuture)
 	var service apiregistrationv1.APIService
-	w.get(client.ObjectKey{Name: apiServiceName(v1)}, &service)
+	fc.get(client.ObjectKey{Name: apiServiceName(v1)}, &service)
 	later := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(v2), Labels: service.Labels},
 		Spec:       service.Spec,
 	}
 	later.Spec.Version = v2.Version
-	w.create(later)
-	backend := w.backend()
+	fc.create(later)
+	backend := fc.backend()
 	backend.Status.APIServices = append(backend.Status.APIServices, v1alpha1.APIServiceStatus{Name: later.Name, State: v1alpha1.APIServiceAvailable})
-	w.updateStatus(backend)
-	w.step()
+	fc.updateStatus(backend)
+	fc.step()
 }
 
-func becomeReadyWith(w *world, image string) {
-	w.settle(w.operator(image), func() bool { return w.isReady() || w.saysNotServed() })
+func becomeReadyWith(fc *fakeCluster, image string) {
+	fc.reconcileUntil(fc.operator(image), func() bool { return fc.isReady() || fc.reportsNotServed() })
 }
 
 // operator is one of a release that deploys the image by default.
-func (w *world) operator(image string, funcs ...interceptor.Funcs) *Reconciler {
-	r := w.reconciler(funcs...)
+func (fc *fakeCluster) operator(image string, funcs ...interceptor.Funcs) *Reconciler {
+	r := fc.reconciler(funcs...)
 	r.ServingImage = cmp.Or(image, imageBoth)
 	return r
 }
 
 // world is where the journey, of that name, begins: pods take long to end, and
 // discovery to follow.
-func (j journey) world(t *testing.T, name string) *world {
+func (j lifecycleCase) cluster(t *testing.T, name string) *fakeCluster {
 	t.Helper()
-	w := prepared(t, "journey "+name, func(w *world) {
-		w.lingers, w.lag = 1, 1
+	fc := prepared(t, "journey "+name, func(fc *fakeCluster) {
+		fc.terminationSteps, fc.discoveryDelay = 1, 1
 		if j.prepare != nil {
-			j.prepare(w)
+			j.prepare(fc)
 		}
-		becomeReadyWith(w, j.before)
+		becomeReadyWith(fc, j.before)
 	})
 	if j.change != nil {
-		j.change(w)
+		j.change(fc)
 	}
-	return w
+	return fc
 }
 
 // watched looks at the invariant after each call that changed anything, and tells
 // then of every call.
-func (w *world) watched(then func(c call, changed bool)) interceptor.Funcs {
+func (fc *fakeCluster) watched(then func(c call, changed bool)) interceptor.Funcs {
 	return intercepted(func(c call, make func() error) error {
-		before := w.memo.written
+		before := fc.memo.written
 		err := make()
-		changed := w.memo.written != before
+		changed := fc.memo.written != before
 		if changed {
-			w.watchInvariant("after " + c.name)
+			fc.checkInvariant("after " + c.name)
 		}
 		if then != nil {
 			then(c, changed)
@@ -197,18 +197,18 @@ type stop struct {
 // right after one of its calls leaves the cluster, the number of calls, and the
 // state at the end. A call that changes nothing leaves the state of the one before
 // it, and what starts there has no memory: to go on from it twice proves nothing.
-func (j journey) stops(t *testing.T, name string) (stops []stop, calls int, end string) {
+func (j lifecycleCase) stops(t *testing.T, name string) (stops []stop, calls int, end string) {
 	t.Helper()
-	w := j.world(t, name)
-	r := w.operator(j.after, w.watched(func(c call, changed bool) {
+	fc := j.cluster(t, name)
+	r := fc.operator(j.after, fc.watched(func(c call, changed bool) {
 		if calls++; changed || calls == 1 {
 			s := &snapshot{}
-			s.take(w)
+			s.take(fc)
 			stops = append(stops, stop{fmt.Sprintf("call %d (%s)", calls, c.name), s})
 		}
 	}))
-	w.settle(r, func() bool { return j.done(w) })
-	return stops, calls, w.end()
+	fc.reconcileUntil(r, func() bool { return j.done(fc) })
+	return stops, calls, fc.endState()
 }
 
 // The operator stops after each of its calls, and another process goes on: at once,
@@ -219,18 +219,18 @@ func (j journey) stops(t *testing.T, name string) (stops []stop, calls int, end 
 func TestStoppedAfterEachCall(t *testing.T) {
 	t.Parallel()
 	const away = 4
-	for name, j := range sampled(t, journeys()) {
+	for name, j := range sampled(t, lifecycleCases()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stops, calls, want := j.stops(t, name)
 			if len(stops) < 4 {
 				t.Fatalf("only %d states: this is no journey", len(stops))
 			}
-			resume := func(s stop, how string, between func(*world)) {
-				w := s.state.restore(t)
-				between(w)
-				w.settle(w.operator(j.after, w.watched(nil)), func() bool { return j.done(w) })
-				if diff := gocmp.Diff(want, w.end()); diff != "" {
+			resume := func(s stop, how string, between func(*fakeCluster)) {
+				fc := s.state.restore(t)
+				between(fc)
+				fc.reconcileUntil(fc.operator(j.after, fc.watched(nil)), func() bool { return j.done(fc) })
+				if diff := gocmp.Diff(want, fc.endState()); diff != "" {
 					t.Errorf("(-without a stop +with it):\n%s", diff)
 				}
 				if t.Failed() {
@@ -238,19 +238,19 @@ func TestStoppedAfterEachCall(t *testing.T) {
 				}
 			}
 			for i, s := range sampledStops(stops) {
-				resume(s, "at once", func(*world) {})
+				resume(s, "at once", func(*fakeCluster) {})
 				if i%2 == 1 {
-					resume(s, "later", func(w *world) {
+					resume(s, "later", func(fc *fakeCluster) {
 						for range away {
-							w.step()
+							fc.step()
 						}
 					})
 				}
 				if i%2 == 0 && j.back != nil {
-					resume(s, "after the release before", func(w *world) {
-						r := w.operator(j.before, w.watched(nil))
+					resume(s, "after the release before", func(fc *fakeCluster) {
+						r := fc.operator(j.before, fc.watched(nil))
 						_, _ = reconcileOnce(t, r)
-						w.settle(r, func() bool { return j.back(w) })
+						fc.reconcileUntil(r, func() bool { return j.back(fc) })
 					})
 				}
 			}
@@ -262,16 +262,16 @@ func TestStoppedAfterEachCall(t *testing.T) {
 var podName = regexp.MustCompile(`pod-\d+`)
 
 // end is the state of the backend and all that it owns, but for the numbers of pods.
-func (w *world) end() string { return podName.ReplaceAllString(w.inventory(), "pod-N") }
+func (fc *fakeCluster) endState() string { return podName.ReplaceAllString(fc.inventory(), "pod-N") }
 
 // The checks of this file are able to fail: without the step that keeps the
 // invariant they report it broken.
 func TestInvariantNeedsEachStep(t *testing.T) {
 	t.Parallel()
-	rollback := journeys()["rollback: an older image and its version"]
-	cases := map[string]func(*world, *Reconciler){
+	rollback := lifecycleCases()["rollback: an older image and its version"]
+	cases := map[string]func(*fakeCluster, *Reconciler){
 		// The order of a plain rollout: pods first, their registrations afterwards.
-		"retire last": func(_ *world, r *Reconciler) {
+		"retire last": func(_ *fakeCluster, r *Reconciler) {
 			var first, last []phase
 			for _, p := range r.phases {
 				if p.name == "retire" {
@@ -283,12 +283,12 @@ func TestInvariantNeedsEachStep(t *testing.T) {
 			r.phases = slices.Concat(first, last)
 		},
 		// The APIService is gone, and every kube-apiserver is taken to know it.
-		"retirement is not confirmed": func(w *world, r *Reconciler) {
-			w.lag = 3
-			r.Aggregator = hasty{r.Aggregator}
+		"retirement is not confirmed": func(fc *fakeCluster, r *Reconciler) {
+			fc.discoveryDelay = 3
+			r.Aggregator = skipDiscovery{r.Aggregator}
 		},
 		// The image is not asked what it serves.
-		"retire nothing": func(_ *world, r *Reconciler) {
+		"retire nothing": func(_ *fakeCluster, r *Reconciler) {
 			r.phases = []phase{}
 			for _, p := range phases() {
 				if p.name != "retire" {
@@ -299,21 +299,21 @@ func TestInvariantNeedsEachStep(t *testing.T) {
 	}
 	for name, mutate := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := rollback.world(t, "rollback: an older image and its version")
-			r := w.operator("", w.watched(nil))
-			mutate(w, r)
-			w.rounds(r, 40)
-			if w.everBroken == "" {
-				t.Errorf("the invariant held without this step; registered %v, image %s", w.registeredVersions(), w.deployedImage())
+			fc := rollback.cluster(t, "rollback: an older image and its version")
+			r := fc.operator("", fc.watched(nil))
+			mutate(fc, r)
+			fc.reconcileRounds(r, 40)
+			if fc.violation == "" {
+				t.Errorf("the invariant held without this step; registered %v, image %s", fc.registeredVersions(), fc.deployedImage())
 			}
 		})
 	}
 }
 
 // hasty takes each version that it is asked for as gone.
-type hasty struct{ Aggregator }
+type skipDiscovery struct{ Aggregator }
 
 // Discovered implements Aggregator.
-func (hasty) Discovered(context.Context, []schema.GroupVersion) (*aggregator.Presence, error) {
+func (skipDiscovery) Discovered(context.Context, []schema.GroupVersion) (*aggregator.Presence, error) {
 	return &aggregator.Presence{Asked: []string{"192.0.2.1:6443"}}, nil
 }

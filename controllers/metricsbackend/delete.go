@@ -24,27 +24,27 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// remove takes a backend apart in order: its versions leave discovery, confirmed,
-// while pods still serve them; then everything else; the finalizer last.
-func (r *Reconciler) remove(ctx context.Context, s *scope) error {
+// remove deletes what belongs to a backend in order: versions leave discovery, confirmed,
+// while pods still serve them; then all other objects; then the finalizer.
+func (r *Reconciler) remove(ctx context.Context, s *reconcileState) error {
 	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
-		s.gone = true
+		s.finalized = true
 		return nil
 	}
-	if err := r.findNamespace(ctx, s); err != nil {
+	if err := r.checkNamespace(ctx, s); err != nil {
 		return s.deletionFailed(err)
 	}
-	// First, and not held up by what holds up the rest: nobody should be refused in the
-	// name of an API that is about to go.
+	// First, and even if the rest cannot proceed: no request should be rejected on behalf
+	// of an API that is being removed.
 	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
 		return s.deletionFailed(err)
 	}
-	held, err := r.removeVersions(ctx, s)
+	why, err := r.removeVersions(ctx, s)
 	if err != nil {
 		return s.deletionFailed(err)
 	}
-	if held != "" {
-		s.markDeleting(held)
+	if why != "" {
+		s.setDeleting(why)
 		return nil
 	}
 	left, err := r.removeChildren(ctx, s)
@@ -52,7 +52,7 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 		return s.deletionFailed(err)
 	}
 	if len(left) > 0 {
-		s.markDeleting("removing " + left[0] + others(len(left)-1, "object"))
+		s.setDeleting("removing " + left[0] + andMore(len(left)-1, "object"))
 		return nil
 	}
 	base := s.backend.DeepCopy()
@@ -61,19 +61,19 @@ func (r *Reconciler) remove(ctx context.Context, s *scope) error {
 	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer: %w", err)
 	}
-	// A later account of the same name is another one.
+	// A new account of the same name has other tokens.
 	r.tokens.Forget(s.proberAccount())
 	r.tokens.Forget(s.guestAccount())
 	klog.FromContext(ctx).Info("Removed everything of the MetricsBackend")
-	s.gone = true
+	s.finalized = true
 	return nil
 }
 
-// removeVersions lets go of every APIService of the backend (it is handed back, left
-// to an heir, or deleted), and returns what keeps one of them in discovery. It asks
-// for all that may have been registered: an APIService that was deleted just before a
-// restart is in no list any more.
-func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, error) {
+// removeVersions retires every APIService of the backend (restores it, leaves it to a
+// successor, or deletes it), and returns what keeps one in discovery, or "". It checks
+// all versions that may have been registered, since no list contains an APIService that
+// was deleted just before a restart.
+func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (string, error) {
 	if err := r.observe(ctx, s); err != nil {
 		return "", err
 	}
@@ -85,58 +85,58 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *scope) (string, erro
 	for _, name := range s.registeredNames() {
 		retiring(name)
 	}
-	for _, known := range s.before.APIServices {
+	for _, known := range s.storedStatus.APIServices {
 		if known.State != v1alpha1.APIServicePending {
 			retiring(known.Name)
 		}
 	}
 	var gone []schema.GroupVersion
 	var moved []string
-	for _, name := range s.perhapsRegistered() {
+	for _, name := range s.possiblyRegistered() {
 		gv, ok := versionOf(name)
 		if !ok {
 			continue
 		}
-		if heir, err := r.awaitHeir(ctx, s, gv); err != nil || heir != "" {
-			return heir, err
+		if successor, err := r.awaitSuccessor(ctx, s, gv); err != nil || successor != "" {
+			return successor, err
 		}
-		holder, why, err := r.release(ctx, s, name)
+		holder, why, err := r.retireAPIService(ctx, s, name)
 		if err != nil {
 			return "", err
 		}
 		switch holder {
-		case us:
+		case ownerSelf:
 			return "APIService " + name + " still exists: " + why, nil
-		case nobody:
+		case ownerNone:
 			gone = append(gone, gv)
-		case someoneElse:
+		case ownerOther:
 			moved = append(moved, name)
 		}
 	}
 	for _, name := range moved {
-		if held, err := r.leadsToUsStill(ctx, s, name); err != nil || held != "" {
-			return held, err
+		if why, err := r.stillRoutedIfDeployed(ctx, s, name); err != nil || why != "" {
+			return why, err
 		}
 		delete(s.apiServices, name)
 	}
 	if len(gone) == 0 {
 		return "", nil
 	}
-	lingers := r.lingers(ctx, s, gone)
-	if lingers == "" {
+	reason := r.stillInDiscovery(ctx, s, gone)
+	if reason == "" {
 		return "", nil
 	}
 	var versions []string
 	for _, gv := range gone {
 		versions = append(versions, apiServiceName(gv))
 	}
-	return strings.Join(versions, ", ") + ": " + lingers, nil
+	return strings.Join(versions, ", ") + ": " + reason, nil
 }
 
-// perhapsRegistered names all versions that may be in discovery. Those that are
-// pending, or only desired, are among them: a process that ended before it wrote
-// its status may have registered them, and another one deleted them since.
-func (s *scope) perhapsRegistered() []string {
+// possiblyRegistered returns the names of all versions that may be in discovery,
+// including pending and desired ones: a process may have registered them and ended before
+// it wrote the status.
+func (s *reconcileState) possiblyRegistered() []string {
 	var names []string
 	add := func(name string) {
 		if !slices.Contains(names, name) {
@@ -146,7 +146,7 @@ func (s *scope) perhapsRegistered() []string {
 	for _, service := range s.sortedAPIServices() {
 		add(service.Name)
 	}
-	for _, known := range s.before.APIServices {
+	for _, known := range s.storedStatus.APIServices {
 		add(known.Name)
 	}
 	for _, gv := range s.desired {
@@ -155,71 +155,70 @@ func (s *scope) perhapsRegistered() []string {
 	return names
 }
 
-// findNamespace looks whether there still is a serving namespace to work in.
-func (r *Reconciler) findNamespace(ctx context.Context, s *scope) error {
-	s.unmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
+// checkNamespace determines whether the serving namespace can be changed.
+func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
+	s.namespaceUnmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
 	live := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := r.Live.Get(ctx, client.ObjectKey{Name: s.serving.Namespace}, live)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.withoutNamespace = true
+		s.namespaceGone = true
 		return nil
 	case err != nil:
 		return fmt.Errorf("get namespace %s: %w", s.serving.Namespace, err)
 	}
-	s.withoutNamespace = live.DeletionTimestamp != nil
+	s.namespaceGone = live.DeletionTimestamp != nil
 	return nil
 }
 
-// removeChildren removes everything but APIServices, and returns what it found.
-// A namespace that is being deleted, or gone, sees to its own objects, and the
-// operator may have no rights there any more.
-func (r *Reconciler) removeChildren(ctx context.Context, s *scope) ([]string, error) {
+// removeChildren deletes all objects but APIServices, and returns those that it found. It
+// leaves out a namespace that is gone or terminating: the namespace controller deletes
+// its objects, and the operator may have no permissions there any more.
+func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]string, error) {
 	namespace := s.serving.Namespace
-	if s.withoutNamespace || s.unmanaged {
+	if s.namespaceGone || s.namespaceUnmanaged {
 		namespace = ""
 	}
 	if namespace != "" {
-		// Before its Secret, which cert-manager would make again.
-		if err := r.withdrawCertificate(ctx, s); err != nil {
+		// Before its Secret, which cert-manager would create again.
+		if err := r.deleteCertificateRequest(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	return r.applier.RemoveAll(ctx, s.backend.Name, namespace)
 }
 
-func (s *scope) markDeleting(message string) {
+func (s *reconcileState) setDeleting(message string) {
 	meta.RemoveStatusCondition(&s.backend.Status.Conditions, v1alpha1.ConditionStalled)
-	s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the MetricsBackend is being deleted")
-	s.mark(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
-	s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonDeleting, message)
+	s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the MetricsBackend is being deleted")
+	s.setCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
+	s.setCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonDeleting, message)
 	s.backend.Status.RegisteredVersions = ""
 	s.requeueWithin(min(max(s.now.Sub(s.backend.DeletionTimestamp.Time)/8, progressMin), progressMax))
 }
 
-// deletionFailed shows what holds up the deletion, and retries.
-func (s *scope) deletionFailed(err error) error {
-	s.markDeleting("retrying: " + stableMessage(err))
+// deletionFailed reports what keeps the deletion from finishing, and returns err.
+func (s *reconcileState) deletionFailed(err error) error {
+	s.setDeleting("retrying: " + stableErrorMessage(err))
 	return err
 }
 
-// retireAllPause is between two attempts of RetireAll.
+// retireAllPause is the time between two attempts of RetireAll.
 const retireAllPause = 100 * time.Millisecond
 
-// RetireAll lets go of every APIService that leads to serving pods in the operator's
-// own namespace, at once, without the order that a single backend keeps: for an
-// operator that ends because that namespace is being deleted, and all pods with it.
-// One that was taken over goes back to an owner that has ready endpoints; the others
-// are deleted. An APIService that outlives its pods blocks the deletion of every
-// namespace in the cluster, and nobody comes after this process: so it goes on with
-// the others when one fails, and tries until none is left or ctx ends. Then it
-// returns why the last attempt failed.
+// RetireAll retires every APIService that points to serving pods in the operator's own
+// namespace, without the order that a single backend keeps. It is for an operator that
+// stops because that namespace is being deleted, with all pods in it: an APIService
+// without pods blocks the deletion of every namespace in the cluster. Adopted ones are
+// restored if the previous owner has ready endpoints; all others are deleted. It
+// continues after errors, retries until none is left or ctx ends, and then returns the
+// error of the last attempt.
 func (r *Reconciler) RetireAll(ctx context.Context) error {
 	var failed error
 	_ = wait.PollUntilContextCancel(ctx, retireAllPause, true, func(ctx context.Context) (bool, error) {
 		err := r.retireAllOnce(ctx)
 		if err == nil || failed == nil || ctx.Err() == nil {
-			// What an attempt fails with that ctx cut short says nothing.
+			// An error that ctx caused is less useful than the one before.
 			failed = err
 		}
 		return err == nil, nil
@@ -234,7 +233,7 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 	}
 	var errs []error
 	for i := range list.Items {
-		s := r.newScope(&list.Items[i])
+		s := r.newState(&list.Items[i])
 		if s.serving.Namespace != r.Namespace {
 			continue
 		}
@@ -242,17 +241,17 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		// Nothing can be made in a namespace that is being deleted.
-		s.withoutNamespace = true
+		// Nothing can be created in a terminating namespace.
+		s.namespaceGone = true
 		for _, name := range s.registeredNames() {
-			if !s.leadsToServing(s.registered[name]) {
-				continue // what it leads to lives on
+			if !s.pointsToServing(s.registered[name]) {
+				continue // its target stays
 			}
-			whose, why, err := r.release(ctx, s, name)
+			whose, why, err := r.retireAPIService(ctx, s, name)
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case whose == us:
+			case whose == ownerSelf:
 				errs = append(errs, fmt.Errorf("APIService %s still exists: %s", name, why))
 			}
 		}

@@ -25,58 +25,60 @@ import (
 func TestDeleteInOrder(t *testing.T) {
 	t.Parallel()
 	var deleted []string
-	w, r := ready(t, intercepted(func(c call, make func() error) error {
+	fc, r := ready(t, intercepted(func(c call, make func() error) error {
 		if name, ok := strings.CutPrefix(c.name, "delete "); ok {
 			deleted = append(deleted, name)
 		}
 		return make()
 	}))
-	w.loseLabel("v1.metrics.k8s.io")
-	w.delete(w.backend())
+	fc.loseLabel("v1.metrics.k8s.io")
+	fc.delete(fc.backend())
 	mustReconcile(t, r)
 	if len(deleted) != 2 || !strings.Contains(deleted[0], "APIService v1.metrics") || !strings.Contains(deleted[1], "APIService v1beta1.metrics") {
 		t.Fatalf("first deleted %v, want the APIServices and nothing else", deleted)
 	}
-	w.wantCondition(v1alpha1.ConditionReady, "", v1alpha1.ReasonDeleting, "still in discovery")
+	fc.wantCondition(v1alpha1.ConditionReady, "", v1alpha1.ReasonDeleting, "still in discovery")
 	mustReconcile(t, r)
 	if len(deleted) != 2 {
 		t.Fatalf("deleted %v while versions are in discovery", deleted[2:])
 	}
-	w.settle(r, w.isGone)
+	fc.reconcileUntil(r, fc.isGone)
 	service := slices.IndexFunc(deleted, func(name string) bool { return name == "*v1.PartialObjectMetadata metrics-serving-cluster" })
 	if service < 2 {
 		t.Errorf("deleted %v", deleted)
 	}
-	if left := w.inventory(); strings.Contains(left, "/metrics-serving") {
+	if left := fc.inventory(); strings.Contains(left, "/metrics-serving") {
 		t.Errorf("left:\n%s", left)
 	}
 }
 
 // An APIService that lost its label, and leads to somebody else by now, is not ours to delete.
-func TestDeleteLeavesOthersTheirs(t *testing.T) {
+func TestDeleteKeepsObjectsOfOthers(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
+	fc, r := ready(t)
+	fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) {
 		s.Labels = nil
 		s.Spec.Service.Name = "theirs"
 	})
-	w.delete(w.backend())
-	w.settle(r, w.isGone)
-	w.wantLeadsTo(v1, "")
-	w.wantLeadsTo(v1beta1, systemNamespace+"/theirs")
+	fc.delete(fc.backend())
+	fc.reconcileUntil(r, fc.isGone)
+	fc.wantPointsTo(v1, "")
+	fc.wantPointsTo(v1beta1, systemNamespace+"/theirs")
 }
 
 // A namespace that is gone, or on its way, is no reason to keep the object.
 func TestDeleteWithoutNamespace(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(*world){
-		"gone":        func(w *world) { w.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}) },
-		"terminating": (*world).endNamespace,
+	cases := map[string]func(*fakeCluster){
+		"gone": func(fc *fakeCluster) {
+			fc.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
+		},
+		"terminating": (*fakeCluster).deleteNamespace,
 	}
 	for name, end := range cases {
 		t.Run(name, func(t *testing.T) {
 			forbidden := false
-			w, r := ready(t, interceptor.Funcs{
+			fc, r := ready(t, interceptor.Funcs{
 				// Its Roles are gone with the namespace.
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					options := (&client.ListOptions{}).ApplyOptions(opts)
@@ -86,12 +88,12 @@ func TestDeleteWithoutNamespace(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			})
-			end(w)
+			end(fc)
 			forbidden = true
-			w.delete(w.backend())
-			w.settle(r, w.isGone)
-			if len(w.apiServices()) > 0 || strings.Contains(w.inventory(), "ClusterRole") {
-				t.Errorf("left:\n%s", w.inventory())
+			fc.delete(fc.backend())
+			fc.reconcileUntil(r, fc.isGone)
+			if len(fc.apiServices()) > 0 || strings.Contains(fc.inventory(), "ClusterRole") {
+				t.Errorf("left:\n%s", fc.inventory())
 			}
 		})
 	}
@@ -100,21 +102,21 @@ func TestDeleteWithoutNamespace(t *testing.T) {
 // What a finalizer of someone else holds is named, and the object waits for it.
 func TestDeleteHeld(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
+	fc, r := ready(t)
 	held := &corev1.Secret{}
 	held.Namespace, held.Name = systemNamespace, "held"
 	held.Labels = map[string]string{v1alpha1.LabelBackend: backendName}
 	held.Finalizers = []string{"example.com/held"}
-	w.create(held)
-	w.delete(w.backend())
-	w.rounds(r, 8)
-	if c := w.condition(v1alpha1.ConditionReady); c.Message != "removing Secret operator-ns/held" {
+	fc.create(held)
+	fc.delete(fc.backend())
+	fc.reconcileRounds(r, 8)
+	if c := fc.condition(v1alpha1.ConditionReady); c.Message != "removing Secret operator-ns/held" {
 		t.Errorf("Ready is %+v", c)
 	}
-	w.get(client.ObjectKeyFromObject(held), held)
+	fc.get(client.ObjectKeyFromObject(held), held)
 	held.Finalizers = nil
-	w.update(held)
-	w.settle(r, w.isGone)
+	fc.update(held)
+	fc.reconcileUntil(r, fc.isGone)
 }
 
 // Without our finalizer there is nothing to wait for.
@@ -122,11 +124,11 @@ func TestDeleteWithoutFinalizer(t *testing.T) {
 	t.Parallel()
 	backend := newBackend()
 	backend.Finalizers = []string{"example.com/other"}
-	w := newWorld(t, backend)
-	w.delete(w.backend())
-	before := w.backend().ResourceVersion
-	mustReconcile(t, w.reconciler())
-	if after := w.backend().ResourceVersion; after != before {
+	fc := newFakeCluster(t, backend)
+	fc.delete(fc.backend())
+	before := fc.backend().ResourceVersion
+	mustReconcile(t, fc.reconciler())
+	if after := fc.backend().ResourceVersion; after != before {
 		t.Error("it was written")
 	}
 }

@@ -7,16 +7,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// deploy applies every object that serving pods need, the Deployment last, and
-// removes what the spec no longer asks for.
-func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
+// deploy applies all objects that serving pods need, the Deployment last, and deletes
+// those that the spec no longer requires.
+func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 	if !s.deploys() {
-		return nil // what was deployed before goes last, see undeploy
+		return nil // undeploy removes what was deployed before
 	}
 	account, err := r.applier.Apply(ctx, s.backend.Name, manifests.ServiceAccount(s.serving))
 	if err != nil {
@@ -24,7 +34,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 	}
 	s.serving.AccountUID = account.UID
 	if s.spec.Serving.NetworkPolicy == v1alpha1.NetworkPolicyRestricted {
-		// Without its own port, serving would be cut off from kube-apiserver.
+		// Without its port, the NetworkPolicy would cut serving off from kube-apiserver.
 		if s.serving.APIServerPorts, err = r.Aggregator.Ports(ctx); err != nil {
 			return fmt.Errorf("read the ports of kube-apiservers for the NetworkPolicy: %w", err)
 		}
@@ -36,7 +46,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 			return err
 		}
 		// The Deployment is the last one.
-		s.applied = applied.Generation
+		s.appliedGeneration = applied.Generation
 	}
 	admission, err := r.admission(ctx, s)
 	if err != nil {
@@ -44,4 +54,91 @@ func (r *Reconciler) deploy(ctx context.Context, s *scope) error {
 	}
 	keep := slices.Concat(objects, admission, s.certificateSecrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, keep)
+}
+
+// undeploy deletes our serving pods once spec.existing has replaced them: no APIService
+// points to them, and no kube-apiserver still has one that does.
+func (r *Reconciler) undeploy(ctx context.Context, s *reconcileState) error {
+	if s.deploys() || s.namespaceUnmanaged || s.namespaceGone {
+		return nil
+	}
+	deployed, err := r.isDeployed(ctx, s)
+	if err != nil {
+		return err
+	}
+	if deployed {
+		if why := r.stillNeeded(ctx, s); why != "" {
+			if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
+				s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProgressing,
+					"the pods that served before go on serving: "+why)
+			}
+			return nil
+		}
+		klog.FromContext(ctx).Info("Removing our serving pods, another implementation has taken their place", "service", s.target().String())
+		r.tokens.Forget(s.proberAccount())
+		// A finalizer may keep objects for a while.
+		s.requeueWithin(progressMin)
+	}
+	// Before its Secret, which cert-manager would create again.
+	if err := r.deleteCertificateRequest(ctx, s); err != nil {
+		return err
+	}
+	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
+}
+
+// isDeployed reports whether our Deployment or Service exists.
+func (r *Reconciler) isDeployed(ctx context.Context, s *reconcileState) (bool, error) {
+	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}
+	for _, kind := range []client.Object{
+		inventory.Prototype(appsv1.SchemeGroupVersion.WithKind("Deployment")),
+		inventory.Prototype(corev1.SchemeGroupVersion.WithKind("Service")),
+	} {
+		err := r.Client.Get(ctx, key, kind)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("get our %T %s: %w", kind, key, err)
+		}
+		if !apierrors.IsNotFound(err) && kind.GetLabels()[v1alpha1.LabelBackend] == s.backend.Name {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// stillNeeded returns why our pods must stay for now, or "".
+func (r *Reconciler) stillNeeded(ctx context.Context, s *reconcileState) string {
+	for _, name := range s.registeredNames() {
+		if s.pointsToServing(s.registered[name]) {
+			return name + " leads to them until the other implementation serves all that it has to"
+		}
+	}
+	for _, name := range s.registeredNames() {
+		if why := r.stillRouted(ctx, s, name); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// stillRouted returns why some kube-apiserver may still send requests for the APIService
+// to our pods, although it points elsewhere, or "".
+func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name string) string {
+	away := stateKey{state: pointedAway, name: name}
+	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
+		return !s.pointsToServing(service)
+	})
+	wait, why := aggregatorSoak, "leads elsewhere in every kube-apiserver"
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", discoverySoak, "err", err)
+		wait, why = discoverySoak, "leads elsewhere; the kube-apiservers' own addresses cannot be read"
+	case len(lagging) > 0:
+		s.history.streaks.Reset(away)
+		return fmt.Sprintf("%s leads elsewhere, but kube-apiserver %s does not follow yet", name, strings.Join(lagging, ", "))
+	case len(unreachable) > 0:
+		wait, why = discoverySoak, "leads elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
+	}
+	if !s.waited(away, wait) {
+		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)
+	}
+	return ""
 }

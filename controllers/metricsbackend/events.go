@@ -15,20 +15,20 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// transition is a change worth an event. The reasons are CamelCase verbs in the
-// past, the actions what the operator did.
+// transition is a change that is worth an event. Reasons are CamelCase verbs in the past
+// tense, actions what the operator did.
 type transition struct {
 	kind, reason, action, note string
-	// apiService is what it is about besides the MetricsBackend; may be empty.
-	// Events that differ in their note alone are counted as one series.
+	// apiService is the related object; may be empty. Events that differ in their note
+	// alone are counted as one series.
 	apiService string
 }
 
-// recordTransitions tells what changed between the status that was read and the
-// one that was written. What is in the status was told once; so a restart or a
-// retry tells nothing twice.
-func (r *Reconciler) recordTransitions(s *scope) {
-	for _, e := range transitions(&s.before, &s.backend.Status) {
+// recordTransitions records the differences between the stored and the written status.
+// What is in the stored status was recorded before, so a restart or retry repeats
+// nothing.
+func (r *Reconciler) recordTransitions(s *reconcileState) {
+	for _, e := range transitions(&s.storedStatus, &s.backend.Status) {
 		var related runtime.Object
 		if e.apiService != "" {
 			related = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: e.apiService}}
@@ -57,7 +57,7 @@ func transitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
 func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
 	old, now := states(before), states(after)
 	var events []transition
-	tell := func(name, reason, action, note string) {
+	add := func(name, reason, action, note string) {
 		events = append(events, transition{
 			kind: corev1.EventTypeNormal, reason: reason, action: action, note: note, apiService: name,
 		})
@@ -66,14 +66,14 @@ func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transiti
 		name, was := service.Name, old[service.Name]
 		switch {
 		case isRegistered(service.State) && !isRegistered(was):
-			tell(name, "VersionRegistered", "Register", "registered APIService "+name)
+			add(name, "VersionRegistered", "Register", "registered APIService "+name)
 		case service.State == v1alpha1.APIServiceRetiring && was != v1alpha1.APIServiceRetiring:
-			tell(name, "VersionRetiring", "Retire", "removing APIService "+name+": "+service.Message)
+			add(name, "VersionRetiring", "Retire", "removing APIService "+name+": "+service.Message)
 		}
 	}
 	for _, service := range before.APIServices {
 		if service.State == v1alpha1.APIServiceRetiring && now[service.Name] != v1alpha1.APIServiceRetiring {
-			tell(service.Name, "VersionRetired", "Retire", service.Name+" is out of discovery")
+			add(service.Name, "VersionRetired", "Retire", service.Name+" is out of discovery")
 		}
 	}
 	return events
@@ -91,12 +91,12 @@ func isRegistered(state v1alpha1.APIServiceState) bool {
 	return state == v1alpha1.APIServiceRegistered || state == v1alpha1.APIServiceAvailable
 }
 
-// conditionTransition tells of a condition that changed its status, or that is
-// bad for another reason than before.
+// conditionTransition returns the event for a condition that changed its status, or its
+// reason while not True; nil if there is none.
 func conditionTransition(old, c *metav1.Condition) *transition {
 	was := ptr.Deref(old, metav1.Condition{Status: metav1.ConditionUnknown})
-	turned := c.Status != was.Status
-	anew := turned || c.Reason != was.Reason
+	statusChanged := c.Status != was.Status
+	changed := statusChanged || c.Reason != was.Reason
 	normal := func(reason, action string) *transition {
 		return &transition{kind: corev1.EventTypeNormal, reason: reason, action: action, note: c.Message}
 	}
@@ -105,46 +105,46 @@ func conditionTransition(old, c *metav1.Condition) *transition {
 	}
 	switch c.Type {
 	case v1alpha1.ConditionStalled:
-		// ConsumersCompatible tells of clients that keep a version, and RulesReady of rules.
-		if anew && c.Reason != v1alpha1.ReasonConsumersActive && c.Reason != v1alpha1.ReasonRulesInvalid {
+		// ConsumersCompatible and RulesReady have events of their own.
+		if changed && c.Reason != v1alpha1.ReasonConsumersActive && c.Reason != v1alpha1.ReasonRulesInvalid {
 			return warning("Stall")
 		}
 	case v1alpha1.ConditionConsumersCompatible:
 		switch {
-		case anew && c.Reason == v1alpha1.ReasonConsumersActive:
+		case changed && c.Reason == v1alpha1.ReasonConsumersActive:
 			return warning("KeepVersion")
-		case anew && c.Reason == v1alpha1.ReasonRemovalForced:
+		case changed && c.Reason == v1alpha1.ReasonRemovalForced:
 			return warning("Retire")
 		}
 	case v1alpha1.ConditionAvailable:
 		switch {
-		case turned && c.Status == metav1.ConditionTrue:
+		case statusChanged && c.Status == metav1.ConditionTrue:
 			return normal("Available", "Verify")
-		case was.Status == metav1.ConditionTrue && turned && readyWhile(*c) == metav1.ConditionFalse:
+		case was.Status == metav1.ConditionTrue && statusChanged && readyStatusFor(*c) == metav1.ConditionFalse:
 			return warning("Verify")
 		}
 	case v1alpha1.ConditionCertificatesValid:
-		if turned && c.Status == metav1.ConditionTrue {
+		if statusChanged && c.Status == metav1.ConditionTrue {
 			return normal("CertificateValid", "IssueCertificate")
 		}
 		switch {
-		case anew && c.Status == metav1.ConditionFalse && was.Reason != "" && c.Reason != v1alpha1.ReasonProgressing:
+		case changed && c.Status == metav1.ConditionFalse && was.Reason != "" && c.Reason != v1alpha1.ReasonProgressing:
 			return warning("CheckCertificate")
-		case anew && c.Reason == v1alpha1.ReasonRotating:
+		case changed && c.Reason == v1alpha1.ReasonRotating:
 			return normal("CertificateRotating", "RotateCertificate")
-		case anew && was.Reason == v1alpha1.ReasonRotating && c.Reason == v1alpha1.ReasonSucceeded:
+		case changed && was.Reason == v1alpha1.ReasonRotating && c.Reason == v1alpha1.ReasonSucceeded:
 			return normal("CertificateRotated", "RotateCertificate")
 		}
 	case v1alpha1.ConditionSourcesHealthy:
-		if anew && c.Status == metav1.ConditionFalse {
+		if changed && c.Status == metav1.ConditionFalse {
 			return warning("CheckSources")
 		}
 	case v1alpha1.ConditionRulesReady:
-		if anew && c.Status == metav1.ConditionFalse {
+		if changed && c.Status == metav1.ConditionFalse {
 			return warning("CheckRules")
 		}
 	case v1alpha1.ConditionServingReady:
-		if anew && (c.Reason == v1alpha1.ReasonRolloutFailed || c.Reason == v1alpha1.ReasonProbeFailed || c.Reason == v1alpha1.ReasonVersionNotServed) {
+		if changed && (c.Reason == v1alpha1.ReasonRolloutFailed || c.Reason == v1alpha1.ReasonProbeFailed || c.Reason == v1alpha1.ReasonVersionNotServed) {
 			return warning("RollOut")
 		}
 	}

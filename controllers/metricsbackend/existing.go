@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,130 +17,129 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// existingResync is how often the endpoints of spec.existing are read again:
-// nothing is watched outside of the operator's namespaces.
+// existingResync is how often the endpoints of spec.existing are read. Nothing is watched
+// outside the operator's namespaces.
 const existingResync = 15 * time.Second
 
-// probeExisting asks each ready endpoint of spec.existing which versions it
-// serves. What it serves is the implementation's own affair, so a version that it
-// lacks is left out, and is no failure as long as it serves another one.
-func (r *Reconciler) probeExisting(ctx context.Context, s *scope) error {
+// probeExisting asks each ready endpoint of spec.existing which versions it serves. A
+// version that the implementation lacks is left out, and is no failure as long as it
+// serves another one.
+func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error {
 	s.requeueWithin(existingResync)
-	found, err := r.readImplementation(ctx, s.target())
+	found, err := r.readService(ctx, s.target())
 	if err != nil {
 		return err
 	}
-	s.implementation = found
+	s.existing = found
 	if found.missing {
-		s.judgeMissing()
+		s.handleMissingService()
 		return nil
 	}
-	if s.mayAsk() && len(found.endpoints) > 0 {
+	if s.canProbe() && len(found.endpoints) > 0 {
 		account, token, err := r.guestToken(ctx, s)
 		if err != nil {
 			return err
 		}
-		r.ask(ctx, found, account, token, s.versionsToAsk())
+		r.probeEndpoints(ctx, found, account, token, s.versionsToProbe())
 	}
-	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, found.failed() != nil)
-	s.transient = found.failed() != nil && found.untrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
+	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, found.firstFailed() != nil)
+	s.transient = found.firstFailed() != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	s.retireUnserved()
-	s.judgeExistingCertificates()
-	s.judgeEndpoints()
+	s.setCertificatesValidFromEndpoints()
+	s.setServingReadyFromEndpoints()
 	return nil
 }
 
-// mayAsk tells whether there can be an account to ask with. A backend that is held
-// up before it has registered anything makes none.
-func (s *scope) mayAsk() bool {
-	return !s.unmanaged && !s.withoutNamespace && (!s.blocked || len(s.registered) > 0)
+// canProbe reports whether there can be an account to probe with. A backend that is
+// blocked before it registered anything creates none.
+func (s *reconcileState) canProbe() bool {
+	return !s.namespaceUnmanaged && !s.namespaceGone && (!s.blocked || len(s.registered) > 0)
 }
 
-// judgeMissing lets go of what leads to a Service that is not there: its
-// APIServices answer nothing, and block the deletion of every namespace.
-func (s *scope) judgeMissing() {
-	found := s.implementation
+// handleMissingService retires versions whose APIServices point to a Service that does
+// not exist: they answer nothing, and block the deletion of every namespace.
+func (s *reconcileState) handleMissingService() {
+	found := s.existing
 	for _, name := range s.registeredNames() {
-		if gv, ok := versionOf(name); ok && leadsTo(s.registered[name], found.target) {
-			s.letGo(gv, found.why)
+		if gv, ok := versionOf(name); ok && pointsTo(s.registered[name], found.target) {
+			s.requestRetirement(gv, found.why)
 		}
 	}
 	reason := v1alpha1.ReasonServiceMissing
-	if found.ending {
+	if found.namespaceTerminating {
 		reason = v1alpha1.ReasonNamespaceTerminating
 	}
 	message := found.why + ": create it, or correct spec.existing.service"
-	s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
-	s.mark(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
-	s.stall(&stalledError{reason, message})
+	s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
+	s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "nothing shows a certificate: see ServingReady")
+	s.setStalled(&stalledError{reason, message})
 }
 
-// retireUnserved lets go of registered versions that the implementation does not
-// serve: those that lead to it, and those that would have to be led to it from
-// where they are served now. The latter only when it is known well that the others
-// can be moved, since a move that cannot be finished should take nothing away.
-func (s *scope) retireUnserved() {
-	found := s.implementation
+// retireUnserved retires registered versions that the implementation does not serve:
+// those that point to it, and those that would have to move to it. The latter only if
+// another version can move for certain, since a move that cannot finish should remove
+// nothing.
+func (s *reconcileState) retireUnserved() {
+	found := s.existing
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		lacking := found.lacking(gv)
-		if !ok || len(lacking) == 0 {
+		notServing := found.notServing(gv)
+		if !ok || len(notServing) == 0 {
 			continue
 		}
-		if leadsTo(s.registered[name], found.target) || found.failed() == nil && len(s.offered()) > 0 {
-			s.letGo(gv, fmt.Sprintf("endpoint %s of Service %s does not serve it", lacking[0], found.target))
+		if pointsTo(s.registered[name], found.target) || found.firstFailed() == nil && len(s.offered()) > 0 {
+			s.requestRetirement(gv, fmt.Sprintf("endpoint %s of Service %s does not serve it", notServing[0], found.target))
 		}
 	}
 }
 
-// letGo marks a registered version for the next pass, which retires it: the intent
-// is in the status before the first deletion. One that is being retired already is
-// left to that, which knows what holds it up and when to look again.
-func (s *scope) letGo(gv schema.GroupVersion, why string) {
+// requestRetirement marks a registered version to be retired by the next pass, so that
+// the intent is in the status before the deletion. It leaves a version alone that is
+// already being retired.
+func (s *reconcileState) requestRetirement(gv schema.GroupVersion, why string) {
 	if s.isRetiring(gv) {
 		return
 	}
-	s.setState(gv, v1alpha1.APIServiceRetiring, why)
-	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
+	s.setVersionState(gv, v1alpha1.APIServiceRetiring, why)
+	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
 		fmt.Sprintf("%s: to be removed from discovery, since %s", apiServiceName(gv), why))
-	s.again()
+	s.requeueNow()
 }
 
-// offered are the desired versions that every ready endpoint serves.
-func (s *scope) offered() []schema.GroupVersion {
+// offered returns the desired versions that every ready endpoint serves.
+func (s *reconcileState) offered() []schema.GroupVersion {
 	var offered []schema.GroupVersion
 	for _, gv := range s.desired {
-		if s.implementation.servesAll(gv) {
+		if s.existing.allServe(gv) {
 			offered = append(offered, gv)
 		}
 	}
 	return offered
 }
 
-// expected are the versions that must be registered for the backend to be as its
-// spec says: of an implementation that someone else runs those that it serves.
-func (s *scope) expected() []schema.GroupVersion {
-	expected := slices.DeleteFunc(slices.Clone(s.desired), func(gv schema.GroupVersion) bool { return s.leftOut(gv) != "" })
+// expected returns the versions that must be registered: all desired ones that are not
+// left out.
+func (s *reconcileState) expected() []schema.GroupVersion {
+	expected := slices.DeleteFunc(slices.Clone(s.desired), func(gv schema.GroupVersion) bool { return s.notOffered(gv) != "" })
 	if len(expected) == 0 {
 		return s.desired
 	}
 	return expected
 }
 
-// judgeEndpoints sets ServingReady by what the endpoints answered.
-func (s *scope) judgeEndpoints() {
-	found := s.implementation
+func (s *reconcileState) setServingReadyFromEndpoints() {
+	found := s.existing
 	var reason, message string
 	status := metav1.ConditionFalse
-	switch failed := found.failed(); {
+	switch failed := found.firstFailed(); {
 	case len(found.endpoints) == 0:
 		reason = v1alpha1.ReasonNoReadyEndpoint
 		message = fmt.Sprintf("Service %s has no ready endpoint: are its pods running (kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s)?",
 			found.target, found.target.Namespace, found.target.Name)
-	case !s.mayAsk():
+	case !s.canProbe():
 		reason, message = v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is held up: see Ready"
 	case s.transient:
-		return // What was known stands.
+		return // keep the known result
 	case failed != nil:
 		reason = v1alpha1.ReasonProbeFailed
 		message = fmt.Sprintf("the operator cannot ask endpoint %s of Service %s what it serves: %v", failed.address, found.target, failed.err)
@@ -150,18 +148,17 @@ func (s *scope) judgeEndpoints() {
 		message = fmt.Sprintf("Service %s serves no version that the spec names at all of its %d endpoints", found.target, len(found.endpoints))
 	default:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonSucceeded
-		message = fmt.Sprintf("each ready endpoint of Service %s was asked; all serve %s", found.target, versionsIn(s.offered()))
+		message = fmt.Sprintf("each ready endpoint of Service %s was asked; all serve %s", found.target, joinVersions(s.offered()))
 	}
-	s.mark(v1alpha1.ConditionServingReady, status, reason, message)
+	s.setCondition(v1alpha1.ConditionServingReady, status, reason, message)
 }
 
-// judgeExistingCertificates sets CertificatesValid by how the connections went.
-func (s *scope) judgeExistingCertificates() {
-	found := s.implementation
+func (s *reconcileState) setCertificatesValidFromEndpoints() {
+	found := s.existing
 	var message string
 	status, reason := metav1.ConditionTrue, v1alpha1.ReasonSucceeded
-	untrusted := found.untrusted()
-	switch failed := found.failed(); {
+	untrusted := found.firstUntrusted()
+	switch failed := found.firstFailed(); {
 	case found.target.InsecureSkipTLSVerify:
 		message = fmt.Sprintf("the certificate of Service %s is not verified, as spec.existing.insecureSkipTLSVerify says", found.target)
 	case untrusted != nil:
@@ -169,17 +166,17 @@ func (s *scope) judgeExistingCertificates() {
 		message = fmt.Sprintf("spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, found.target.ServerName(), untrusted.err)
 	case s.transient:
 		return
-	case failed != nil || len(found.endpoints) == 0 || !s.mayAsk():
+	case failed != nil || len(found.endpoints) == 0 || !s.canProbe():
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady
 		message = "not every ready endpoint showed its certificate: see ServingReady"
 	default:
 		message = fmt.Sprintf("spec.existing.caBundle verifies each ready endpoint as %s; whoever runs it renews its certificate", found.target.ServerName())
 	}
-	s.mark(v1alpha1.ConditionCertificatesValid, status, reason, message)
+	s.setCondition(v1alpha1.ConditionCertificatesValid, status, reason, message)
 }
 
-// untrusted is the first endpoint whose certificate was refused, or nil.
-func (i *implementation) untrusted() *endpoint {
+// firstUntrusted returns the first endpoint whose certificate was rejected, or nil.
+func (i *probedService) firstUntrusted() *endpoint {
 	for n := range i.endpoints {
 		var refused *servingclient.UntrustedError
 		if errors.As(i.endpoints[n].err, &refused) {
@@ -187,12 +184,4 @@ func (i *implementation) untrusted() *endpoint {
 		}
 	}
 	return nil
-}
-
-func versionsIn(versions []schema.GroupVersion) string {
-	var names []string
-	for _, gv := range versions {
-		names = append(names, shortVersion(gv))
-	}
-	return strings.Join(names, " and ")
 }

@@ -21,23 +21,23 @@ import (
 
 // existingWorld has a backend that keeps the APIServices of metrics-server, which
 // serves v1beta1 alone, by an APIService that its manifests made.
-func existingWorld(w *world) {
-	stockWorld(w)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+func existingCluster(fc *fakeCluster) {
+	stockCluster(fc)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		existing(spec)
 		adopting(v1alpha1.AdoptionAlways)(spec)
 	})
-	becomeReady(w)
+	becomeReady(fc)
 }
 
 // What serves v1beta1 alone is complete as it is.
 func TestExistingServesOneVersion(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "existing", existingWorld)
-	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
+	fc := prepared(t, "existing", existingCluster)
+	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
 	want := map[string]v1alpha1.APIServiceState{"v1.metrics.k8s.io": "Pending", "v1beta1.metrics.k8s.io": "Available"}
 	got := map[string]v1alpha1.APIServiceState{}
-	for _, s := range w.backend().Status.APIServices {
+	for _, s := range fc.backend().Status.APIServices {
 		got[s.Name] = s.State
 		if s.Name == "v1.metrics.k8s.io" && !strings.Contains(s.Message, "Service kube-system/metrics-server does not serve it at endpoint 192.168.0.1:10250") {
 			t.Errorf("v1: message %q", s.Message)
@@ -46,68 +46,68 @@ func TestExistingServesOneVersion(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
-	w.wantCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionTrue, "", "left out: v1.metrics.k8s.io")
-	if len(w.pods()) > 0 || w.backend().Status.Serving != nil {
-		t.Errorf("%d pods, serving %v: want nothing deployed", len(w.pods()), w.backend().Status.Serving)
+	fc.wantCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionTrue, "", "left out: v1.metrics.k8s.io")
+	if len(fc.pods()) > 0 || fc.backend().Status.Serving != nil {
+		t.Errorf("%d pods, serving %v: want nothing deployed", len(fc.pods()), fc.backend().Status.Serving)
 	}
-	w.guestHasNoRights()
+	fc.guestHasNoRights()
 }
 
-func (w *world) guestHasNoRights() {
-	w.t.Helper()
+func (fc *fakeCluster) guestHasNoRights() {
+	fc.t.Helper()
 	var account corev1.ServiceAccount
-	w.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-guest"}, &account)
+	fc.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster-guest"}, &account)
 	var roles rbacv1.RoleBindingList
 	var clusterRoles rbacv1.ClusterRoleBindingList
-	w.list(&roles)
-	w.list(&clusterRoles)
+	fc.list(&roles)
+	fc.list(&clusterRoles)
 	if len(roles.Items)+len(clusterRoles.Items) > 0 {
-		w.t.Errorf("something is granted: %v %v", roles.Items, clusterRoles.Items)
+		fc.t.Errorf("something is granted: %v %v", roles.Items, clusterRoles.Items)
 	}
 }
 
 // Each thing that can be wrong with the implementation, found at the start.
-func TestExistingIsNotWell(t *testing.T) {
+func TestExistingIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		world     func(*world)
+		world     func(*fakeCluster)
 		condition string
 		reason    string
 		message   string
 		stalled   bool
 	}{
 		"no Service": {
-			world:     func(w *world) { w.delete(theirService(w)) },
+			world:     func(fc *fakeCluster) { fc.delete(otherService(fc)) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
 			message: "Service kube-system/metrics-server does not exist",
 		},
 		"no such port": {
-			world: func(w *world) {
-				service := theirService(w)
+			world: func(fc *fakeCluster) {
+				service := otherService(fc)
 				service.Spec.Ports[0].Port = 4443
-				w.update(service)
+				fc.update(service)
 			},
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
 			message: "has no port 443",
 		},
 		"no ready endpoint": {
-			world:     func(w *world) { w.scaleMetricsServer(0) },
+			world:     func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonNoReadyEndpoint,
 			message: "kubectl get endpointslices -n kube-system -l kubernetes.io/service-name=metrics-server",
 		},
 		"one endpoint does not answer": {
-			world:     func(w *world) { w.theirs.mute["192.168.0.2:10250"] = errors.New("dial: connection refused") },
+			world:     func(fc *fakeCluster) { fc.other.failing["192.168.0.2:10250"] = errors.New("dial: connection refused") },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonProbeFailed,
 			message: "cannot ask endpoint 192.168.0.2:10250",
 		},
 		"it serves no metrics": {
-			world:     func(w *world) { w.scaleMetricsServer(2) },
+			world:     func(fc *fakeCluster) { fc.scaleMetricsServer(2) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonVersionNotServed,
 			message: "serves no version that the spec names",
 		},
 		"the caBundle is none": {
-			world: func(w *world) {
-				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+			world: func(fc *fakeCluster) {
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, []byte("none")
 				})
 			},
@@ -115,8 +115,8 @@ func TestExistingIsNotWell(t *testing.T) {
 			message: "spec.existing.caBundle",
 		},
 		"it names the operator's own Service": {
-			world: func(w *world) {
-				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+			world: func(fc *fakeCluster) {
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.Existing.Service = v1alpha1.ExistingService{Namespace: systemNamespace, Name: "metrics-serving-cluster"}
 				})
 			},
@@ -126,32 +126,32 @@ func TestExistingIsNotWell(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newBackend(existing))
-			w.runMetricsServer(2, v1beta1)
-			tc.world(w)
-			r := w.reconciler()
-			w.rounds(r, 5)
-			w.wantCondition(tc.condition, "", tc.reason, tc.message)
-			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
-			if stalled := w.condition(v1alpha1.ConditionStalled).Status == metav1.ConditionTrue; stalled != tc.stalled {
+			fc := newFakeCluster(t, newBackend(existing))
+			fc.runMetricsServer(2, v1beta1)
+			tc.world(fc)
+			r := fc.reconciler()
+			fc.reconcileRounds(r, 5)
+			fc.wantCondition(tc.condition, "", tc.reason, tc.message)
+			fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
+			if stalled := fc.condition(v1alpha1.ConditionStalled).Status == metav1.ConditionTrue; stalled != tc.stalled {
 				t.Errorf("Stalled is %t, want %t", stalled, tc.stalled)
 			}
-			w.wantRegistered()
+			fc.wantRegistered()
 		})
 	}
 }
 
-func theirService(w *world) *corev1.Service {
-	w.t.Helper()
+func otherService(fc *fakeCluster) *corev1.Service {
+	fc.t.Helper()
 	service := &corev1.Service{}
-	w.get(client.ObjectKey{Namespace: "kube-system", Name: "metrics-server"}, service)
+	fc.get(client.ObjectKey{Namespace: "kube-system", Name: "metrics-server"}, service)
 	return service
 }
 
-func (w *world) authorityPEM() []byte {
-	w.t.Helper()
-	authority, err := servingcert.NewIssuer(w.clock).Authority("someone")
-	w.must(err)
+func (fc *fakeCluster) authorityPEM() []byte {
+	fc.t.Helper()
+	authority, err := servingcert.NewIssuer(fc.clock).Authority("someone")
+	fc.must(err)
 	return authority.Certificate
 }
 
@@ -159,51 +159,51 @@ func (w *world) authorityPEM() []byte {
 // endpoint does, less at once.
 func TestExistingChanges(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "existing", existingWorld)
-	w.theirs.watched = false // their own rollback takes v1 away before anybody can know
-	r := w.reconciler()
-	w.theirs.serves["192.168.0.1:10250"] = append(w.theirs.serves["192.168.0.1:10250"], v1)
-	w.rounds(r, 3)
-	w.wantRegistered("v1beta1") // one of two endpoints serves v1
-	w.scaleMetricsServer(2, v1, v1beta1)
-	w.settle(r, func() bool { return w.isReady() && w.isRegistered(v1) })
-	w.theirs.serves["192.168.0.2:10250"] = w.theirs.serves["192.168.0.2:10250"][1:]
+	fc := prepared(t, "existing", existingCluster)
+	fc.other.checked = false // their own rollback takes v1 away before anybody can know
+	r := fc.reconciler()
+	fc.other.serves["192.168.0.1:10250"] = append(fc.other.serves["192.168.0.1:10250"], v1)
+	fc.reconcileRounds(r, 3)
+	fc.wantRegistered("v1beta1") // one of two endpoints serves v1
+	fc.scaleMetricsServer(2, v1, v1beta1)
+	fc.reconcileUntil(r, func() bool { return fc.isReady() && fc.isRegistered(v1) })
+	fc.other.serves["192.168.0.2:10250"] = fc.other.serves["192.168.0.2:10250"][1:]
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	w.wantRegistered("v1beta1")
-	w.scaleMetricsServer(2, v1beta1)
-	w.settle(r, w.isReady)
+	fc.wantRegistered("v1beta1")
+	fc.scaleMetricsServer(2, v1beta1)
+	fc.reconcileUntil(r, fc.isReady)
 }
 
 // Without its Service the APIServices would block the deletion of every namespace.
 func TestExistingIsTakenAway(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		happen func(*world)
+		happen func(*fakeCluster)
 		reason string
 	}{
 		"Service deleted": {
-			happen: func(w *world) { w.delete(theirService(w)) },
+			happen: func(fc *fakeCluster) { fc.delete(otherService(fc)) },
 			reason: v1alpha1.ReasonServiceMissing,
 		},
 		"its namespace ends": {
-			happen: func(w *world) {
+			happen: func(fc *fakeCluster) {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", Finalizers: []string{"kubernetes"}}}
-				w.create(namespace)
-				w.delete(namespace)
+				fc.create(namespace)
+				fc.delete(namespace)
 			},
 			reason: v1alpha1.ReasonNamespaceTerminating,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := prepared(t, "existing", existingWorld)
-			r := w.reconciler()
-			tc.happen(w)
-			w.settle(r, func() bool {
-				return w.leadsNow(v1beta1) == "" && w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
+			fc := prepared(t, "existing", existingCluster)
+			r := fc.reconciler()
+			tc.happen(fc)
+			fc.reconcileUntil(r, func() bool {
+				return fc.pointsToNow(v1beta1) == "" && fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
 			})
-			w.wantCondition(v1alpha1.ConditionStalled, "", tc.reason)
+			fc.wantCondition(v1alpha1.ConditionStalled, "", tc.reason)
 		})
 	}
 }

@@ -19,8 +19,8 @@ const answered500 = "ask /apis/metrics.k8s.io/v1/nodes: answered 500 Internal Se
 
 // fails makes requests of the versions fail in the pods whose names are given, or
 // in all when there are none.
-func (w *world) fails(versions []schema.GroupVersion, pods ...string) {
-	w.failing = func(p *corev1.Pod, gv schema.GroupVersion) string {
+func (fc *fakeCluster) fails(versions []schema.GroupVersion, pods ...string) {
+	fc.failingRequests = func(p *corev1.Pod, gv schema.GroupVersion) string {
 		for _, name := range append(pods, p.Name)[:max(len(pods), 1)] {
 			for _, version := range versions {
 				if name == p.Name && gv == version {
@@ -33,16 +33,16 @@ func (w *world) fails(versions []schema.GroupVersion, pods ...string) {
 }
 
 // pass lets the cluster and the operator do their work for a while.
-func (w *world) pass(r *Reconciler, d time.Duration) {
-	w.t.Helper()
-	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
-		mustReconcile(w.t, r)
-		w.watchInvariant("after a reconciliation")
-		w.step()
+func (fc *fakeCluster) advance(r *Reconciler, d time.Duration) {
+	fc.t.Helper()
+	for end := fc.clock.Now().Add(d); fc.clock.Now().Before(end); {
+		mustReconcile(fc.t, r)
+		fc.checkInvariant("after a reconciliation")
+		fc.step()
 	}
-	mustReconcile(w.t, r)
-	if w.everBroken != "" {
-		w.t.Errorf("invariant broken: %s", w.everBroken)
+	mustReconcile(fc.t, r)
+	if fc.violation != "" {
+		fc.t.Errorf("invariant broken: %s", fc.violation)
 	}
 }
 
@@ -104,55 +104,55 @@ func TestFailingRequests(t *testing.T) {
 	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t)
-			before := w.backend().ResourceVersion
-			w.fails(tc.versions, tc.pods...)
-			w.busy = tc.busy
-			w.pass(r, tc.lasts)
-			w.wantRegistered(tc.registered...)
-			c := w.condition(v1alpha1.ConditionServingReady)
+			fc, r := ready(t)
+			before := fc.backend().ResourceVersion
+			fc.fails(tc.versions, tc.pods...)
+			fc.overloaded = tc.busy
+			fc.advance(r, tc.lasts)
+			fc.wantRegistered(tc.registered...)
+			c := fc.condition(v1alpha1.ConditionServingReady)
 			if diff := cmp.Diff(tc.serving, metav1.Condition{Reason: c.Reason, Message: c.Message}); diff != "" {
 				t.Errorf("ServingReady (-want +got):\n%s", diff)
 			}
-			if same := w.backend().ResourceVersion == before; same != (c.Reason == v1alpha1.ReasonSucceeded) {
+			if same := fc.backend().ResourceVersion == before; same != (c.Reason == v1alpha1.ReasonSucceeded) {
 				t.Errorf("the status was not written: %t", same)
 			}
 
 			// It works again: so does the backend, by itself.
-			w.failing = nil
-			w.pass(r, 2*recoveryTime)
-			if !w.isReady() {
-				t.Errorf("it works again, but:\n%s", w.show())
+			fc.failingRequests = nil
+			fc.advance(r, 2*recoveryTime)
+			if !fc.isReady() {
+				t.Errorf("it works again, but:\n%s", fc.show())
 			}
-			w.wantRegistered("v1", "v1beta1")
+			fc.wantRegistered("v1", "v1beta1")
 		})
 	}
 }
 
 // A version that works and fails by turns is not in discovery by turns.
-func TestFailingByTurns(t *testing.T) {
+func TestFailingIntermittently(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
+	fc, r := ready(t)
 	registered := 0
 	was := true
 	for range shortened(24, 4) {
-		w.fails([]schema.GroupVersion{v1})
-		w.pass(r, 2*time.Minute)
-		w.failing = nil
+		fc.fails([]schema.GroupVersion{v1})
+		fc.advance(r, 2*time.Minute)
+		fc.failingRequests = nil
 		for range 3 {
-			w.pass(r, 40*time.Second)
-			is := w.isRegistered(v1)
+			fc.advance(r, 40*time.Second)
+			is := fc.isRegistered(v1)
 			if is && !was {
 				registered++
 			}
 			was = is
 		}
-		was = w.isRegistered(v1)
+		was = fc.isRegistered(v1)
 	}
 	if registered > 2 {
 		t.Errorf("v1 came back %d times in an hour and a half", registered)
 	}
-	if got := w.registeredVersions(); len(got) == 0 {
+	if got := fc.registeredVersions(); len(got) == 0 {
 		t.Errorf("registered %v", got)
 	}
 }
@@ -160,13 +160,13 @@ func TestFailingByTurns(t *testing.T) {
 // The requests of an image that is rolled out fail: its version is not registered.
 func TestFailingAreNotRegistered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
-	w.fails([]schema.GroupVersion{v1})
-	r := w.reconciler()
-	w.pass(r, 5*time.Minute)
-	w.wantRegistered("v1beta1")
+	fc := newFakeCluster(t, newBackend())
+	fc.fails([]schema.GroupVersion{v1})
+	r := fc.reconciler()
+	fc.advance(r, 5*time.Minute)
+	fc.wantRegistered("v1beta1")
 	want := "its requests fail in pod pod-001 (image serving:both): " + answered500 + " (and 1 more pod)"
-	w.wantCondition(v1alpha1.ConditionAPIServicesRegistered, "", "", want)
-	w.failing = nil
-	w.settle(r, w.isReady)
+	fc.wantCondition(v1alpha1.ConditionAPIServicesRegistered, "", "", want)
+	fc.failingRequests = nil
+	fc.reconcileUntil(r, fc.isReady)
 }

@@ -26,49 +26,49 @@ const temporaryPort = "41234"
 
 // fault is something that goes wrong outside of the operator.
 type fault struct {
-	happens func(*world)
+	happens func(*fakeCluster)
 	// condition says it, with the reason and a part of the message, after lasts.
 	condition, reason, message string
 	lasts                      time.Duration
 	// ends makes it go away.
-	ends func(*world)
+	ends func(*fakeCluster)
 }
 
-func faultsOutside() map[string]fault {
-	available := func(w *world, status apiregistrationv1.ConditionStatus, reason string) {
-		for _, service := range w.apiServices() {
-			w.saysAvailable(&service, status, reason)
+func externalFaults() map[string]fault {
+	available := func(fc *fakeCluster, status apiregistrationv1.ConditionStatus, reason string) {
+		for _, service := range fc.apiServices() {
+			fc.setAvailable(&service, status, reason)
 		}
 	}
-	passes := func(w *world) { available(w, apiregistrationv1.ConditionTrue, "Passed") }
+	passes := func(fc *fakeCluster) { available(fc, apiregistrationv1.ConditionTrue, "Passed") }
 	return map[string]fault{
 		"the Service has no endpoints": {
-			happens:   func(w *world) { available(w, apiregistrationv1.ConditionFalse, "MissingEndpoints") },
+			happens:   func(fc *fakeCluster) { available(fc, apiregistrationv1.ConditionFalse, "MissingEndpoints") },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonAggregatorUnavailable, message: "(MissingEndpoints)",
 			ends: passes,
 		},
 		"kube-apiserver cannot reach the pods": {
-			happens:   func(w *world) { available(w, apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck") },
+			happens:   func(fc *fakeCluster) { available(fc, apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck") },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonAggregatorUnavailable,
 			message: "(FailedDiscoveryCheck): kubectl describe apiservice v1.metrics.k8s.io; can kube-apiserver reach the pods at port 10443?",
 			ends:    passes,
 		},
 		"the operator cannot reach the pods": {
-			happens:   func(w *world) { w.mute = true },
+			happens:   func(fc *fakeCluster) { fc.unresponsive = true },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonProbeFailed, message: "a NetworkPolicy must let the operator's pod connect",
-			lasts: servingGrace, ends: func(w *world) { w.mute = false },
+			lasts: servingGrace, ends: func(fc *fakeCluster) { fc.unresponsive = false },
 		},
 		"requests through kube-apiserver fail": {
-			happens:   func(w *world) { w.refused = true },
+			happens:   func(fc *fakeCluster) { fc.refused = true },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonRequestFailed,
 			message: "v1.metrics.k8s.io does not answer through kube-apiserver: ServiceUnavailable",
-			lasts:   requestGrace, ends: func(w *world) { w.refused = false },
+			lasts:   requestGrace, ends: func(fc *fakeCluster) { fc.refused = false },
 		},
 		"no kubelet was scraped for long": {
-			happens:   func(w *world) { w.stale = true },
+			happens:   func(fc *fakeCluster) { fc.stale = true },
 			condition: v1alpha1.ConditionAvailable, reason: v1alpha1.ReasonNoFreshSample,
 			message: "no node has a sample younger than 1m30s: see SourcesHealthy",
-			ends:    func(w *world) { w.stale = false },
+			ends:    func(fc *fakeCluster) { fc.stale = false },
 		},
 	}
 }
@@ -77,21 +77,21 @@ func faultsOutside() map[string]fault {
 // out of discovery, which would help nobody, and once it is over everything is as before.
 func TestFaultsOutside(t *testing.T) {
 	t.Parallel()
-	for name, f := range faultsOutside() {
+	for name, f := range externalFaults() {
 		t.Run(name, func(t *testing.T) {
-			w, r := ready(t)
-			want := w.end()
-			f.happens(w)
-			w.pass(r, f.lasts+10*time.Second)
-			w.wantCondition(f.condition, metav1.ConditionFalse, f.reason, f.message)
-			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
-			if message := w.condition(f.condition).Message; strings.Contains(message, temporaryPort) {
+			fc, r := ready(t)
+			want := fc.endState()
+			f.happens(fc)
+			fc.advance(r, f.lasts+10*time.Second)
+			fc.wantCondition(f.condition, metav1.ConditionFalse, f.reason, f.message)
+			fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
+			if message := fc.condition(f.condition).Message; strings.Contains(message, temporaryPort) {
 				t.Errorf("the message holds a temporary port: %s", message)
 			}
-			w.wantRegistered("v1", "v1beta1")
-			f.ends(w)
-			w.settle(r, w.isReady)
-			if diff := gocmp.Diff(want, w.end()); diff != "" {
+			fc.wantRegistered("v1", "v1beta1")
+			f.ends(fc)
+			fc.reconcileUntil(r, fc.isReady)
+			if diff := gocmp.Diff(want, fc.endState()); diff != "" {
 				t.Errorf("(-before +after):\n%s", diff)
 			}
 		})
@@ -102,34 +102,34 @@ func TestFaultsOutside(t *testing.T) {
 // orders that differ. Everything is made anew and nothing is left over.
 func TestChildrenDeletedInAnyOrder(t *testing.T) {
 	t.Parallel()
-	w, _ := ready(t)
-	count := len(w.ownedObjects())
+	fc, _ := ready(t)
+	count := len(fc.ownedObjects())
 	if count < 12 {
 		t.Fatalf("only %d objects are owned", count)
 	}
 	deleteAll := func(t *testing.T, pick []int) {
 		t.Helper()
-		w, r := ready(t)
-		owned := w.ownedObjects()
-		want := w.end()
+		fc, r := ready(t)
+		owned := fc.ownedObjects()
+		want := fc.endState()
 		var names []string
 		for _, i := range pick {
 			object := owned[i]
 			names = append(names, object.Kind+" "+object.Name)
-			if err := w.raw.Delete(context.Background(), object); client.IgnoreNotFound(err) != nil {
+			if err := fc.raw.Delete(context.Background(), object); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
 			mustReconcile(t, r)
-			w.watchInvariant("after " + strings.Join(names, ", ") + " was deleted")
-			w.step()
+			fc.checkInvariant("after " + strings.Join(names, ", ") + " was deleted")
+			fc.step()
 		}
-		w.settle(r, func() bool { return w.isReady() && w.end() == want })
+		fc.reconcileUntil(r, func() bool { return fc.isReady() && fc.endState() == want })
 		if t.Failed() {
 			t.Fatalf("deleted %s", strings.Join(names, ", "))
 		}
 	}
 	for i := 0; i < count; i += shortened(1, 6) {
-		t.Run(w.ownedObjects()[i].Kind+" "+w.ownedObjects()[i].Name, func(t *testing.T) { deleteAll(t, []int{i}) })
+		t.Run(fc.ownedObjects()[i].Kind+" "+fc.ownedObjects()[i].Name, func(t *testing.T) { deleteAll(t, []int{i}) })
 	}
 	t.Run("in any order", func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // an order, not a secret
@@ -141,13 +141,13 @@ func TestChildrenDeletedInAnyOrder(t *testing.T) {
 
 // ownedObjects are the metadata of all that carries the backend's label, but for
 // pods and what their controllers own.
-func (w *world) ownedObjects() []*metav1.PartialObjectMetadata {
+func (fc *fakeCluster) ownedObjects() []*metav1.PartialObjectMetadata {
 	var owned []*metav1.PartialObjectMetadata
 	kinds := append(inventory.Removable(), inventory.Kind{GroupVersionKind: apiServiceKind})
 	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		w.list(list, client.MatchingLabels{v1alpha1.LabelBackend: backendName})
+		fc.list(list, client.MatchingLabels{v1alpha1.LabelBackend: backendName})
 		for i := range list.Items {
 			object := &list.Items[i]
 			object.SetGroupVersionKind(kind.GroupVersionKind)

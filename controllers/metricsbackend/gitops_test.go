@@ -24,9 +24,9 @@ import (
 
 // watcher is a GitOps tool that sees every version of the MetricsBackend that is
 // ever stored, and holds each against the cluster at that moment.
-type watcher struct {
+type statusChecker struct {
 	t      *testing.T
-	w      *world
+	w      *fakeCluster
 	reader *gitops.Reader
 	before *v1alpha1.MetricsBackend
 	// seen counts what kstatus read, "Failed" and so on; argo what Argo CD did.
@@ -34,17 +34,17 @@ type watcher struct {
 	argo map[string]int
 }
 
-func newWatcher(t *testing.T, w *world) *watcher {
+func newStatusChecker(t *testing.T, fc *fakeCluster) *statusChecker {
 	t.Helper()
 	reader, err := gitops.NewReader("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &watcher{t: t, w: w, reader: reader, seen: map[status.Status]int{}, argo: map[string]int{}}
+	return &statusChecker{t: t, w: fc, reader: reader, seen: map[status.Status]int{}, argo: map[string]int{}}
 }
 
 // look reads the object, after a write of the operator or of someone else.
-func (g *watcher) look(after string) {
+func (g *statusChecker) check(after string) {
 	g.t.Helper()
 	backend := &v1alpha1.MetricsBackend{}
 	err := g.w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend)
@@ -60,7 +60,7 @@ func (g *watcher) look(after string) {
 	g.seen[reading.KStatus.Status]++
 	g.argo[reading.ArgoCD.Status]++
 	// What the cluster says, whatever the conditions do.
-	if done := g.w.asTheSpecSays(backend); reading.KStatus.Status == status.CurrentStatus && done != "" {
+	if done := g.w.specDifference(backend); reading.KStatus.Status == status.CurrentStatus && done != "" {
 		problems = append(problems, "it is not done: "+done)
 	}
 	for _, problem := range append(problems, conditionProblems(g.before, backend)...) {
@@ -73,7 +73,7 @@ func (g *watcher) look(after string) {
 // with their step from the one before, which may be nil.
 func conditionProblems(before, now *v1alpha1.MetricsBackend) []string {
 	problems := gitops.Lint(before, now)
-	for _, kind := range append(slices.Clone(areas), v1alpha1.ConditionSourcesHealthy) {
+	for _, kind := range append(slices.Clone(readyConditions), v1alpha1.ConditionSourcesHealthy) {
 		if len(now.Status.Conditions) > 0 && meta.FindStatusCondition(now.Status.Conditions, kind) == nil {
 			problems = append(problems, "no "+kind)
 		}
@@ -83,15 +83,15 @@ func conditionProblems(before, now *v1alpha1.MetricsBackend) []string {
 
 // asTheSpecSays returns what of the cluster is not as the spec says; nothing of
 // it comes from the status.
-func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
-	s := w.reconciler().newScope(backend)
+func (fc *fakeCluster) specDifference(backend *v1alpha1.MetricsBackend) string {
+	s := fc.reconciler().newState(backend)
 	wanted := 0
 	for _, gv := range []string{"v1", "v1beta1"} {
-		wants := s.wants(gv+".metrics.k8s.io") && (s.deploys() || w.theirs.allServe(gv))
+		wants := s.isDesired(gv+".metrics.k8s.io") && (s.deploys() || fc.other.allServe(gv))
 		if wants {
 			wanted++
 		}
-		if registered := slices.Contains(w.registeredVersions(), gv); registered != wants {
+		if registered := slices.Contains(fc.registeredVersions(), gv); registered != wants {
 			return fmt.Sprintf("%s is registered: %t, wanted: %t", gv, registered, wants)
 		}
 	}
@@ -99,13 +99,13 @@ func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
 		return "nothing is wanted"
 	}
 	if !s.deploys() {
-		if w.deployed() || w.leadsNow(v1beta1) != metricsServer {
-			return fmt.Sprintf("v1beta1 leads to %s, our Deployment is there: %t", w.leadsNow(v1beta1), w.deployed())
+		if fc.deployed() || fc.pointsToNow(v1beta1) != metricsServer {
+			return fmt.Sprintf("v1beta1 leads to %s, our Deployment is there: %t", fc.pointsToNow(v1beta1), fc.deployed())
 		}
 		return ""
 	}
 	ready := 0
-	for _, p := range w.pods() {
+	for _, p := range fc.pods() {
 		switch {
 		case p.DeletionTimestamp != nil:
 		case p.Spec.Containers[0].Image != s.serving.Image:
@@ -117,7 +117,7 @@ func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
 	if want := int(ptr.Deref(s.spec.Serving.Replicas, 0)); ready != want {
 		return fmt.Sprintf("%d pods are ready, not %d", ready, want)
 	}
-	if w.refused || w.stale {
+	if fc.refused || fc.stale {
 		return "requests fail"
 	}
 	return ""
@@ -126,47 +126,47 @@ func (w *world) asTheSpecSays(backend *v1alpha1.MetricsBackend) string {
 // gitopsScenarios adds what needs a hand, or fails and goes on failing.
 func gitopsScenarios() map[string]scenario {
 	all := scenarios()
-	stalledBy := func(reason string) func(*world) bool {
-		return func(w *world) bool { return w.isStalledBy(reason) }
+	stalledBy := func(reason string) func(*fakeCluster) bool {
+		return func(fc *fakeCluster) bool { return fc.isStalledBy(reason) }
 	}
-	pull := func(w *world) {
-		w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+	pull := func(fc *fakeCluster) {
+		fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 			spec.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 		})
 	}
 	all["stalled by a missing Secret"] = scenario{prepare: becomeReady, change: pull, done: stalledBy(v1alpha1.ReasonSecretMissing)}
-	all["stalled from the beginning"] = scenario{prepare: pull, change: func(*world) {}, done: stalledBy(v1alpha1.ReasonSecretMissing)}
+	all["stalled from the beginning"] = scenario{prepare: pull, change: func(*fakeCluster) {}, done: stalledBy(v1alpha1.ReasonSecretMissing)}
 	all["resumed"] = scenario{
-		prepare: func(w *world) {
-			pull(w)
-			w.settle(w.reconciler(), func() bool { return w.isStalledBy(v1alpha1.ReasonSecretMissing) })
+		prepare: func(fc *fakeCluster) {
+			pull(fc)
+			fc.reconcileUntil(fc.reconciler(), func() bool { return fc.isStalledBy(v1alpha1.ReasonSecretMissing) })
 		},
-		change: func(w *world) {
-			w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "registry"}})
+		change: func(fc *fakeCluster) {
+			fc.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "registry"}})
 		},
-		done: (*world).isReady,
+		done: (*fakeCluster).isReady,
 	}
 	all["deleted while stalled"] = scenario{
-		prepare: func(w *world) {
-			becomeReady(w)
-			pull(w)
-			w.settle(w.reconciler(), func() bool { return w.isStalledBy(v1alpha1.ReasonSecretMissing) })
+		prepare: func(fc *fakeCluster) {
+			becomeReady(fc)
+			pull(fc)
+			fc.reconcileUntil(fc.reconciler(), func() bool { return fc.isStalledBy(v1alpha1.ReasonSecretMissing) })
 		},
-		change: func(w *world) { w.delete(w.backend()) },
-		done:   (*world).isGone,
+		change: func(fc *fakeCluster) { fc.delete(fc.backend()) },
+		done:   (*fakeCluster).isGone,
 	}
 	all["kept for its clients"] = scenario{
 		prepare: becomeReady,
-		change: func(w *world) {
-			w.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", w.today()))
-			w.change(onlyV1)
+		change: func(fc *fakeCluster) {
+			fc.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", fc.today()))
+			fc.change(onlyV1)
 		},
 		done: stalledBy(v1alpha1.ReasonConsumersActive),
 	}
 	all["requests begin to fail"] = scenario{
-		prepare: becomeReady, change: func(w *world) { w.refused = true },
-		done: func(w *world) bool {
-			return w.condition(v1alpha1.ConditionAvailable).Reason == v1alpha1.ReasonRequestFailed
+		prepare: becomeReady, change: func(fc *fakeCluster) { fc.refused = true },
+		done: func(fc *fakeCluster) bool {
+			return fc.condition(v1alpha1.ConditionAvailable).Reason == v1alpha1.ReasonRequestFailed
 		},
 	}
 	return all
@@ -174,28 +174,28 @@ func gitopsScenarios() map[string]scenario {
 
 // read runs a scenario in which a GitOps tool looks at every version that is stored. A
 // call for which fails returns an error is not made.
-func (s scenario) read(t *testing.T, fails func(c call) error) (*watcher, *Reconciler) {
+func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, *Reconciler) {
 	t.Helper()
 	backend := newBackend()
 	// The CRD's default.
 	backend.Status.ObservedGeneration = -1
-	w := newWorld(t, backend)
-	g := newWatcher(t, w)
-	g.look("creation")
-	s.prepare(w)
+	fc := newFakeCluster(t, backend)
+	g := newStatusChecker(t, fc)
+	g.check("creation")
+	s.prepare(fc)
 	g.before = nil
-	g.look("preparation")
-	s.change(w)
-	g.look("the change")
-	r := w.reconciler(intercepted(func(c call, make func() error) error {
+	g.check("preparation")
+	s.change(fc)
+	g.check("the change")
+	r := fc.reconciler(intercepted(func(c call, make func() error) error {
 		if err := fails(c); err != nil {
 			return err
 		}
 		err := make()
-		g.look(c.name)
+		g.check(c.name)
 		return err
 	}))
-	w.settle(r, func() bool { return s.done(w) })
+	fc.reconcileUntil(r, func() bool { return s.done(fc) })
 	return g, r
 }
 

@@ -34,15 +34,15 @@ func TestSpecThatServingRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, r := ready(t)
-			pods, registered := len(w.pods()), w.ours()
-			w.change(func(s *v1alpha1.MetricsBackendSpec) { tc.change(s.ResourceMetrics) })
-			w.settle(r, func() bool { return w.isStalledBy(v1alpha1.ReasonInvalid) })
-			w.wantCondition(v1alpha1.ConditionReady, "", "", "serving cannot use the spec", "kubectl edit metricsbackend "+backendName, tc.message)
-			if len(w.pods()) != pods || w.ours() != registered {
-				t.Errorf("%d pods, %d APIServices, want %d, %d as before", len(w.pods()), w.ours(), pods, registered)
+			fc, r := ready(t)
+			pods, registered := len(fc.pods()), fc.ownedCount()
+			fc.change(func(s *v1alpha1.MetricsBackendSpec) { tc.change(s.ResourceMetrics) })
+			fc.reconcileUntil(r, func() bool { return fc.isStalledBy(v1alpha1.ReasonInvalid) })
+			fc.wantCondition(v1alpha1.ConditionReady, "", "", "serving cannot use the spec", "kubectl edit metricsbackend "+backendName, tc.message)
+			if len(fc.pods()) != pods || fc.ownedCount() != registered {
+				t.Errorf("%d pods, %d APIServices, want %d, %d as before", len(fc.pods()), fc.ownedCount(), pods, registered)
 			}
-			w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
+			fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
 		})
 	}
 }

@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	// failureKinds bounds how many kinds of failures a message explains.
+	// failureKinds bounds the kinds of failures that a message explains.
 	failureKinds = 2
 	nodesShown   = 5
 )
 
-// kubelets judges how the pods see their kubelets. Each pod asks every kubelet;
-// the report with the most failures counts, since requests reach any pod.
-func (s *scope) kubelets(reports []*v1alpha1.SourceReport) judgment {
+// kubeletsResult summarizes the pods' reports about kubelets. Each pod scrapes every
+// kubelet, and requests reach any pod, so the report with the most failures counts.
+func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) conditionResult {
 	worst := reports[0].Kubelets
 	for _, report := range reports[1:] {
-		if failed(report.Kubelets) > failed(worst) {
+		if failureCount(report.Kubelets) > failureCount(worst) {
 			worst = report.Kubelets
 		}
 	}
-	status, reason, message := s.judgeKubelets(worst)
+	status, reason, message := s.evaluateKubelets(worst)
 	failing := s.history.streaks.Observe(stateKey{state: kubeletsFailing}, status == metav1.ConditionFalse)
 	known := s.condition(v1alpha1.ConditionSourcesHealthy)
-	// Kubelets come first, so with this reason they were healthy.
+	// Kubelets come first in the condition, so with this reason they were healthy.
 	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing
 	if failing.Count > 0 && failing.Elapsed < sourcesGrace && wereHealthy {
-		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
 	}
-	return judgment{status, reason, message}
+	return conditionResult{status, reason, message}
 }
 
 const kubeletsAnswer = "all kubelets that were asked answer"
 
-func failed(k v1alpha1.KubeletReport) int {
+func failureCount(k v1alpha1.KubeletReport) int {
 	n := 0
 	for _, f := range k.Failures {
 		n += f.Count
@@ -50,11 +50,11 @@ func failed(k v1alpha1.KubeletReport) int {
 	return n
 }
 
-func (s *scope) judgeKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus, string, string) {
+func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus, string, string) {
 	rm := s.backend.Spec.ResourceMetrics
 	switch {
 	case k.Nodes == 0 && rm != nil && rm.Rules != nil:
-		// The rules tell of themselves.
+		// RulesReady reports on the rules.
 		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is asked: spec.resourceMetrics.rules has the figures come from a source"
 	case k.Nodes == 0:
 		return metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
@@ -66,11 +66,11 @@ func (s *scope) judgeKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus,
 	}
 	failures := slices.Clone(k.Failures)
 	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
-		// What the user can mend with a setting comes first.
-		return cmp.Or(cmp.Compare(rank(a.Reason), rank(b.Reason)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+		// Failures that a setting can fix come first.
+		return cmp.Or(cmp.Compare(reasonRank(a.Reason), reasonRank(b.Reason)), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
 	})
 	reason := v1alpha1.ReasonKubeletsFailing
-	if rank(failures[0].Reason) == 0 {
+	if reasonRank(failures[0].Reason) == 0 {
 		reason = v1alpha1.ReasonKubeletCertificatesUntrusted
 	}
 	var parts []string
@@ -88,7 +88,7 @@ func nodeNames(f v1alpha1.KubeletFailure) string {
 	return strings.Join(names, ", ")
 }
 
-func rank(reason v1alpha1.ScrapeReason) int {
+func reasonRank(reason v1alpha1.ScrapeReason) int {
 	switch reason {
 	case v1alpha1.ScrapeCertificateUntrusted, v1alpha1.ScrapeCertificateChanged:
 		return 0
@@ -96,8 +96,8 @@ func rank(reason v1alpha1.ScrapeReason) int {
 	return 1
 }
 
-// remedy says what to do about one kind of failure.
-func (s *scope) remedy(reason v1alpha1.ScrapeReason) string {
+// remedy returns what to do about one kind of failure.
+func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
 	switch reason {
 	case v1alpha1.ScrapeCertificateUntrusted:
 		return "Kubelets show certificates that the cluster's CA did not sign for their address, so they get no token. Either (1) have them signed: " +
@@ -122,7 +122,7 @@ func (s *scope) remedy(reason v1alpha1.ScrapeReason) string {
 	return "See the serving pods' log"
 }
 
-func (s *scope) patchTLS(mode v1alpha1.KubeletTLSMode) string {
+func (s *reconcileState) patchTLS(mode v1alpha1.KubeletTLSMode) string {
 	return fmt.Sprintf(`kubectl patch metricsbackend %s --type=merge -p '{"spec":{"resourceMetrics":{"kubeletTLS":{"mode":"%s"}}}}'`,
 		s.backend.Name, mode)
 }

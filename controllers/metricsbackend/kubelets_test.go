@@ -12,7 +12,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func TestJudgeKubelets(t *testing.T) {
+func TestEvaluateKubelets(t *testing.T) {
 	t.Parallel()
 	failure := func(reason v1alpha1.ScrapeReason, count int, nodes ...string) v1alpha1.KubeletFailure {
 		return v1alpha1.KubeletFailure{Reason: reason, Count: count, Nodes: nodes, Message: "a message that changes"}
@@ -62,11 +62,11 @@ func TestJudgeKubelets(t *testing.T) {
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
 		},
 	}
-	w := newWorld(t, newBackend())
-	s := w.reconciler().newScope(newBackend())
+	fc := newFakeCluster(t, newBackend())
+	s := fc.reconciler().newState(newBackend())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			status, reason, message := s.judgeKubelets(tc.report)
+			status, reason, message := s.evaluateKubelets(tc.report)
 			if status != tc.status || reason != tc.reason {
 				t.Errorf("%s, %s: want %s, %s", status, reason, tc.status, tc.reason)
 			}
@@ -85,8 +85,8 @@ func TestJudgeKubelets(t *testing.T) {
 // Every reason that serving can give has a remedy of its own.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
-	s := w.reconciler().newScope(newBackend())
+	fc := newFakeCluster(t, newBackend())
+	s := fc.reconciler().newState(newBackend())
 	unknown := s.remedy("FromTheFuture")
 	for _, reason := range []v1alpha1.ScrapeReason{
 		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
@@ -100,33 +100,33 @@ func TestRemedies(t *testing.T) {
 }
 
 // A kubelet that fails once does not make a healthy backend write its status.
-func TestSourcesArePatient(t *testing.T) {
+func TestSourcesGrace(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}}}}
-	before := w.backend().ResourceVersion
+	fc, r := ready(t)
+	fc.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}}}}
+	before := fc.backend().ResourceVersion
 	mustReconcile(t, r)
-	if after := w.backend().ResourceVersion; after != before {
-		t.Errorf("the status was written:\n%s", w.show())
+	if after := fc.backend().ResourceVersion; after != before {
+		t.Errorf("the status was written:\n%s", fc.show())
 	}
-	w.clock.Step(sourcesGrace)
+	fc.clock.Step(sourcesGrace)
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "")
-	if !w.isReady() {
+	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "")
+	if !fc.isReady() {
 		t.Error("a node that is down made the backend unready")
 	}
-	w.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
+	fc.report = v1alpha1.KubeletReport{Nodes: 3, Healthy: 3}
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
+	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
 }
 
 // With resource rules no kubelet is asked, and that is as it should be.
-func TestJudgeKubeletsWithResourceRules(t *testing.T) {
+func TestEvaluateKubeletsWithResourceRules(t *testing.T) {
 	t.Parallel()
 	backend := newBackend()
 	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}}
-	s := newWorld(t, backend).reconciler().newScope(backend)
-	status, reason, message := s.judgeKubelets(v1alpha1.KubeletReport{})
+	s := newFakeCluster(t, backend).reconciler().newState(backend)
+	status, reason, message := s.evaluateKubelets(v1alpha1.KubeletReport{})
 	if status != metav1.ConditionTrue || reason != v1alpha1.ReasonSucceeded || !strings.Contains(message, "spec.resourceMetrics.rules") {
 		t.Errorf("%s, %s: %s", status, reason, message)
 	}

@@ -13,14 +13,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// authorities are the managed ones, as their Secret has them. Unusable ones are
-// left out.
+// authorities are the operator's own, without unusable ones.
 type authorities struct {
-	// current signs certificates: every client trusts it.
+	// current signs certificates, and every client trusts it.
 	current servingcert.KeyPair
-	// next takes its place once every client trusts it.
+	// next replaces current once every client trusts it.
 	next servingcert.KeyPair
-	// rotated is the last value of spec.serving.certificates.rotate that was heeded.
+	// rotated is the value of spec.serving.certificates.rotate that was last applied.
 	rotated string
 }
 
@@ -28,14 +27,14 @@ func (a authorities) bundle() servingcert.Bundle {
 	return a.current.Authority().With(a.next.Authority())
 }
 
-// signedByUs tells whether pods mount a certificate of our own authority.
+// signedByUs reports whether pods mount a certificate of the current authority.
 func (c *certificates) signedByUs() bool {
 	authority := c.authorities.current.Authority()
 	return len(authority) > 0 && len(c.chain) > 0 && c.chain[0].CheckSignatureFrom(authority[0]) == nil
 }
 
-// findAuthorities reads the Secret of the managed authorities.
-func (r *Reconciler) findAuthorities(ctx context.Context, s *scope, c *certificates) error {
+// findAuthorities reads the authorities from their Secret.
+func (r *Reconciler) findAuthorities(ctx context.Context, s *reconcileState, c *certificates) error {
 	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
 	if err != nil {
 		return err
@@ -57,11 +56,10 @@ func (r *Reconciler) findAuthorities(ctx context.Context, s *scope, c *certifica
 	return nil
 }
 
-// manage keeps the managed authority: it makes the first one, and the next one
-// when it is time.
-func (r *Reconciler) manage(ctx context.Context, s *scope, c *certificates) error {
+// loadManaged creates the first authority, and the next one when it is due.
+func (r *Reconciler) loadManaged(ctx context.Context, s *reconcileState, c *certificates) error {
 	if !s.blocked && s.deploys() {
-		if err := r.keepAuthorities(ctx, s, c); err != nil {
+		if err := r.ensureAuthorities(ctx, s, c); err != nil {
 			return err
 		}
 	}
@@ -72,7 +70,7 @@ func (r *Reconciler) manage(ctx context.Context, s *scope, c *certificates) erro
 	return nil
 }
 
-func (r *Reconciler) keepAuthorities(ctx context.Context, s *scope, c *certificates) error {
+func (r *Reconciler) ensureAuthorities(ctx context.Context, s *reconcileState, c *certificates) error {
 	known := &c.authorities
 	if why := r.rotationDue(s, c); why != "" {
 		klog.FromContext(ctx).Info("Making a certificate authority", "secret", s.serving.CASecretName(), "why", why)
@@ -81,8 +79,8 @@ func (r *Reconciler) keepAuthorities(ctx context.Context, s *scope, c *certifica
 			return err
 		}
 		known.rotated = s.spec.Serving.Certificates.Rotate
-		if len(s.servedNames()) == 0 && c.chain == nil {
-			known.current = made // nobody has to trust it first
+		if len(s.servingAPIServices()) == 0 && c.chain == nil {
+			known.current = made // there are no clients yet
 		} else {
 			known.next = made
 		}
@@ -90,10 +88,9 @@ func (r *Reconciler) keepAuthorities(ctx context.Context, s *scope, c *certifica
 	return r.storeAuthorities(ctx, s, *known)
 }
 
-// rotationDue is why another authority is made now, or empty. One rotation ends
-// before the next one begins: until then an authority that is about to go may
-// still be in use.
-func (r *Reconciler) rotationDue(s *scope, c *certificates) string {
+// rotationDue returns why another authority is created now, or "". Rotations do not
+// overlap: until one is finished, the old authority may be in use.
+func (r *Reconciler) rotationDue(s *reconcileState, c *certificates) string {
 	known, wish := c.authorities, s.spec.Serving.Certificates.Rotate
 	current := known.current.Authority()
 	switch {
@@ -112,7 +109,7 @@ func (r *Reconciler) rotationDue(s *scope, c *certificates) string {
 	return ""
 }
 
-func (r *Reconciler) storeAuthorities(ctx context.Context, s *scope, a authorities) error {
+func (r *Reconciler) storeAuthorities(ctx context.Context, s *reconcileState, a authorities) error {
 	_, err := r.applier.Apply(ctx, s.backend.Name, manifests.CASecret(s.serving, manifests.Authorities{
 		Certificate: a.current.Certificate, Key: a.current.Key,
 		NextCertificate: a.next.Certificate, NextKey: a.next.Key,
@@ -121,13 +118,13 @@ func (r *Reconciler) storeAuthorities(ctx context.Context, s *scope, a authoriti
 	return err
 }
 
-// promote lets the next authority sign, once clients trust it.
-func (r *Reconciler) promote(ctx context.Context, s *scope, c *certificates) error {
+// promoteNext makes the next authority the current one, once clients trust it.
+func (r *Reconciler) promoteNext(ctx context.Context, s *reconcileState, c *certificates) error {
 	next := c.authorities.next
 	if len(next.Authority()) == 0 {
 		return nil
 	}
-	if c.waiting = r.untrusted(ctx, s, next.Authority()); c.waiting != "" {
+	if c.waiting = r.awaitTrust(ctx, s, next.Authority()); c.waiting != "" {
 		return nil
 	}
 	promoted := authorities{current: next, rotated: c.authorities.rotated}

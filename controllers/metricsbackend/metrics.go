@@ -30,15 +30,15 @@ func init() {
 	ctrlmetrics.Registry.MustRegister(conditionGauge, certificateGauge, consumersGauge)
 }
 
-// recordMetrics shows the conditions as written. One that is absent, such as
-// Stalled, shows no series at all.
-func (r *Reconciler) recordMetrics(s *scope) {
+// recordMetrics exports the conditions as written. A condition that is absent, such as
+// Stalled, has no series.
+func (r *Reconciler) recordMetrics(s *reconcileState) {
 	name := s.backend.Name
 	present := map[string]metav1.ConditionStatus{}
 	for _, c := range s.backend.Status.Conditions {
 		present[c.Type] = c.Status
 	}
-	for _, c := range s.before.Conditions {
+	for _, c := range s.storedStatus.Conditions {
 		if _, ok := present[c.Type]; !ok {
 			conditionGauge.DeletePartialMatch(prometheus.Labels{"backend": name, "type": c.Type})
 		}
@@ -56,16 +56,15 @@ func (r *Reconciler) recordMetrics(s *scope) {
 	case !s.certificateNotAfter.IsZero():
 		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
 	case !s.deploys():
-		// No pods of ours serve any more. Of a certificate that could not be read just
-		// now, the series go on.
+		// None of our pods serve any more. If the certificate only could not be read just
+		// now, the series stays.
 		certificateGauge.DeleteLabelValues(name)
 	}
 	s.recordConsumers()
 }
 
-// recordConsumers shows how many clients each version has that is desired or
-// registered.
-func (s *scope) recordConsumers() {
+// recordConsumers exports the number of clients of each desired or registered version.
+func (s *reconcileState) recordConsumers() {
 	unknown, _ := s.consumersUnknown()
 	for _, gv := range manifests.KnownVersions() {
 		name := apiServiceName(gv)

@@ -21,12 +21,12 @@ import (
 // long as that cannot be read there is none that could cut them off.
 func TestNetworkPolicyKnowsKubeAPIServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
+	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.Serving.NetworkPolicy = v1alpha1.NetworkPolicyRestricted
 	}))
-	w.unreachable = true
+	fc.unreachable = true
 	var ports []string
-	r := w.reconciler(interceptor.Funcs{
+	r := fc.reconciler(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			policy, ok := o.(*networkingv1ac.NetworkPolicyApplyConfiguration)
 			if !ok {
@@ -42,10 +42,10 @@ func TestNetworkPolicyKnowsKubeAPIServer(t *testing.T) {
 	if _, err := reconcileOnce(t, r); err == nil || !strings.Contains(err.Error(), "read the ports of kube-apiservers for the NetworkPolicy") {
 		t.Errorf("got %v", err)
 	}
-	if len(ports) > 0 || len(w.pods()) > 0 {
+	if len(ports) > 0 || len(fc.pods()) > 0 {
 		t.Errorf("applied a policy with ports %v", ports)
 	}
-	w.unreachable = false
+	fc.unreachable = false
 	mustReconcile(t, r)
 	if !slices.Contains(ports, "16443") {
 		t.Errorf("port 16443 is not among %v", ports)

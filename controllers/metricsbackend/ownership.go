@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,12 +16,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// checkOwnership looks for objects that someone else owns before the first write,
-// so that nothing half-applied stays behind. An object is ours by its label; a
-// name that matches is not ownership.
-func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
+// checkOwnership looks for objects of other owners before the first write, so that
+// nothing is left half-applied. An object is ours by its label; a matching name is not
+// enough.
+func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) error {
 	for _, gv := range s.desired {
-		if live := s.registered[apiServiceName(gv)]; live != nil && s.holds(live) {
+		if live := s.registered[apiServiceName(gv)]; live != nil && s.hasLabel(live) {
 			continue
 		}
 		live, err := r.findAPIService(ctx, s, gv)
@@ -44,10 +43,10 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// findAPIService returns the APIService of a version by a live read; nil when there
-// is none. One that this backend may not have yet is held. It fails for one that
-// this backend may not have at all, so that nothing else is done either.
-func (r *Reconciler) findAPIService(ctx context.Context, s *scope, gv schema.GroupVersion) (*apiregistrationv1.APIService, error) {
+// findAPIService returns the APIService of a version by a live read, or nil. It adds a
+// conflict if this backend cannot have it yet, and fails if this backend cannot have it
+// at all, so that nothing else is changed either.
+func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (*apiregistrationv1.APIService, error) {
 	name := apiServiceName(gv)
 	service := &apiregistrationv1.APIService{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, service)
@@ -63,20 +62,20 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *scope, gv schema.Gro
 		return service, nil
 	case holder != "":
 		return service, r.checkBackend(ctx, s, gv, holder)
-	case s.leadsToServing(service):
-		return nil, stall(v1alpha1.ReasonNotOwned,
+	case s.pointsToServing(service):
+		return nil, newStalledError(v1alpha1.ReasonNotOwned,
 			"APIService %s leads to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
 			name, name, v1alpha1.LabelBackend, s.backend.Name)
 	case service.Spec.Service == nil:
-		return nil, stall(v1alpha1.ReasonNotOwned,
+		return nil, newStalledError(v1alpha1.ReasonNotOwned,
 			"APIService %s is served by kube-apiserver itself: take version %s out of %s", name, gv.Version, versionsField(gv))
 	}
 	return service, s.mayAdopt(gv, service)
 }
 
-// checkBackend holds a version of another MetricsBackend, unless that is being
-// deleted: it waits with its pods until its heir has taken the APIService over.
-func (r *Reconciler) checkBackend(ctx context.Context, s *scope, gv schema.GroupVersion, holder string) error {
+// checkBackend adds a conflict for a version of another MetricsBackend, unless that is
+// being deleted: it then waits for a successor.
+func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv schema.GroupVersion, holder string) error {
 	var other v1alpha1.MetricsBackend
 	err := r.Live.Get(ctx, client.ObjectKey{Name: holder}, &other)
 	if client.IgnoreNotFound(err) != nil {
@@ -85,53 +84,39 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *scope, gv schema.Group
 	name := apiServiceName(gv)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.hold(gv, v1alpha1.ReasonNotOwned,
+		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered anew",
 			name, holder, name)
 	case other.DeletionTimestamp == nil:
-		s.hold(gv, v1alpha1.ReasonNotOwned,
+		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
 			name, holder)
 	}
 	return nil
 }
 
-// mayAdopt applies spec.adoption to an APIService of someone else.
-func (s *scope) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
+// mayAdopt applies spec.adoption to an APIService without our label.
+func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
 	switch s.spec.Adoption {
 	case v1alpha1.AdoptionAlways:
 		return nil
 	case v1alpha1.AdoptionIfUnavailable:
 		left := adoptionGrace
-		if checked := aggregated(service); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
+		if checked := availableCondition(service); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
 			left -= s.now.Sub(checked.LastTransitionTime.Time)
 			if left <= 0 {
 				return nil
 			}
 			s.requeueWithin(left)
 		}
-		s.hold(gv, v1alpha1.ReasonNotOwned,
+		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
-				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, whereTo(service), adoptionGrace)
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, describeTarget(service), adoptionGrace)
 		return nil
 	}
-	return stall(v1alpha1.ReasonNotOwned,
+	return newStalledError(v1alpha1.ReasonNotOwned,
 		"APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
 			"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
 			"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
-		service.Name, whereTo(service), service.Name, gv.Version, versionsField(gv))
+		service.Name, describeTarget(service), service.Name, gv.Version, versionsField(gv))
 }
-
-// adoptedFrom tells whom an APIService of ours was taken from, for its status.
-func adoptedFrom(service *apiregistrationv1.APIService) string {
-	if !metav1.HasAnnotation(service.ObjectMeta, v1alpha1.AnnotationPreviousOwner) {
-		return ""
-	}
-	before, err := previousOwner(service)
-	if err != nil {
-		return "taken over, and cannot be handed back: " + err.Error()
-	}
-	return fmt.Sprintf("taken over from Service %s, to which it is handed back", before.target())
-}
-
-func apiServiceName(gv schema.GroupVersion) string { return manifests.APIServiceName(gv) }

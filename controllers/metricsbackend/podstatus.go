@@ -17,11 +17,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// describeServing tells in the status what each pod serves, and until when its
-// certificate is valid. An administrator could learn it from the pods only by
-// showing each a token, and one that was taken over would keep it; nothing in it
-// changes unless a pod or the certificate does.
-func (s *scope) describeServing() {
+// describeServing sets in the status what each pod serves, and when its certificate
+// expires. Administrators could otherwise learn it only by sending a token to each pod.
+// It changes only if a pod or the certificate does.
+func (s *reconcileState) describeServing() {
 	status := s.backend.Status.Serving
 	if status == nil {
 		return
@@ -37,9 +36,9 @@ func (s *scope) describeServing() {
 	}
 }
 
-func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
-	if i := slices.IndexFunc(s.beforePods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.transient && i >= 0 {
-		return s.beforePods()[i]
+func (s *reconcileState) describePod(p pod) v1alpha1.ServingPodStatus {
+	if i := slices.IndexFunc(s.storedPods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.transient && i >= 0 {
+		return s.storedPods()[i]
 	}
 	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}
 	switch {
@@ -59,12 +58,11 @@ func (s *scope) describePod(p pod) v1alpha1.ServingPodStatus {
 	return described
 }
 
-// beforePods are the pods in the status that was read.
-func (s *scope) beforePods() []v1alpha1.ServingPodStatus {
-	if s.before.Serving == nil {
+func (s *reconcileState) storedPods() []v1alpha1.ServingPodStatus {
+	if s.storedStatus.Serving == nil {
 		return nil
 	}
-	return s.before.Serving.Pods
+	return s.storedStatus.Serving.Pods
 }
 
 func describeFailures(failing map[schema.GroupVersion]string) string {

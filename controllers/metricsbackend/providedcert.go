@@ -15,9 +15,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// provide reads the certificate that someone else keeps. While it cannot be used,
-// pods go on with the one that they have, and clients with what they trust.
-func (r *Reconciler) provide(ctx context.Context, s *scope, c *certificates) error {
+// loadProvided reads the certificate of cert-manager or the user. While it is unusable,
+// pods keep the one that they have, and clients what they trust.
+func (r *Reconciler) loadProvided(ctx context.Context, s *reconcileState, c *certificates) error {
 	secret, problem, err := r.providedSecret(ctx, s)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (r *Reconciler) provide(ctx context.Context, s *scope, c *certificates) err
 	return nil
 }
 
-func (r *Reconciler) providedSecret(ctx context.Context, s *scope) (*corev1.Secret, *certificateProblem, error) {
+func (r *Reconciler) providedSecret(ctx context.Context, s *reconcileState) (*corev1.Secret, *certificateProblem, error) {
 	if s.certificateMode() == v1alpha1.CertificatesCertManager {
 		return r.issuedSecret(ctx, s)
 	}
@@ -57,8 +57,8 @@ func (r *Reconciler) providedSecret(ctx context.Context, s *scope) (*corev1.Secr
 	return secret, nil, nil
 }
 
-// checkProvided is why the certificate in the Secret cannot be served, or nil.
-func (r *Reconciler) checkProvided(s *scope, secret *corev1.Secret) *certificateProblem {
+// checkProvided returns why the certificate in the Secret is unusable, or nil.
+func (r *Reconciler) checkProvided(s *reconcileState, secret *corev1.Secret) *certificateProblem {
 	unusable := r.issuer.CheckProvided(secret.Data, s.serving.ServerName())
 	if unusable == nil {
 		return nil

@@ -19,36 +19,35 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// register brings desired versions into discovery once the rollout is finished
-// and every ready pod, at least one, said that it serves them; and leads those to
-// the target that lead elsewhere, each by one write, when the same is true. An
-// APIService that already leads to the target is kept as it should be at any time:
-// its caBundle must follow the certificates.
-func (r *Reconciler) register(ctx context.Context, s *scope) error {
+// register registers desired versions once the rollout is finished and all ready pods, at
+// least one, serve them; and moves APIServices that point elsewhere to the target under
+// the same conditions, each by one write. An APIService that points to the target is
+// always kept up to date: its caBundle follows the certificates.
+func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 	if !s.observed {
 		return nil
 	}
-	var did registration
+	var result registrationResult
 	for _, gv := range s.movesFirst() {
-		if err := r.registerVersion(ctx, s, gv, &did); err != nil {
+		if err := r.registerVersion(ctx, s, gv, &result); err != nil {
 			return err
 		}
 	}
-	for _, gv := range s.yielded {
-		did.pending = append(did.pending, apiServiceName(gv)+" ("+s.held[apiServiceName(gv)].message+")")
+	for _, gv := range s.excluded {
+		result.pending = append(result.pending, apiServiceName(gv)+" ("+s.conflicts[apiServiceName(gv)].message+")")
 	}
-	s.tellHeld()
-	s.judgeRegistration(&did)
+	s.reportConflicts()
+	s.setAPIServicesRegistered(&result)
 	return nil
 }
 
-// movesFirst are the desired versions, those first whose APIServices lead elsewhere:
-// a group is not spread over two implementations for longer than it must.
-func (s *scope) movesFirst() []schema.GroupVersion {
+// movesFirst returns the desired versions, those first whose APIServices point elsewhere:
+// a group is not split between two implementations for longer than necessary.
+func (s *reconcileState) movesFirst() []schema.GroupVersion {
 	versions := slices.Clone(s.desired)
 	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int {
-		switch elsewhere := s.elsewhere(a); {
-		case elsewhere == s.elsewhere(b):
+		switch elsewhere := s.pointsElsewhere(a); {
+		case elsewhere == s.pointsElsewhere(b):
 			return 0
 		case elsewhere:
 			return -1
@@ -58,47 +57,47 @@ func (s *scope) movesFirst() []schema.GroupVersion {
 	return versions
 }
 
-// elsewhere tells whether the version's APIService exists and does not lead to the
-// target.
-func (s *scope) elsewhere(gv schema.GroupVersion) bool {
+// pointsElsewhere reports whether the version's APIService exists with another backend
+// than the target.
+func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	return s.foreign[name] != nil || live != nil && !leadsTo(live, s.target())
+	return s.foreign[name] != nil || live != nil && !pointsTo(live, s.target())
 }
 
-// registration is what became of the versions.
-type registration struct{ pending, registered, leftOut []string }
+// registrationResult is the outcome for each version, by APIService name.
+type registrationResult struct{ pending, registered, notOffered []string }
 
-func (r *Reconciler) registerVersion(ctx context.Context, s *scope, gv schema.GroupVersion, did *registration) error {
+func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv schema.GroupVersion, result *registrationResult) error {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	settled := live != nil && leadsTo(live, s.target())
+	settled := live != nil && pointsTo(live, s.target())
 	wait := func(why string) {
 		if live == nil {
-			s.setState(gv, v1alpha1.APIServicePending, why)
+			s.setVersionState(gv, v1alpha1.APIServicePending, why)
 		}
-		did.pending = append(did.pending, name+" ("+why+")")
+		result.pending = append(result.pending, name+" ("+why+")")
 	}
 	if s.apiServices[name].State == v1alpha1.APIServiceRetiring {
-		did.pending = append(did.pending, name+" ("+s.apiServices[name].Message+")")
+		result.pending = append(result.pending, name+" ("+s.apiServices[name].Message+")")
 		return nil
 	}
-	if lacking := s.leftOut(gv); lacking != "" {
-		s.setState(gv, v1alpha1.APIServicePending, lacking)
-		did.leftOut = append(did.leftOut, name+" ("+lacking+")")
+	if notServing := s.notOffered(gv); notServing != "" {
+		s.setVersionState(gv, v1alpha1.APIServicePending, notServing)
+		result.notOffered = append(result.notOffered, name+" ("+notServing+")")
 		return nil
 	}
-	why := s.notYet(gv)
-	if why != "" || settled || s.held[name] != nil {
+	why := s.waitReason(gv)
+	if why != "" || settled || s.conflicts[name] != nil {
 		// The next move starts its own soak.
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
 	}
 	switch {
 	case settled && s.blocked:
-		did.registered = append(did.registered, name)
+		result.registered = append(result.registered, name)
 		return nil
-	case s.held[name] != nil:
-		wait(s.held[name].message)
+	case s.conflicts[name] != nil:
+		wait(s.conflicts[name].message)
 		return nil
 	case s.blocked:
 		wait("waits until the backend is no longer held up")
@@ -107,30 +106,30 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *scope, gv schema.Gr
 		wait(why)
 		return nil
 	}
-	done, err := r.lead(ctx, s, gv, live)
+	done, err := r.ensureRegistered(ctx, s, gv, live)
 	switch {
 	case err != nil:
 		return err
 	case done != "":
 		wait(done)
 	default:
-		did.registered = append(did.registered, name)
+		result.registered = append(result.registered, name)
 	}
 	return nil
 }
 
-// lead makes the version's APIService lead to the target, whoever has it now, and
-// returns what that waits for.
-func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) (string, error) {
+// ensureRegistered points the version's APIService at the target and returns what it is
+// waiting for, or "".
+func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (string, error) {
 	name := apiServiceName(gv)
-	if live == nil || !s.holds(live) {
-		// Someone may have registered it since the ownership was checked.
+	if live == nil || !s.hasLabel(live) {
+		// Another owner may have registered it since the ownership check.
 		var err error
 		if live, err = r.findAPIService(ctx, s, gv); err != nil {
 			return "", err
 		}
 	}
-	if held := s.held[name]; held != nil {
+	if held := s.conflicts[name]; held != nil {
 		return held.message, nil
 	}
 	if live == nil && s.moving != "" {
@@ -141,19 +140,19 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 		return "", r.apply(ctx, s, gv, nil)
 	}
 	target := s.target()
-	rival, contended := s.rivalOf(live, target)
+	rival, contended := s.conflictingManager(live, target)
 	if contended && s.contest(name).paused(s.now) {
-		return s.holdContested(gv, live, rival), nil
+		return s.addContested(gv, live, rival), nil
 	}
-	moves := !s.holds(live) || !leadsTo(live, target)
+	moves := !s.hasLabel(live) || !pointsTo(live, target)
 	if moves {
 		if !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
 			s.moving = name
-			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", whereTo(live), target, endpointSoak), nil
+			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
 		}
 	}
 	if contended && !s.contest(name).allowWrite(rival, s.now) {
-		return s.holdContested(gv, live, rival), nil
+		return s.addContested(gv, live, rival), nil
 	}
 	if !contended {
 		s.history.contests.expire(name, s.now)
@@ -161,16 +160,16 @@ func (r *Reconciler) lead(ctx context.Context, s *scope, gv schema.GroupVersion,
 	if !moves && (len(live.Spec.CABundle) == 0 || !target.InsecureSkipTLSVerify) {
 		return "", r.apply(ctx, s, gv, live)
 	}
-	if err := r.seize(ctx, s, gv, live); err != nil {
+	if err := r.adoptAPIService(ctx, s, gv, live); err != nil {
 		return "", err
 	}
-	// Looked at again at once: whoever is asked through it is asked elsewhere now.
-	s.again()
+	// Verify the new target at once.
+	s.requeueNow()
 	return "", nil
 }
 
 // apply registers the version, or corrects its registration.
-func (r *Reconciler) apply(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
+func (r *Reconciler) apply(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
 	desired := manifests.APIService(s.serving, gv, s.target())
 	if live != nil {
 		if record, ok := live.Annotations[v1alpha1.AnnotationPreviousOwner]; ok {
@@ -181,64 +180,63 @@ func (r *Reconciler) apply(ctx context.Context, s *scope, gv schema.GroupVersion
 		return err
 	}
 	if live == nil {
-		// Pods are asked again right after it: a mismatch retires the version.
+		// The next pass probes the pods again: a mismatch retires the version.
 		s.registered[apiServiceName(gv)] = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(gv)}}
-		s.again()
+		s.requeueNow()
 	}
 	return nil
 }
 
-// judgeRegistration sets APIServicesRegistered.
-func (s *scope) judgeRegistration(did *registration) {
-	if len(s.desired) > 0 && len(did.pending) == 0 && len(did.registered) == 0 {
-		did.pending = did.leftOut
+func (s *reconcileState) setAPIServicesRegistered(result *registrationResult) {
+	if len(s.desired) > 0 && len(result.pending) == 0 && len(result.registered) == 0 {
+		result.pending = result.notOffered
 	}
 	switch {
-	case len(did.pending) > 0:
+	case len(result.pending) > 0:
 		reason := v1alpha1.ReasonDependencyNotReady
 		switch {
-		case len(s.heldInOrder) > 0:
-			reason = s.held[apiServiceName(s.heldInOrder[0])].reason
+		case len(s.conflictOrder) > 0:
+			reason = s.conflicts[apiServiceName(s.conflictOrder[0])].reason
 		case s.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonVersionNotServed:
 			reason = v1alpha1.ReasonVersionNotServed
 		}
-		s.mark(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, reason,
-			"not registered yet: "+strings.Join(did.pending, ", "))
-	case len(did.registered) > 0:
-		message := strings.Join(did.registered, ", ") + " registered for Service " + s.target().String()
-		if len(did.leftOut) > 0 {
-			message += "; left out: " + strings.Join(did.leftOut, ", ")
+		s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, reason,
+			"not registered yet: "+strings.Join(result.pending, ", "))
+	case len(result.registered) > 0:
+		message := strings.Join(result.registered, ", ") + " registered for Service " + s.target().String()
+		if len(result.notOffered) > 0 {
+			message += "; left out: " + strings.Join(result.notOffered, ", ")
 		}
-		s.mark(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, message)
+		s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, message)
 	default:
-		s.mark(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
+		s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	}
 }
 
-// leftOut is why the implementation that someone else runs goes without this
-// version, or empty.
-func (s *scope) leftOut(gv schema.GroupVersion) string {
-	if s.deploys() || s.implementation == nil || s.registered[apiServiceName(gv)] != nil {
+// notOffered returns why the version is left out since spec.existing does not serve it,
+// or "".
+func (s *reconcileState) notOffered(gv schema.GroupVersion) string {
+	if s.deploys() || s.existing == nil || s.registered[apiServiceName(gv)] != nil {
 		return ""
 	}
-	lacking := s.implementation.lacking(gv)
-	if len(lacking) == 0 {
-		return s.leftOutBefore(gv)
+	notServing := s.existing.notServing(gv)
+	if len(notServing) == 0 {
+		return s.storedNotOffered(gv)
 	}
-	return fmt.Sprintf("Service %s does not serve it at endpoint %s", s.implementation.target, strings.Join(lacking, ", "))
+	return fmt.Sprintf("Service %s does not serve it at endpoint %s", s.existing.target, strings.Join(notServing, ", "))
 }
 
-// leftOutBefore is what leftOut said when all endpoints could be asked last, for as
-// long as one cannot: a version is not missed because nobody says now that it lacks.
-func (s *scope) leftOutBefore(gv schema.GroupVersion) string {
-	registered := meta.FindStatusCondition(s.before.Conditions, v1alpha1.ConditionAPIServicesRegistered)
-	if s.implementation.allAnswered() || registered == nil ||
+// storedNotOffered returns the stored notOffered while some endpoint does not answer: a
+// version does not become required because the endpoint that lacks it is silent.
+func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
+	registered := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionAPIServicesRegistered)
+	if s.existing.allAnswered() || registered == nil ||
 		registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != s.backend.Generation {
 		return ""
 	}
-	// What is pending although all that is wanted is registered was left out.
-	for _, known := range s.before.APIServices {
+	// Pending versions were left out, since all required ones were registered.
+	for _, known := range s.storedStatus.APIServices {
 		if known.Name == apiServiceName(gv) && known.State == v1alpha1.APIServicePending {
 			return known.Message
 		}
@@ -246,37 +244,37 @@ func (s *scope) leftOutBefore(gv schema.GroupVersion) string {
 	return ""
 }
 
-// notYet is why the version may not be registered yet, or empty.
-func (s *scope) notYet(gv schema.GroupVersion) string {
-	failing, _ := s.requests(gv)
+// waitReason returns why the version cannot be registered yet, or "".
+func (s *reconcileState) waitReason(gv schema.GroupVersion) string {
+	failing, _ := s.pods.byRequests(gv)
 	switch {
 	case !s.deploys():
-		return s.notYetExisting(gv)
+		return s.waitReasonExisting(gv)
 	case s.deployment == nil || !s.rolledOut:
 		return "waits until the rollout is finished"
 	case len(s.caBundle) == 0:
 		return "waits for the certificates"
-	case s.servedByAll(gv) && s.stillEnding(gv) != "":
-		return "waits for the end of " + s.stillEnding(gv)
-	case s.proving[gv] != "":
-		return s.proving[gv]
-	case s.servedByAll(gv):
+	case s.pods.allServe(gv) && s.terminatingWithout(gv) != "":
+		return "waits for the end of " + s.terminatingWithout(gv)
+	case s.recovering[gv] != "":
+		return s.recovering[gv]
+	case s.pods.allServe(gv):
 		return ""
-	case len(s.lacking(gv)) > 0:
-		return "not served by " + strings.Join(s.lacking(gv), ", ")
-	case slices.ContainsFunc(s.readyPods(), func(p pod) bool { return p.err != nil }):
+	case len(s.pods.notServing(gv)) > 0:
+		return "not served by " + strings.Join(s.pods.notServing(gv), ", ")
+	case slices.ContainsFunc(s.pods.ready(), func(p pod) bool { return p.err != nil }):
 		return "waits until every ready pod can be asked"
 	case len(failing) > 0:
 		return "its requests fail in " + describeFailing(gv, failing)
-	case len(s.readyPods()) == 0:
+	case len(s.pods.ready()) == 0:
 		return "waits for a ready pod"
 	}
-	return fmt.Sprintf("waits for the answers of %d pods", len(s.readyPods()))
+	return fmt.Sprintf("waits for the answers of %d pods", len(s.pods.ready()))
 }
 
-// notYetExisting is notYet for the implementation that someone else runs.
-func (s *scope) notYetExisting(gv schema.GroupVersion) string {
-	found := s.implementation
+// waitReasonExisting is waitReason for spec.existing.
+func (s *reconcileState) waitReasonExisting(gv schema.GroupVersion) string {
+	found := s.existing
 	switch {
 	case found == nil:
 		return "waits until Service " + s.target().String() + " was read"
@@ -284,7 +282,7 @@ func (s *scope) notYetExisting(gv schema.GroupVersion) string {
 		return found.why
 	case len(found.endpoints) == 0:
 		return "waits for a ready endpoint of Service " + found.target.String()
-	case found.servesAll(gv):
+	case found.allServe(gv):
 		return ""
 	}
 	return "waits until every ready endpoint of Service " + found.target.String() + " can be asked"

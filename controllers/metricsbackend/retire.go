@@ -20,14 +20,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// retire takes versions out of discovery: those that are registered by us and
-// not desired, whether this binary knows them or not, and those of which a phase
-// said so before. The intent is persisted before the first deletion, so that a
-// restart goes on where this process ended.
-func (r *Reconciler) retire(ctx context.Context, s *scope) error {
+// retire removes versions from discovery: registered ones that are not desired, known to
+// this binary or not, and those that a phase asked for. The intent is stored before the
+// first deletion, so that a new process continues.
+func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	intents := s.intents()
 	for _, intent := range intents {
-		// Never lost from the status before it is confirmed, whatever fails here.
+		// Stays in the status until it is confirmed, whatever fails below.
 		s.apiServices[intent.Name] = intent
 	}
 	if !s.observed {
@@ -36,9 +35,9 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 	fresh := false
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
-		// Without their namespace our pods are gone, wherever others may serve.
-		lost := s.withoutNamespace && s.leadsToServing(s.registered[name])
-		if !ok || s.wants(name) && !lost || s.persisted(name) == v1alpha1.APIServiceRetiring {
+		// Without their namespace our pods are gone.
+		lost := s.namespaceGone && s.pointsToServing(s.registered[name])
+		if !ok || s.isDesired(name) && !lost || s.storedState(name) == v1alpha1.APIServiceRetiring {
 			continue
 		}
 		if kept, err := r.keepForConsumers(ctx, s, gv); err != nil {
@@ -47,45 +46,45 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 			continue
 		}
 		fresh = true
-		s.setState(gv, v1alpha1.APIServiceRetiring, "no longer desired")
+		s.setVersionState(gv, v1alpha1.APIServiceRetiring, "no longer desired")
 	}
 	if fresh {
-		s.markRetiring("to be removed from discovery")
-		s.again()
+		s.setRetiringCondition("to be removed from discovery")
+		s.requeueNow()
 		return errWait
 	}
 
 	var gone []schema.GroupVersion
 	for _, intent := range intents {
 		gv, _ := versionOf(intent.Name)
-		owner, why, err := r.release(ctx, s, intent.Name)
+		owner, why, err := r.retireAPIService(ctx, s, intent.Name)
 		if err != nil {
 			return err
 		}
 		switch owner {
-		case nobody:
+		case ownerNone:
 			delete(s.registered, intent.Name)
 			gone = append(gone, gv)
-		case us:
-			s.markRetiring("still exists: " + why)
+		case ownerSelf:
+			s.setRetiringCondition("still exists: " + why)
 			return errWait
-		case someoneElse:
-			// Whoever has it answers for it, once every kube-apiserver knows.
+		case ownerOther:
+			// The new owner serves it, once every kube-apiserver has seen the change.
 			delete(s.registered, intent.Name)
-			held, err := r.leadsToUsStill(ctx, s, intent.Name)
+			why, err := r.stillRoutedIfDeployed(ctx, s, intent.Name)
 			if err != nil {
 				return err
 			}
-			if held != "" {
-				s.markRetiring(held)
+			if why != "" {
+				s.setRetiringCondition(why)
 				return errWait
 			}
 			delete(s.apiServices, intent.Name)
 		}
 	}
 	if len(gone) > 0 {
-		if lingers := r.lingers(ctx, s, gone); lingers != "" {
-			s.markRetiring(lingers)
+		if reason := r.stillInDiscovery(ctx, s, gone); reason != "" {
+			s.setRetiringCondition(reason)
 			return errWait
 		}
 		for _, gv := range gone {
@@ -94,24 +93,23 @@ func (r *Reconciler) retire(ctx context.Context, s *scope) error {
 		}
 	}
 	if len(s.kept) > 0 {
-		return s.markKept()
+		return s.setKeptCondition()
 	}
-	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 		"only desired versions are in discovery")
 	return nil
 }
 
-// intents are the versions that were marked as retiring in the persisted status.
-// They are finished even if the spec names the version again meanwhile: it is
-// registered anew afterwards, by the same rules as always.
-func (s *scope) intents() []v1alpha1.APIServiceStatus {
-	return slices.DeleteFunc(slices.Clone(s.before.APIServices), func(known v1alpha1.APIServiceStatus) bool {
+// intents returns the versions that the stored status marks as retiring. They are retired
+// even if the spec names them again, and then registered by the usual rules.
+func (s *reconcileState) intents() []v1alpha1.APIServiceStatus {
+	return slices.DeleteFunc(slices.Clone(s.storedStatus.APIServices), func(known v1alpha1.APIServiceStatus) bool {
 		_, ok := versionOf(known.Name)
 		return !ok || known.State != v1alpha1.APIServiceRetiring
 	})
 }
 
-func (s *scope) markRetiring(state string) {
+func (s *reconcileState) setRetiringCondition(state string) {
 	var names []string
 	for name, version := range s.apiServices {
 		if version.State == v1alpha1.APIServiceRetiring {
@@ -119,77 +117,77 @@ func (s *scope) markRetiring(state string) {
 		}
 	}
 	slices.Sort(names)
-	s.mark(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
+	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
 		fmt.Sprintf("%s: %s; nothing else changes until this is done", strings.Join(names, ", "), state))
 }
 
-// owner is whose an APIService is.
+// owner is the owner of an APIService.
 type owner int
 
 const (
-	nobody owner = iota
-	us
-	someoneElse
+	ownerNone owner = iota
+	ownerSelf
+	ownerOther
 )
 
-// release lets go of the APIService if it is ours: it goes back to whom it was
-// taken from, if they still answer for it, or it is deleted. It returns whose one
-// of this name is then, by a live read, and why it is still ours.
-func (r *Reconciler) release(ctx context.Context, s *scope, name string) (whose owner, why string, err error) {
+// retireAPIService restores the previous owner of an APIService of ours if that still
+// serves it, or else deletes it. It returns the owner after a live read, and why it is
+// still ours.
+func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, name string) (whose owner, why string, err error) {
 	for deleted := false; ; deleted = true {
 		var service apiregistrationv1.APIService
 		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)
 		switch {
 		case apierrors.IsNotFound(err):
-			return nobody, "", nil
+			return ownerNone, "", nil
 		case err != nil:
-			return us, "", fmt.Errorf("get APIService %s: %w", name, err)
+			return ownerSelf, "", fmt.Errorf("get APIService %s: %w", name, err)
 		case !s.owns(&service):
-			return someoneElse, "", nil
-		case service.DeletionTimestamp == nil && s.isTheirs(&service):
-			return someoneElse, "", r.giveUp(ctx, s, &service)
+			return ownerOther, "", nil
+		case service.DeletionTimestamp == nil && s.isRepointed(&service):
+			return ownerOther, "", r.disown(ctx, s, &service)
 		case deleted || service.DeletionTimestamp != nil:
-			return us, "something holds it with a finalizer", nil
+			return ownerSelf, "something holds it with a finalizer", nil
 		}
-		switch handed, waits, err := r.handBack(ctx, s, &service); {
+		switch restored, waits, err := r.restorePrevious(ctx, s, &service); {
 		case err != nil:
-			return us, "", err
+			return ownerSelf, "", err
 		case waits != "":
-			return us, waits, nil
-		case handed:
-			return someoneElse, "", nil
+			return ownerSelf, waits, nil
+		case restored:
+			return ownerOther, "", nil
 		}
 		klog.FromContext(ctx).Info("Deleting APIService", "apiService", name)
 		err = r.Client.Delete(ctx, &service, client.Preconditions{UID: ptr.To(service.UID), ResourceVersion: ptr.To(service.ResourceVersion)})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return us, "", fmt.Errorf("delete APIService %s: %w", name, err)
+			return ownerSelf, "", fmt.Errorf("delete APIService %s: %w", name, err)
 		}
 	}
 }
 
-// leadsToUsStill is stillLeads, for an APIService that someone else has now; while
-// we have no pods nothing can be sent to them.
-func (r *Reconciler) leadsToUsStill(ctx context.Context, s *scope, name string) (string, error) {
-	if s.unmanaged || s.withoutNamespace {
+// stillRoutedIfDeployed is stillRouted for an APIService of another owner. Without pods
+// of ours nothing can be sent to them.
+func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileState, name string) (string, error) {
+	if s.namespaceUnmanaged || s.namespaceGone {
 		return "", nil
 	}
 	deployed, err := r.isDeployed(ctx, s)
 	if err != nil || !deployed {
 		return "", err
 	}
-	return r.stillLeads(ctx, s, name), nil
+	return r.stillRouted(ctx, s, name), nil
 }
 
-// owns tells whether an APIService is this backend's: it has our label, or lost it
-// while it still leads to our Service, and so is in discovery at our pods' expense.
-func (s *scope) owns(service *apiregistrationv1.APIService) bool {
+// owns reports whether an APIService is this backend's: it has our label, or it lost it
+// but points to our Service.
+func (s *reconcileState) owns(service *apiregistrationv1.APIService) bool {
 	holder := service.Labels[v1alpha1.LabelBackend]
-	return holder == s.backend.Name || holder == "" && s.leadsToServing(service)
+	return holder == s.backend.Name || holder == "" && s.pointsToServing(service)
 }
 
-// lingers tells where one of the versions, whose APIServices are gone, still is
-// in discovery; empty when they are nowhere.
-func (r *Reconciler) lingers(ctx context.Context, s *scope, gone []schema.GroupVersion) string {
+// stillInDiscovery returns where one of the versions, whose APIServices are gone, is
+// still in discovery, or "".
+func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, gone []schema.GroupVersion) string {
 	presence, err := r.Aggregator.Discovered(ctx, gone)
 	var reason string
 	if err != nil {
@@ -215,8 +213,22 @@ func (r *Reconciler) lingers(ctx context.Context, s *scope, gone []schema.GroupV
 	return ""
 }
 
-// versionOf reads the version from an APIService's name, VERSION.GROUP.
-func versionOf(name string) (schema.GroupVersion, bool) {
-	version, group, ok := strings.Cut(name, ".")
-	return schema.GroupVersion{Group: group, Version: version}, ok
+// observe reads our APIServices around the cache: what is registered decides what may be
+// done to pods.
+func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
+	// Not by label: one without it that points to our pods is in discovery, too.
+	var list apiregistrationv1.APIServiceList
+	if err := r.Live.List(ctx, &list); err != nil {
+		return fmt.Errorf("list APIServices: %w", err)
+	}
+	for i := range list.Items {
+		if service := &list.Items[i]; s.owns(service) {
+			s.registered[service.Name] = service
+			if s.pointsToServing(service) {
+				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
+			}
+		}
+	}
+	s.observed = true
+	return nil
 }

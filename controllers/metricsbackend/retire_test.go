@@ -15,15 +15,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func ready(t *testing.T, funcs ...interceptor.Funcs) (*world, *Reconciler) {
+func ready(t *testing.T, funcs ...interceptor.Funcs) (*fakeCluster, *Reconciler) {
 	t.Helper()
-	w := prepared(t, "ready", becomeReady)
-	r := w.reconciler(funcs...)
+	fc := prepared(t, "ready", becomeReady)
+	r := fc.reconciler(funcs...)
 	mustReconcile(t, r)
-	return w, r
+	return fc, r
 }
 
-func becomeReady(w *world) { w.settle(w.reconciler(), w.isReady) }
+func becomeReady(fc *fakeCluster) { fc.reconcileUntil(fc.reconciler(), fc.isReady) }
 
 func onlyV1beta1(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
@@ -44,23 +44,23 @@ func mustReconcile(t *testing.T, r *Reconciler) {
 // version has left discovery.
 func TestRetireInOrder(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+	fc, r := ready(t)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		onlyV1beta1(spec)
 		spec.Serving.Image = imageV1beta1
 	})
-	deployed := func() string { return w.backend().Status.Serving.Image }
+	deployed := func() string { return fc.backend().Status.Serving.Image }
 
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
-	if state := w.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceRetiring || !w.isRegistered(v1) {
-		t.Fatalf("first: state %q, registered %t, want Retiring and still registered", state, w.isRegistered(v1))
+	if state := fc.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceRetiring || !fc.isRegistered(v1) {
+		t.Fatalf("first: state %q, registered %t, want Retiring and still registered", state, fc.isRegistered(v1))
 	}
 	mustReconcile(t, r)
-	if w.isRegistered(v1) {
+	if fc.isRegistered(v1) {
 		t.Fatal("second: still registered")
 	}
-	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
+	c := fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
 	if c.Reason != v1alpha1.ReasonRetiring || !strings.Contains(c.Message, "v1 is still in discovery of kube-apiserver 192.0.2.1:6443") {
 		t.Fatalf("while discovery lags: %+v", c)
 	}
@@ -68,19 +68,19 @@ func TestRetireInOrder(t *testing.T) {
 	if deployed() != imageBoth {
 		t.Fatal("the image changed before v1 left discovery")
 	}
-	w.step() // discovery follows
+	fc.step() // discovery follows
 	mustReconcile(t, r)
-	if state := w.state("v1.metrics.k8s.io"); state != "" {
+	if state := fc.state("v1.metrics.k8s.io"); state != "" {
 		t.Errorf("state %q after it is gone", state)
 	}
 	if deployed() != imageV1beta1 {
 		t.Error("the image did not change after v1 left discovery")
 	}
-	w.settle(r, w.isReady)
+	fc.reconcileUntil(r, fc.isReady)
 }
 
-func (w *world) state(name string) v1alpha1.APIServiceState {
-	for _, s := range w.backend().Status.APIServices {
+func (fc *fakeCluster) state(name string) v1alpha1.APIServiceState {
+	for _, s := range fc.backend().Status.APIServices {
 		if s.Name == name {
 			return s.State
 		}
@@ -91,62 +91,62 @@ func (w *world) state(name string) v1alpha1.APIServiceState {
 // Where kube-apiservers cannot be asked, time must do.
 func TestRetireSoaks(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.unreachable = true
-	w.change(onlyV1beta1)
+	fc, r := ready(t)
+	fc.unreachable = true
+	fc.change(onlyV1beta1)
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	w.clock.Step(discoverySoak - time.Second)
+	fc.clock.Step(discoverySoak - time.Second)
 	mustReconcile(t, r)
-	c := w.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
+	c := fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "cannot be read, so this waits 1m30s") {
 		t.Fatalf("before the soak is over: %+v", c)
 	}
-	w.clock.Step(2 * time.Second)
+	fc.clock.Step(2 * time.Second)
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, "")
+	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, "")
 }
 
 // A version that was put back into the spec while it was retiring is registered
 // again, after it was retired.
 func TestRetireIsFinished(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.change(onlyV1beta1)
+	fc, r := ready(t)
+	fc.change(onlyV1beta1)
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
-	w.change(bothVersions)
+	fc.change(bothVersions)
 	mustReconcile(t, r)
-	w.wantRegistered("v1beta1")
-	w.settle(r, w.isReady)
-	w.wantRegistered("v1", "v1beta1")
+	fc.wantRegistered("v1beta1")
+	fc.reconcileUntil(r, fc.isReady)
+	fc.wantRegistered("v1", "v1beta1")
 }
 
 // A version that this binary does not know is retired all the same: a newer
 // operator may have registered it.
 func TestRetireUnknownVersion(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
+	fc, r := ready(t)
 	future := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 		Name: "v3.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: backendName},
 	}}
-	w.create(future)
-	w.settle(r, func() bool { return len(w.apiServices()) == 2 && w.isReady() })
+	fc.create(future)
+	fc.reconcileUntil(r, func() bool { return len(fc.apiServices()) == 2 && fc.isReady() })
 }
 
 // An APIService that someone takes over while it is retiring is theirs.
-func TestRetireLetsOthersKeepTheirs(t *testing.T) {
+func TestRetireKeepsAPIServicesOfOthers(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.change(onlyV1beta1)
+	fc, r := ready(t)
+	fc.change(onlyV1beta1)
 	mustReconcile(t, r)
-	w.editAPIService(v1, func(s *apiregistrationv1.APIService) {
+	fc.editAPIService(v1, func(s *apiregistrationv1.APIService) {
 		s.Labels = nil
 		s.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "kube-system", Name: "theirs"}
 	})
-	w.settle(r, w.isReady)
-	w.wantLeadsTo(v1, "kube-system/theirs")
+	fc.reconcileUntil(r, fc.isReady)
+	fc.wantPointsTo(v1, "kube-system/theirs")
 }
 
 func TestVersionOf(t *testing.T) {
@@ -165,18 +165,18 @@ func TestRetireAll(t *testing.T) {
 	t.Parallel()
 	elsewhere := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" })
 	elsewhere.Name, elsewhere.UID = "elsewhere", "uid-elsewhere"
-	theirs := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
+	other := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
 		Name: "v1beta1.custom.metrics.k8s.io", Labels: map[string]string{v1alpha1.LabelBackend: "elsewhere"},
 	}}
-	w, r := ready(t)
-	w.create(elsewhere)
-	w.create(theirs)
-	w.loseLabel("v1.metrics.k8s.io")
+	fc, r := ready(t)
+	fc.create(elsewhere)
+	fc.create(other)
+	fc.loseLabel("v1.metrics.k8s.io")
 	if err := r.RetireAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	left := w.apiServices()
-	if len(left) != 1 || left[0].Name != theirs.Name {
+	left := fc.apiServices()
+	if len(left) != 1 || left[0].Name != other.Name {
 		t.Errorf("left %v", left)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // An operator that ends with its namespace waits for nobody. Without an account, or with
 // a token of one that is gone, no more can be known of an endpoint than that it is ready.
-func TestRetireAllHandsBack(t *testing.T) {
+func TestRetireAllRestores(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		endpoints int
@@ -36,43 +36,43 @@ func TestRetireAllHandsBack(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := prepared(t, "adopted", adoptedWorld)
-			r := w.live(intercepted(func(c call, make func() error) error {
+			fc := prepared(t, "adopted", adoptedCluster)
+			r := fc.live(intercepted(func(c call, make func() error) error {
 				if c.name == "create token" && !tc.token {
 					return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "guest", errors.New("it is being terminated"))
 				}
 				return make()
 			}))
 			if tc.token {
-				_, _, err := r.guestToken(t.Context(), r.newScope(w.backend()))
-				w.must(err)
+				_, _, err := r.guestToken(t.Context(), r.newState(fc.backend()))
+				fc.must(err)
 			}
-			w.scaleMetricsServer(tc.endpoints, v1beta1)
-			for address := range w.theirs.serves {
-				w.theirs.mute[address] = tc.answer
+			fc.scaleMetricsServer(tc.endpoints, v1beta1)
+			for address := range fc.other.serves {
+				fc.other.failing[address] = tc.answer
 			}
-			w.must(r.RetireAll(t.Context()))
-			w.wantLeadsTo(v1beta1, tc.want)
-			w.wantLeadsTo(v1, "")
+			fc.must(r.RetireAll(t.Context()))
+			fc.wantPointsTo(v1beta1, tc.want)
+			fc.wantPointsTo(v1, "")
 		})
 	}
 }
 
 // kube-apiserver writes APIServices at this very moment, as pods behind them end:
 // a conflict is tried again, and keeps no other version from going.
-func TestRetireAllTriesAgain(t *testing.T) {
+func TestRetireAllRetries(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "adopted", adoptedWorld)
+	fc := prepared(t, "adopted", adoptedCluster)
 	conflicts := map[string]int{}
-	r := w.live(intercepted(func(c call, make func() error) error {
+	r := fc.live(intercepted(func(c call, make func() error) error {
 		if conflicts[c.name]++; strings.Contains(c.name, "APIService v1") && c.write && conflicts[c.name] == 1 {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "apiservices"}, c.name, errors.New("it was modified"))
 		}
 		return make()
 	}))
-	w.must(r.RetireAll(t.Context()))
-	w.wantLeadsTo(v1, "")
-	w.wantLeadsTo(v1beta1, metricsServer)
+	fc.must(r.RetireAll(t.Context()))
+	fc.wantPointsTo(v1, "")
+	fc.wantPointsTo(v1beta1, metricsServer)
 	if conflicts["delete *v1.APIService v1.metrics.k8s.io"] != 2 || conflicts["update *v1.APIService v1beta1.metrics.k8s.io"] != 2 {
 		t.Errorf("attempts: %v", conflicts)
 	}
@@ -81,9 +81,9 @@ func TestRetireAllTriesAgain(t *testing.T) {
 // What cannot be removed is named, after the others are.
 func TestRetireAllGivesUp(t *testing.T) {
 	t.Parallel()
-	w, _ := ready(t)
-	r := w.live()
-	w.editAPIService(v1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/keeps"} })
+	fc, _ := ready(t)
+	r := fc.live()
+	fc.editAPIService(v1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/keeps"} })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*retireAllPause)
 	defer cancel()
 	err := r.RetireAll(ctx)
@@ -91,7 +91,7 @@ func TestRetireAllGivesUp(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	var left apiregistrationv1.APIServiceList
-	w.list(&left)
+	fc.list(&left)
 	if len(left.Items) != 1 {
 		t.Errorf("left: %v", left.Items)
 	}

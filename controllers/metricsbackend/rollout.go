@@ -19,12 +19,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// revisionAnnotation is kept by the Deployment controller on a Deployment and
-// its ReplicaSets.
+// revisionAnnotation is set by the Deployment controller on Deployments and ReplicaSets.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// rollout reads how far the Deployment is, and what keeps pods from starting.
-func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
+// rollout reads the state of the Deployment and its pods.
+func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	if !s.deploys() {
 		s.backend.Status.Serving = nil
 		return nil
@@ -32,10 +31,10 @@ func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
 	s.backend.Status.Serving = &v1alpha1.ServingStatus{
 		Image: s.serving.Image, Namespace: s.serving.Namespace, Replicas: *s.spec.Serving.Replicas,
 	}
-	if s.unmanaged {
+	if s.namespaceUnmanaged {
 		s.podsRead = true
 		s.summarizeReplicas(0)
-		s.mark(v1alpha1.ConditionServingReady, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
+		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"pods of a namespace that the operator does not manage are not read")
 		return nil
 	}
@@ -49,7 +48,7 @@ func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
 		if s.blocked {
 			reason, message = v1alpha1.ReasonDependencyNotReady, "nothing is deployed: see Ready for the reason"
 		}
-		s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
+		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
 		return nil
 	case err != nil:
 		return fmt.Errorf("get Deployment %s: %w", s.serving.Name(), err)
@@ -63,71 +62,71 @@ func (r *Reconciler) rollout(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.podsRead = true
-	s.rolledOut = finished(&deployment, s.applied)
-	s.judgeRollout()
+	s.rolledOut = rolloutFinished(&deployment, s.appliedGeneration)
+	s.setServingReadyFromRollout()
 	return nil
 }
 
-func (s *scope) summarizeReplicas(ready int32) {
+func (s *reconcileState) summarizeReplicas(ready int32) {
 	status := s.backend.Status.Serving
 	status.ReadyReplicas = ready
 	status.Summary = fmt.Sprintf("%d/%d", ready, status.Replicas)
 }
 
-// finished tells whether every pod is of the newest revision and available.
-// applied is the generation of the last apply, which the cache may not have yet.
-func finished(d *appsv1.Deployment, applied int64) bool {
+// rolloutFinished reports whether every pod is available and of the newest revision.
+// applied is the generation of the last apply, which may not be in the cache yet.
+func rolloutFinished(d *appsv1.Deployment, applied int64) bool {
 	want := ptr.Deref(d.Spec.Replicas, 1)
 	return d.Generation >= applied && d.Status.ObservedGeneration >= d.Generation &&
 		d.Status.UpdatedReplicas == want && d.Status.Replicas == want && d.Status.AvailableReplicas == want
 }
 
-// judgeRollout sets ServingReady by what the Deployment says; probe goes on.
-func (s *scope) judgeRollout() {
+// setServingReadyFromRollout sets ServingReady by the Deployment; probe refines it.
+func (s *reconcileState) setServingReadyFromRollout() {
 	d, want := s.deployment, ptr.Deref(s.deployment.Spec.Replicas, 1)
 	if s.rolledOut {
-		s.mark(v1alpha1.ConditionServingReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 			fmt.Sprintf("%d of %d pods are up to date and ready", want, want))
 		return
 	}
 	if why := s.rolloutFailure(); why != "" {
-		s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed, why)
+		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed, why)
 		return
 	}
 	updated := d.Status.UpdatedReplicas
-	if d.Status.ObservedGeneration < d.Generation || d.Generation < s.applied {
+	if d.Status.ObservedGeneration < d.Generation || d.Generation < s.appliedGeneration {
 		updated = 0
 	}
-	s.mark(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRollingOut,
+	s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRollingOut,
 		fmt.Sprintf("%d of %d pods are up to date, %d ready", updated, want, d.Status.ReadyReplicas))
 }
 
-// rolloutFailure is what keeps the rollout from going on, or empty.
-func (s *scope) rolloutFailure() string {
+// rolloutFailure returns what keeps the rollout from progressing, or "".
+func (s *reconcileState) rolloutFailure() string {
 	for _, c := range s.deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 			return "no pod can be made: " + c.Message
 		}
 	}
-	var troubles []string
+	var failures []string
 	for _, p := range s.pods {
-		if why := trouble(p.Pod); why != "" {
-			troubles = append(troubles, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, why))
+		if why := startFailure(p.Pod); why != "" {
+			failures = append(failures, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, why))
 		}
 	}
-	if len(troubles) > 0 {
-		return troubles[0] + others(len(troubles)-1, "pod")
+	if len(failures) > 0 {
+		return failures[0] + andMore(len(failures)-1, "pod")
 	}
 	for _, c := range s.deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 			return fmt.Sprintf("the rollout of Deployment %s/%s does not get on; pods that are not ready: %s "+
-				"(kubectl describe pod, kubectl logs)", s.deployment.Namespace, s.deployment.Name, s.notReady())
+				"(kubectl describe pod, kubectl logs)", s.deployment.Namespace, s.deployment.Name, s.notReadyPods())
 		}
 	}
 	return ""
 }
 
-func (s *scope) notReady() string {
+func (s *reconcileState) notReadyPods() string {
 	var names []string
 	for _, p := range s.pods {
 		if !p.ready {
@@ -137,9 +136,9 @@ func (s *scope) notReady() string {
 	return strings.Join(names, ", ")
 }
 
-// readPods reads the backend's pods, those that are ending apart.
-func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
-	hash, err := r.currentHash(ctx, s)
+// readPods reads the backend's pods, terminating ones separately.
+func (r *Reconciler) readPods(ctx context.Context, s *reconcileState) error {
+	hash, err := r.currentTemplateHash(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.serving.Namespace), client.MatchingLabels(s.serving.Selector())); err != nil {
 		return fmt.Errorf("list serving pods: %w", err)
 	}
-	s.pods, s.ending = nil, nil
+	s.pods, s.terminatingPods = nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
@@ -155,7 +154,7 @@ func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
 		}
 		if p.DeletionTimestamp != nil {
 			if p.Status.Phase == corev1.PodRunning {
-				s.ending = append(s.ending, pod{Pod: p})
+				s.terminatingPods = append(s.terminatingPods, pod{Pod: p})
 			}
 			continue
 		}
@@ -164,15 +163,15 @@ func (r *Reconciler) readPods(ctx context.Context, s *scope) error {
 			current: hash != "" && p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash,
 		})
 	}
-	for _, pods := range [][]pod{s.pods, s.ending} {
+	for _, pods := range []pods{s.pods, s.terminatingPods} {
 		slices.SortFunc(pods, func(a, b pod) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return nil
 }
 
-// currentHash is the pod-template-hash of the Deployment's newest revision.
-func (r *Reconciler) currentHash(ctx context.Context, s *scope) (string, error) {
-	if s.deployment.Generation < s.applied || s.deployment.Status.ObservedGeneration < s.deployment.Generation {
+// currentTemplateHash returns the pod-template-hash of the newest revision, or "".
+func (r *Reconciler) currentTemplateHash(ctx context.Context, s *reconcileState) (string, error) {
+	if s.deployment.Generation < s.appliedGeneration || s.deployment.Status.ObservedGeneration < s.deployment.Generation {
 		return "", nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
@@ -187,10 +186,4 @@ func (r *Reconciler) currentHash(ctx context.Context, s *scope) (string, error) 
 		}
 	}
 	return "", nil
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func TestFinished(t *testing.T) {
+func TestRolloutFinished(t *testing.T) {
 	t.Parallel()
 	done := appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}
 	with := func(change func(*appsv1.DeploymentStatus)) appsv1.DeploymentStatus {
@@ -41,14 +41,14 @@ func TestFinished(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 3}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: tc.status}
-			if got := finished(d, tc.applied); got != tc.want {
+			if got := rolloutFinished(d, tc.applied); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})
 	}
 }
 
-func TestTrouble(t *testing.T) {
+func TestStartFailure(t *testing.T) {
 	t.Parallel()
 	waiting := func(reason, message string) corev1.PodStatus {
 		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
@@ -95,7 +95,7 @@ func TestTrouble(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Status: tc.status}
-			if got := trouble(p); got != tc.want {
+			if got := startFailure(p); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -106,18 +106,18 @@ func TestTrouble(t *testing.T) {
 // registered meanwhile.
 func TestRolloutFailed(t *testing.T) {
 	t.Parallel()
-	deployment := func(w *world) *appsv1.Deployment {
+	deployment := func(fc *fakeCluster) *appsv1.Deployment {
 		d := &appsv1.Deployment{}
-		w.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, d)
+		fc.get(client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, d)
 		return d
 	}
 	cases := map[string]struct {
-		status func(*world) appsv1.DeploymentStatus
+		status func(*fakeCluster) appsv1.DeploymentStatus
 		pods   int
 		want   string
 	}{
 		"pods are refused": {
-			status: func(*world) appsv1.DeploymentStatus {
+			status: func(*fakeCluster) appsv1.DeploymentStatus {
 				return appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
 					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota",
 				}}}
@@ -125,41 +125,41 @@ func TestRolloutFailed(t *testing.T) {
 			want: "no pod can be made: exceeded quota",
 		},
 		"deadline is over": {
-			status: func(w *world) appsv1.DeploymentStatus {
-				return appsv1.DeploymentStatus{ObservedGeneration: deployment(w).Generation, Conditions: []appsv1.DeploymentCondition{{
+			status: func(fc *fakeCluster) appsv1.DeploymentStatus {
+				return appsv1.DeploymentStatus{ObservedGeneration: deployment(fc).Generation, Conditions: []appsv1.DeploymentCondition{{
 					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 				}}}
 			},
 			pods: 1, want: "the rollout of Deployment operator-ns/metrics-serving-cluster does not get on; pods that are not ready: pod-001",
 		},
 		"two pods without an image": {
-			status: func(*world) appsv1.DeploymentStatus { return appsv1.DeploymentStatus{} },
+			status: func(*fakeCluster) appsv1.DeploymentStatus { return appsv1.DeploymentStatus{} },
 			pods:   2, want: "pod operator-ns/pod-001: no node can take it: full (and 1 more pod)",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newBackend())
-			r := w.reconciler()
+			fc := newFakeCluster(t, newBackend())
+			r := fc.reconciler()
 			mustReconcile(t, r)
 			mustReconcile(t, r)
-			d := deployment(w)
+			d := deployment(fc)
 			for range tc.pods {
-				p := w.newPod(d, "hash")
+				p := fc.newPod(d, "hash")
 				if tc.pods > 1 {
 					p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "full"}}
 				}
-				w.create(&p)
+				fc.create(&p)
 			}
-			d.Status = tc.status(w)
-			w.updateStatus(d)
+			d.Status = tc.status(fc)
+			fc.updateStatus(d)
 			mustReconcile(t, r)
-			w.wantCondition(v1alpha1.ConditionServingReady, "", v1alpha1.ReasonRolloutFailed)
-			if c := w.condition(v1alpha1.ConditionServingReady); !strings.HasPrefix(c.Message, tc.want) {
+			fc.wantCondition(v1alpha1.ConditionServingReady, "", v1alpha1.ReasonRolloutFailed)
+			if c := fc.condition(v1alpha1.ConditionServingReady); !strings.HasPrefix(c.Message, tc.want) {
 				t.Errorf("got %q, want %q", c.Message, tc.want)
 			}
-			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed)
-			w.wantRegistered()
+			fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed)
+			fc.wantRegistered()
 		})
 	}
 }
@@ -167,12 +167,12 @@ func TestRolloutFailed(t *testing.T) {
 // An operator that cannot ask a pod registers nothing, and says what to look at.
 func TestProbeFailed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
-	w.mute = true
-	r := w.reconciler()
-	w.settle(r, func() bool { return w.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonProbeFailed })
-	w.wantCondition(v1alpha1.ConditionServingReady, "", "", "pod operator-ns/pod-001 at 10.0.0.1", "connection refused", "NetworkPolicy")
-	w.wantRegistered()
-	w.mute = false
-	w.settle(r, w.isReady)
+	fc := newFakeCluster(t, newBackend())
+	fc.unresponsive = true
+	r := fc.reconciler()
+	fc.reconcileUntil(r, func() bool { return fc.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonProbeFailed })
+	fc.wantCondition(v1alpha1.ConditionServingReady, "", "", "pod operator-ns/pod-001 at 10.0.0.1", "connection refused", "NetworkPolicy")
+	fc.wantRegistered()
+	fc.unresponsive = false
+	fc.reconcileUntil(r, fc.isReady)
 }

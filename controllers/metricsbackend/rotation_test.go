@@ -22,15 +22,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-func rotate(token string) func(*world) {
-	return func(w *world) {
-		w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = token })
+func rotate(token string) func(*fakeCluster) {
+	return func(fc *fakeCluster) {
+		fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = token })
 	}
 }
 
-func useSecret(name string) func(*world) {
-	return func(w *world) {
-		w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+func useSecret(name string) func(*fakeCluster) {
+	return func(fc *fakeCluster) {
+		fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 			spec.Serving.Certificates = v1alpha1.CertificatesSpec{
 				Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: name},
 			}
@@ -38,51 +38,51 @@ func useSecret(name string) func(*world) {
 	}
 }
 
-func managed(w *world) {
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
+func managed(fc *fakeCluster) {
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
 }
 
 // provide writes a Secret of the user's with a new authority and a certificate.
-func (w *world) provide(name string) map[string][]byte {
-	w.t.Helper()
-	issuer := servingcert.NewIssuer(w.clock)
+func (fc *fakeCluster) provide(name string) map[string][]byte {
+	fc.t.Helper()
+	issuer := servingcert.NewIssuer(fc.clock)
 	authority, err := issuer.Authority("user")
-	w.must(err)
+	fc.must(err)
 	leaf, err := issuer.Leaf(authority, []string{"metrics-serving-cluster.operator-ns.svc"})
-	w.must(err)
+	fc.must(err)
 	data := map[string][]byte{"tls.crt": leaf.Certificate, "tls.key": leaf.Key, "ca.crt": authority.Certificate}
-	w.writeSecret(name, data)
+	fc.writeSecret(name, data)
 	return data
 }
 
-func (w *world) writeSecret(name string, data map[string][]byte) {
-	w.t.Helper()
+func (fc *fakeCluster) writeSecret(name string, data map[string][]byte) {
+	fc.t.Helper()
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: systemNamespace, Name: name}
-	if w.raw.Get(context.Background(), key, secret) == nil {
+	if fc.raw.Get(context.Background(), key, secret) == nil {
 		secret.Data = data
-		w.update(secret)
+		fc.update(secret)
 		return
 	}
 	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: data}
-	w.create(secret)
+	fc.create(secret)
 }
 
 // bundles are the authorities of each APIService and of the Secret that pods mount.
-func (w *world) bundles() map[string]servingcert.Bundle {
-	all := map[string]servingcert.Bundle{"Secret": servingcert.ParseBundle(w.secret("tls").Data["ca.crt"])}
-	for _, service := range w.apiServices() {
+func (fc *fakeCluster) bundles() map[string]servingcert.Bundle {
+	all := map[string]servingcert.Bundle{"Secret": servingcert.ParseBundle(fc.secret("tls").Data["ca.crt"])}
+	for _, service := range fc.apiServices() {
 		all[service.Name] = servingcert.ParseBundle(service.Spec.CABundle)
 	}
 	return all
 }
 
 // rotated tells whether everything is of one authority, and not of the former.
-func (w *world) rotated(former servingcert.Bundle) bool {
-	if !w.isReady() {
+func (fc *fakeCluster) rotated(former servingcert.Bundle) bool {
+	if !fc.isReady() {
 		return false
 	}
-	for _, bundle := range w.bundles() {
+	for _, bundle := range fc.bundles() {
 		if len(bundle) != 1 || bundle.Equal(former) {
 			return false
 		}
@@ -93,41 +93,41 @@ func (w *world) rotated(former servingcert.Bundle) bool {
 // The steps of a rotation, in order, and that nothing is rolled for it.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.certs.delay = 3
-	former := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
-	before := w.mounted()
-	pods := w.pods()
-	rotate("2026-11-01")(w)
+	fc, r := ready(t)
+	fc.certs.delay = 3
+	former := servingcert.ParseBundle(fc.secret("ca").Data["tls.crt"])
+	before := fc.mounted()
+	pods := fc.pods()
+	rotate("2026-11-01")(fc)
 	var steps []string
 	note := func(step string) {
 		if len(steps) == 0 || steps[len(steps)-1] != step {
 			steps = append(steps, step)
 		}
 	}
-	w.settle(r, func() bool {
-		c := w.condition(v1alpha1.ConditionCertificatesValid)
-		if ready := w.condition(v1alpha1.ConditionReady); ready.Status == "True" && c.Reason == v1alpha1.ReasonRotating {
+	fc.reconcileUntil(r, func() bool {
+		c := fc.condition(v1alpha1.ConditionCertificatesValid)
+		if ready := fc.condition(v1alpha1.ConditionReady); ready.Status == "True" && c.Reason == v1alpha1.ReasonRotating {
 			t.Error("ready while it is rotating")
 		}
 		authorities, leaf, loaded := 1, "old leaf", "by no pod"
-		for _, bundle := range w.bundles() {
+		for _, bundle := range fc.bundles() {
 			authorities = max(authorities, len(bundle))
 		}
-		if !w.mounted()[0].Equal(before[0]) {
+		if !fc.mounted()[0].Equal(before[0]) {
 			leaf = "new leaf"
 		}
 		serving := 0
-		for _, p := range w.pods() {
-			if w.certs.served[p.Name][0].Equal(w.mounted()[0]) {
+		for _, p := range fc.pods() {
+			if fc.certs.served[p.Name][0].Equal(fc.mounted()[0]) {
 				serving++
 			}
 		}
-		if serving == len(w.pods()) {
+		if serving == len(fc.pods()) {
 			loaded = "by each pod"
 		}
 		note(strings.Join([]string{map[int]string{1: "one authority", 2: "two authorities"}[authorities], leaf, loaded, c.Reason}, ", "))
-		return w.rotated(former)
+		return fc.rotated(former)
 	})
 	want := []string{
 		"one authority, old leaf, by each pod, Succeeded",
@@ -140,10 +140,10 @@ func TestRotation(t *testing.T) {
 	if diff := gocmp.Diff(want, steps); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if !slices.EqualFunc(pods, w.pods(), func(a, b corev1.Pod) bool { return a.Name == b.Name }) {
+	if !slices.EqualFunc(pods, fc.pods(), func(a, b corev1.Pod) bool { return a.Name == b.Name }) {
 		t.Error("pods were replaced")
 	}
-	if ca := w.secret("ca"); len(ca.Data) != 2 || ca.Annotations[v1alpha1.AnnotationRotated] != "2026-11-01" {
+	if ca := fc.secret("ca"); len(ca.Data) != 2 || ca.Annotations[v1alpha1.AnnotationRotated] != "2026-11-01" {
 		t.Errorf("the Secret of the authority has %d keys, annotations %v", len(ca.Data), ca.Annotations)
 	}
 }
@@ -152,59 +152,59 @@ func TestRotation(t *testing.T) {
 func TestRotationWaits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		hinder, help func(*world)
+		hinder, help func(*fakeCluster)
 		want         string
 		reason       string
 	}{
 		"a kube-apiserver lags": {
-			hinder: func(w *world) { w.replicas[1].lags = true }, help: func(w *world) { w.replicas[1].lags = false },
+			hinder: func(fc *fakeCluster) { fc.replicas[1].lags = true }, help: func(fc *fakeCluster) { fc.replicas[1].lags = false },
 			want: "192.0.2.2:6443 does not have the new authority",
 		},
 		"a kubelet does not bring the Secret": {
-			hinder: func(w *world) { w.certs.stuck["pod-001"] = true }, help: func(w *world) { clear(w.certs.stuck) },
+			hinder: func(fc *fakeCluster) { fc.certs.stuck["pod-001"] = true }, help: func(fc *fakeCluster) { clear(fc.certs.stuck) },
 			want: "delete the pod", reason: v1alpha1.ReasonCertificateMismatch,
 		},
 		"pods do not answer": {
-			hinder: func(w *world) { w.mute = true }, help: func(w *world) { w.mute = false },
+			hinder: func(fc *fakeCluster) { fc.unresponsive = true }, help: func(fc *fakeCluster) { fc.unresponsive = false },
 			want: "was not seen to serve the new certificate yet",
 		},
 	}
 	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t)
-			former := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
-			tc.hinder(w)
-			rotate("now")(w)
-			w.rounds(r, 100)
-			w.wantCondition(v1alpha1.ConditionCertificatesValid, "", cmp.Or(tc.reason, v1alpha1.ReasonRotating), tc.want)
-			if got := len(w.bundles()["v1.metrics.k8s.io"]); got != 2 {
+			fc, r := ready(t)
+			former := servingcert.ParseBundle(fc.secret("ca").Data["tls.crt"])
+			tc.hinder(fc)
+			rotate("now")(fc)
+			fc.reconcileRounds(r, 100)
+			fc.wantCondition(v1alpha1.ConditionCertificatesValid, "", cmp.Or(tc.reason, v1alpha1.ReasonRotating), tc.want)
+			if got := len(fc.bundles()["v1.metrics.k8s.io"]); got != 2 {
 				t.Errorf("%d authorities, want the former one and the new one", got)
 			}
-			tc.help(w)
-			w.settle(r, func() bool { return w.rotated(former) })
+			tc.help(fc)
+			fc.reconcileUntil(r, func() bool { return fc.rotated(former) })
 		})
 	}
 }
 
 // The same text rotates once, another one again, and none not at all. A backend that is
 // created with a text has nothing to rotate.
-func TestRotateIsHeededOnce(t *testing.T) {
+func TestRotateAppliesOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = "first" }))
-	r := w.reconciler()
+	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = "first" }))
+	r := fc.reconciler()
 	mustReconcile(t, r)
 	mustReconcile(t, r)
 	for _, step := range []struct {
 		token   string
 		rotates bool
 	}{{"first", false}, {"a", true}, {"a", false}, {"", false}, {"a", false}, {"b", true}} {
-		former := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
-		rotate(step.token)(w)
-		w.settle(r, w.isReady)
-		w.rounds(r, 10)
-		w.settle(r, w.isReady)
-		if now := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]); now.Equal(former) == step.rotates {
+		former := servingcert.ParseBundle(fc.secret("ca").Data["tls.crt"])
+		rotate(step.token)(fc)
+		fc.reconcileUntil(r, fc.isReady)
+		fc.reconcileRounds(r, 10)
+		fc.reconcileUntil(r, fc.isReady)
+		if now := servingcert.ParseBundle(fc.secret("ca").Data["tls.crt"]); now.Equal(former) == step.rotates {
 			t.Errorf("%q rotated: %t, want %t", step.token, !now.Equal(former), step.rotates)
 		}
 	}
@@ -230,38 +230,38 @@ func TestRenewal(t *testing.T) {
 	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, _ := ready(t)
-			caKey := w.secret("ca").Data["tls.key"]
-			ca, leaf, key := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"]), w.mounted(), w.secret("tls").Data["tls.key"]
-			w.clock.Step(tc.after)
-			w.certs.untrusted = tc.broken
-			r := w.reconciler()
+			fc, _ := ready(t)
+			caKey := fc.secret("ca").Data["tls.key"]
+			ca, leaf, key := servingcert.ParseBundle(fc.secret("ca").Data["tls.crt"]), fc.mounted(), fc.secret("tls").Data["tls.key"]
+			fc.clock.Step(tc.after)
+			fc.certs.untrusted = tc.broken
+			r := fc.reconciler()
 			mustReconcile(t, r)
-			if c := w.condition(v1alpha1.ConditionCertificatesValid); tc.reason != "" && c.Reason != tc.reason {
+			if c := fc.condition(v1alpha1.ConditionCertificatesValid); tc.reason != "" && c.Reason != tc.reason {
 				t.Errorf("at first %s %q, want %s", c.Reason, c.Message, tc.reason)
 			}
-			w.settle(r, func() bool { return w.isReady() && w.certs.served[w.pods()[0].Name][0].Equal(w.mounted()[0]) })
-			w.certs.untrusted = false
+			fc.reconcileUntil(r, func() bool { return fc.isReady() && fc.certs.served[fc.pods()[0].Name][0].Equal(fc.mounted()[0]) })
+			fc.certs.untrusted = false
 			for range 20 {
 				mustReconcile(t, r)
-				w.step()
-				w.watchTrust("afterwards")
+				fc.step()
+				fc.checkTrust("afterwards")
 			}
-			w.settle(r, w.isReady)
-			now := servingcert.ParseBundle(w.secret("ca").Data["tls.crt"])
-			if got := !w.mounted()[0].Equal(leaf[0]); got != tc.leaf {
+			fc.reconcileUntil(r, fc.isReady)
+			now := servingcert.ParseBundle(fc.secret("ca").Data["tls.crt"])
+			if got := !fc.mounted()[0].Equal(leaf[0]); got != tc.leaf {
 				t.Errorf("certificate renewed: %t, want %t", got, tc.leaf)
 			}
-			if got := string(w.secret("tls").Data["tls.key"]) != string(key); got != tc.leaf {
+			if got := string(fc.secret("tls").Data["tls.key"]) != string(key); got != tc.leaf {
 				t.Errorf("its key renewed: %t, want %t", got, tc.leaf)
 			}
 			if got := !now.Equal(ca); got != tc.authority {
 				t.Errorf("authority renewed: %t, want %t", got, tc.authority)
 			}
-			if got := !bytes.Equal(w.secret("ca").Data["tls.key"], caKey); got != tc.authority {
+			if got := !bytes.Equal(fc.secret("ca").Data["tls.key"], caKey); got != tc.authority {
 				t.Errorf("the authority's key renewed: %t, want %t", got, tc.authority)
 			}
-			for holder, got := range w.bundles() {
+			for holder, got := range fc.bundles() {
 				if !got.Equal(now) {
 					t.Errorf("%d authorities are in %s in the end", len(got), holder)
 				}
@@ -277,14 +277,14 @@ func TestLostSecrets(t *testing.T) {
 	for name, lost := range map[string][]string{"the certificate": {"tls"}, "the authority": {"ca"}, "both": {"tls", "ca"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, r := ready(t)
-			w.certs.delay = 2
+			fc, r := ready(t)
+			fc.certs.delay = 2
 			for _, name := range lost {
-				w.delete(w.secret(name))
+				fc.delete(fc.secret(name))
 			}
-			w.settle(r, func() bool {
-				return w.isReady() && len(w.bundles()["v1.metrics.k8s.io"]) == 1 && len(w.mounted()) > 0 &&
-					servingcert.NewIssuer(w.clock).Verify(w.mounted(), w.bundles()["v1.metrics.k8s.io"], "") == nil
+			fc.reconcileUntil(r, func() bool {
+				return fc.isReady() && len(fc.bundles()["v1.metrics.k8s.io"]) == 1 && len(fc.mounted()) > 0 &&
+					servingcert.NewIssuer(fc.clock).Verify(fc.mounted(), fc.bundles()["v1.metrics.k8s.io"], "") == nil
 			})
 		})
 	}
@@ -294,20 +294,20 @@ func TestLostSecrets(t *testing.T) {
 // that comes back is as new to them as at first.
 func TestAuthorityComesBack(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.provide("a")
-	w.provide("b")
+	fc, r := ready(t)
+	fc.provide("a")
+	fc.provide("b")
 	var took []time.Duration
-	for _, change := range []func(*world){useSecret("a"), useSecret("b"), useSecret("a"), managed, rotate("now")} {
+	for _, change := range []func(*fakeCluster){useSecret("a"), useSecret("b"), useSecret("a"), managed, rotate("now")} {
 		// One is down, or, every other time, not even the addresses can be read.
-		w.unreachable = len(took)%2 == 1
-		w.replicas[1].down = !w.unreachable
-		before, begun := w.mounted()[0], w.clock.Now()
-		change(w)
-		w.settle(r, func() bool { return !w.mounted()[0].Equal(before) })
-		took = append(took, w.clock.Since(begun))
-		w.replicas[1].down, w.unreachable = false, false
-		w.settle(r, func() bool { return w.isReady() && len(w.bundles()["v1.metrics.k8s.io"]) == 1 })
+		fc.unreachable = len(took)%2 == 1
+		fc.replicas[1].down = !fc.unreachable
+		before, begun := fc.mounted()[0], fc.clock.Now()
+		change(fc)
+		fc.reconcileUntil(r, func() bool { return !fc.mounted()[0].Equal(before) })
+		took = append(took, fc.clock.Since(begun))
+		fc.replicas[1].down, fc.unreachable = false, false
+		fc.reconcileUntil(r, func() bool { return fc.isReady() && len(fc.bundles()["v1.metrics.k8s.io"]) == 1 })
 	}
 	for _, d := range took {
 		if d < discoverySoak || d > 2*discoverySoak {

@@ -18,63 +18,63 @@ import (
 )
 
 const (
-	// rulesShown bounds how many rules the condition explains.
+	// rulesShown bounds the rules that the condition explains.
 	rulesShown = 3
 	// maxRuleMessage bounds a rule's message, in bytes.
 	maxRuleMessage = 512
 )
 
-// rules judges the rules of the spec and puts those into the status that are not
-// as they should be. One pod that says so is enough.
-func (s *scope) rules(reports []*v1alpha1.SourceReport) judgment {
+// rules evaluates the pods' reports about rules and puts unhealthy rules into the status.
+// The report of one pod is enough.
+func (s *reconcileState) rules(reports []*v1alpha1.SourceReport) conditionResult {
 	status := &s.backend.Status
 	status.Rules, status.RuleCount, status.FailingRules = nil, 0, 0
 	if !s.rulesInSpec() {
-		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec has no rules"}
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the spec has no rules"}
 	}
 	counted, failing := 0, 0
 	for _, report := range reports {
 		counted, failing = max(counted, report.RuleCount), max(failing, report.FailingRules)
 	}
 	if counted == 0 {
-		return judgment{
+		return conditionResult{
 			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
 			"the image of the serving pods is too old to tell of rules: use the one released with this operator",
 		}
 	}
-	var told, held []v1alpha1.RuleStatus
+	var reported, held []v1alpha1.RuleStatus
 	still := sets.Set[stateKey]{}
-	for _, now := range rulesSeen(reports) {
+	for _, now := range reportedRules(reports) {
 		still.Insert(ruleKey(now))
-		if s.awaitRule(now) {
+		if s.isRuleTransient(now) {
 			held = append(held, now)
 			continue
 		}
-		now.Message = s.debounceMessage(stateKey{ruleMessageDiffers, now.Path, now.Reason}, s.ruleBefore(now).Message, now.Message)
-		told = append(told, now)
+		now.Message = s.debounceMessage(stateKey{ruleMessageDiffers, now.Path, now.Reason}, s.storedRule(now).Message, now.Message)
+		reported = append(reported, now)
 	}
-	// What is over, or of another spec, does not count when it comes again.
+	// Failures that ended, or are of another spec, start over.
 	s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == ruleFailing && !still.Has(key) })
-	// Reports name no more than 50; the numbers count the others too.
-	bad := failingPaths(told)
+	// Reports name at most 50 rules; their counts include the others.
+	bad := failingPaths(reported)
 	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
-	status.RuleCount, status.FailingRules = count32(counted), count32(failing)
-	status.Rules = worstRules(told, v1alpha1.MaxRuleStatuses)
+	status.RuleCount, status.FailingRules = clampInt32(counted), clampInt32(failing)
+	status.Rules = worstRules(reported, v1alpha1.MaxRuleStatuses)
 	switch {
 	case failing > 0:
-		return describeRules(told, failing, counted)
-	case len(told) > 0:
-		return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force; status.rules has remarks"}
+		return describeRules(reported, failing, counted)
+	case len(reported) > 0:
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force; status.rules has remarks"}
 	}
-	return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}
+	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all rules are in force"}
 }
 
-// worstRules leaves out the mildest where there are too many, and keeps the order.
-func worstRules(told []v1alpha1.RuleStatus, most int) []v1alpha1.RuleStatus {
-	if len(told) <= most {
-		return told
+// worstRules returns at most that many rules, the most severe ones, in their order.
+func worstRules(reported []v1alpha1.RuleStatus, most int) []v1alpha1.RuleStatus {
+	if len(reported) <= most {
+		return reported
 	}
-	worst := slices.Clone(told)
+	worst := slices.Clone(reported)
 	slices.SortStableFunc(worst, func(a, b v1alpha1.RuleStatus) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	worst = worst[:most]
 	slices.SortStableFunc(worst, compareRules)
@@ -98,25 +98,23 @@ func failingPaths(rules []v1alpha1.RuleStatus) sets.Set[string] {
 	return paths
 }
 
-func count32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // bounded
+func clampInt32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // bounded
 
-// awaitRule tells whether a rule that was well may be so again soon, so that
-// nothing is said yet. What cannot be compiled, and what the user has just
-// written, is told at once.
-func (s *scope) awaitRule(now v1alpha1.RuleStatus) bool {
+// isRuleTransient reports whether a failure is within its grace period. Rules that cannot
+// be compiled, and changes of the spec, have none.
+func (s *reconcileState) isRuleTransient(now v1alpha1.RuleStatus) bool {
 	known := s.condition(v1alpha1.ConditionRulesReady)
 	reported := now.State == v1alpha1.RuleInvalid || known.ObservedGeneration != s.backend.Generation ||
-		known.Status == metav1.ConditionUnknown || s.ruleBefore(now).Path != ""
+		known.Status == metav1.ConditionUnknown || s.storedRule(now).Path != ""
 	failing := s.history.streaks.Observe(ruleKey(now), !reported)
 	return !reported && failing.Elapsed < sourcesGrace
 }
 
-// ruleKey names that a rule fails for a reason.
 func ruleKey(rule v1alpha1.RuleStatus) stateKey { return stateKey{ruleFailing, rule.Path, rule.Reason} }
 
-// ruleBefore is what the status that was read says of the same; empty if nothing.
-func (s *scope) ruleBefore(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
-	for _, known := range s.before.Rules {
+// storedRule returns the stored state of a rule and reason, if any.
+func (s *reconcileState) storedRule(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
+	for _, known := range s.storedStatus.Rules {
 		if known.Path == now.Path && known.Reason == now.Reason {
 			return known
 		}
@@ -124,8 +122,8 @@ func (s *scope) ruleBefore(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
 	return v1alpha1.RuleStatus{}
 }
 
-// rulesSeen is what any pod says is wrong with rules, in the order of the spec.
-func rulesSeen(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
+// reportedRules merges the pods' reports, in the order of the spec.
+func reportedRules(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
 	type key struct{ path, reason string }
 	var rules []v1alpha1.RuleStatus
 	pods := map[key]int{}
@@ -152,7 +150,7 @@ func rulesSeen(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
 	return rules
 }
 
-// ruleState trusts no pod with words that the status does not take.
+// ruleState maps unknown states to RuleFailing: the status accepts no others.
 func ruleState(rule v1alpha1.RuleHealth) v1alpha1.RuleState {
 	switch rule.State {
 	case v1alpha1.RuleInvalid, v1alpha1.RuleWarning:
@@ -161,7 +159,7 @@ func ruleState(rule v1alpha1.RuleHealth) v1alpha1.RuleState {
 	return v1alpha1.RuleFailing
 }
 
-// splitPath splits spec.customMetrics.rules[10] into the list and its index.
+// splitPath splits spec.customMetrics.rules[10] into the list and the index.
 func splitPath(path string) (list string, index int) {
 	list, number, _ := strings.Cut(path, "[")
 	number, _, _ = strings.Cut(number, "]")
@@ -169,10 +167,10 @@ func splitPath(path string) (list string, index int) {
 	return list, index
 }
 
-// describeRules tells of the rules that cannot be compiled first.
-func describeRules(told []v1alpha1.RuleStatus, failing, all int) judgment {
+// describeRules describes failing rules, those first that cannot be compiled.
+func describeRules(reported []v1alpha1.RuleStatus, failing, all int) conditionResult {
 	var invalid, others []v1alpha1.RuleStatus
-	for _, rule := range told {
+	for _, rule := range reported {
 		switch rule.State {
 		case v1alpha1.RuleInvalid:
 			invalid = append(invalid, rule)
@@ -189,16 +187,16 @@ func describeRules(told []v1alpha1.RuleStatus, failing, all int) judgment {
 	for _, rule := range shown[:min(len(shown), rulesShown)] {
 		parts = append(parts, fmt.Sprintf("%s: %s: %s.", rule.Path, rule.Reason, strings.TrimRight(rule.Message, ". ")))
 	}
-	return judgment{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules make no metrics. %s %s",
+	return conditionResult{metav1.ConditionFalse, reason, fmt.Sprintf("%d of %d rules make no metrics. %s %s",
 		failing, all, strings.Join(parts, " "), remedy)}
 }
 
-func (s *scope) markRules(v judgment) {
-	s.mark(v1alpha1.ConditionRulesReady, v.status, v.reason, v.message)
+func (s *reconcileState) setRulesReady(v conditionResult) {
+	s.setCondition(v1alpha1.ConditionRulesReady, v.status, v.reason, v.message)
 }
 
-// rulesInSpec tells whether there is any rule.
-func (s *scope) rulesInSpec() bool {
+// rulesInSpec reports whether the spec has any rule.
+func (s *reconcileState) rulesInSpec() bool {
 	spec := &s.spec
 	return spec.ResourceMetrics != nil && spec.ResourceMetrics.Rules != nil ||
 		spec.CustomMetrics != nil && len(spec.CustomMetrics.Rules) > 0 ||

@@ -33,11 +33,11 @@ import (
 const Name = "metricsbackend"
 
 const (
-	// retryMin and retryMax bound the wait after a failed attempt.
+	// retryMin and retryMax bound the backoff after a failed attempt.
 	retryMin = 200 * time.Millisecond
 	retryMax = 30 * time.Second
-	// workers let a backend go on while pods of another one, or a kube-apiserver
-	// that it is asked for, are slow to answer.
+	// workers keep a backend from waiting for slow pods or kube-apiservers of another
+	// one.
 	workers = 4
 )
 
@@ -47,8 +47,8 @@ var (
 	apiServiceKind = apiregistrationv1.SchemeGroupVersion.WithKind("APIService")
 )
 
-// CacheOptions keep in memory what belongs to a MetricsBackend, by label and in
-// the namespaces that the operator manages, and nothing else of the cluster.
+// CacheOptions limit the cache to objects of MetricsBackends, by label and in the
+// namespaces that the operator manages.
 func CacheOptions(namespaces []string) cache.Options {
 	owned := labels.NewSelector()
 	if requirement, err := labels.NewRequirement(v1alpha1.LabelBackend, selection.Exists, nil); err == nil {
@@ -68,7 +68,7 @@ func CacheOptions(namespaces []string) cache.Options {
 		inventory.Prototype(apiServiceKind): {Label: owned},
 		inventory.Prototype(namespaceKind):  {},
 		&v1alpha1.MetricsBackend{}:          {},
-		// Of the whole cluster: teams declare them anywhere.
+		// In all namespaces: teams declare them anywhere.
 		&v1alpha1.CustomMetric{}:          {},
 		&v1alpha1.ExternalMetric{}:        {},
 		&v1alpha1.ExternalMetricsPolicy{}: {},
@@ -86,29 +86,28 @@ func CacheOptions(namespaces []string) cache.Options {
 	return cache.Options{
 		ByObject:         byObject,
 		DefaultTransform: cache.TransformStripManagedFields(),
-		// A kind that nothing watches is a mistake here, not a reason to watch it
-		// in the whole cluster.
+		// A kind without a watch is a bug, and not to be watched in the whole cluster.
 		ReaderFailOnMissingInformer: true,
 	}
 }
 
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	// The options of an apply are encoded by the group; its kinds are not needed.
+	// The options of an apply are encoded by group; kinds are not needed.
 	metav1.AddToGroupVersion(mgr.GetScheme(), certificateKind.GroupVersion())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(controllerOptions()).
-		// Our own status writes are no news.
+		// Our own status writes change nothing.
 		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// A conflict ends when the other backend changes or goes.
+		// A conflict ends when the other backend changes or is deleted.
 		Watches(&v1alpha1.MetricsBackend{}, handler.EnqueueRequestsFromMapFunc(r.otherBackends),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(inventory.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
 			builder.WithPredicates(namespaceLifecycle())).
 		Watches(&corev1.Pod{}, ownedHandler()).
 		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
-		// APIServices have no generation, and their condition is what we wait for.
+		// APIServices have no generation, and their conditions are needed.
 		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
 	for _, kind := range inventory.Removable() {
 		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
@@ -130,8 +129,8 @@ func ownedHandler() handler.EventHandler {
 	})
 }
 
-// apiServiceRequests: an APIService that one backend lets go may be what another
-// waits for.
+// apiServiceRequests also returns the other backends: one may wait for an APIService that
+// another releases.
 func (r *Reconciler) apiServiceRequests(ctx context.Context, object client.Object) []reconcile.Request {
 	requests := requestsFor(object.GetLabels()[v1alpha1.LabelBackend])
 	return append(requests, r.otherBackends(ctx, object)...)
@@ -142,7 +141,7 @@ func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []recon
 	return r.backendsWhere(ctx, func(*v1alpha1.MetricsBackend) bool { return true })
 }
 
-// backendsIn returns the backends that are served from the namespace.
+// backendsIn returns the backends that use the namespace.
 func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
 		name := backend.Spec.Namespace
@@ -176,13 +175,13 @@ func requestsFor(backend string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: backend}}}
 }
 
-// createdOrDeleted lets through that an object comes or goes.
+// createdOrDeleted passes creations and deletions.
 func createdOrDeleted() predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
-// namespaceLifecycle lets through that a namespace comes, ends or goes: the
-// metadata of all of the cluster's namespaces is watched.
+// namespaceLifecycle passes creations, deletions and their start. All namespaces of the
+// cluster are watched.
 func namespaceLifecycle() predicate.Funcs {
 	p := createdOrDeleted()
 	p.UpdateFunc = func(e event.UpdateEvent) bool {

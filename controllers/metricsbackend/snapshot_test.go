@@ -33,7 +33,7 @@ var snapshots sync.Map
 type snapshot struct {
 	once    sync.Once
 	taken   bool
-	world   *world
+	world   *fakeCluster
 	objects []client.Object
 	applies map[objectKey]*apply
 	now     time.Time
@@ -41,14 +41,14 @@ type snapshot struct {
 
 // prepared returns a world in the state to which prepare brings a new one. It is
 // called once for all worlds of one name.
-func prepared(t *testing.T, name string, prepare func(*world)) *world {
+func prepared(t *testing.T, name string, prepare func(*fakeCluster)) *fakeCluster {
 	t.Helper()
 	known, _ := snapshots.LoadOrStore(name, &snapshot{})
 	s := known.(*snapshot)
 	s.once.Do(func() {
-		w := newWorld(t, newBackend())
-		prepare(w)
-		s.take(w)
+		fc := newFakeCluster(t, newBackend())
+		prepare(fc)
+		s.take(fc)
 	})
 	if !s.taken {
 		t.Fatalf("world %q could not be prepared, see the first test that begins with it", name)
@@ -56,49 +56,49 @@ func prepared(t *testing.T, name string, prepare func(*world)) *world {
 	return s.restore(t)
 }
 
-func (s *snapshot) take(w *world) {
-	s.world, s.now, s.applies = w.clone(), w.clock.Now(), maps.Clone(w.memo.applies)
-	w.eachStored(func(_ string, o client.Object) { s.objects = append(s.objects, o) })
+func (s *snapshot) take(fc *fakeCluster) {
+	s.world, s.now, s.applies = fc.clone(), fc.clock.Now(), maps.Clone(fc.memo.applies)
+	fc.eachStored(func(_ string, o client.Object) { s.objects = append(s.objects, o) })
 	s.taken = true
 }
 
-func (s *snapshot) restore(t *testing.T) *world {
+func (s *snapshot) restore(t *testing.T) *fakeCluster {
 	t.Helper()
-	w := s.world.clone()
-	w.t = t
-	w.clock = testingclock.NewFakeClock(s.now)
+	fc := s.world.clone()
+	fc.t = t
+	fc.clock = testingclock.NewFakeClock(s.now)
 	objects := make([]client.Object, len(s.objects))
 	for i := range s.objects {
 		objects[i] = s.objects[i].DeepCopyObject().(client.Object)
 	}
-	w.start(objects)
-	w.memo.applies = maps.Clone(s.applies)
-	return w
+	fc.start(objects)
+	fc.memo.applies = maps.Clone(s.applies)
+	return fc
 }
 
 // clone returns the same world, on the same API server.
-func (w *world) clone() *world {
-	clone := *w
-	clone.discovered, clone.second, clone.lagging = maps.Clone(w.discovered), maps.Clone(w.second), maps.Clone(w.lagging)
-	clone.ended, clone.gatedUntil = maps.Clone(w.ended), maps.Clone(w.gatedUntil)
-	clone.theirs, clone.certs, clone.replicas = w.theirs.clone(), w.certs.clone(), cloneReplicas(w.replicas)
+func (fc *fakeCluster) clone() *fakeCluster {
+	clone := *fc
+	clone.discovered, clone.secondDiscovery, clone.lagging = maps.Clone(fc.discovered), maps.Clone(fc.secondDiscovery), maps.Clone(fc.lagging)
+	clone.stepsTerminating, clone.gatedUntil = maps.Clone(fc.stepsTerminating), maps.Clone(fc.gatedUntil)
+	clone.other, clone.certs, clone.replicas = fc.other.clone(), fc.certs.clone(), cloneReplicas(fc.replicas)
 	return &clone
 }
 
 // eachStored calls do with each object that there is and its kind. The objects have
 // managedFields, which the memory does not know.
-func (w *world) eachStored(do func(kind string, o client.Object)) {
-	w.t.Helper()
-	for _, kinds := range kindsOfTheWorld() {
+func (fc *fakeCluster) eachStored(do func(kind string, o client.Object)) {
+	fc.t.Helper()
+	for _, kinds := range testKinds() {
 		for _, kind := range kinds {
 			list, ok := kind.(client.ObjectList)
 			if !ok {
 				continue
 			}
-			gvk, err := w.server.GroupVersionKindFor(list)
-			w.must(err)
-			w.must(w.server.List(context.Background(), list))
-			w.must(meta.EachListItem(list, func(o runtime.Object) error {
+			gvk, err := fc.server.GroupVersionKindFor(list)
+			fc.must(err)
+			fc.must(fc.server.List(context.Background(), list))
+			fc.must(meta.EachListItem(list, func(o runtime.Object) error {
 				do(strings.TrimSuffix(gvk.Kind, "List"), o.(client.Object))
 				return nil
 			}))

@@ -16,7 +16,7 @@ import (
 )
 
 // saw is how one pod sees sources and rules.
-func saw(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
+func sourceReport(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
 	report := &v1alpha1.SourceReport{Kubelets: v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}, RuleCount: 50}
 	for _, c := range change {
 		c(report)
@@ -24,19 +24,19 @@ func saw(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
 	return report
 }
 
-func reported(health v1alpha1.SourceHealth) func(*v1alpha1.SourceReport) {
+func withSource(health v1alpha1.SourceHealth) func(*v1alpha1.SourceReport) {
 	return func(report *v1alpha1.SourceReport) { report.Sources = append(report.Sources, health) }
 }
 
-func healthy(name string) func(*v1alpha1.SourceReport) {
-	return reported(v1alpha1.SourceHealth{Name: name, Healthy: true})
+func healthySource(name string) func(*v1alpha1.SourceReport) {
+	return withSource(v1alpha1.SourceHealth{Name: name, Healthy: true})
 }
 
-func failing(name, reason, message string) func(*v1alpha1.SourceReport) {
-	return reported(v1alpha1.SourceHealth{Name: name, Reason: reason, Message: message})
+func failingSource(name, reason, message string) func(*v1alpha1.SourceReport) {
+	return withSource(v1alpha1.SourceHealth{Name: name, Reason: reason, Message: message})
 }
 
-func rule(path, reason, message string) func(*v1alpha1.SourceReport) {
+func withRule(path, reason, message string) func(*v1alpha1.SourceReport) {
 	return func(report *v1alpha1.SourceReport) {
 		state := v1alpha1.RuleFailing
 		switch {
@@ -65,28 +65,28 @@ func TestSpecSources(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reports []*v1alpha1.SourceReport
-		want    judgment
+		want    conditionResult
 		parts   []string
 		// status is NAME HEALTHY REASON MESSAGE.
 		status []string
 	}{
 		"both answer": {
-			reports: []*v1alpha1.SourceReport{saw(healthy("main"), healthy("spare"))},
-			want:    judgment{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+			reports: []*v1alpha1.SourceReport{sourceReport(healthySource("main"), healthySource("spare"))},
+			want:    conditionResult{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare true  "},
 		},
 		"an optional one fails": {
-			reports: []*v1alpha1.SourceReport{saw(healthy("main"), failing("spare", "Timeout", "no answer within 10s"))},
-			want:    judgment{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+			reports: []*v1alpha1.SourceReport{sourceReport(healthySource("main"), failingSource("spare", "Timeout", "no answer within 10s"))},
+			want:    conditionResult{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare false Timeout no answer within 10s"},
 		},
 		"one of three pods cannot reach it": {
 			reports: []*v1alpha1.SourceReport{
-				saw(healthy("main"), healthy("spare")),
-				saw(failing("main", "ConnectionFailed", "dial: connection refused."), healthy("spare")),
-				saw(healthy("main"), healthy("spare")),
+				sourceReport(healthySource("main"), healthySource("spare")),
+				sourceReport(failingSource("main", "ConnectionFailed", "dial: connection refused."), healthySource("spare")),
+				sourceReport(healthySource("main"), healthySource("spare")),
 			},
-			want: judgment{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			want: conditionResult{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
 			parts: []string{
 				`source "main": ConnectionFailed: dial: connection refused (as 1 of 3 serving pods see it).`,
 				"spec.sources[name=main].prometheus.url", "NetworkPolicies",
@@ -95,42 +95,42 @@ func TestSpecSources(t *testing.T) {
 		},
 		"pods see different failures": {
 			reports: []*v1alpha1.SourceReport{
-				saw(failing("main", "Timeout", "slow"), healthy("spare")),
-				saw(failing("main", "BadStatus", "502 Bad Gateway"), healthy("spare")),
-				saw(failing("main", "BadStatus", "503 Service Unavailable"), healthy("spare")),
+				sourceReport(failingSource("main", "Timeout", "slow"), healthySource("spare")),
+				sourceReport(failingSource("main", "BadStatus", "502 Bad Gateway"), healthySource("spare")),
+				sourceReport(failingSource("main", "BadStatus", "503 Service Unavailable"), healthySource("spare")),
 			},
-			want:   judgment{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			want:   conditionResult{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
 			parts:  []string{"BadStatus: 502 Bad Gateway", "HTTP API of Prometheus"},
 			status: []string{"main false BadStatus 502 Bad Gateway", "spare true  "},
 		},
 		"not asked yet": {
-			reports: []*v1alpha1.SourceReport{saw(reported(v1alpha1.SourceHealth{Name: "main"}), healthy("spare"))},
-			want:    judgment{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonProgressing},
+			reports: []*v1alpha1.SourceReport{sourceReport(withSource(v1alpha1.SourceHealth{Name: "main"}), healthySource("spare"))},
+			want:    conditionResult{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonProgressing},
 			parts:   []string{"main"},
 			status:  []string{"main false NotYetReported ", "spare true  "},
 		},
 		"a pod that has just started has not asked": {
-			reports: []*v1alpha1.SourceReport{saw(healthy("main"), healthy("spare")), saw(reported(v1alpha1.SourceHealth{Name: "main"}))},
-			want:    judgment{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
+			reports: []*v1alpha1.SourceReport{sourceReport(healthySource("main"), healthySource("spare")), sourceReport(withSource(v1alpha1.SourceHealth{Name: "main"}))},
+			want:    conditionResult{status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded},
 			status:  []string{"main true  ", "spare true  "},
 		},
 		"an image that knows no sources": {
-			reports: []*v1alpha1.SourceReport{saw()},
-			want:    judgment{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported},
+			reports: []*v1alpha1.SourceReport{sourceReport()},
+			want:    conditionResult{status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported},
 			parts:   []string{"too old", "main"},
 			status:  []string{"main false NotReported ", "spare false NotReported "},
 		},
 		"foreign text": {
-			reports: []*v1alpha1.SourceReport{saw(failing("main", "FromTheFuture", "\x1b[2Jgone\n"+strings.Repeat("x", 5000)), healthy("spare"))},
-			want:    judgment{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
+			reports: []*v1alpha1.SourceReport{sourceReport(failingSource("main", "FromTheFuture", "\x1b[2Jgone\n"+strings.Repeat("x", 5000)), healthySource("spare"))},
+			want:    conditionResult{status: metav1.ConditionFalse, reason: v1alpha1.ReasonSourcesFailing},
 			parts:   []string{"FromTheFuture: ?[2Jgone?xxx", "log"},
 			status:  []string{"main false FromTheFuture ?[2Jgone?" + strings.Repeat("x", maxSourceMessage-len("?[2Jgone?…")) + "…", "spare true  "},
 		},
 	}
-	w := newWorld(t, newBackend(withSources))
+	fc := newFakeCluster(t, newBackend(withSources))
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := w.reconciler().newScope(newBackend(withSources))
+			s := fc.reconciler().newState(newBackend(withSources))
 			got := s.specSources(tc.reports)
 			if got.status != tc.want.status || got.reason != tc.want.reason {
 				t.Errorf("got %+v, want %+v", got, tc.want)
@@ -154,8 +154,8 @@ func TestSpecSources(t *testing.T) {
 // Every reason of the serving pods' sources has a remedy of its own.
 func TestSourceRemedies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(withSources))
-	s := w.reconciler().newScope(newBackend(withSources))
+	fc := newFakeCluster(t, newBackend(withSources))
+	s := fc.reconciler().newState(newBackend(withSources))
 	unknown := s.sourceRemedy(&s.spec.Sources[0], "FromTheFuture")
 	for _, reason := range []string{
 		"Credentials", "ConnectionFailed", "Timeout", "CertificateUntrusted", "Unauthorized", "Rejected", "BadStatus", "TooLarge", "Malformed",
@@ -171,7 +171,7 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	many := make([]func(*v1alpha1.SourceReport), 60)
 	for i := range many {
-		many[i] = rule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "InvalidMetricsQuery", "m")
+		many[i] = withRule(fmt.Sprintf("spec.customMetrics.rules[%d]", i), "InvalidMetricsQuery", "m")
 	}
 	cases := map[string]struct {
 		spec          func(*v1alpha1.MetricsBackendSpec)
@@ -183,14 +183,14 @@ func TestRules(t *testing.T) {
 		all, failings int32
 	}{
 		"no rules": {
-			spec: func(*v1alpha1.MetricsBackendSpec) {}, reports: []*v1alpha1.SourceReport{saw()},
+			spec: func(*v1alpha1.MetricsBackendSpec) {}, reports: []*v1alpha1.SourceReport{sourceReport()},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded,
 		},
-		"all well": {reports: []*v1alpha1.SourceReport{saw()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50},
+		"all well": {reports: []*v1alpha1.SourceReport{sourceReport()}, status: metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 50},
 		"one typo": {
 			reports: []*v1alpha1.SourceReport{
-				saw(rule("spec.customMetrics.rules[10]", "NoSeries", "no series"), rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
-				saw(rule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
+				sourceReport(withRule("spec.customMetrics.rules[10]", "NoSeries", "no series"), withRule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
+				sourceReport(withRule("spec.customMetrics.rules[3]", "InvalidMetricsQuery", "metricsQuery: unexpected }")),
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid,
 			parts: []string{"1 of 50 rules make no metrics. spec.customMetrics.rules[3]: InvalidMetricsQuery: metricsQuery: unexpected }.", "the other rules work"},
@@ -201,42 +201,42 @@ func TestRules(t *testing.T) {
 			all: 50, failings: 1,
 		},
 		"only the moment's": {
-			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "SeriesUnavailable", "slow"))},
+			reports: []*v1alpha1.SourceReport{sourceReport(withRule("spec.externalMetrics.rules[0]", "SeriesUnavailable", "slow"))},
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
 			rules: []string{"spec.externalMetrics.rules[0] Failing SeriesUnavailable slow"}, all: 50, failings: 1,
 		},
 		"a remark": {
-			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
+			reports: []*v1alpha1.SourceReport{sourceReport(withRule("spec.externalMetrics.rules[0]", "NoSeries", "no series"))},
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, parts: []string{"remarks"},
 			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries no series"}, all: 50,
 		},
 		"one rule with two, and a state of a newer serving": {
-			reports: []*v1alpha1.SourceReport{saw(rule("spec.externalMetrics.rules[0]", "NoSeries", "a"), rule("spec.externalMetrics.rules[0]", "Collision", "b"),
+			reports: []*v1alpha1.SourceReport{sourceReport(withRule("spec.externalMetrics.rules[0]", "NoSeries", "a"), withRule("spec.externalMetrics.rules[0]", "Collision", "b"),
 				func(r *v1alpha1.SourceReport) { r.Rules[1].State = "FromTheFuture" })},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonRulesFailing,
 			rules: []string{"spec.externalMetrics.rules[0] Warning NoSeries a", "spec.externalMetrics.rules[0] Failing Collision b"}, all: 50, failings: 1,
 		},
 		"an image that knows no rules": {
-			reports: []*v1alpha1.SourceReport{saw(func(r *v1alpha1.SourceReport) { r.RuleCount = 0 })},
+			reports: []*v1alpha1.SourceReport{sourceReport(func(r *v1alpha1.SourceReport) { r.RuleCount = 0 })},
 			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonNotReported, parts: []string{"too old"},
 		},
 		"more than are named": {
-			reports: []*v1alpha1.SourceReport{saw(append(many, func(r *v1alpha1.SourceReport) { r.RuleCount = 60 })...)},
+			reports: []*v1alpha1.SourceReport{sourceReport(append(many, func(r *v1alpha1.SourceReport) { r.RuleCount = 60 })...)},
 			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonRulesInvalid, parts: []string{"60 of 60 rules"},
 			all: 60, failings: 60, rules: []string{"50 of them"},
 		},
 		"numbers that make no sense": {
-			reports: []*v1alpha1.SourceReport{saw(func(r *v1alpha1.SourceReport) { r.RuleCount, r.FailingRules = 1<<40, -3 })},
+			reports: []*v1alpha1.SourceReport{sourceReport(func(r *v1alpha1.SourceReport) { r.RuleCount, r.FailingRules = 1<<40, -3 })},
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonSucceeded, all: 1 << 30,
 		},
 	}
-	w := newWorld(t, newBackend())
+	fc := newFakeCluster(t, newBackend())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if tc.spec == nil {
 				tc.spec = withSources
 			}
-			s := w.reconciler().newScope(newBackend(tc.spec))
+			s := fc.reconciler().newState(newBackend(tc.spec))
 			got := s.rules(tc.reports)
 			if got.status != tc.status || got.reason != tc.reason {
 				t.Errorf("got %+v, want %s, %s", got, tc.status, tc.reason)
@@ -267,95 +267,95 @@ func TestRules(t *testing.T) {
 // A typo in one rule is told in Ready, for who waits for it, and takes nothing away.
 func TestInvalidRuleStalls(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.change(withSources)
-	w.sources = saw(healthy("main"), healthy("spare"))
-	w.settle(r, w.isReady)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+	fc, r := ready(t)
+	fc.change(withSources)
+	fc.sources = sourceReport(healthySource("main"), healthySource("spare"))
+	fc.reconcileUntil(r, fc.isReady)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.CustomMetrics.Rules = append(spec.CustomMetrics.Rules, v1alpha1.MetricRule{})
 	})
-	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
-	w.behind = true
+	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
+	fc.oldSettings = true
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "", "has not taken up the settings")
-	w.behind = false
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "", "has not taken up the settings")
+	fc.oldSettings = false
 	mustReconcile(t, r)
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
-		w.wantCondition(kind, "", v1alpha1.ReasonRulesInvalid, "spec.customMetrics.rules[0]")
+		fc.wantCondition(kind, "", v1alpha1.ReasonRulesInvalid, "spec.customMetrics.rules[0]")
 	}
-	w.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
-	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
+	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
+	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "NoSeries", "no series"))
 	mustReconcile(t, r)
-	if !w.isReady() {
-		t.Errorf("a rule without series:\n%s", w.show())
+	if !fc.isReady() {
+		t.Errorf("a rule without series:\n%s", fc.show())
 	}
-	w.sources = saw(healthy("main"), healthy("spare"), rule("spec.customMetrics.rules[0]", "SeriesUnavailable", "slow"))
+	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "SeriesUnavailable", "slow"))
 	mustReconcile(t, r)
-	w.clock.Step(sourcesGrace)
+	fc.clock.Step(sourcesGrace)
 	mustReconcile(t, r)
-	if !w.isReady() || w.condition(v1alpha1.ConditionRulesReady).Status != metav1.ConditionFalse {
-		t.Errorf("a rule whose source fails:\n%s", w.show())
+	if !fc.isReady() || fc.condition(v1alpha1.ConditionRulesReady).Status != metav1.ConditionFalse {
+		t.Errorf("a rule whose source fails:\n%s", fc.show())
 	}
 }
 
 // What changes with each failure, and what comes and goes, writes no status.
 func TestSourceStatusIsStable(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.change(withSources)
-	well := func() *v1alpha1.SourceReport { return saw(healthy("main"), healthy("spare")) }
-	w.sources = well()
+	fc, r := ready(t)
+	fc.change(withSources)
+	well := func() *v1alpha1.SourceReport { return sourceReport(healthySource("main"), healthySource("spare")) }
+	fc.sources = well()
 	mustReconcile(t, r)
-	written := w.backend().ResourceVersion
+	written := fc.backend().ResourceVersion
 	unwritten := func(when string) {
 		t.Helper()
 		mustReconcile(t, r)
-		if now := w.backend().ResourceVersion; now != written {
-			t.Errorf("%s: the status was written:\n%s", when, w.show())
+		if now := fc.backend().ResourceVersion; now != written {
+			t.Errorf("%s: the status was written:\n%s", when, fc.show())
 			written = now
 		}
 	}
 	unwritten("nothing happened")
 	bad := func(words string) *v1alpha1.SourceReport {
-		return saw(failing("main", "Timeout", words), healthy("spare"), rule("spec.customMetrics.rules[0]", "SourceFailing", words))
+		return sourceReport(failingSource("main", "Timeout", words), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "SourceFailing", words))
 	}
-	w.sources = bad("try 1")
+	fc.sources = bad("try 1")
 	unwritten("one failure")
-	w.sources = well()
+	fc.sources = well()
 	unwritten("it is over")
 	// Each failure has the patience to itself, however long ago the one before was.
-	w.clock.Step(time.Hour)
-	w.sources = bad("try 2")
+	fc.clock.Step(time.Hour)
+	fc.sources = bad("try 2")
 	unwritten("another failure")
-	w.clock.Step(sourcesGrace)
+	fc.clock.Step(sourcesGrace)
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "", "try 2")
-	w.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionFalse, "", "try 2")
-	written = w.backend().ResourceVersion
+	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionFalse, "", "try 2")
+	fc.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionFalse, "", "try 2")
+	written = fc.backend().ResourceVersion
 	for i := range 4 {
-		w.sources = bad(fmt.Sprintf("try %d", 3+i))
+		fc.sources = bad(fmt.Sprintf("try %d", 3+i))
 		unwritten("other words")
-		w.clock.Step(time.Minute)
+		fc.clock.Step(time.Minute)
 	}
-	w.clock.Step(messageGrace)
+	fc.clock.Step(messageGrace)
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionSourcesHealthy, "", "", "try 6")
-	w.sources = well()
+	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, "", "", "try 6")
+	fc.sources = well()
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue || !w.backend().Status.Sources[0].Healthy {
+	if c := fc.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue || !fc.backend().Status.Sources[0].Healthy {
 		t.Errorf("not told that it is over: %+v", c)
 	}
-	w.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionTrue, "")
+	fc.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionTrue, "")
 }
 
 // TestWorstRules: remarks do not take the place of what fails, and the order stays.
 func TestWorstRules(t *testing.T) {
 	t.Parallel()
-	told := func(index int, state v1alpha1.RuleState) v1alpha1.RuleStatus {
+	reported := func(index int, state v1alpha1.RuleState) v1alpha1.RuleStatus {
 		return v1alpha1.RuleStatus{Path: fmt.Sprintf("spec.customMetrics.rules[%d]", index), State: state}
 	}
 	all := []v1alpha1.RuleStatus{
-		told(0, v1alpha1.RuleWarning), told(2, v1alpha1.RuleWarning), told(3, v1alpha1.RuleFailing), told(9, v1alpha1.RuleWarning), told(10, v1alpha1.RuleInvalid),
+		reported(0, v1alpha1.RuleWarning), reported(2, v1alpha1.RuleWarning), reported(3, v1alpha1.RuleFailing), reported(9, v1alpha1.RuleWarning), reported(10, v1alpha1.RuleInvalid),
 	}
 	if diff := cmp.Diff([]v1alpha1.RuleStatus{all[0], all[2], all[4]}, worstRules(all, 3)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

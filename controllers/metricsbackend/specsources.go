@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// sourcesShown bounds how many sources the condition explains.
+	// sourcesShown bounds the sources that the condition explains.
 	sourcesShown = 3
 	// maxSourceMessage bounds a source's message, in bytes.
 	maxSourceMessage = 1024
 )
 
-// specSources judges spec.sources and puts each into the status. Requests reach
-// any pod, so a source fails as soon as one pod says so.
-func (s *scope) specSources(reports []*v1alpha1.SourceReport) judgment {
+// specSources evaluates the pods' reports about spec.sources and puts each source into
+// the status. Requests reach any pod, so the report of one pod is enough.
+func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) conditionResult {
 	var all []v1alpha1.SourceStatus
 	var failing []string
-	var pending, untold []string
+	var pending, notReported []string
 	for i := range s.spec.Sources {
 		source := &s.spec.Sources[i]
 		seen := s.specSource(source.Name, reports)
@@ -40,7 +40,7 @@ func (s *scope) specSources(reports []*v1alpha1.SourceReport) judgment {
 		case v1alpha1.ReasonNotYetReported:
 			pending = append(pending, source.Name)
 		case v1alpha1.ReasonNotReported:
-			untold = append(untold, source.Name)
+			notReported = append(notReported, source.Name)
 		default:
 			failing = append(failing, fmt.Sprintf("source %q: %s: %s. %s.", seen.Name, seen.Reason,
 				strings.TrimRight(seen.Message, ". "), s.sourceRemedy(source, seen.Reason)))
@@ -50,23 +50,23 @@ func (s *scope) specSources(reports []*v1alpha1.SourceReport) judgment {
 	switch {
 	case len(failing) > 0:
 		shown := failing[:min(len(failing), sourcesShown)]
-		return judgment{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + others(len(failing)-len(shown), "source")}
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonSourcesFailing, strings.Join(shown, " ") + andMore(len(failing)-len(shown), "source")}
 	case len(pending) > 0:
-		return judgment{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}
-	case len(untold) > 0:
-		return judgment{
+		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "being asked for the first time: " + strings.Join(pending, ", ")}
+	case len(notReported) > 0:
+		return conditionResult{
 			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
-			"the image of the serving pods is too old to tell of source " + strings.Join(untold, ", "),
+			"the image of the serving pods is too old to tell of source " + strings.Join(notReported, ", "),
 		}
 	}
-	return judgment{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all sources that are not optional answer"}
+	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all sources that are not optional answer"}
 }
 
-// specSource is how the pods see one source. One that was healthy fails for
-// sourcesGrace before it is said, unless the spec has changed.
-func (s *scope) specSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
-	was := s.sourceBefore(name)
-	now := sourceSeen(name, reports)
+// specSource returns the state of one source. A failure of a healthy one is reported
+// after sourcesGrace, or at once after a change of the spec.
+func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
+	was := s.storedSource(name)
+	now := reportedSource(name, reports)
 	failing := stateKey{state: sourceFailing, name: name}
 	switch {
 	case now.Healthy, !isFailure(now.Reason):
@@ -80,7 +80,7 @@ func (s *scope) specSource(name string, reports []*v1alpha1.SourceReport) v1alph
 	}
 	switch {
 	case was.Name != "" && was.Healthy == now.Healthy && was.Since != nil:
-		// It began when it was first seen so, also when the pods that saw it are gone.
+		// Keep the first time, even if the pods that reported it are gone.
 		now.Since = was.Since
 	case now.Since == nil, now.Since.After(s.now):
 		now.Since = &metav1.Time{Time: s.now.Truncate(time.Second)}
@@ -92,8 +92,8 @@ func isFailure(reason string) bool {
 	return reason != v1alpha1.ReasonNotYetReported && reason != v1alpha1.ReasonNotReported
 }
 
-func (s *scope) sourceBefore(name string) v1alpha1.SourceStatus {
-	for _, known := range s.before.Sources {
+func (s *reconcileState) storedSource(name string) v1alpha1.SourceStatus {
+	for _, known := range s.storedStatus.Sources {
 		if known.Name == name {
 			return known
 		}
@@ -101,9 +101,9 @@ func (s *scope) sourceBefore(name string) v1alpha1.SourceStatus {
 	return v1alpha1.SourceStatus{}
 }
 
-// sourceSeen sums up what the pods say of a source. Of different failures the one
-// that most pods see is told.
-func sourceSeen(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
+// reportedSource merges the pods' reports about a source. Of different failures it
+// returns the one that most pods report.
+func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
 	seen := v1alpha1.SourceStatus{Name: name}
 	failing := map[string][]v1alpha1.SourceHealth{}
 	var healthy, pending []v1alpha1.SourceHealth
@@ -150,7 +150,7 @@ func sourceSeen(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceSt
 	return seen
 }
 
-// earlier returns the earlier of two times, in the seconds that are stored.
+// earlier returns the earlier of two times, in the resolution of the status.
 func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 	if other.IsZero() || known != nil && !other.Before(known) {
 		return known
@@ -159,7 +159,7 @@ func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 	return &whole
 }
 
-// withPods adds how many pods say so, if not all do.
+// withPods adds how many pods report the message, unless all do.
 func withPods(message string, say, all int) string {
 	if say >= all {
 		return message
@@ -167,9 +167,9 @@ func withPods(message string, say, all int) string {
 	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), say, all)
 }
 
-// sourceRemedy says what to do about a source that fails. The reasons are those of
-// the serving pods' sources.
-func (s *scope) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
+// sourceRemedy returns what to do about a failing source. The reasons are those of
+// serving.
+func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string) string {
 	path := fmt.Sprintf("spec.sources[name=%s].prometheus", source.Name)
 	switch reason {
 	case "Credentials":

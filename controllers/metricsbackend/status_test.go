@@ -27,33 +27,33 @@ import (
 )
 
 // The first thing that is written says that work has begun.
-func TestFirstSight(t *testing.T) {
+func TestNewBackend(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
-	mustReconcile(t, w.reconciler())
-	backend := w.backend()
+	fc := newFakeCluster(t, newBackend())
+	mustReconcile(t, fc.reconciler())
+	backend := fc.backend()
 	if problems := conditionProblems(nil, backend); len(problems) > 0 {
 		t.Error(problems)
 	}
 	if diff := cmp.Diff([]string{v1alpha1.Finalizer}, backend.Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
-	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing)
-	for _, kind := range areas {
-		w.wantCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotYetReported)
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing)
+	for _, kind := range readyConditions {
+		fc.wantCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotYetReported)
 	}
-	if len(w.pods()) > 0 {
+	if len(fc.pods()) > 0 {
 		t.Error("pods before the finalizer was persisted")
 	}
 }
 
 // A failure that passes leaves no trace in the status; one that stays is told.
-func TestPersistentFailureIsTold(t *testing.T) {
+func TestPersistentFailureIsReported(t *testing.T) {
 	t.Parallel()
-	w, _ := ready(t)
+	fc, _ := ready(t)
 	broken := errors.New("etcdserver: leader changed")
 	fail := false
-	r := w.reconciler(interceptor.Funcs{
+	r := fc.reconciler(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if fail {
 				return broken
@@ -61,32 +61,32 @@ func TestPersistentFailureIsTold(t *testing.T) {
 			return c.Apply(ctx, o, opts...)
 		},
 	})
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Labels = map[string]string{"a": "b"} })
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Labels = map[string]string{"a": "b"} })
 	fail = true
-	before := w.backend().ResourceVersion
+	before := fc.backend().ResourceVersion
 	for i := range failuresToReport {
 		if _, err := reconcileOnce(t, r); !errors.Is(err, broken) {
 			t.Fatalf("attempt %d: %v, want the cause, for the queue to back off", i, err)
 		}
-		told := w.backend().ResourceVersion != before
-		if last := i == failuresToReport-1; told != last {
-			t.Errorf("attempt %d: told %t", i, told)
+		reported := fc.backend().ResourceVersion != before
+		if last := i == failuresToReport-1; reported != last {
+			t.Errorf("attempt %d: told %t", i, reported)
 		}
 	}
-	if problems := conditionProblems(nil, w.backend()); len(problems) > 0 {
+	if problems := conditionProblems(nil, fc.backend()); len(problems) > 0 {
 		t.Error(problems)
 	}
-	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonAPICallFailed, "leader changed")
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonAPICallFailed, "leader changed")
 	fail = false
-	w.settle(r, w.isReady)
+	fc.reconcileUntil(r, fc.isReady)
 }
 
 // Whoever changed the object meanwhile is heard: the status is not forced.
 func TestStatusConflictStartsOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
+	fc := newFakeCluster(t, newBackend())
 	conflicts := 0
-	r := w.reconciler(interceptor.Funcs{
+	r := fc.reconciler(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if conflicts++; conflicts == 1 {
 				return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("metricsbackends").GroupResource(), backendName, errors.New("changed"))
@@ -109,10 +109,10 @@ func TestProgressDelay(t *testing.T) {
 	cases := map[time.Duration]time.Duration{
 		0: time.Second, 8 * time.Second: time.Second, 40 * time.Second: 5 * time.Second, time.Hour: 15 * time.Second, -time.Hour: time.Second,
 	}
-	w := newWorld(t, newBackend())
+	fc := newFakeCluster(t, newBackend())
 	for age, want := range cases {
-		s := w.reconciler().newScope(newBackend())
-		s.mark(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "X", "y")
+		s := fc.reconciler().newState(newBackend())
+		s.setCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "X", "y")
 		s.now = s.now.Add(age)
 		if got := s.progressDelay(); got != want {
 			t.Errorf("after %s: %s, want %s", age, got, want)
@@ -135,7 +135,7 @@ func TestStableMessage(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := stableMessage(tc.err); got != tc.want {
+			if got := stableErrorMessage(tc.err); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -198,14 +198,14 @@ func TestTransitions(t *testing.T) {
 }
 
 // Each transition is told once, by way of the persisted status.
-func TestEventsAreToldOnce(t *testing.T) {
+func TestEventsAreRecordedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
+	fc := newFakeCluster(t, newBackend())
 	recorder := events.NewFakeRecorder(1000)
-	r := w.reconciler()
+	r := fc.reconciler()
 	r.Events = recorder
-	w.settle(r, w.isReady)
-	r = w.reconciler()
+	fc.reconcileUntil(r, fc.isReady)
+	r = fc.reconciler()
 	r.Events = recorder
 	for range 3 {
 		mustReconcile(t, r) // a new process
@@ -252,7 +252,7 @@ func TestMetrics(t *testing.T) {
 		return out
 	}
 	forgetMetrics(backendName) // of the tests before
-	w, r := ready(t)
+	fc, r := ready(t)
 	want := []string{
 		"", // the certificate
 		"APIServicesRegistered True", "Available True", "CertificatesValid True", "ConsumersCompatible True", "Ready True", "RulesReady True", "ServingReady True",
@@ -261,8 +261,8 @@ func TestMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, series()); diff != "" {
 		t.Errorf("while ready (-want +got):\n%s", diff)
 	}
-	w.delete(w.backend())
-	w.settle(r, w.isGone)
+	fc.delete(fc.backend())
+	fc.reconcileUntil(r, fc.isGone)
 	mustReconcile(t, r)
 	if left := series(); len(left) > 0 {
 		t.Errorf("after the deletion: %v", left)

@@ -16,10 +16,10 @@ import (
 
 // stored is every object that there is, by kind and name: its resourceVersion and
 // its managedFields, which tell who wrote which field and when.
-func (w *world) stored() map[string]string {
-	w.t.Helper()
+func (fc *fakeCluster) stored() map[string]string {
+	fc.t.Helper()
 	found := map[string]string{}
-	w.eachStored(func(kind string, o client.Object) {
+	fc.eachStored(func(kind string, o client.Object) {
 		found[kind+" "+client.ObjectKeyFromObject(o).String()] = fmt.Sprintf("%s %+v", o.GetResourceVersion(), o.GetManagedFields())
 	})
 	return found
@@ -31,41 +31,41 @@ func (w *world) stored() map[string]string {
 // of the whole cluster would see each write.
 func TestSteadyHour(t *testing.T) {
 	t.Parallel()
-	nothing := func(*world) {}
+	nothing := func(*fakeCluster) {}
 	cases := map[string]struct {
 		// begin is where it begins, and happen brings about a state that lasts, good or bad.
-		begin, happen func(*world)
+		begin, happen func(*fakeCluster)
 	}{
 		"ready":                      {becomeReady, nothing},
-		"an adopted APIService":      {adoptedWorld, nothing},
-		"an existing implementation": {existingWorld, nothing},
-		"requests fail":              {becomeReady, func(w *world) { w.refused = true }},
-		"old samples":                {becomeReady, func(w *world) { w.stale = true }},
-		"mute pods":                  {becomeReady, func(w *world) { w.mute = true }},
-		"stalled":                    {becomeReady, func(w *world) { gitopsScenarios()["stalled by a missing Secret"].change(w) }},
-		"a version kept for its clients": {becomeReady, func(w *world) {
-			w.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", w.today()))
-			w.change(onlyV1)
+		"an adopted APIService":      {adoptedCluster, nothing},
+		"an existing implementation": {existingCluster, nothing},
+		"requests fail":              {becomeReady, func(fc *fakeCluster) { fc.refused = true }},
+		"old samples":                {becomeReady, func(fc *fakeCluster) { fc.stale = true }},
+		"mute pods":                  {becomeReady, func(fc *fakeCluster) { fc.unresponsive = true }},
+		"stalled":                    {becomeReady, func(fc *fakeCluster) { gitopsScenarios()["stalled by a missing Secret"].change(fc) }},
+		"a version kept for its clients": {becomeReady, func(fc *fakeCluster) {
+			fc.consumers = everyPod(hpaOf("v1beta1.metrics.k8s.io", fc.today()))
+			fc.change(onlyV1)
 		}},
-		"an image that lacks v1": {becomeReady, func(w *world) {
-			gitopsScenarios()["image rolled back to one without v1"].change(w)
+		"an image that lacks v1": {becomeReady, func(fc *fakeCluster) {
+			gitopsScenarios()["image rolled back to one without v1"].change(fc)
 		}},
 	}
 	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, newBackend())
-			tc.begin(w)
+			fc := newFakeCluster(t, newBackend())
+			tc.begin(fc)
 			var writes []string
-			r := w.reconciler(intercepted(func(c call, make func() error) error {
+			r := fc.reconciler(intercepted(func(c call, make func() error) error {
 				if c.write && c.name != "create token" {
 					writes = append(writes, c.name)
 				}
 				return make()
 			}))
-			tc.happen(w)
-			w.rounds(r, 30)
-			before := w.stored()
+			tc.happen(fc)
+			fc.reconcileRounds(r, 30)
+			before := fc.stored()
 			writes = nil
 			for _, name := range []string{"MetricsBackend /" + backendName, "APIService /v1beta1.metrics.k8s.io"} {
 				if before[name] == "" {
@@ -73,16 +73,16 @@ func TestSteadyHour(t *testing.T) {
 				}
 			}
 			var looks int
-			for end := w.clock.Now().Add(time.Hour); w.clock.Now().Before(end); looks++ {
+			for end := fc.clock.Now().Add(time.Hour); fc.clock.Now().Before(end); looks++ {
 				result, err := reconcileOnce(t, r)
-				w.must(err)
+				fc.must(err)
 				if result.RequeueAfter == 0 {
 					t.Fatal("never looks again")
 				}
 				// An informer that resyncs hands out what it has, changed or not.
 				_, err = reconcileOnce(t, r)
-				w.must(err)
-				w.clock.Step(result.RequeueAfter)
+				fc.must(err)
+				fc.clock.Step(result.RequeueAfter)
 			}
 			if looks < 60 || name == "ready" && looks != int(time.Hour/resync) {
 				t.Errorf("%d looks in an hour", looks)
@@ -90,8 +90,8 @@ func TestSteadyHour(t *testing.T) {
 			if len(writes) > 0 {
 				t.Errorf("requests that would write: %v", writes)
 			}
-			if diff := cmp.Diff(before, w.stored()); diff != "" {
-				t.Errorf("written in an hour in which nothing happened (-before +after):\n%s\n%s", diff, w.show())
+			if diff := cmp.Diff(before, fc.stored()); diff != "" {
+				t.Errorf("written in an hour in which nothing happened (-before +after):\n%s\n%s", diff, fc.show())
 			}
 		})
 	}

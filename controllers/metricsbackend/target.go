@@ -13,48 +13,48 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// deploys tells whether the operator runs the implementation itself.
-func (s *scope) deploys() bool { return s.spec.Existing == nil }
+// deploys reports whether the operator deploys the implementation itself.
+func (s *reconcileState) deploys() bool { return s.spec.Existing == nil }
 
-// target is where this backend's APIServices should lead.
-func (s *scope) target() manifests.Target {
+// target returns the Service that this backend's APIServices should point to.
+func (s *reconcileState) target() manifests.Target {
 	if s.deploys() {
 		return s.serving.Target(s.caBundle)
 	}
 	return manifests.ExistingTarget(s.spec.Existing)
 }
 
-// leadsTo tells whether an APIService leads to the target's Service.
-func leadsTo(service *apiregistrationv1.APIService, target manifests.Target) bool {
+// pointsTo reports whether an APIService points to the target's Service.
+func pointsTo(service *apiregistrationv1.APIService, target manifests.Target) bool {
 	to := service.Spec.Service
 	return to != nil && to.Namespace == target.Namespace && to.Name == target.Name &&
 		ptr.Deref(to.Port, manifests.ServicePort) == target.Port
 }
 
-// leadsToServing tells whether an APIService leads to the Service of our own
-// serving pods, at whichever port: while one does, they may not go.
-func (s *scope) leadsToServing(service *apiregistrationv1.APIService) bool {
+// pointsToServing reports whether an APIService points to the Service of our pods, at any
+// port. While one does, they must stay.
+func (s *reconcileState) pointsToServing(service *apiregistrationv1.APIService) bool {
 	to := service.Spec.Service
 	return to != nil && to.Namespace == s.serving.Namespace && to.Name == s.serving.Name()
 }
 
-// servesStill tells whether any APIService leads to our own serving pods.
-func (s *scope) servesStill() bool {
+// anyPointsToServing reports whether any APIService points to our pods.
+func (s *reconcileState) anyPointsToServing() bool {
 	for _, service := range s.registered {
-		if s.leadsToServing(service) {
+		if s.pointsToServing(service) {
 			return true
 		}
 	}
 	return false
 }
 
-// holds tells whether this backend has the APIService by its label.
-func (s *scope) holds(service *apiregistrationv1.APIService) bool {
+// hasLabel reports whether an APIService has this backend's label.
+func (s *reconcileState) hasLabel(service *apiregistrationv1.APIService) bool {
 	return service.Labels[v1alpha1.LabelBackend] == s.backend.Name
 }
 
-// whereTo names the Service that an APIService leads to, for messages.
-func whereTo(service *apiregistrationv1.APIService) string {
+// describeTarget names the Service that an APIService points to.
+func describeTarget(service *apiregistrationv1.APIService) string {
 	if service.Spec.Service == nil {
 		return "kube-apiserver itself"
 	}

@@ -16,31 +16,31 @@ import (
 
 // One request that times out changes no condition. What goes on is told, and takes
 // back nothing of what else is known: metrics-server does not owe v1.
-func TestOneSilentEndpoint(t *testing.T) {
+func TestUnresponsiveEndpoint(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "existing", existingWorld)
-	r := w.live()
-	w.scaleMetricsServer(1, v1beta1)
+	fc := prepared(t, "existing", existingCluster)
+	r := fc.live()
+	fc.scaleMetricsServer(1, v1beta1)
 	mustReconcile(t, r)
-	before := w.backend().Status
-	w.theirs.mute["192.168.0.1:10250"] = errors.New("no answer within 5s")
+	before := fc.backend().Status
+	fc.other.failing["192.168.0.1:10250"] = errors.New("no answer within 5s")
 	result, err := reconcileOnce(t, r)
 	if err != nil || result.RequeueAfter > transientRecheck {
 		t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
 	}
-	if diff := cmp.Diff(before, w.backend().Status); diff != "" {
+	if diff := cmp.Diff(before, fc.backend().Status); diff != "" {
 		t.Errorf("status (-before +after):\n%s", diff)
 	}
-	w.clock.Step(servingGrace)
+	fc.clock.Step(servingGrace)
 	mustReconcile(t, r)
-	w.wantCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed)
+	fc.wantCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed)
 	for _, kind := range []string{v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionAPIServicesRegistered, v1alpha1.ConditionAvailable} {
-		w.wantCondition(kind, metav1.ConditionTrue, "")
+		fc.wantCondition(kind, metav1.ConditionTrue, "")
 	}
-	w.wantRegistered("v1beta1")
-	clear(w.theirs.mute)
-	w.settle(r, w.isReady)
-	if diff := cmp.Diff(before.APIServices, w.backend().Status.APIServices); diff != "" {
+	fc.wantRegistered("v1beta1")
+	clear(fc.other.failing)
+	fc.reconcileUntil(r, fc.isReady)
+	if diff := cmp.Diff(before.APIServices, fc.backend().Status.APIServices); diff != "" {
 		t.Errorf("versions (-before +after):\n%s", diff)
 	}
 }

@@ -17,26 +17,26 @@ import (
 // version to a backend that works warns of nothing, and is never Ready=False.
 func TestNewVersionIsNoFailure(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(onlyV1beta1))
-	w.settle(w.reconciler(), w.isReady)
+	fc := newFakeCluster(t, newBackend(onlyV1beta1))
+	fc.reconcileUntil(fc.reconciler(), fc.isReady)
 	recorder := events.NewFakeRecorder(100)
-	r := w.reconciler()
+	r := fc.reconciler()
 	r.Events = recorder
-	w.change(bothVersions)
+	fc.change(bothVersions)
 	for range maxRounds {
 		mustReconcile(t, r)
-		if c := w.condition(v1alpha1.ConditionReady); c.Status == metav1.ConditionFalse {
+		if c := fc.condition(v1alpha1.ConditionReady); c.Status == metav1.ConditionFalse {
 			t.Errorf("Ready is %+v", c)
 		}
-		if w.isRegistered(v1) {
+		if fc.isRegistered(v1) {
 			// kube-apiserver's controller takes its time.
 			mustReconcile(t, r)
-			w.wantCondition(v1alpha1.ConditionAvailable, "", v1alpha1.ReasonProgressing, "v1.metrics.k8s.io is registered; kube-apiserver has not checked it yet")
+			fc.wantCondition(v1alpha1.ConditionAvailable, "", v1alpha1.ReasonProgressing, "v1.metrics.k8s.io is registered; kube-apiserver has not checked it yet")
 			break
 		}
-		w.step()
+		fc.step()
 	}
-	w.settle(r, w.isReady)
+	fc.reconcileUntil(r, fc.isReady)
 	close(recorder.Events)
 	for e := range recorder.Events {
 		if strings.HasPrefix(e, "Warning") {

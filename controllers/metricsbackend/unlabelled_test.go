@@ -12,25 +12,25 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-func (w *world) loseLabel(name string) {
-	w.t.Helper()
+func (fc *fakeCluster) loseLabel(name string) {
+	fc.t.Helper()
 	gv, _ := versionOf(name)
-	w.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Labels = nil })
+	fc.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Labels = nil })
 }
 
 // A version whose APIService lost our label is in discovery all the same: it is
 // retired before pods that do not serve it become ready.
 func TestRetireWithoutLabel(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.loseLabel("v1.metrics.k8s.io")
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+	fc, r := ready(t)
+	fc.loseLabel("v1.metrics.k8s.io")
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 		onlyV1beta1(spec)
 		spec.Serving.Image = imageV1beta1
 	})
-	w.settle(r, w.isReady)
-	if w.isRegistered(v1) {
-		t.Errorf("Ready, and v1 still leads to the pods\n%s", w.show())
+	fc.reconcileUntil(r, fc.isReady)
+	if fc.isRegistered(v1) {
+		t.Errorf("Ready, and v1 still leads to the pods\n%s", fc.show())
 	}
 }
 
@@ -38,26 +38,26 @@ func TestRetireWithoutLabel(t *testing.T) {
 // serve, whatever made it so, goes too; that it is gone ends the stall.
 func TestRetireUnservedWithoutLabel(t *testing.T) {
 	t.Parallel()
-	w, r := ready(t)
-	w.loseLabel("v1.metrics.k8s.io")
+	fc, r := ready(t)
+	fc.loseLabel("v1.metrics.k8s.io")
 	mustReconcile(t, r)
-	if c := w.condition(v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonNotOwned {
+	if c := fc.condition(v1alpha1.ConditionStalled); c.Reason != v1alpha1.ReasonNotOwned {
 		t.Fatalf("Stalled is %+v", c)
 	}
-	if state := w.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceAvailable {
+	if state := fc.state("v1.metrics.k8s.io"); state != v1alpha1.APIServiceAvailable {
 		t.Errorf("state %q of a version that answers", state)
 	}
-	p := w.pods()[0]
+	p := fc.pods()[0]
 	p.Spec.Containers[0].Image = imageV1beta1
-	w.update(&p)
-	w.everBroken = "expected by this test"
+	fc.update(&p)
+	fc.violation = "expected by this test"
 	for range 6 {
 		mustReconcile(t, r)
-		w.discovered[v1] = w.isRegistered(v1)
+		fc.discovered[v1] = fc.isRegistered(v1)
 	}
-	w.wantRegistered("v1beta1")
-	if w.condition(v1alpha1.ConditionStalled).Status == metav1.ConditionTrue {
-		t.Errorf("still stalled:\n%s", w.show())
+	fc.wantRegistered("v1beta1")
+	if fc.condition(v1alpha1.ConditionStalled).Status == metav1.ConditionTrue {
+		t.Errorf("still stalled:\n%s", fc.show())
 	}
-	w.wantCondition(v1alpha1.ConditionServingReady, "", v1alpha1.ReasonVersionNotServed, "pod "+p.Name+" (image serving:v1beta1-only)")
+	fc.wantCondition(v1alpha1.ConditionServingReady, "", v1alpha1.ReasonVersionNotServed, "pod "+p.Name+" (image serving:v1beta1-only)")
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// validate checks what the CRD's schema cannot: that serving will take the spec,
-// and that the spec fits the cluster.
-func (r *Reconciler) validate(ctx context.Context, s *scope) error {
-	// First: it takes versions out of s.desired, which must be let go in any case.
-	if err := r.yield(ctx, s); err != nil {
+// validate checks what the CRD's schema cannot: that serving accepts the spec, and that
+// the spec fits the cluster.
+func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
+	// First: it removes versions from s.desired, which must be retired in any case.
+	if err := r.excludeClaimed(ctx, s); err != nil {
 		return err
 	}
 	if err := r.validateNamespace(ctx, s); err != nil {
@@ -37,35 +37,34 @@ func (r *Reconciler) validate(ctx context.Context, s *scope) error {
 	return r.validateSecrets(ctx, s)
 }
 
-// validateExisting checks spec.existing.
-func validateExisting(s *scope) error {
+func validateExisting(s *reconcileState) error {
 	target := s.target()
 	if target.Namespace == s.serving.Namespace && target.Name == s.serving.Name() {
-		return stall(v1alpha1.ReasonInvalid,
+		return newStalledError(v1alpha1.ReasonInvalid,
 			"spec.existing names Service %s, which the operator itself makes for this MetricsBackend: take spec.existing out, or name another Service", target)
 	}
 	if errs := v1alpha1.ValidateExisting(s.spec.Existing); len(errs) > 0 {
-		return stall(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
+		return newStalledError(v1alpha1.ReasonInvalid, "correct the spec with kubectl edit metricsbackend %s: %s", s.backend.Name, errs.ToAggregate())
 	}
 	return nil
 }
 
-// validateSpec says what serving would only say in its log: it refuses such a
-// spec by the same rules, and goes on with its settings.
-func validateSpec(s *scope) error {
+// validateSpec rejects specs that serving rejects. Serving only logs that, and keeps its
+// settings.
+func validateSpec(s *reconcileState) error {
 	if errs := v1alpha1.Validate(&s.spec); len(errs) > 0 {
-		return stall(v1alpha1.ReasonInvalid,
+		return newStalledError(v1alpha1.ReasonInvalid,
 			"serving cannot use the spec and keeps the settings before it: correct it with kubectl edit metricsbackend %s: %s",
 			s.backend.Name, errs.ToAggregate())
 	}
 	return nil
 }
 
-func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
+func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) error {
 	name := s.serving.Namespace
 	if !slices.Contains(r.Namespaces, name) {
-		s.unmanaged = true
-		return stall(v1alpha1.ReasonNamespaceNotManaged,
+		s.namespaceUnmanaged = true
+		return newStalledError(v1alpha1.ReasonNamespaceNotManaged,
 			"the operator does not manage namespace %q, only %s: add it to the operator's --namespaces and grant its Role there "+
 				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
 			name, strings.Join(r.Namespaces, ", "))
@@ -75,42 +74,42 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *scope) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		// No pod can serve: a registered version would only break discovery.
-		s.loseNamespace()
-		return stall(v1alpha1.ReasonNamespaceMissing,
+		s.setNamespaceGone()
+		return newStalledError(v1alpha1.ReasonNamespaceMissing,
 			"namespace %q does not exist: create it (kubectl create namespace %s)", name, name)
 	case err != nil:
 		return fmt.Errorf("get namespace %s: %w", name, err)
 	case namespace.DeletionTimestamp != nil:
-		// A registered version without pods would block the deletion of every
-		// namespace, of this one too.
-		s.loseNamespace()
-		return stall(v1alpha1.ReasonNamespaceTerminating, "%s", terminating(name))
+		// A registered version without pods would block the deletion of every namespace,
+		// of this one too.
+		s.setNamespaceGone()
+		return newStalledError(v1alpha1.ReasonNamespaceTerminating, "%s", terminatingMessage(name))
 	}
 	return nil
 }
 
-// loseNamespace lets go of what our pods serve. What someone else serves, in
-// another namespace, stays.
-func (s *scope) loseNamespace() {
-	s.withoutNamespace = true
+// setNamespaceGone retires what our pods serve. Versions served from other namespaces
+// stay.
+func (s *reconcileState) setNamespaceGone() {
+	s.namespaceGone = true
 	if s.deploys() {
 		s.desired = nil
 	}
 }
 
-func terminating(namespace string) string {
+func terminatingMessage(namespace string) string {
 	return fmt.Sprintf("namespace %q is being deleted: delete this MetricsBackend too, or create the namespace again once it is gone", namespace)
 }
 
-// validateSecrets looks for what the kubelet would only complain about in a
-// pod's events, while the rollout waits.
-func (r *Reconciler) validateSecrets(ctx context.Context, s *scope) error {
+// validateSecrets checks what the kubelet would only report in a pod's events, while the
+// rollout waits.
+func (r *Reconciler) validateSecrets(ctx context.Context, s *reconcileState) error {
 	for _, reference := range s.spec.Serving.ImagePullSecrets {
 		key := client.ObjectKey{Namespace: s.serving.Namespace, Name: reference.Name}
 		err := r.Live.Get(ctx, key, metadata(corev1.SchemeGroupVersion.WithKind("Secret")))
 		switch {
 		case apierrors.IsNotFound(err):
-			return stall(v1alpha1.ReasonSecretMissing,
+			return newStalledError(v1alpha1.ReasonSecretMissing,
 				"Secret %s of spec.serving.imagePullSecrets does not exist: create it, or take it out of the spec", key)
 		case err != nil:
 			return fmt.Errorf("get Secret %s: %w", key, err)

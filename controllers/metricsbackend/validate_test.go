@@ -30,12 +30,12 @@ func TestStalled(t *testing.T) {
 	otherBackends.Labels = map[string]string{v1alpha1.LabelBackend: "other"}
 	orphan := foreign.DeepCopy()
 	orphan.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: systemNamespace, Name: "metrics-serving-cluster"}
-	older := elder(onlyV1)
+	older := olderBackend(onlyV1)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "metrics-serving-cluster"}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "pull"}}
 
-	remove := func(o client.Object) func(*world) {
-		return func(w *world) { w.delete(o) }
+	remove := func(o client.Object) func(*fakeCluster) {
+		return func(fc *fakeCluster) { fc.delete(o) }
 	}
 	cases := map[string]struct {
 		spec     func(*v1alpha1.MetricsBackendSpec)
@@ -44,7 +44,7 @@ func TestStalled(t *testing.T) {
 		messages []string
 		// deploys: only the registration of a version is held up.
 		deploys bool
-		mend    func(*world)
+		mend    func(*fakeCluster)
 	}{
 		"namespace is not managed": {
 			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "foreign" },
@@ -55,8 +55,8 @@ func TestStalled(t *testing.T) {
 			spec:     func(s *v1alpha1.MetricsBackendSpec) { s.Namespace = "other-ns" },
 			reason:   v1alpha1.ReasonNamespaceMissing,
 			messages: []string{`namespace "other-ns" does not exist`, "kubectl create namespace other-ns"},
-			mend: func(w *world) {
-				w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other-ns"}})
+			mend: func(fc *fakeCluster) {
+				fc.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other-ns"}})
 			},
 		},
 		"namespace is being deleted": {
@@ -71,8 +71,8 @@ func TestStalled(t *testing.T) {
 				s.ResourceMetrics.Scrape.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c d"}}
 			},
 			reason: v1alpha1.ReasonInvalid, messages: []string{"serving cannot use the spec", "spec.resourceMetrics.scrape.nodeSelector.matchLabels"},
-			mend: func(w *world) {
-				w.change(func(s *v1alpha1.MetricsBackendSpec) { s.ResourceMetrics.Scrape.NodeSelector = nil })
+			mend: func(fc *fakeCluster) {
+				fc.change(func(s *v1alpha1.MetricsBackendSpec) { s.ResourceMetrics.Scrape.NodeSelector = nil })
 			},
 		},
 		"pull secret is missing": {
@@ -80,7 +80,7 @@ func TestStalled(t *testing.T) {
 				s.Serving.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 			},
 			reason: v1alpha1.ReasonSecretMissing, messages: []string{"Secret operator-ns/pull", "create it"},
-			mend: func(w *world) { w.create(secret.DeepCopy()) },
+			mend: func(fc *fakeCluster) { fc.create(secret.DeepCopy()) },
 		},
 		"older backend claims a version": {
 			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
@@ -123,39 +123,39 @@ func TestStalled(t *testing.T) {
 			for _, o := range tc.objects {
 				objects = append(objects, o.DeepCopyObject().(client.Object))
 			}
-			w := newWorld(t, objects...)
-			r := w.reconciler()
-			w.rounds(r, 5)
+			fc := newFakeCluster(t, objects...)
+			r := fc.reconciler()
+			fc.reconcileRounds(r, 5)
 			for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
-				w.wantCondition(kind, "", tc.reason, tc.messages...)
+				fc.wantCondition(kind, "", tc.reason, tc.messages...)
 			}
-			w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
-			if w.condition(v1alpha1.ConditionReconciling).Type != "" {
+			fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "")
+			if fc.condition(v1alpha1.ConditionReconciling).Type != "" {
 				t.Error("Reconciling and Stalled at once")
 			}
-			for _, s := range w.backend().Status.APIServices {
+			for _, s := range fc.backend().Status.APIServices {
 				if tc.deploys && s.State != v1alpha1.APIServicePending {
 					t.Errorf("%s is %s while stalled", s.Name, s.State)
 				}
 			}
-			if deployed := len(w.pods()) > 0; deployed != tc.deploys || w.ours() > 0 {
-				t.Errorf("%d pods, %d APIServices of ours while stalled", len(w.pods()), w.ours())
+			if deployed := len(fc.pods()) > 0; deployed != tc.deploys || fc.ownedCount() > 0 {
+				t.Errorf("%d pods, %d APIServices of ours while stalled", len(fc.pods()), fc.ownedCount())
 			}
 			if tc.mend == nil {
 				return
 			}
-			tc.mend(w)
-			w.settle(r, w.isReady)
-			if w.condition(v1alpha1.ConditionStalled).Type != "" {
+			tc.mend(fc)
+			fc.reconcileUntil(r, fc.isReady)
+			if fc.condition(v1alpha1.ConditionStalled).Type != "" {
 				t.Error("still Stalled")
 			}
 		})
 	}
 }
 
-func (w *world) ours() int {
+func (fc *fakeCluster) ownedCount() int {
 	n := 0
-	for _, service := range w.apiServices() {
+	for _, service := range fc.apiServices() {
 		if service.Labels[v1alpha1.LabelBackend] == backendName {
 			n++
 		}
@@ -180,8 +180,8 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newBackend())
-			r := w.reconciler(interceptor.Funcs{
+			fc := newFakeCluster(t, newBackend())
+			r := fc.reconciler(interceptor.Funcs{
 				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 					return tc.err
 				},
@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 					t.Fatalf("retried with backoff, as if it would pass by itself: %v", err)
 				}
 			}
-			if got := w.condition(v1alpha1.ConditionStalled); got.Reason != tc.reason || got.Message == "" {
+			if got := fc.condition(v1alpha1.ConditionStalled); got.Reason != tc.reason || got.Message == "" {
 				t.Errorf("Stalled is %+v, want reason %s", got, tc.reason)
 			}
 		})
@@ -200,36 +200,36 @@ func TestRefusals(t *testing.T) {
 
 // A serving namespace that ends, or an older backend that claims a version, takes
 // registered versions out of discovery at once, and leaves the pods alone.
-func TestLetsGoWhileStalled(t *testing.T) {
+func TestRetiresWhileStalled(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		happen func(*world)
+		happen func(*fakeCluster)
 		reason string
 		left   []string
 	}{
 		"namespace ends": {
-			happen: (*world).endNamespace,
+			happen: (*fakeCluster).deleteNamespace,
 			reason: v1alpha1.ReasonNamespaceTerminating,
 		},
 		"older backend claims v1": {
-			happen: func(w *world) { w.create(elder(onlyV1)) },
+			happen: func(fc *fakeCluster) { fc.create(olderBackend(onlyV1)) },
 			reason: v1alpha1.ReasonConflict,
 			left:   []string{"v1beta1"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w, r := ready(t)
-			pods := len(w.pods())
-			tc.happen(w)
-			w.settle(r, func() bool {
-				return strings.Join(w.registeredVersions(), " ") == strings.Join(tc.left, " ") &&
-					w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
+			fc, r := ready(t)
+			pods := len(fc.pods())
+			tc.happen(fc)
+			fc.reconcileUntil(r, func() bool {
+				return strings.Join(fc.registeredVersions(), " ") == strings.Join(tc.left, " ") &&
+					fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
 			})
-			if got := len(w.pods()); got != pods {
+			if got := len(fc.pods()); got != pods {
 				t.Errorf("%d pods, want %d", got, pods)
 			}
-			w.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, tc.reason)
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, tc.reason)
 		})
 	}
 }

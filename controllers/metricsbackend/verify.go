@@ -17,16 +17,16 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// verify asks for metrics as any client would, through kube-apiserver, and with
-// each version. An APIService's own condition is no proof: it is not renewed when
-// the APIService changes, and passes when one try of five does.
-func (r *Reconciler) verify(ctx context.Context, s *scope) error {
+// verify requests metrics of each version through kube-apiserver, as any client would.
+// The condition of an APIService is no proof: it is not updated when the APIService
+// changes, and passes when one try of five does.
+func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 	if !s.observed {
 		return nil
 	}
 	var broken []defect
 	var available []schema.GroupVersion
-	absent := r.absent(ctx, s)
+	absent := r.missingFromDiscovery(ctx, s)
 	for _, gv := range s.expected() {
 		live := s.registered[apiServiceName(gv)]
 		if live == nil {
@@ -34,59 +34,59 @@ func (r *Reconciler) verify(ctx context.Context, s *scope) error {
 			continue
 		}
 		retiring := s.apiServices[live.Name].State == v1alpha1.APIServiceRetiring
-		d := r.defectOf(ctx, s, gv, live)
+		d := r.findDefect(ctx, s, gv, live)
 		if d == nil {
 			d = absent[gv]
 		}
-		if s.isBrief(gv, d) {
+		if s.isDefectTransient(gv, d) {
 			d = nil
 		}
 		switch {
 		case d != nil && !retiring:
 			broken = append(broken, *d)
-			s.setState(gv, stateOf(live), d.message)
+			s.setVersionState(gv, stateOf(live), d.message)
 		case retiring:
 			broken = append(broken, defect{gv, v1alpha1.ReasonRetiring, "is being removed from discovery"})
 		default:
 			available = append(available, gv)
 			message := adoptedFrom(live)
-			if held := s.held[live.Name]; held != nil {
+			if held := s.conflicts[live.Name]; held != nil {
 				message = held.message
 			}
-			s.setState(gv, v1alpha1.APIServiceAvailable, message)
+			s.setVersionState(gv, v1alpha1.APIServiceAvailable, message)
 		}
 	}
 	s.backend.Status.RegisteredVersions = strings.Join(s.availableVersions(), ", ")
 	switch {
 	case len(s.desired) == 0:
-		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
+		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	case len(broken) > 0:
-		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worst(broken), describe(broken))
+		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worstReason(broken), describeDefects(broken))
 	default:
-		s.mark(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
+		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 			describeAvailable(available))
 	}
 	return nil
 }
 
-// defect is what keeps a version from being available.
+// defect is why a version is not available.
 type defect struct {
 	gv              schema.GroupVersion
 	reason, message string
 }
 
-// worst is the reason of the first defect that is a failure, not work in progress.
-func worst(defects []defect) string {
+// worstReason returns the reason of the first failure, or else of the first defect.
+func worstReason(defects []defect) string {
 	for _, d := range defects {
-		if readyWhile(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse {
+		if readyStatusFor(metav1.Condition{Reason: d.reason}) == metav1.ConditionFalse {
 			return d.reason
 		}
 	}
 	return defects[0].reason
 }
 
-func describe(defects []defect) string {
+func describeDefects(defects []defect) string {
 	var parts []string
 	for _, d := range defects {
 		parts = append(parts, apiServiceName(d.gv)+" "+d.message)
@@ -94,15 +94,15 @@ func describe(defects []defect) string {
 	return strings.Join(parts, "; ")
 }
 
-func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVersion, live *apiregistrationv1.APIService) *defect {
-	switch checked := aggregated(live); {
+func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) *defect {
+	switch checked := availableCondition(live); {
 	case checked == nil:
 		return &defect{gv, v1alpha1.ReasonProgressing, "is registered; kube-apiserver has not checked it yet"}
 	case checked.Status != apiregistrationv1.ConditionTrue:
-		// Not the aggregator's message: it names addresses and ports of the moment.
+		// Not the aggregator's message: it contains addresses and ports that change.
 		return &defect{gv, v1alpha1.ReasonAggregatorUnavailable,
 			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s; "+
-				"can kube-apiserver reach %s?", checked.Reason, live.Name, s.behind())}
+				"can kube-apiserver reach %s?", checked.Reason, live.Name, s.backendDescription())}
 	}
 	if gv.Group != manifests.ResourceMetricsGroup {
 		return r.discoveryDefect(ctx, gv)
@@ -115,7 +115,7 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Info("A request through kube-apiserver failed", "apiService", live.Name, "err", err)
-		return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableMessage(err)}
+		return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableErrorMessage(err)}
 	case !fresh:
 		return &defect{gv, v1alpha1.ReasonNoFreshSample,
 			fmt.Sprintf("answers, but no node has a sample younger than %s: see SourcesHealthy", maxAge)}
@@ -123,19 +123,18 @@ func (r *Reconciler) defectOf(ctx context.Context, s *scope, gv schema.GroupVers
 	return nil
 }
 
-// discoveryDefect is what keeps a version of custom or external metrics from being
-// available: that its discovery does not answer. There is nothing else that it must
-// have: which metrics exist is the sources' affair, see SourcesHealthy.
+// discoveryDefect returns why a version of custom or external metrics is not available:
+// its discovery does not answer. SourcesHealthy reports which metrics exist.
 func (r *Reconciler) discoveryDefect(ctx context.Context, gv schema.GroupVersion) *defect {
 	err := r.Aggregator.Discovers(ctx, gv)
 	if err == nil {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Discovery through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
-	return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableMessage(err)}
+	return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableErrorMessage(err)}
 }
 
-// describeAvailable tells what of the versions was seen.
+// describeAvailable describes what was verified.
 func describeAvailable(versions []schema.GroupVersion) string {
 	var sampled, discovered []string
 	for _, gv := range versions {
@@ -155,17 +154,16 @@ func describeAvailable(versions []schema.GroupVersion) string {
 	return strings.Join(parts, "; ") + " through kube-apiserver"
 }
 
-// behind names what kube-apiserver must reach.
-func (s *scope) behind() string {
+// backendDescription names what kube-apiserver must reach.
+func (s *reconcileState) backendDescription() string {
 	if !s.deploys() {
 		return "the endpoints of Service " + s.target().String()
 	}
 	return fmt.Sprintf("the pods at port %d", *s.spec.Serving.Port)
 }
 
-// aggregated is what the aggregator says of the APIService; nil when it has not
-// looked at it yet.
-func aggregated(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+// availableCondition returns the aggregator's condition of the APIService, or nil.
+func availableCondition(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
 	for i := range service.Status.Conditions {
 		if c := &service.Status.Conditions[i]; c.Type == apiregistrationv1.Available {
 			return c
@@ -175,8 +173,58 @@ func aggregated(service *apiregistrationv1.APIService) *apiregistrationv1.APISer
 }
 
 func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {
-	if checked := aggregated(service); checked != nil && checked.Status == apiregistrationv1.ConditionTrue {
+	if checked := availableCondition(service); checked != nil && checked.Status == apiregistrationv1.ConditionTrue {
 		return v1alpha1.APIServiceAvailable
 	}
 	return v1alpha1.APIServiceRegistered
+}
+
+// missingFromDiscovery returns a defect for each registered version that a kube-apiserver
+// does not list in its discovery. One that cannot be queried does not count: it may be
+// down and have no clients.
+func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState) map[schema.GroupVersion]*defect {
+	var versions []schema.GroupVersion
+	for _, gv := range s.desired {
+		if s.registered[apiServiceName(gv)] != nil && !s.isRetiring(gv) {
+			versions = append(versions, gv)
+		}
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	presence, err := r.Aggregator.Discovered(ctx, versions)
+	if err != nil {
+		klog.FromContext(ctx).V(1).Info("Cannot ask each kube-apiserver whether its discovery lists the versions", "err", err)
+		return nil
+	}
+	defects := map[schema.GroupVersion]*defect{}
+	for _, gv := range versions {
+		missing := presence.Missing(gv)
+		absent := s.history.streaks.Observe(stateKey{state: missingInDiscovery, name: gv.String()}, len(missing) > 0)
+		switch {
+		case len(missing) == 0:
+		case absent.Elapsed < discoverySoak:
+			defects[gv] = &defect{gv, v1alpha1.ReasonProgressing, "is registered; the discovery of kube-apiserver " +
+				strings.Join(missing, ", ") + " does not list it yet"}
+		default:
+			defects[gv] = &defect{gv, v1alpha1.ReasonNotInDiscovery, "is registered, but the discovery of kube-apiserver " +
+				strings.Join(missing, ", ") + " does not list it: look at the log of that kube-apiserver, or restart it"}
+		}
+	}
+	return defects
+}
+
+// isDefectTransient reports whether a defect is within its grace period. Only failing
+// requests have one here; kube-apiserver and maxAge have their own.
+func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bool {
+	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && s.storedState(apiServiceName(gv)) == v1alpha1.APIServiceAvailable)
+	streak := s.history.streaks.Observe(stateKey{state: versionUnavailable, name: gv.String()}, brief)
+	if !brief {
+		return false
+	}
+	grace := requestGrace
+	if d.reason == v1alpha1.ReasonProgressing {
+		grace = discoverySoak
+	}
+	return s.isTransient(v1alpha1.ConditionAvailable, streak, grace)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-func TestNotYet(t *testing.T) {
+func TestWaitReason(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	serves := func(versions ...schema.GroupVersion) *servingclient.Answer {
@@ -27,7 +27,7 @@ func TestNotYet(t *testing.T) {
 		return answer
 	}
 	ending := func(deadline time.Duration, answer *servingclient.Answer, err error) []pod {
-		return []pod{{answer: answer, err: err, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		return []pod{{probeResult: probeResult{answer: answer, err: err}, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: "old", DeletionTimestamp: &metav1.Time{Time: now.Add(deadline)},
 		}}}}
 	}
@@ -49,11 +49,11 @@ func TestNotYet(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{
-				now: now, deployment: &appsv1.Deployment{}, rolledOut: !tc.rolling, caBundle: []byte("x"), ending: tc.ending,
-				pods: []pod{{Pod: &corev1.Pod{}, ready: true, answer: serves(v1, v1beta1)}},
+			s := &reconcileState{
+				now: now, deployment: &appsv1.Deployment{}, rolledOut: !tc.rolling, caBundle: []byte("x"), terminatingPods: tc.ending,
+				pods: []pod{{Pod: &corev1.Pod{}, ready: true, probeResult: probeResult{answer: serves(v1, v1beta1)}}},
 			}
-			if got := s.notYet(v1); got != tc.want {
+			if got := s.waitReason(v1); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -23,47 +23,47 @@ import (
 
 // adoptedWorld has a backend of our own pods that took v1beta1 from metrics-server,
 // which still runs.
-func adoptedWorld(w *world) {
-	stockWorld(w)
-	w.change(adopting(v1alpha1.AdoptionAlways))
-	becomeReady(w)
+func adoptedCluster(fc *fakeCluster) {
+	stockCluster(fc)
+	fc.change(adopting(v1alpha1.AdoptionAlways))
+	becomeReady(fc)
 }
 
 // The spec and labels that metrics-server's manifests made are there again, and our
 // pods answered until every kube-apiserver knew.
-func TestHandBack(t *testing.T) {
+func TestRestorePrevious(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		happen func(*world)
-		done   func(*world) bool
+		happen func(*fakeCluster)
+		done   func(*fakeCluster) bool
 	}{
 		"deleted": {
-			happen: func(w *world) { w.delete(w.backend()) },
-			done:   (*world).isGone,
+			happen: func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:   (*fakeCluster).isGone,
 		},
 		// One endpoint of several is no reason to take the API away.
 		"deleted, and one endpoint does not answer": {
-			happen: func(w *world) {
-				w.theirs.mute["192.168.0.1:10250"] = errors.New("refused")
-				w.delete(w.backend())
+			happen: func(fc *fakeCluster) {
+				fc.other.failing["192.168.0.1:10250"] = errors.New("refused")
+				fc.delete(fc.backend())
 			},
-			done: (*world).isGone,
+			done: (*fakeCluster).isGone,
 		},
 		"version taken out of the spec": {
-			happen: func(w *world) {
-				w.change(onlyV1)
+			happen: func(fc *fakeCluster) {
+				fc.change(onlyV1)
 			},
-			done: (*world).isReady,
+			done: (*fakeCluster).isReady,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := prepared(t, "adopted", adoptedWorld)
-			uid := w.apiService(v1beta1).UID
-			r := w.live()
-			tc.happen(w)
-			w.settle(r, func() bool { return tc.done(w) })
-			got := w.apiService(v1beta1)
+			fc := prepared(t, "adopted", adoptedCluster)
+			uid := fc.apiService(v1beta1).UID
+			r := fc.live()
+			tc.happen(fc)
+			fc.reconcileUntil(r, func() bool { return tc.done(fc) })
+			got := fc.apiService(v1beta1)
 			if got.UID != uid {
 				t.Error("it was deleted and made anew")
 			}
@@ -84,39 +84,39 @@ func TestHandBack(t *testing.T) {
 
 // Who cannot take it back does not get it: an APIService that leads nowhere blocks
 // the deletion of every namespace.
-func TestHandBackIsNotPossible(t *testing.T) {
+func TestRestoreIsNotPossible(t *testing.T) {
 	t.Parallel()
-	annotate := func(text string) func(*world) {
-		return func(w *world) {
-			w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Annotations[v1alpha1.AnnotationPreviousOwner] = text })
+	annotate := func(text string) func(*fakeCluster) {
+		return func(fc *fakeCluster) {
+			fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Annotations[v1alpha1.AnnotationPreviousOwner] = text })
 		}
 	}
 	const impossible, silent = "HandBackImpossible", "PreviousOwnerSilent"
 	cases := map[string]struct {
-		world func(*world)
+		world func(*fakeCluster)
 		event []string
 		// patient: it may come back, so it is waited for.
 		patient bool
 		// forbidden: the operator may delete the APIService, and not write it.
 		forbidden bool
 	}{
-		"a newer operator took it over": {world: func(*world) {}, event: []string{impossible, "not by name"}, forbidden: true},
+		"a newer operator took it over": {world: func(*fakeCluster) {}, event: []string{impossible, "not by name"}, forbidden: true},
 		"its Service is gone": {
-			world: func(w *world) { w.delete(theirService(w)) },
+			world: func(fc *fakeCluster) { fc.delete(otherService(fc)) },
 			event: []string{silent, "Service kube-system/metrics-server does not exist"},
 		},
 		"it has no ready endpoint": {
-			world: func(w *world) { w.scaleMetricsServer(0) },
+			world: func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
 			event: []string{silent, "it has no ready endpoint"}, patient: true,
 		},
 		"no endpoint answers": {
-			world: func(w *world) {
-				w.theirs.mute["192.168.0.1:10250"], w.theirs.mute["192.168.0.2:10250"] = errors.New("refused"), errors.New("refused")
+			world: func(fc *fakeCluster) {
+				fc.other.failing["192.168.0.1:10250"], fc.other.failing["192.168.0.2:10250"] = errors.New("refused"), errors.New("refused")
 			},
 			event: []string{silent, "endpoint 192.168.0.1:10250 cannot be asked: refused"}, patient: true,
 		},
 		"it does not serve the version any more": {
-			world: func(w *world) { w.scaleMetricsServer(2, v1) },
+			world: func(fc *fakeCluster) { fc.scaleMetricsServer(2, v1) },
 			event: []string{silent, "endpoint 192.168.0.1:10250 does not serve it"},
 		},
 		"the annotation is no JSON":         {world: annotate("{"), event: []string{impossible, "unexpected end of JSON"}},
@@ -135,24 +135,24 @@ func TestHandBackIsNotPossible(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := prepared(t, "adopted", adoptedWorld)
-			r := w.live(intercepted(func(c call, make func() error) error {
+			fc := prepared(t, "adopted", adoptedCluster)
+			r := fc.live(intercepted(func(c call, make func() error) error {
 				if tc.forbidden && c.name == "update *v1.APIService v1beta1.metrics.k8s.io" {
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "apiservices"}, "v1beta1.metrics.k8s.io", errors.New("not by name"))
 				}
 				return make()
 			}))
-			tc.world(w)
-			w.delete(w.backend())
+			tc.world(fc)
+			fc.delete(fc.backend())
 			mustReconcile(t, r)
-			if waits := w.isRegistered(v1beta1); waits != tc.patient {
+			if waits := fc.isRegistered(v1beta1); waits != tc.patient {
 				t.Errorf("waits %t, want %t", waits, tc.patient)
 			}
 			if tc.patient {
-				w.wantCondition(v1alpha1.ConditionReady, "", "", "waits up to 30s for Service kube-system/metrics-server")
+				fc.wantCondition(v1alpha1.ConditionReady, "", "", "waits up to 30s for Service kube-system/metrics-server")
 			}
-			w.settle(r, w.isGone)
-			if err := w.raw.Get(context.Background(), client.ObjectKey{Name: "v1beta1.metrics.k8s.io"}, &apiregistrationv1.APIService{}); !apierrors.IsNotFound(err) {
+			fc.reconcileUntil(r, fc.isGone)
+			if err := fc.raw.Get(context.Background(), client.ObjectKey{Name: "v1beta1.metrics.k8s.io"}, &apiregistrationv1.APIService{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the APIService is still there: %v", err)
 			}
 			wantEvent(t, r, tc.event...)
@@ -161,54 +161,54 @@ func TestHandBackIsNotPossible(t *testing.T) {
 }
 
 // Pods of the previous owner that restart at this moment are waited for.
-func TestHandBackIsPatient(t *testing.T) {
+func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "adopted", adoptedWorld)
-	r := w.live()
-	w.scaleMetricsServer(0)
-	w.delete(w.backend())
+	fc := prepared(t, "adopted", adoptedCluster)
+	r := fc.live()
+	fc.scaleMetricsServer(0)
+	fc.delete(fc.backend())
 	mustReconcile(t, r)
-	w.clock.Step(previousOwnerGrace - time.Second)
+	fc.clock.Step(previousOwnerGrace - time.Second)
 	mustReconcile(t, r)
-	w.scaleMetricsServer(1, v1beta1)
-	w.settle(r, w.isGone)
-	w.wantLeadsTo(v1beta1, metricsServer)
+	fc.scaleMetricsServer(1, v1beta1)
+	fc.reconcileUntil(r, fc.isGone)
+	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
 // Someone's change between the reading and the hand-back is not lost.
-func TestHandBackRaces(t *testing.T) {
+func TestRestoreRaces(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "adopted", adoptedWorld)
+	fc := prepared(t, "adopted", adoptedCluster)
 	raced := false
-	r := w.live(interceptor.Funcs{
+	r := fc.live(interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if !raced {
 				raced = true
-				w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Labels["team"] = "metrics" })
+				fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Labels["team"] = "metrics" })
 			}
 			return c.Update(ctx, o, opts...)
 		},
 	})
-	w.delete(w.backend())
-	w.settle(r, w.isGone)
-	if got := w.apiService(v1beta1); !raced || got.Labels["team"] != "metrics" || w.leadsNow(v1beta1) != metricsServer {
-		t.Errorf("raced %t, labels %v, leads to %s", raced, got.Labels, w.leadsNow(v1beta1))
+	fc.delete(fc.backend())
+	fc.reconcileUntil(r, fc.isGone)
+	if got := fc.apiService(v1beta1); !raced || got.Labels["team"] != "metrics" || fc.pointsToNow(v1beta1) != metricsServer {
+		t.Errorf("raced %t, labels %v, leads to %s", raced, got.Labels, fc.pointsToNow(v1beta1))
 	}
 }
 
 // A kube-apiserver that has not seen the hand-back keeps our pods alive.
-func TestHandBackIsConfirmed(t *testing.T) {
+func TestRestoreIsConfirmed(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "adopted", adoptedWorld)
-	r := w.live()
-	w.replicas[1].lags = true
-	defer func() { w.replicas[1].lags = false }()
-	w.delete(w.backend())
-	w.rounds(r, 10)
-	if w.leadsNow(v1beta1) != metricsServer || len(w.pods()) == 0 || w.everBroken != "" {
-		t.Fatalf("leads to %s, %d pods, %s", w.leadsNow(v1beta1), len(w.pods()), w.everBroken)
+	fc := prepared(t, "adopted", adoptedCluster)
+	r := fc.live()
+	fc.replicas[1].lags = true
+	defer func() { fc.replicas[1].lags = false }()
+	fc.delete(fc.backend())
+	fc.reconcileRounds(r, 10)
+	if fc.pointsToNow(v1beta1) != metricsServer || len(fc.pods()) == 0 || fc.violation != "" {
+		t.Fatalf("leads to %s, %d pods, %s", fc.pointsToNow(v1beta1), len(fc.pods()), fc.violation)
 	}
-	w.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "", "kube-apiserver 192.0.2.2:6443 does not follow yet")
-	w.replicas[1].lags = false
-	w.settle(r, w.isGone)
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "", "kube-apiserver 192.0.2.2:6443 does not follow yet")
+	fc.replicas[1].lags = false
+	fc.reconcileUntil(r, fc.isGone)
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// section is what a spec says of an API group.
+// section is the spec of an API group.
 type section struct {
 	// field is its name in the spec.
 	field string
-	// versions are those to register, and forced those to remove despite their
-	// clients; both are empty where the spec has no such section.
+	// versions are those to register, and forced those to remove despite their clients.
+	// Both are empty if the spec lacks the section.
 	versions, forced []string
 }
 
-// sectionOf is what the spec says of a group.
 func sectionOf(spec v1alpha1.MetricsBackendSpec, group string) section {
 	found := section{}
 	switch group {
@@ -53,8 +52,8 @@ func texts[T ~string](values []T) []string {
 	return all
 }
 
-// desiredVersions are those that a spec names, best version of each group first
-// whatever the order in the spec. Of a group that it does not name there are none.
+// desiredVersions returns the versions that a spec names, the best version of each group
+// first.
 func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
 	var desired []schema.GroupVersion
 	for _, known := range manifests.KnownVersions() {
@@ -65,17 +64,33 @@ func desiredVersions(spec v1alpha1.MetricsBackendSpec) []schema.GroupVersion {
 	return desired
 }
 
-// versionsField is the field that names the versions of the group.
+// versionsField returns the field that names the versions of the group.
 func versionsField(gv schema.GroupVersion) string {
 	return "spec." + sectionOf(v1alpha1.MetricsBackendSpec{}, gv.Group).field + ".versions"
 }
 
-// shortVersion is a version in one line with others: that of metrics.k8s.io by
-// itself, the others with the first word of their group.
+// shortVersion returns the version, with the first word of its group unless that is
+// metrics.k8s.io.
 func shortVersion(gv schema.GroupVersion) string {
 	if gv.Group == manifests.ResourceMetricsGroup {
 		return gv.Version
 	}
 	word, _, _ := strings.Cut(gv.Group, ".")
 	return word + "/" + gv.Version
+}
+
+// versionOf parses an APIService's name, VERSION.GROUP.
+func versionOf(name string) (schema.GroupVersion, bool) {
+	version, group, ok := strings.Cut(name, ".")
+	return schema.GroupVersion{Group: group, Version: version}, ok
+}
+
+func apiServiceName(gv schema.GroupVersion) string { return manifests.APIServiceName(gv) }
+
+func joinVersions(versions []schema.GroupVersion) string {
+	var names []string
+	for _, gv := range versions {
+		names = append(names, shortVersion(gv))
+	}
+	return strings.Join(names, " and ")
 }

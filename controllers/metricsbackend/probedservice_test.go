@@ -17,9 +17,9 @@ import (
 )
 
 // deadEndpoints never answer.
-type deadEndpoints struct{}
+type unresponsiveEndpoints struct{}
 
-func (deadEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
+func (unresponsiveEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	<-ctx.Done()
@@ -27,15 +27,15 @@ func (deadEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []schema.Gr
 }
 
 // A Service with hundreds of endpoints that do not answer holds up no worker for long.
-func TestAskEndsInTime(t *testing.T) {
+func TestProbeEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{Pods: deadEndpoints{}})
-		found := &implementation{}
+		r := New(Options{Pods: unresponsiveEndpoints{}})
+		found := &probedService{}
 		for i := range 500 {
 			found.endpoints = append(found.endpoints, endpoint{address: fmt.Sprintf("192.0.2.%d:%d", i%250, 10250+i)})
 		}
 		begun := time.Now()
-		r.ask(t.Context(), found, client.ObjectKey{}, "token", nil)
+		r.probeEndpoints(t.Context(), found, client.ObjectKey{}, "token", nil)
 		if took := time.Since(begun); took > probeTimeout {
 			t.Errorf("took %s", took)
 		}

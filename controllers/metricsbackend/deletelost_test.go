@@ -16,7 +16,7 @@ import (
 // a list nor as registered in the status, and must still wait for discovery.
 func TestDeleteAfterLostStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend())
+	fc := newFakeCluster(t, newBackend())
 	errKilled := errors.New("the process was killed")
 	withoutStatus := func() interceptor.Funcs {
 		return intercepted(func(c call, make func() error) error {
@@ -26,35 +26,35 @@ func TestDeleteAfterLostStatus(t *testing.T) {
 			return make()
 		})
 	}
-	w.settle(w.reconciler(), func() bool { return w.state("v1.metrics.k8s.io") == "Pending" && w.allReady() })
-	r := w.reconciler(withoutStatus())
+	fc.reconcileUntil(fc.reconciler(), func() bool { return fc.state("v1.metrics.k8s.io") == "Pending" && fc.allReady() })
+	r := fc.reconciler(withoutStatus())
 	for range 3 {
 		if _, err := reconcileOnce(t, r); err == nil {
 			t.Fatal("the status was written")
 		}
 	}
-	w.step()
-	if !w.isRegistered(v1) || !w.discovered[v1] || w.state("v1.metrics.k8s.io") != "Pending" {
-		t.Fatalf("not what this test is about:\n%s", w.show())
+	fc.step()
+	if !fc.isRegistered(v1) || !fc.discovered[v1] || fc.state("v1.metrics.k8s.io") != "Pending" {
+		t.Fatalf("not what this test is about:\n%s", fc.show())
 	}
-	w.delete(w.backend())
-	if _, err := reconcileOnce(t, w.reconciler(withoutStatus())); err == nil || w.isRegistered(v1) {
-		t.Fatalf("registered %t, %v", w.isRegistered(v1), err)
+	fc.delete(fc.backend())
+	if _, err := reconcileOnce(t, fc.reconciler(withoutStatus())); err == nil || fc.isRegistered(v1) {
+		t.Fatalf("registered %t, %v", fc.isRegistered(v1), err)
 	}
 
-	r = w.reconciler()
+	r = fc.reconciler()
 	mustReconcile(t, r)
-	if w.isGone() || !strings.Contains(w.inventory(), "Service operator-ns/metrics-serving-cluster") {
+	if fc.isGone() || !strings.Contains(fc.inventory(), "Service operator-ns/metrics-serving-cluster") {
 		t.Error("took the Service away while v1 is in discovery")
 	}
-	w.settle(r, w.isGone)
+	fc.reconcileUntil(r, fc.isGone)
 }
 
-func (w *world) allReady() bool {
-	for _, p := range w.pods() {
+func (fc *fakeCluster) allReady() bool {
+	for _, p := range fc.pods() {
 		if !isReady(&p) {
 			return false
 		}
 	}
-	return len(w.pods()) == 2
+	return len(fc.pods()) == 2
 }

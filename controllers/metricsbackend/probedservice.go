@@ -25,43 +25,41 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// asksAtOnce bounds how many endpoints of a foreign Service are asked at a time.
-const asksAtOnce = 16
+// maxConcurrentProbes bounds how many endpoints of a Service are probed at a time.
+const maxConcurrentProbes = 16
 
-// probeTimeout bounds how long all endpoints of a foreign Service are asked: there
-// may be hundreds, and none that answers.
+// probeTimeout bounds the probe of all endpoints of a Service: hundreds may not answer.
 const probeTimeout = 30 * time.Second
 
-// implementation is what answers at a Service that someone else runs.
-type implementation struct {
+// probedService is a Service of another implementation, and what its endpoints answered.
+type probedService struct {
 	target manifests.Target
-	// missing: there is no such Service, or no such port of it. why says which.
-	// ending: its namespace is being deleted, which is missing too.
-	missing, ending bool
-	why             string
-	// endpoints are the ready ones, in the order of their addresses.
+	// missing: the Service, or its port, does not exist; why says which.
+	// namespaceTerminating: its namespace is being deleted, which counts as missing.
+	missing, namespaceTerminating bool
+	why                           string
+	// endpoints are the ready ones, sorted by address.
 	endpoints []endpoint
 }
 
-// endpoint is one ready address of a Service and what it answered.
+// endpoint is one ready address of a Service and its answer.
 type endpoint struct {
 	address string
-	answer  *servingclient.Answer
-	err     error
+	probeResult
 }
 
-// readImplementation finds the ready endpoints behind the target. It reads around
-// the cache, which holds no Service of the cluster at large.
-func (r *Reconciler) readImplementation(ctx context.Context, target manifests.Target) (*implementation, error) {
-	found := &implementation{target: target}
+// readService finds the ready endpoints of the target. It reads around the cache, which
+// holds no Services of other namespaces.
+func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (*probedService, error) {
+	found := &probedService{target: target}
 	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := r.Client.Get(ctx, client.ObjectKey{Name: target.Namespace}, namespace)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("get namespace %s: %w", target.Namespace, err)
 	case err == nil && namespace.DeletionTimestamp != nil:
-		// It may answer still, but not for long.
-		found.missing, found.ending = true, true
+		// It may still answer, but not for long.
+		found.missing, found.namespaceTerminating = true, true
 		found.why = fmt.Sprintf("namespace %q of Service %s is being deleted", target.Namespace, target)
 		return found, nil
 	}
@@ -93,13 +91,13 @@ func (r *Reconciler) readImplementation(ctx context.Context, target manifests.Ta
 		}
 	}
 	slices.SortFunc(found.endpoints, func(a, b endpoint) int { return strings.Compare(a.address, b.address) })
-	// The two families of a dual-stack Service have slices of their own, and while
-	// slices change an endpoint may be in two of them.
+	// A dual-stack Service has slices for each family, and an endpoint may be in two
+	// slices while they change.
 	found.endpoints = slices.CompactFunc(found.endpoints, func(a, b endpoint) bool { return a.address == b.address })
 	return found, nil
 }
 
-// readyAddresses are those that take requests at the port of that name.
+// readyAddresses returns the ready addresses with the port of that name.
 func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string {
 	var addresses []string
 	for _, port := range slice.Ports {
@@ -107,7 +105,7 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string 
 			continue
 		}
 		for _, e := range slice.Endpoints {
-			// Nothing said means ready (the field's own documentation).
+			// Unset means ready, by the API's documentation.
 			if !ptr.Deref(e.Conditions.Ready, true) {
 				continue
 			}
@@ -119,12 +117,12 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, portName string) []string 
 	return addresses
 }
 
-// ask asks each endpoint by itself which of the versions it serves, as an account
-// without any rights.
-func (r *Reconciler) ask(ctx context.Context, found *implementation, account client.ObjectKey, token string, versions []schema.GroupVersion) {
+// probeEndpoints asks each endpoint which of the versions it serves, as an account
+// without permissions.
+func (r *Reconciler) probeEndpoints(ctx context.Context, found *probedService, account client.ObjectKey, token string, versions []schema.GroupVersion) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	places := make(chan struct{}, asksAtOnce)
+	places := make(chan struct{}, maxConcurrentProbes)
 	var asked sync.WaitGroup
 	for i := range found.endpoints {
 		e := &found.endpoints[i]
@@ -146,17 +144,17 @@ func (r *Reconciler) ask(ctx context.Context, found *implementation, account cli
 	}
 }
 
-// guestAccount is the ServiceAccount with whose token other implementations are asked.
-func (s *scope) guestAccount() client.ObjectKey {
+// guestAccount returns the ServiceAccount that probes other implementations.
+func (s *reconcileState) guestAccount() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.GuestName()}
 }
 
-// guestToken returns a token of the account that has no rights, which is made
-// when it is first needed.
-func (r *Reconciler) guestToken(ctx context.Context, s *scope) (client.ObjectKey, string, error) {
+// guestToken returns a token of the account without permissions, and creates the account
+// if necessary.
+func (r *Reconciler) guestToken(ctx context.Context, s *reconcileState) (client.ObjectKey, string, error) {
 	account := s.guestAccount()
-	if !s.withoutNamespace {
-		// Nothing can be made in a namespace that is being deleted.
+	if !s.namespaceGone {
+		// Nothing can be created in a terminating namespace.
 		if _, err := r.applier.Apply(ctx, s.backend.Name, manifests.GuestServiceAccount(s.serving)); err != nil {
 			return account, "", err
 		}
@@ -165,8 +163,8 @@ func (r *Reconciler) guestToken(ctx context.Context, s *scope) (client.ObjectKey
 	return account, token, err
 }
 
-// failed is the first endpoint that could not be asked, or nil.
-func (i *implementation) failed() *endpoint {
+// firstFailed returns the first endpoint that could not be probed, or nil.
+func (i *probedService) firstFailed() *endpoint {
 	for n := range i.endpoints {
 		if i.endpoints[n].err != nil {
 			return &i.endpoints[n]
@@ -175,35 +173,33 @@ func (i *implementation) failed() *endpoint {
 	return nil
 }
 
-// allAnswered tells whether there is an endpoint and every one answered.
-func (i *implementation) allAnswered() bool {
+// allAnswered reports whether there is an endpoint, and every one answered.
+func (i *probedService) allAnswered() bool {
 	return len(i.endpoints) > 0 && !slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return e.answer == nil })
 }
 
-// refusesAccount tells whether an endpoint does not take the account's token.
-func (i *implementation) refusesAccount() bool {
+// anyUnauthorized reports whether an endpoint rejected the token.
+func (i *probedService) anyUnauthorized() bool {
 	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return errors.Is(e.err, servingclient.ErrUnauthorized) })
 }
 
-// lacking are the endpoints that said they do not serve the version.
-func (i *implementation) lacking(gv schema.GroupVersion) []string {
+// notServing returns the endpoints that said they do not serve the version.
+func (i *probedService) notServing(gv schema.GroupVersion) []string {
 	var addresses []string
 	for _, e := range i.endpoints {
-		if e.answer != nil && !e.answer.Serves[gv] {
+		if e.lacks(gv) {
 			addresses = append(addresses, e.address)
 		}
 	}
 	return addresses
 }
 
-// someServe tells whether an endpoint said that it serves the version.
-func (i *implementation) someServe(gv schema.GroupVersion) bool {
-	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return e.answer != nil && e.answer.Serves[gv] })
+// anyServes reports whether an endpoint said that it serves the version.
+func (i *probedService) anyServes(gv schema.GroupVersion) bool {
+	return slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return e.serves(gv) })
 }
 
-// servesAll tells whether there is an endpoint and every one serves the version.
-func (i *implementation) servesAll(gv schema.GroupVersion) bool {
-	return len(i.endpoints) > 0 && !slices.ContainsFunc(i.endpoints, func(e endpoint) bool {
-		return e.answer == nil || !e.answer.Serves[gv]
-	})
+// allServe reports whether there is an endpoint, and every one serves the version.
+func (i *probedService) allServe(gv schema.GroupVersion) bool {
+	return len(i.endpoints) > 0 && !slices.ContainsFunc(i.endpoints, func(e endpoint) bool { return !e.serves(gv) })
 }

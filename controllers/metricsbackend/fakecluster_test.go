@@ -61,13 +61,13 @@ var (
 	customV1beta1   = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"}
 	externalV1beta1 = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
 
-	versionsOfTheWorld = []schema.GroupVersion{v2, v1, v1beta1, customV1beta2, customV1beta1, externalV1beta1}
+	testVersions = []schema.GroupVersion{v2, v1, v1beta1, customV1beta2, customV1beta1, externalV1beta1}
 )
 
 // world is a cluster as the reconciler sees it: an API server without a process,
 // and what Deployment controller, kubelets and aggregator would do, one step at a
 // time. Nothing in it waits.
-type world struct {
+type fakeCluster struct {
 	t *testing.T
 	// raw is the API server, server the same one without a memory.
 	raw, server client.WithWatch
@@ -77,45 +77,45 @@ type world struct {
 	// discovered follows the registered versions one step later.
 	discovered map[schema.GroupVersion]bool
 	// lag is how many steps more discovery takes to follow; lagging counts them.
-	lag     int
-	lagging map[schema.GroupVersion]int
+	discoveryDelay int
+	lagging        map[schema.GroupVersion]int
 	// second is the discovery of a second kube-apiserver, which nothing moves but
 	// the test; nil when there is none.
-	second map[schema.GroupVersion]bool
+	secondDiscovery map[schema.GroupVersion]bool
 	// failing is why a request of the version to a pod fails; nil when none does.
-	failing func(*corev1.Pod, schema.GroupVersion) string
+	failingRequests func(*corev1.Pod, schema.GroupVersion) string
 	// busy pods say of what fails that they have too much to do.
-	busy bool
+	overloaded bool
 	// ungated pods become ready whatever is registered, as those of an image that
 	// knows no such gate.
-	ungated bool
+	withoutGate bool
 	// unreachable makes the kube-apiservers' own addresses unreachable.
 	unreachable bool
 	// replicas are the kube-apiservers.
 	replicas []*replica
 	// theirs are implementations that someone else runs.
-	theirs theirWorld
+	other otherImplementation
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
 	// mute pods do not answer the operator.
-	mute bool
+	unresponsive bool
 	// half is why pods say what they serve and nothing else; nil when they say all.
-	half error
+	partial error
 	// report is what pods say of their kubelets.
 	report v1alpha1.KubeletReport
 	// sources is what pods say of other sources and of rules; nil: nothing. behind
 	// makes them say it of the settings before.
-	sources *v1alpha1.SourceReport
-	behind  bool
+	sources     *v1alpha1.SourceReport
+	oldSettings bool
 	// consumers is what a pod says of its clients; nil: that it saw none.
 	consumers func(*corev1.Pod) (*v1alpha1.ConsumerReport, error)
 	// everBroken is the first breach of the invariant.
-	everBroken string
-	podNumber  int
+	violation string
+	podNumber int
 	// lingers is how many steps a pod goes on answering, and being ready, after its
 	// deletion; ended counts them.
-	lingers int
-	ended   map[string]int
+	terminationSteps int
+	stepsTerminating map[string]int
 	// certs are the certificates that pods serve.
 	certs *certs
 	// gatedUntil is when a pod that was kept out of traffic may take it at the earliest.
@@ -129,30 +129,30 @@ type replica struct {
 	lags, down bool
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	t.Helper()
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
-	w := &world{
-		t:          t,
-		clock:      testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
-		discovered: map[schema.GroupVersion]bool{},
-		lagging:    map[schema.GroupVersion]int{},
-		ended:      map[string]int{},
-		certs:      newCerts(),
-		gatedUntil: map[string]time.Time{},
-		report:     v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
-		replicas:   []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
+	fc := &fakeCluster{
+		t:                t,
+		clock:            testingclock.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)),
+		discovered:       map[schema.GroupVersion]bool{},
+		lagging:          map[schema.GroupVersion]int{},
+		stepsTerminating: map[string]int{},
+		certs:            newCerts(),
+		gatedUntil:       map[string]time.Time{},
+		report:           v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
+		replicas:         []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
 	}
-	w.start(objects)
-	return w
+	fc.start(objects)
+	return fc
 }
 
 // start makes the API server.
-func (w *world) start(objects []client.Object) {
-	w.t.Helper()
-	known, err := schemaOfTheWorld()
-	w.must(err)
-	w.server = fake.NewClientBuilder().
+func (fc *fakeCluster) start(objects []client.Object) {
+	fc.t.Helper()
+	known, err := testSchema()
+	fc.must(err)
+	fc.server = fake.NewClientBuilder().
 		WithScheme(known.kinds).
 		WithRESTMapper(known.mapper).
 		WithTypeConverters(known.converters...).
@@ -160,13 +160,13 @@ func (w *world) start(objects []client.Object) {
 		WithReturnManagedFields().
 		WithObjects(objects...).
 		Build()
-	w.memo = newMemoClient()
-	w.raw = w.memo.wrap(withGenerations(w.server))
+	fc.memo = newMemoClient()
+	fc.raw = fc.memo.wrap(withGenerations(fc.server))
 }
 
 // kindsOfTheWorld are those that the operator uses and no others: a fake client
 // looks through all of them at each write.
-func kindsOfTheWorld() map[schema.GroupVersion][]runtime.Object {
+func testKinds() map[schema.GroupVersion][]runtime.Object {
 	return map[schema.GroupVersion][]runtime.Object{
 		corev1.SchemeGroupVersion: {
 			&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Secret{}, &corev1.SecretList{},
@@ -195,9 +195,9 @@ func kindsOfTheWorld() map[schema.GroupVersion][]runtime.Object {
 }
 
 // schemaOfTheWorld is made once: it takes long.
-var schemaOfTheWorld = sync.OnceValues(func() (*schemas, error) {
+var testSchema = sync.OnceValues(func() (*schemas, error) {
 	kinds := runtime.NewScheme()
-	for gv, objects := range kindsOfTheWorld() {
+	for gv, objects := range testKinds() {
 		kinds.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(kinds, gv)
 	}
@@ -229,14 +229,14 @@ func newBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsB
 }
 
 // reconciler returns one that works through funcs; each is a new process.
-func (w *world) reconciler(funcs ...interceptor.Funcs) *Reconciler {
-	c := w.raw
+func (fc *fakeCluster) reconciler(funcs ...interceptor.Funcs) *Reconciler {
+	c := fc.raw
 	for _, f := range funcs {
 		c = interceptor.NewClient(c, f)
 	}
 	return New(Options{
 		Client: c, Live: c, Events: events.NewFakeRecorder(10_000),
-		Pods: w, Aggregator: w, Clock: w.clock,
+		Pods: fc, Aggregator: fc, Clock: fc.clock,
 		Namespace: systemNamespace, Namespaces: []string{systemNamespace, "other-ns"},
 		ServingImage: imageBoth,
 	})
@@ -247,84 +247,84 @@ func reconcileOnce(t *testing.T, r *Reconciler) (ctrl.Result, error) {
 	return r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: backendName}})
 }
 
-func (w *world) pods() []corev1.Pod {
+func (fc *fakeCluster) pods() []corev1.Pod {
 	var list corev1.PodList
-	w.list(&list)
+	fc.list(&list)
 	return list.Items
 }
 
 // apiServices are those that say they are a backend's, or lead to its pods.
-func (w *world) apiServices() []apiregistrationv1.APIService {
+func (fc *fakeCluster) apiServices() []apiregistrationv1.APIService {
 	var list apiregistrationv1.APIServiceList
-	w.list(&list)
+	fc.list(&list)
 	return slices.DeleteFunc(list.Items, func(s apiregistrationv1.APIService) bool {
 		toUs := s.Spec.Service != nil && s.Spec.Service.Name == "metrics-serving-"+backendName
 		return s.Labels[v1alpha1.LabelBackend] == "" && !toUs
 	})
 }
 
-func (w *world) isRegistered(gv schema.GroupVersion) bool {
-	return slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool { return s.Name == apiServiceName(gv) })
+func (fc *fakeCluster) isRegistered(gv schema.GroupVersion) bool {
+	return slices.ContainsFunc(fc.apiServices(), func(s apiregistrationv1.APIService) bool { return s.Name == apiServiceName(gv) })
 }
 
 // watchInvariant notes when a version is in discovery that a ready pod does not
 // serve.
-func (w *world) watchInvariant(when string) {
-	w.watchTheirs(when)
-	w.watchTrust(when)
-	for _, gv := range versionsOfTheWorld {
-		if !w.discovered[gv] && !w.second[gv] && !w.isRegistered(gv) || !w.mayReachPods(gv) {
+func (fc *fakeCluster) checkInvariant(when string) {
+	fc.checkOther(when)
+	fc.checkTrust(when)
+	for _, gv := range testVersions {
+		if !fc.discovered[gv] && !fc.secondDiscovery[gv] && !fc.isRegistered(gv) || !fc.mayReachPods(gv) {
 			continue
 		}
-		for _, p := range w.pods() {
-			if isReady(&p) && !serves(&p, gv) && w.everBroken == "" {
-				w.everBroken = fmt.Sprintf("%s: %s is in discovery, ready pod %s (%s) does not serve it", when, gv, p.Name, p.Spec.Containers[0].Image)
+		for _, p := range fc.pods() {
+			if isReady(&p) && !serves(&p, gv) && fc.violation == "" {
+				fc.violation = fmt.Sprintf("%s: %s is in discovery, ready pod %s (%s) does not serve it", when, gv, p.Name, p.Spec.Containers[0].Image)
 			}
 		}
 	}
 }
 
-func (w *world) must(err error) {
-	w.t.Helper()
+func (fc *fakeCluster) must(err error) {
+	fc.t.Helper()
 	if err != nil {
-		w.t.Fatal(err)
+		fc.t.Fatal(err)
 	}
 }
 
-func (w *world) backend() *v1alpha1.MetricsBackend {
-	w.t.Helper()
+func (fc *fakeCluster) backend() *v1alpha1.MetricsBackend {
+	fc.t.Helper()
 	backend := &v1alpha1.MetricsBackend{}
-	w.get(client.ObjectKey{Name: backendName}, backend)
+	fc.get(client.ObjectKey{Name: backendName}, backend)
 	return backend
 }
 
-func (w *world) condition(kind string) metav1.Condition {
-	w.t.Helper()
-	return ptr.Deref(meta.FindStatusCondition(w.backend().Status.Conditions, kind), metav1.Condition{})
+func (fc *fakeCluster) condition(kind string) metav1.Condition {
+	fc.t.Helper()
+	return ptr.Deref(meta.FindStatusCondition(fc.backend().Status.Conditions, kind), metav1.Condition{})
 }
 
 // change changes the spec as a user would: the generation goes up.
-func (w *world) change(change func(*v1alpha1.MetricsBackendSpec)) {
-	w.t.Helper()
-	backend := w.backend()
+func (fc *fakeCluster) change(change func(*v1alpha1.MetricsBackendSpec)) {
+	fc.t.Helper()
+	backend := fc.backend()
 	change(&backend.Spec)
 	backend.Generation++
-	w.update(backend)
+	fc.update(backend)
 }
 
-func (w *world) isReady() bool {
-	backend := w.backend()
+func (fc *fakeCluster) isReady() bool {
+	backend := fc.backend()
 	ready := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == backend.Generation
 }
 
 // rounds reconciles n times, with a step of the cluster after each.
-func (w *world) rounds(r *Reconciler, n int) {
-	w.t.Helper()
+func (fc *fakeCluster) reconcileRounds(r *Reconciler, n int) {
+	fc.t.Helper()
 	for range n {
-		mustReconcile(w.t, r)
-		w.watchInvariant("after a reconciliation")
-		w.step()
+		mustReconcile(fc.t, r)
+		fc.checkInvariant("after a reconciliation")
+		fc.step()
 	}
 }
 
@@ -332,29 +332,29 @@ func (w *world) rounds(r *Reconciler, n int) {
 const maxRounds = 1000
 
 // settle reconciles and steps until done.
-func (w *world) settle(r *Reconciler, done func() bool) {
-	w.t.Helper()
+func (fc *fakeCluster) reconcileUntil(r *Reconciler, done func() bool) {
+	fc.t.Helper()
 	var last error
 	for range maxRounds {
 		if done() {
-			if w.everBroken != "" {
-				w.t.Errorf("invariant broken: %s", w.everBroken)
+			if fc.violation != "" {
+				fc.t.Errorf("invariant broken: %s", fc.violation)
 			}
-			if w.certs.broken != "" {
-				w.t.Errorf("trust broken: %s", w.certs.broken)
+			if fc.certs.violation != "" {
+				fc.t.Errorf("trust broken: %s", fc.certs.violation)
 			}
 			return
 		}
-		_, last = reconcileOnce(w.t, r)
-		w.watchInvariant("after a reconciliation")
-		w.step()
+		_, last = reconcileOnce(fc.t, r)
+		fc.checkInvariant("after a reconciliation")
+		fc.step()
 	}
-	w.t.Fatalf("not settled, last error %v, conditions:\n%s", last, w.show())
+	fc.t.Fatalf("not settled, last error %v, conditions:\n%s", last, fc.show())
 }
 
-func (w *world) show() string {
+func (fc *fakeCluster) show() string {
 	backend := &v1alpha1.MetricsBackend{}
-	if err := w.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend); err != nil {
+	if err := fc.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend); err != nil {
 		return err.Error()
 	}
 	out := ""

@@ -37,7 +37,7 @@ type certs struct {
 	// known is what each kube-apiserver that lags last had, by address and APIService.
 	known map[string][]byte
 	// broken is the first moment at which a kube-apiserver did not trust a pod.
-	broken string
+	violation string
 	// untrusted lets that happen: a test is about its recovery.
 	untrusted bool
 }
@@ -53,16 +53,18 @@ func (c *certs) clone() *certs {
 }
 
 // mounted is the chain in the Secret that pods mount; nil when there is none.
-func (w *world) mounted() []*x509.Certificate { return w.mountedBy(backendName, systemNamespace) }
+func (fc *fakeCluster) mounted() []*x509.Certificate {
+	return fc.mountedBy(backendName, systemNamespace)
+}
 
 // mountedBy is mounted of another backend's pods.
-func (w *world) mountedBy(backend, namespace string) []*x509.Certificate {
+func (fc *fakeCluster) mountedBy(backend, namespace string) []*x509.Certificate {
 	secret := &corev1.Secret{}
-	err := w.raw.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "metrics-serving-" + backend + "-tls"}, secret)
+	err := fc.raw.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "metrics-serving-" + backend + "-tls"}, secret)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	w.must(err)
+	fc.must(err)
 	pair := servingcert.Provided(secret.Data)
 	return chains.get(func() []*x509.Certificate {
 		chain, err := pair.Chain()
@@ -75,15 +77,15 @@ func (w *world) mountedBy(backend, namespace string) []*x509.Certificate {
 
 // What certificates say is computed once for all worlds: signatures are costly.
 var (
-	chains   remembered[[]*x509.Certificate]
-	bundles  remembered[servingcert.Bundle]
-	verdicts remembered[error]
+	chains   memoized[[]*x509.Certificate]
+	bundles  memoized[servingcert.Bundle]
+	verdicts memoized[error]
 )
 
 // remembered holds values that depend on bytes alone.
-type remembered[V any] struct{ known sync.Map }
+type memoized[V any] struct{ known sync.Map }
 
-func (r *remembered[V]) get(make func() V, parts ...[]byte) V {
+func (r *memoized[V]) get(make func() V, parts ...[]byte) V {
 	hash := sha256.New()
 	for _, part := range parts {
 		_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
@@ -99,44 +101,44 @@ func (r *remembered[V]) get(make func() V, parts ...[]byte) V {
 
 // verify is Issuer.Verify with the bundle as it is stored. Of the time it depends on no
 // more than which of the certificates are valid.
-func (w *world) verify(chain []*x509.Certificate, stored []byte, name string) error {
+func (fc *fakeCluster) verify(chain []*x509.Certificate, stored []byte, name string) error {
 	bundle := bundles.get(func() servingcert.Bundle { return servingcert.ParseBundle(stored) }, stored)
 	parts := [][]byte{stored, []byte(name)}
 	for _, c := range slices.Concat(chain, bundle) {
-		valid := []byte{byte(w.clock.Now().Compare(c.NotBefore)), byte(w.clock.Now().Compare(c.NotAfter))}
+		valid := []byte{byte(fc.clock.Now().Compare(c.NotBefore)), byte(fc.clock.Now().Compare(c.NotAfter))}
 		parts = append(parts, c.Raw, valid)
 	}
-	return verdicts.get(func() error { return servingcert.NewIssuer(w.clock).Verify(chain, bundle, name) }, parts...)
+	return verdicts.get(func() error { return servingcert.NewIssuer(fc.clock).Verify(chain, bundle, name) }, parts...)
 }
 
 // bringCertificates is a step of all kubelets.
-func (w *world) bringCertificates() {
-	for _, p := range w.pods() {
-		mounted := w.mountedBy(p.Labels[v1alpha1.LabelBackend], p.Namespace)
+func (fc *fakeCluster) reloadCertificates() {
+	for _, p := range fc.pods() {
+		mounted := fc.mountedBy(p.Labels[v1alpha1.LabelBackend], p.Namespace)
 		if len(mounted) == 0 {
 			continue
 		}
-		has := w.certs.served[p.Name]
+		has := fc.certs.served[p.Name]
 		switch {
 		case len(has) == 0:
-			w.certs.served[p.Name] = mounted
-		case has[0].Equal(mounted[0]), w.certs.stuck[p.Name]:
-			w.certs.brought[p.Name] = 0
+			fc.certs.served[p.Name] = mounted
+		case has[0].Equal(mounted[0]), fc.certs.stuck[p.Name]:
+			fc.certs.brought[p.Name] = 0
 		default:
-			if w.certs.brought[p.Name]++; w.certs.brought[p.Name] > w.certs.delay {
-				w.certs.served[p.Name], w.certs.brought[p.Name] = mounted, 0
+			if fc.certs.brought[p.Name]++; fc.certs.brought[p.Name] > fc.certs.delay {
+				fc.certs.served[p.Name], fc.certs.brought[p.Name] = mounted, 0
 			}
 		}
 	}
 }
 
 // shake is the TLS handshake with a pod.
-func (w *world) shake(name string, pod servingclient.Pod) ([]*x509.Certificate, error) {
-	chain := w.certs.served[name]
+func (fc *fakeCluster) handshake(name string, pod servingclient.Pod) ([]*x509.Certificate, error) {
+	chain := fc.certs.served[name]
 	if len(chain) == 0 {
 		return nil, errors.New("remote error: tls: internal error")
 	}
-	if err := w.verify(chain, pod.CABundle, pod.ServerName); err != nil {
+	if err := fc.verify(chain, pod.CABundle, pod.ServerName); err != nil {
 		return nil, &servingclient.UntrustedError{Chain: chain, Reason: err.Error()}
 	}
 	return chain, nil
@@ -144,9 +146,9 @@ func (w *world) shake(name string, pod servingclient.Pod) ([]*x509.Certificate, 
 
 // watchTrust notes when a kube-apiserver would refuse the certificate of a pod to
 // which an APIService leads.
-func (w *world) watchTrust(when string) {
-	services := w.apiServices()
-	for _, replica := range w.replicas {
+func (fc *fakeCluster) checkTrust(when string) {
+	services := fc.apiServices()
+	for _, replica := range fc.replicas {
 		for _, service := range services {
 			to := service.Spec.Service
 			if to == nil {
@@ -154,15 +156,15 @@ func (w *world) watchTrust(when string) {
 			}
 			key := replica.address + " " + service.Name
 			if !replica.lags {
-				w.certs.known[key] = service.Spec.CABundle
+				fc.certs.known[key] = service.Spec.CABundle
 			}
-			for _, p := range w.pods() {
-				chain := w.certs.served[p.Name]
-				if to.Name != "metrics-serving-"+p.Labels[v1alpha1.LabelBackend] || len(chain) == 0 || !isReady(&p) || w.certs.broken != "" || w.certs.untrusted {
+			for _, p := range fc.pods() {
+				chain := fc.certs.served[p.Name]
+				if to.Name != "metrics-serving-"+p.Labels[v1alpha1.LabelBackend] || len(chain) == 0 || !isReady(&p) || fc.certs.violation != "" || fc.certs.untrusted {
 					continue
 				}
-				if err := w.verify(chain, w.certs.known[key], to.Name+"."+to.Namespace+".svc"); err != nil {
-					w.certs.broken = fmt.Sprintf("%s: kube-apiserver %s refuses pod %s by APIService %s: %v", when, replica.address, p.Name, service.Name, err)
+				if err := fc.verify(chain, fc.certs.known[key], to.Name+"."+to.Namespace+".svc"); err != nil {
+					fc.certs.violation = fmt.Sprintf("%s: kube-apiserver %s refuses pod %s by APIService %s: %v", when, replica.address, p.Name, service.Name, err)
 				}
 			}
 		}

@@ -20,50 +20,50 @@ import (
 )
 
 // step lets every other component of the cluster do one thing.
-func (w *world) step() {
+func (fc *fakeCluster) step() {
 	ctx := context.Background()
-	w.stepDiscovery()
-	for _, service := range w.apiServices() {
+	fc.stepDiscovery()
+	for _, service := range fc.apiServices() {
 		if len(service.Status.Conditions) == 0 {
 			service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
 				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Passed",
 			}}
-			w.updateStatus(&service)
+			fc.updateStatus(&service)
 		}
 	}
 	var deployments appsv1.DeploymentList
-	w.list(&deployments)
-	for _, p := range w.pods() {
+	fc.list(&deployments)
+	for _, p := range fc.pods() {
 		if !slices.ContainsFunc(deployments.Items, func(d appsv1.Deployment) bool { return isOf(&p, &d) }) {
-			w.delete(&p)
+			fc.delete(&p)
 		}
 	}
 	for i := range deployments.Items {
-		w.roll(ctx, &deployments.Items[i])
+		fc.roll(ctx, &deployments.Items[i])
 	}
-	for _, p := range w.pods() {
+	for _, p := range fc.pods() {
 		if p.DeletionTimestamp == nil {
 			continue
 		}
-		if w.ended[p.Name]++; w.ended[p.Name] > w.lingers {
+		if fc.stepsTerminating[p.Name]++; fc.stepsTerminating[p.Name] > fc.terminationSteps {
 			p.Finalizers = nil
-			w.update(&p)
+			fc.update(&p)
 		}
 	}
-	w.bringCertificates()
-	w.clock.Step(5 * time.Second)
-	w.watchInvariant("after a step of the cluster")
+	fc.reloadCertificates()
+	fc.clock.Step(5 * time.Second)
+	fc.checkInvariant("after a step of the cluster")
 }
 
-func (w *world) stepDiscovery() {
-	for _, gv := range versionsOfTheWorld {
-		w.follow(gv)
-		if w.discovered[gv] == w.isRegistered(gv) {
-			w.lagging[gv] = 0
+func (fc *fakeCluster) stepDiscovery() {
+	for _, gv := range testVersions {
+		fc.followAPIService(gv)
+		if fc.discovered[gv] == fc.isRegistered(gv) {
+			fc.lagging[gv] = 0
 			continue
 		}
-		if w.lagging[gv]++; w.lagging[gv] > w.lag {
-			w.discovered[gv], w.lagging[gv] = w.isRegistered(gv), 0
+		if fc.lagging[gv]++; fc.lagging[gv] > fc.discoveryDelay {
+			fc.discovered[gv], fc.lagging[gv] = fc.isRegistered(gv), 0
 		}
 	}
 }
@@ -73,13 +73,13 @@ func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {
 }
 
 // roll is a rolling update with maxSurge 1 and maxUnavailable 0, one pod a step.
-func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
+func (fc *fakeCluster) roll(ctx context.Context, d *appsv1.Deployment) {
 	image := d.Spec.Template.Spec.Containers[0].Image
 	hash := fmt.Sprintf("%x", image)
-	w.revision(ctx, d, hash)
+	fc.revision(ctx, d, hash)
 	want := int(*d.Spec.Replicas)
 	var current, former []corev1.Pod
-	for _, p := range w.pods() {
+	for _, p := range fc.pods() {
 		if p.DeletionTimestamp != nil || !isOf(&p, d) {
 			continue // no Deployment counts it any more
 		}
@@ -91,19 +91,19 @@ func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
 	}
 	waiting := slices.IndexFunc(current, func(p corev1.Pod) bool { return !isReady(&p) })
 	switch {
-	case waiting >= 0 && w.mayBeReady(&current[waiting]):
+	case waiting >= 0 && fc.mayBeReady(&current[waiting]):
 		current[waiting].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		w.updateStatus(&current[waiting])
+		fc.updateStatus(&current[waiting])
 	case waiting >= 0:
 	case len(current)+len(former) > want && len(former) > 0:
-		w.delete(&former[0])
+		fc.delete(&former[0])
 		former = former[1:]
 	case len(current) < want:
-		p := w.newPod(d, hash)
-		w.create(&p)
+		p := fc.newPod(d, hash)
+		fc.create(&p)
 		current = append(current, p)
 	case len(current) > want:
-		w.delete(&current[0])
+		fc.delete(&current[0])
 		current = current[1:]
 	}
 	ready := 0
@@ -120,11 +120,11 @@ func (w *world) roll(ctx context.Context, d *appsv1.Deployment) {
 	}
 	// A write that changes nothing is none, other than with a fake client.
 	if !equality.Semantic.DeepEqual(before, d.Status) {
-		w.updateStatus(d)
+		fc.updateStatus(d)
 	}
 }
 
-func (w *world) revision(ctx context.Context, d *appsv1.Deployment, hash string) {
+func (fc *fakeCluster) revision(ctx context.Context, d *appsv1.Deployment, hash string) {
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash}}
 	set.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
 	for k, v := range d.Spec.Template.Labels {
@@ -132,29 +132,29 @@ func (w *world) revision(ctx context.Context, d *appsv1.Deployment, hash string)
 	}
 	set.Annotations = map[string]string{revisionAnnotation: hash}
 	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-	if err := w.raw.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
-		w.t.Fatal(err)
+	if err := fc.raw.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
+		fc.t.Fatal(err)
 	}
 	if d.Annotations[revisionAnnotation] != hash {
 		d.Annotations = map[string]string{revisionAnnotation: hash}
-		w.update(d)
+		fc.update(d)
 	}
 }
 
-func (w *world) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
-	w.podNumber++
+func (fc *fakeCluster) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
+	fc.podNumber++
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: d.Namespace, Name: fmt.Sprintf("pod-%03d", w.podNumber), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
+		Namespace: d.Namespace, Name: fmt.Sprintf("pod-%03d", fc.podNumber), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
 	}}
 	for k, v := range d.Spec.Template.Labels {
 		p.Labels[k] = v
 	}
-	w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
-	if w.lingers > 0 {
+	fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateSoak)
+	if fc.terminationSteps > 0 {
 		p.Finalizers = []string{"kubelet.example.com/answers"}
 	}
 	p.Spec = d.Spec.Template.Spec
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", w.podNumber/250, w.podNumber%250)}
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", fc.podNumber/250, fc.podNumber%250)}
 	return p
 }
 
@@ -163,20 +163,20 @@ const gateSoak = 10 * time.Second
 
 // mayBeReady is a serving pod's own gate: it serves all that is registered, by
 // label, unless no ready peer does either; and there has been no other for a while.
-func (w *world) mayBeReady(p *corev1.Pod) bool {
-	if w.ungated {
+func (fc *fakeCluster) mayBeReady(p *corev1.Pod) bool {
+	if fc.withoutGate {
 		return true
 	}
-	for _, gv := range versionsOfTheWorld {
-		labelled := slices.ContainsFunc(w.apiServices(), func(s apiregistrationv1.APIService) bool {
+	for _, gv := range testVersions {
+		labelled := slices.ContainsFunc(fc.apiServices(), func(s apiregistrationv1.APIService) bool {
 			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
 		})
-		peer := slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
+		peer := slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
 		if labelled && !serves(p, gv) && peer {
-			w.gatedUntil[p.Name] = w.clock.Now().Add(gateSoak)
+			fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateSoak)
 			return false
 		}
 	}
-	alone := !slices.ContainsFunc(w.pods(), func(other corev1.Pod) bool { return isReady(&other) })
-	return alone || !w.clock.Now().Before(w.gatedUntil[p.Name])
+	alone := !slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isReady(&other) })
+	return alone || !fc.clock.Now().Before(fc.gatedUntil[p.Name])
 }

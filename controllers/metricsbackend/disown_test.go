@@ -15,44 +15,44 @@ import (
 
 // An apply over our APIService leaves our label where it is. Whoever led it to a
 // Service of theirs keeps it, as they wrote it, whatever was there before.
-func TestGiveUp(t *testing.T) {
+func TestDisown(t *testing.T) {
 	t.Parallel()
-	worlds := map[string]func(*world){"adopted": adoptedWorld, "beside theirs": besideTheirs}
+	worlds := map[string]func(*fakeCluster){"adopted": adoptedCluster, "beside theirs": besideOther}
 	lets := map[string]struct {
-		happen func(*world)
-		done   func(*world) bool
+		happen func(*fakeCluster)
+		done   func(*fakeCluster) bool
 	}{
 		"deleted": {
-			happen: func(w *world) { w.delete(w.backend()) },
-			done:   (*world).isGone,
+			happen: func(fc *fakeCluster) { fc.delete(fc.backend()) },
+			done:   (*fakeCluster).isGone,
 		},
 		"version taken out of the spec": {
-			happen: func(w *world) {
-				w.change(func(spec *v1alpha1.MetricsBackendSpec) {
+			happen: func(fc *fakeCluster) {
+				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
 					spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
 				})
 			},
-			done: (*world).isReady,
+			done: (*fakeCluster).isReady,
 		},
 	}
 	for before, prepare := range worlds {
 		for name, tc := range lets {
 			t.Run(before+" "+name, func(t *testing.T) {
-				w := prepared(t, before, prepare)
-				r := w.live()
-				rivals()["server-side apply"](w)
+				fc := prepared(t, before, prepare)
+				r := fc.live()
+				fieldManagers()["server-side apply"](fc)
 				// They have a new authority since: what was recorded would not verify them.
-				theirs := w.apiService(v1beta1)
-				theirs.Spec.CABundle = []byte("THEIR NEW CA")
-				w.update(theirs, client.FieldOwner("gitops-controller"))
-				tc.happen(w)
-				w.settle(r, func() bool { return tc.done(w) && w.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == "" })
-				got := w.apiService(v1beta1)
-				if got.UID != theirs.UID {
+				other := fc.apiService(v1beta1)
+				other.Spec.CABundle = []byte("THEIR NEW CA")
+				fc.update(other, client.FieldOwner("gitops-controller"))
+				tc.happen(fc)
+				fc.reconcileUntil(r, func() bool { return tc.done(fc) && fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == "" })
+				got := fc.apiService(v1beta1)
+				if got.UID != other.UID {
 					t.Error("it was deleted and made anew")
 				}
-				if diff := cmp.Diff(theirs.Spec, got.Spec); diff != "" {
+				if diff := cmp.Diff(other.Spec, got.Spec); diff != "" {
 					t.Errorf("spec (-theirs +left):\n%s", diff)
 				}
 				if diff := cmp.Diff(stockAPIService().Labels, got.Labels); diff != "" || len(got.Annotations) > 0 {
@@ -65,18 +65,18 @@ func TestGiveUp(t *testing.T) {
 }
 
 // What leads elsewhere because we led it there is ours still.
-func TestIsTheirs(t *testing.T) {
+func TestIsRepointed(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "existing", existingWorld)
-	r := w.live()
+	fc := prepared(t, "existing", existingCluster)
+	r := fc.live()
 	for name, change := range map[string]func(*v1alpha1.MetricsBackendSpec){
 		"as it is":         func(*v1alpha1.MetricsBackendSpec) {},
 		"to our pods":      func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil },
 		"to another still": func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing.Service.Name = "another" },
 	} {
-		backend := w.backend()
+		backend := fc.backend()
 		change(&backend.Spec)
-		if r.newScope(backend).isTheirs(w.apiService(v1beta1)) {
+		if r.newState(backend).isRepointed(fc.apiService(v1beta1)) {
 			t.Errorf("%s: taken for someone else's", name)
 		}
 	}

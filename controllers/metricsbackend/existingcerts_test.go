@@ -24,37 +24,37 @@ import (
 // client that really asks: it turns errors of crypto/tls into its own.
 func TestExistingIsNotTrusted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newBackend(existing))
-	w.runMetricsServer(1, v1beta1)
+	fc := newFakeCluster(t, newBackend(existing))
+	fc.runMetricsServer(1, v1beta1)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	w.change(func(spec *v1alpha1.MetricsBackendSpec) {
-		spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, w.authorityPEM()
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, fc.authorityPEM()
 	})
-	o := w.reconciler().Options
+	o := fc.reconciler().Options
 	o.Pods = servingclient.NewClient(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	})
 	r := New(o)
-	w.rounds(r, 5)
+	fc.reconcileRounds(r, 5)
 	const want = "spec.existing.caBundle does not verify endpoint 192.168.0.1:10250 as metrics-server.kube-system.svc"
-	c := w.condition(v1alpha1.ConditionCertificatesValid)
+	c := fc.condition(v1alpha1.ConditionCertificatesValid)
 	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonCertificateMismatch || !strings.Contains(c.Message, want) {
 		t.Errorf("CertificatesValid is %+v, want %s with %q", c, v1alpha1.ReasonCertificateMismatch, want)
 	}
-	w.wantRegistered()
+	fc.wantRegistered()
 }
 
 // What cannot be deleted, since someone else's finalizer holds it, is looked at no
 // more often than other work, and the status says what holds it.
 func TestExistingIsTakenAwayAndHeld(t *testing.T) {
 	t.Parallel()
-	w := prepared(t, "existing", existingWorld)
-	r := w.reconciler()
-	w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/keeps"} })
-	w.delete(theirService(w))
+	fc := prepared(t, "existing", existingCluster)
+	r := fc.reconciler()
+	fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Finalizers = []string{"example.com/keeps"} })
+	fc.delete(otherService(fc))
 	mustReconcile(t, r) // the intent
 	mustReconcile(t, r) // the deletion
 	for range 5 {
@@ -62,11 +62,11 @@ func TestExistingIsTakenAwayAndHeld(t *testing.T) {
 		if err != nil || result.RequeueAfter < progressMin {
 			t.Fatalf("looks again after %s, error %v", result.RequeueAfter, err)
 		}
-		w.step()
+		fc.step()
 	}
-	w.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", "still exists: something holds it with a finalizer")
-	w.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Finalizers = nil })
-	w.settle(r, func() bool {
-		return w.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
+	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", "still exists: something holds it with a finalizer")
+	fc.editAPIService(v1beta1, func(s *apiregistrationv1.APIService) { s.Finalizers = nil })
+	fc.reconcileUntil(r, func() bool {
+		return fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved).Status == metav1.ConditionTrue
 	})
 }

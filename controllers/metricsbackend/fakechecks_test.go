@@ -18,38 +18,38 @@ import (
 
 // wantCondition checks a condition of the backend: its status and its reason, of which
 // an empty one is not looked at, and that its message has all parts.
-func (w *world) wantCondition(kind string, status metav1.ConditionStatus, reason string, parts ...string) {
-	w.t.Helper()
-	c := w.condition(kind)
+func (fc *fakeCluster) wantCondition(kind string, status metav1.ConditionStatus, reason string, parts ...string) {
+	fc.t.Helper()
+	c := fc.condition(kind)
 	if status != "" && c.Status != status || reason != "" && c.Reason != reason {
-		w.t.Errorf("%s is %+v, want %s %s", kind, c, status, reason)
+		fc.t.Errorf("%s is %+v, want %s %s", kind, c, status, reason)
 	}
 	for _, part := range parts {
 		if !strings.Contains(c.Message, part) {
-			w.t.Errorf("%s has the message %q, want %q in it", kind, c.Message, part)
+			fc.t.Errorf("%s has the message %q, want %q in it", kind, c.Message, part)
 		}
 	}
 }
 
 // isStalledBy reports whether the backend is stalled for the reason.
-func (w *world) isStalledBy(reason string) bool {
-	return w.condition(v1alpha1.ConditionStalled).Reason == reason
+func (fc *fakeCluster) isStalledBy(reason string) bool {
+	return fc.condition(v1alpha1.ConditionStalled).Reason == reason
 }
 
 // wantRegistered checks which versions are registered, in their order by name.
-func (w *world) wantRegistered(versions ...string) {
-	w.t.Helper()
-	if diff := cmp.Diff(versions, w.registeredVersions()); diff != "" {
-		w.t.Errorf("registered versions (-want +got):\n%s", diff)
+func (fc *fakeCluster) wantRegistered(versions ...string) {
+	fc.t.Helper()
+	if diff := cmp.Diff(versions, fc.registeredVersions()); diff != "" {
+		fc.t.Errorf("registered versions (-want +got):\n%s", diff)
 	}
 }
 
 // wantLeadsTo checks to which Service the version's APIService leads, which is empty
 // when there is no APIService.
-func (w *world) wantLeadsTo(gv schema.GroupVersion, service string) {
-	w.t.Helper()
-	if got := w.leadsNow(gv); got != service {
-		w.t.Errorf("%s leads to %q, want %q", gv, got, service)
+func (fc *fakeCluster) wantPointsTo(gv schema.GroupVersion, service string) {
+	fc.t.Helper()
+	if got := fc.pointsToNow(gv); got != service {
+		fc.t.Errorf("%s leads to %q, want %q", gv, got, service)
 	}
 }
 

@@ -29,27 +29,27 @@ const (
 )
 
 // theirWorld is what someone else runs.
-type theirWorld struct {
+type otherImplementation struct {
 	// serves is what each endpoint, by address, serves; mute ones do not answer.
-	serves map[string][]schema.GroupVersion
-	mute   map[string]error
+	serves  map[string][]schema.GroupVersion
+	failing map[string]error
 	// leads is the Service to which kube-apiservers send requests for a version:
 	// they follow an APIService one step later.
-	leads map[schema.GroupVersion]string
+	pointsTo map[schema.GroupVersion]string
 	// pods of ours must answer while requests may be sent to them.
-	watched bool
+	checked bool
 }
 
-func (t theirWorld) clone() theirWorld {
-	t.serves, t.mute, t.leads = maps.Clone(t.serves), maps.Clone(t.mute), maps.Clone(t.leads)
+func (t otherImplementation) clone() otherImplementation {
+	t.serves, t.failing, t.pointsTo = maps.Clone(t.serves), maps.Clone(t.failing), maps.Clone(t.pointsTo)
 	return t
 }
 
-func (t theirWorld) answer(pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
+func (t otherImplementation) answer(pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
 	if pod.Token == "" || len(pod.CABundle) == 0 && !pod.InsecureSkipTLSVerify || pod.ServerName != "metrics-server.kube-system.svc" {
 		return nil, fmt.Errorf("asked without token, trust or name: %+v", pod)
 	}
-	if err := t.mute[pod.Address]; err != nil {
+	if err := t.failing[pod.Address]; err != nil {
 		return nil, err
 	}
 	serves, ok := t.serves[pod.Address]
@@ -64,7 +64,7 @@ func (t theirWorld) answer(pod servingclient.Pod, versions []schema.GroupVersion
 }
 
 // allServe tells whether each endpoint serves the version of metrics.k8s.io.
-func (t theirWorld) allServe(version string) bool {
+func (t otherImplementation) allServe(version string) bool {
 	for _, served := range t.serves {
 		if !slices.Contains(served, schema.GroupVersion{Group: "metrics.k8s.io", Version: version}) {
 			return false
@@ -75,30 +75,30 @@ func (t theirWorld) allServe(version string) bool {
 
 // runMetricsServer makes the Service of metrics-server with ready endpoints, each
 // of which serves the versions.
-func (w *world) runMetricsServer(endpoints int, versions ...schema.GroupVersion) {
-	w.t.Helper()
-	w.theirs.serves, w.theirs.mute = map[string][]schema.GroupVersion{}, map[string]error{}
-	w.create(&corev1.Service{
+func (fc *fakeCluster) runMetricsServer(endpoints int, versions ...schema.GroupVersion) {
+	fc.t.Helper()
+	fc.other.serves, fc.other.failing = map[string][]schema.GroupVersion{}, map[string]error{}
+	fc.create(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
 	})
-	w.create(theirEndpoints(0))
-	w.scaleMetricsServer(endpoints, versions...)
+	fc.create(otherEndpoints(0))
+	fc.scaleMetricsServer(endpoints, versions...)
 }
 
-func (w *world) scaleMetricsServer(endpoints int, versions ...schema.GroupVersion) {
-	w.t.Helper()
-	clear(w.theirs.serves)
+func (fc *fakeCluster) scaleMetricsServer(endpoints int, versions ...schema.GroupVersion) {
+	fc.t.Helper()
+	clear(fc.other.serves)
 	slice := &discoveryv1.EndpointSlice{}
-	w.get(client.ObjectKey{Namespace: "kube-system", Name: "metrics-server-1"}, slice)
-	slice.Endpoints = theirEndpoints(endpoints).Endpoints
+	fc.get(client.ObjectKey{Namespace: "kube-system", Name: "metrics-server-1"}, slice)
+	slice.Endpoints = otherEndpoints(endpoints).Endpoints
 	for _, e := range slice.Endpoints {
-		w.theirs.serves[e.Addresses[0]+":10250"] = versions
+		fc.other.serves[e.Addresses[0]+":10250"] = versions
 	}
-	w.update(slice)
+	fc.update(slice)
 }
 
-func theirEndpoints(n int) *discoveryv1.EndpointSlice {
+func otherEndpoints(n int) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "kube-system", Name: "metrics-server-1",
@@ -142,20 +142,20 @@ func adopting(policy v1alpha1.AdoptionPolicy) func(*v1alpha1.MetricsBackendSpec)
 }
 
 // stockWorld is a cluster with metrics-server's stock manifests and a backend.
-func stockWorld(w *world) {
-	w.runMetricsServer(2, v1beta1)
-	theirs := stockAPIService()
-	status := theirs.Status
-	w.create(theirs, client.FieldOwner("kubectl"))
-	theirs.Status = status
-	w.updateStatus(theirs)
-	w.theirs.watched = true
+func stockCluster(fc *fakeCluster) {
+	fc.runMetricsServer(2, v1beta1)
+	other := stockAPIService()
+	status := other.Status
+	fc.create(other, client.FieldOwner("kubectl"))
+	other.Status = status
+	fc.updateStatus(other)
+	fc.other.checked = true
 }
 
 // live is a reconciler that sees who owns which field, as it does in a cluster.
-func (w *world) live(funcs ...interceptor.Funcs) *Reconciler {
-	o := w.reconciler(funcs...).Options
-	live := w.server
+func (fc *fakeCluster) live(funcs ...interceptor.Funcs) *Reconciler {
+	o := fc.reconciler(funcs...).Options
+	live := fc.server
 	for _, f := range funcs {
 		live = interceptor.NewClient(live, interceptor.Funcs{Get: f.Get, List: f.List})
 	}
@@ -163,56 +163,56 @@ func (w *world) live(funcs ...interceptor.Funcs) *Reconciler {
 	return New(o)
 }
 
-func (w *world) apiService(gv schema.GroupVersion) *apiregistrationv1.APIService {
-	w.t.Helper()
+func (fc *fakeCluster) apiService(gv schema.GroupVersion) *apiregistrationv1.APIService {
+	fc.t.Helper()
 	service := &apiregistrationv1.APIService{}
-	w.must(w.server.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service))
+	fc.must(fc.server.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service))
 	return service
 }
 
 // leadsNow is the Service to which the version's APIService leads, empty when
 // there is none.
-func (w *world) leadsNow(gv schema.GroupVersion) string {
+func (fc *fakeCluster) pointsToNow(gv schema.GroupVersion) string {
 	service := &apiregistrationv1.APIService{}
-	if w.raw.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service) != nil || service.Spec.Service == nil {
+	if fc.raw.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service) != nil || service.Spec.Service == nil {
 		return ""
 	}
 	return service.Spec.Service.Namespace + "/" + service.Spec.Service.Name
 }
 
 // follow lets kube-apiservers learn where the version leads.
-func (w *world) follow(gv schema.GroupVersion) {
-	if w.theirs.leads == nil {
-		w.theirs.leads = map[schema.GroupVersion]string{}
+func (fc *fakeCluster) followAPIService(gv schema.GroupVersion) {
+	if fc.other.pointsTo == nil {
+		fc.other.pointsTo = map[schema.GroupVersion]string{}
 	}
-	if !slices.ContainsFunc(w.replicas, func(r *replica) bool { return r.lags }) {
-		w.theirs.leads[gv] = w.leadsNow(gv)
+	if !slices.ContainsFunc(fc.replicas, func(r *replica) bool { return r.lags }) {
+		fc.other.pointsTo[gv] = fc.pointsToNow(gv)
 	}
 }
 
 // mayReachPods tells whether requests for the version may be sent to our pods.
-func (w *world) mayReachPods(gv schema.GroupVersion) bool {
-	now, known := w.leadsNow(gv), w.theirs.leads[gv]
+func (fc *fakeCluster) mayReachPods(gv schema.GroupVersion) bool {
+	now, known := fc.pointsToNow(gv), fc.other.pointsTo[gv]
 	return now == ourService || known == ourService || now != metricsServer && known != metricsServer
 }
 
 // watchTheirs notes when requests may be sent to an implementation that does not
 // serve the version, or to pods of ours that are gone.
-func (w *world) watchTheirs(when string) {
-	if !w.theirs.watched || w.everBroken != "" {
+func (fc *fakeCluster) checkOther(when string) {
+	if !fc.other.checked || fc.violation != "" {
 		return
 	}
 	for _, gv := range []schema.GroupVersion{v1, v1beta1} {
-		for _, to := range []string{w.leadsNow(gv), w.theirs.leads[gv]} {
+		for _, to := range []string{fc.pointsToNow(gv), fc.other.pointsTo[gv]} {
 			switch {
 			case to == metricsServer:
-				for address, versions := range w.theirs.serves {
+				for address, versions := range fc.other.serves {
 					if !slices.Contains(versions, gv) {
-						w.everBroken = fmt.Sprintf("%s: %s leads to %s, where %s does not serve it", when, gv, to, address)
+						fc.violation = fmt.Sprintf("%s: %s leads to %s, where %s does not serve it", when, gv, to, address)
 					}
 				}
-			case to == ourService && !slices.ContainsFunc(w.pods(), func(p corev1.Pod) bool { return isReady(&p) }):
-				w.everBroken = fmt.Sprintf("%s: %s leads to our Service, which has no ready pod", when, gv)
+			case to == ourService && !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool { return isReady(&p) }):
+				fc.violation = fmt.Sprintf("%s: %s leads to our Service, which has no ready pod", when, gv)
 			}
 		}
 	}

@@ -1,0 +1,77 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// With two kube-apiservers a version is available once both list it.
+func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
+	t.Parallel()
+	fc := newFakeCluster(t, newBackend())
+	fc.secondDiscovery = map[schema.GroupVersion]bool{}
+	r := fc.reconciler()
+	fc.advance(r, discoverySoak/2)
+	const lags = "v1.metrics.k8s.io is registered; the discovery of kube-apiserver 192.0.2.2:6443 does not list it yet"
+	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonProgressing, lags)
+	fc.advance(r, 2*discoverySoak)
+	const stuck = "v1.metrics.k8s.io is registered, but the discovery of kube-apiserver 192.0.2.2:6443 does not list it: look at the log"
+	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery, stuck)
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery)
+	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
+	fc.reconcileUntil(r, fc.isReady)
+}
+
+// A kube-apiserver that restarts lists nothing for a moment, or cannot be asked:
+// a backend that was available stays so.
+func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
+	t.Parallel()
+	fc := newFakeCluster(t, newBackend())
+	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
+	r := fc.reconciler()
+	fc.reconcileUntil(r, fc.isReady)
+	fc.advance(r, discoverySoak)
+	before := fc.backend().ResourceVersion
+
+	fc.secondDiscovery = map[schema.GroupVersion]bool{}
+	fc.advance(r, discoverySoak-progressMax)
+	fc.secondDiscovery = nil
+	fc.unreachable = true
+	fc.advance(r, discoverySoak)
+	fc.unreachable = false
+	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
+	fc.advance(r, discoverySoak)
+	if after := fc.backend().ResourceVersion; after != before {
+		t.Errorf("the status was written:\n%s", fc.show())
+	}
+}
+
+// A version leaves discovery of both before anything else goes on.
+func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
+	t.Parallel()
+	fc := newFakeCluster(t, newBackend())
+	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
+	r := fc.reconciler()
+	fc.reconcileUntil(r, fc.isReady)
+	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
+		onlyV1beta1(spec)
+		spec.Serving.Image = imageV1beta1
+	})
+	fc.advance(r, 10*discoverySoak)
+	const want = "no longer registered, but v1 is still in discovery of kube-apiserver 192.0.2.2:6443"
+	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", want)
+	for _, p := range fc.pods() {
+		if imageOf(&p) != imageBoth {
+			t.Errorf("pod %s was rolled while one kube-apiserver lists v1", p.Name)
+		}
+	}
+	fc.secondDiscovery[v1] = false
+	fc.reconcileUntil(r, fc.isReady)
+}

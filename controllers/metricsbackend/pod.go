@@ -1,0 +1,138 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
+)
+
+// probeResult is what one server answered to a probe.
+type probeResult struct {
+	// answer is nil if the server was not probed, or did not answer.
+	answer *servingclient.Answer
+	err    error
+}
+
+// serves reports whether the server said that it serves the version.
+func (p probeResult) serves(gv schema.GroupVersion) bool {
+	return p.answer != nil && p.answer.Serves[gv]
+}
+
+// lacks reports whether the server said that it does not serve the version.
+func (p probeResult) lacks(gv schema.GroupVersion) bool {
+	return p.answer != nil && !p.answer.Serves[gv]
+}
+
+// chain returns the certificates that the server presented, or nil if unknown.
+func (p probeResult) chain() []*x509.Certificate {
+	var untrusted *servingclient.UntrustedError
+	switch {
+	case errors.As(p.err, &untrusted):
+		return untrusted.Chain
+	case p.answer != nil:
+		return p.answer.Chain
+	}
+	return nil
+}
+
+// pod is a serving pod and its answer.
+type pod struct {
+	*corev1.Pod
+	// current: it belongs to the Deployment's newest revision.
+	current bool
+	ready   bool
+	probeResult
+}
+
+// pods are serving pods in the order of their names.
+type pods []pod
+
+// ready returns the pods that receive requests.
+func (all pods) ready() pods {
+	return slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !p.ready })
+}
+
+// notServing describes the ready pods that said they do not serve the version.
+func (all pods) notServing(gv schema.GroupVersion) []string {
+	var names []string
+	for _, p := range all.ready() {
+		if p.lacks(gv) {
+			names = append(names, p.describe())
+		}
+	}
+	return names
+}
+
+// allServe reports whether there is a ready pod, and every one serves the version and
+// answered a request for it.
+func (all pods) allServe(gv schema.GroupVersion) bool {
+	ready := all.ready()
+	return len(ready) > 0 && !slices.ContainsFunc(ready, func(p pod) bool { return !p.serves(gv) || p.answer.Failing[gv] != "" })
+}
+
+// byRequests returns the ready pods that serve the version, split by whether they
+// answered a request for it.
+func (all pods) byRequests(gv schema.GroupVersion) (failing, answering pods) {
+	for _, p := range all.ready() {
+		switch {
+		case !p.serves(gv):
+		case p.answer.Failing[gv] != "":
+			failing = append(failing, p)
+		default:
+			answering = append(answering, p)
+		}
+	}
+	return failing, answering
+}
+
+// allProbed reports whether every ready pod answered the probe completely.
+func (all pods) allProbed() bool {
+	return !slices.ContainsFunc(all.ready(), func(p pod) bool { return p.answer == nil || p.err != nil })
+}
+
+// describe returns the pod's name and image.
+func (p pod) describe() string { return fmt.Sprintf("pod %s (image %s)", p.Name, imageOf(p.Pod)) }
+
+// describeFailing names the first pod and its error.
+func describeFailing(gv schema.GroupVersion, failing pods) string {
+	return fmt.Sprintf("%s: %s%s", failing[0].describe(), failing[0].answer.Failing[gv], andMore(len(failing)-1, "pod"))
+}
+
+// portOf returns the port that the pod listens on. It differs from the spec's while a
+// change is rolled out.
+func portOf(p *corev1.Pod) int32 {
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.Name == manifests.PortName {
+				return port.ContainerPort
+			}
+		}
+	}
+	return v1alpha1.DefaultPort
+}
+
+func imageOf(p *corev1.Pod) string {
+	for _, c := range p.Spec.Containers {
+		if c.Name == manifests.ContainerName {
+			return c.Image
+		}
+	}
+	return "unknown"
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,196 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+)
+
+// reconcileState is what the phases of one reconciliation share.
+type reconcileState struct {
+	// backend was read around the cache; its status is written once, at the end.
+	backend *v1alpha1.MetricsBackend
+	// storedStatus is the status as it was read.
+	storedStatus v1alpha1.MetricsBackendStatus
+	spec         v1alpha1.MetricsBackendSpec
+	now          time.Time
+	// history is kept from earlier passes.
+	history *history
+
+	serving manifests.Serving
+	// desired are the versions that should be registered, best first.
+	desired []schema.GroupVersion
+	// excluded are versions of the spec that an older backend claims.
+	excluded []schema.GroupVersion
+	// conflicts are by APIService name; conflictOrder is the order in which they were
+	// found.
+	conflicts     map[string]*versionConflict
+	conflictOrder []schema.GroupVersion
+	// existing is the Service of spec.existing, or nil if it was not read.
+	existing *probedService
+	// foreign are APIServices of desired versions that have other owners, by name.
+	foreign map[string]*apiregistrationv1.APIService
+	// moving is the name of an APIService that is about to move to the target, or empty.
+	moving string
+	// apiServices is the new state of each version, by APIService name.
+	apiServices map[string]v1alpha1.APIServiceStatus
+
+	// namespaceUnmanaged: the operator may not read the serving namespace.
+	namespaceUnmanaged bool
+	// namespaceGone: the serving namespace does not exist, or is being deleted.
+	namespaceGone bool
+	// observed: registered was read.
+	observed bool
+	// registered are the live APIServices that we own, with or without our label, by
+	// name.
+	registered map[string]*apiregistrationv1.APIService
+	// kept are registered versions that the spec no longer names and that stay for their
+	// clients, by APIService name; false until pods reported their clients.
+	kept map[string]bool
+	// caBundle verifies serving pods; nil before the first certificate.
+	caBundle            []byte
+	certificateNotAfter time.Time
+	// certificates is nil until they were read.
+	certificates *certificates
+	// appliedGeneration is that of the Deployment.
+	appliedGeneration int64
+	deployment        *appsv1.Deployment
+	// rolledOut: every pod is available and of the current revision.
+	rolledOut bool
+	pods      pods
+	// recovering are versions that cannot be registered yet since their requests failed,
+	// and why.
+	recovering map[schema.GroupVersion]string
+	// transient: a failure of pods, or of endpoints of spec.existing, is within its grace
+	// period and not reported yet.
+	transient bool
+	// podsRead: pods are complete, or not to be read.
+	podsRead bool
+	// terminatingPods are still running. No Deployment counts them, but connections to
+	// them stay open until they are gone.
+	terminatingPods pods
+
+	// blocked: phases that act are skipped.
+	blocked bool
+	stalled *stalledError
+	// requeueAfter overrides the delay that follows from the conditions, unless 0.
+	requeueAfter time.Duration
+	// initializing: the status only says that work starts.
+	initializing bool
+	// finalized: the finalizer is removed, and there is no status to write.
+	finalized bool
+}
+
+func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
+	backend := cached.DeepCopy()
+	spec := *backend.Spec.DeepCopy()
+	v1alpha1.SetDefaults(&spec)
+	if spec.Namespace == "" {
+		spec.Namespace = r.Namespace
+	}
+	image := spec.Serving.Image
+	if image == "" {
+		image = r.ServingImage
+	}
+	s := &reconcileState{
+		backend:      backend,
+		storedStatus: *backend.Status.DeepCopy(),
+		spec:         spec,
+		now:          r.Clock.Now(),
+		history:      r.history(backend.Name),
+		conflicts:    map[string]*versionConflict{},
+		foreign:      map[string]*apiregistrationv1.APIService{},
+		apiServices:  map[string]v1alpha1.APIServiceStatus{},
+		registered:   map[string]*apiregistrationv1.APIService{},
+		recovering:   map[schema.GroupVersion]string{},
+		kept:         map[string]bool{},
+		serving: manifests.Serving{
+			Backend:     backend.Name,
+			Namespace:   spec.Namespace,
+			Image:       image,
+			KubeletPort: v1alpha1.DefaultKubeletPort,
+			Spec:        spec.Serving,
+
+			Sources:         spec.Sources,
+			CustomMetrics:   spec.CustomMetrics != nil,
+			ExternalMetrics: spec.ExternalMetrics != nil,
+		},
+	}
+	if spec.ResourceMetrics != nil && spec.ResourceMetrics.Scrape.Port != nil {
+		s.serving.KubeletPort = *spec.ResourceMetrics.Scrape.Port
+	}
+	s.desired = desiredVersions(spec)
+	return s
+}
+
+// handleError stalls the backend if the error means that, and reports whether the error
+// is expected. All others are retried.
+func (s *reconcileState) handleError(err error) bool {
+	stalled, expected := classifyError(err, s.serving.Namespace)
+	if stalled != nil {
+		s.setStalled(stalled)
+	}
+	return expected
+}
+
+func (s *reconcileState) setStalled(e *stalledError) {
+	if s.stalled == nil {
+		s.stalled = e
+	}
+}
+
+// setCondition sets a condition for the current generation.
+func (s *reconcileState) setCondition(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&s.backend.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: text.Truncate(message, maxMessage),
+		ObservedGeneration: s.backend.Generation,
+		LastTransitionTime: metav1.NewTime(s.now),
+	})
+}
+
+// condition returns a condition, or an empty one.
+func (s *reconcileState) condition(kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(s.backend.Status.Conditions, kind), metav1.Condition{})
+}
+
+func (s *reconcileState) setVersionState(gv schema.GroupVersion, state v1alpha1.APIServiceState, message string) {
+	name := manifests.APIServiceName(gv)
+	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: text.Truncate(message, maxMessage)}
+}
+
+// storedState returns the stored state of a version.
+func (s *reconcileState) storedState(name string) v1alpha1.APIServiceState {
+	for _, known := range s.storedStatus.APIServices {
+		if known.Name == name {
+			return known.State
+		}
+	}
+	return ""
+}
+
+// registeredNames returns the names of our APIServices, sorted.
+func (s *reconcileState) registeredNames() []string { return slices.Sorted(maps.Keys(s.registered)) }
+
+func (s *reconcileState) isDesired(name string) bool {
+	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return manifests.APIServiceName(gv) == name })
+}
+
+// requeueNow requeues the backend after a short pause, for concurrent writers.
+func (s *reconcileState) requeueNow() { s.requeueAfter = 20 * time.Millisecond }
+
+func (s *reconcileState) result() ctrl.Result { return ctrl.Result{RequeueAfter: s.requeueAfter} }
