@@ -20,7 +20,7 @@ import (
 
 // admission applies the policy that checks ExternalMetricsPolicies when autoscalers are
 // written, unless another implementation serves external metrics or the CRD is missing.
-// It returns the objects that the sweep must keep.
+// It returns the objects that the prune must keep.
 func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manifests.Object, error) {
 	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.excluded, isExternal) || s.othersServeExternal() {
 		return nil, nil

@@ -25,7 +25,7 @@ func withExternal(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ExternalMetrics = &v1alpha1.ExternalMetricsSpec{}
 }
 
-// admission tells which of the two objects there are: the policy and its binding.
+// admission reports whether the policy and its binding exist.
 func (fc *fakeCluster) admission() (policy, binding bool) {
 	fc.t.Helper()
 	key := client.ObjectKey{Name: manifests.AdmissionPolicyName}
@@ -44,7 +44,7 @@ func (fc *fakeCluster) wantAdmission(when string, want bool) {
 	}
 }
 
-// Autoscalers are bound while external metrics are served, and no longer.
+// The policy exists while external metrics are served, and no longer.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -53,15 +53,15 @@ func TestAdmission(t *testing.T) {
 	mustReconcile(t, r)
 	fc.wantAdmission("with external metrics", true)
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.ExternalMetrics = nil })
-	// After the version has left discovery.
+	// After the version left discovery.
 	fc.reconcileUntil(r, func() bool { policy, binding := fc.admission(); return !policy && !binding })
 	if fc.isRegistered(schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}) {
 		t.Error("autoscalers are not bound any more although the API is served")
 	}
 }
 
-// Another implementation decides by no policy, so nobody is refused for one while it is
-// what answers.
+// Another implementation applies no ExternalMetricsPolicies, so no autoscaler is rejected
+// while it serves the API.
 func TestAdmissionOfAnothersAPI(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -80,11 +80,11 @@ func TestAdmissionOfAnothersAPI(t *testing.T) {
 	fc.wantAdmission("while another implementation answers", false)
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
 	fc.reconcileUntil(r, func() bool { policy, binding := fc.admission(); return policy && binding })
-	fc.wantPointsTo(external, ourService) // and autoscalers are not bound before
+	fc.wantPointsTo(external, ourService) // and the policy was not applied before
 }
 
-// An heir binds autoscalers as soon as the elder does not any more, by the same policies,
-// and not only once it has taken the API over.
+// The policy passes from the older backend to its successor, which does not wait for the
+// API first.
 func TestAdmissionOfASuccessor(t *testing.T) {
 	t.Parallel()
 	external := schema.GroupVersion{Group: manifests.ExternalMetricsGroup, Version: "v1beta1"}
@@ -98,7 +98,7 @@ func TestAdmissionOfASuccessor(t *testing.T) {
 	fc.wantPointsTo(external, elderService)
 }
 
-// Without the CRD of the policies kube-apiserver would refuse the objects.
+// Without the CRD kube-apiserver would reject the objects.
 func TestAdmissionWithoutPolicies(t *testing.T) {
 	t.Parallel()
 	missing := true
@@ -116,7 +116,7 @@ func TestAdmissionWithoutPolicies(t *testing.T) {
 	fc.wantAdmission("with the CRD", true)
 }
 
-// A deletion frees autoscalers before anything else, also when it then hangs.
+// A deletion removes the policy before anything else, even if it then makes no progress.
 func TestAdmissionGoesFirst(t *testing.T) {
 	t.Parallel()
 	stuck := errors.New("stuck")

@@ -35,16 +35,16 @@ func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv 
 		}
 		record = string(body)
 	}
-	klog.FromContext(ctx).Info("Leading an APIService elsewhere", "apiService", live.Name, "from", from, "to", s.target().String(), "adopted", adopted)
+	klog.FromContext(ctx).Info("Pointing an APIService at another Service", "apiService", live.Name, "from", from, "to", s.target().String(), "adopted", adopted)
 	if err := r.applyAdoption(ctx, s, gv, live, record); err != nil {
-		return fmt.Errorf("lead APIService %s from %s to Service %s: %w", live.Name, from, s.target(), err)
+		return fmt.Errorf("point APIService %s from %s to Service %s: %w", live.Name, from, s.target(), err)
 	}
 	if adopted {
 		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionAdopted", "Register",
 			"took APIService %s over from %s", live.Name, from)
 	} else {
 		r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionMoved", "Register",
-			"APIService %s leads to Service %s now, it led to %s before", live.Name, s.target(), from)
+			"APIService %s points to Service %s now, and pointed to %s before", live.Name, s.target(), from)
 	}
 	return nil
 }

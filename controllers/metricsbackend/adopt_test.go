@@ -22,7 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// What each policy does with metrics-server's APIService.
+// TestAdoptionPolicies checks what each policy does with metrics-server's APIService.
 func TestAdoptionPolicies(t *testing.T) {
 	t.Parallel()
 	said := func(status apiregistrationv1.ConditionStatus) []apiregistrationv1.APIServiceCondition {
@@ -32,7 +32,7 @@ func TestAdoptionPolicies(t *testing.T) {
 		policy  v1alpha1.AdoptionPolicy
 		said    []apiregistrationv1.APIServiceCondition
 		adopted bool
-		// deployed: our pods run; message is that of Stalled.
+		// deployed: our pods run. message is that of Stalled.
 		deployed bool
 		message  string
 	}{
@@ -70,7 +70,7 @@ func TestAdoptionPolicies(t *testing.T) {
 	}
 }
 
-// One failed check, as of a pod that restarts, takes nothing over; a minute does.
+// IfUnavailable takes over after a minute, not after one failed check.
 func TestAdoptionIfUnavailableWaits(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(adopting(v1alpha1.AdoptionIfUnavailable)))
@@ -90,7 +90,7 @@ func TestAdoptionIfUnavailableWaits(t *testing.T) {
 			t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
 		}
 	}
-	// Then the endpoint soak begins, and not before.
+	// Only then endpointSoak starts.
 	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
 	fc.clock.Step(endpointSoak - time.Second)
@@ -103,7 +103,8 @@ func TestAdoptionIfUnavailableWaits(t *testing.T) {
 	fc.wantPointsTo(v1beta1, ourService)
 }
 
-// settleAfterTakeover waits until the backend is ready, the aggregator being content.
+// reconcileThroughTakeover reconciles until the backend is ready, with an aggregator that
+// reports the APIServices available.
 func (fc *fakeCluster) reconcileThroughTakeover(r *Reconciler) {
 	fc.t.Helper()
 	service := fc.apiService(v1beta1)
@@ -111,8 +112,8 @@ func (fc *fakeCluster) reconcileThroughTakeover(r *Reconciler) {
 	fc.reconcileUntil(r, fc.isReady)
 }
 
-// One write takes the APIService over: it leads to us, is verified, has our label
-// and what it was, all at once; and v1 comes after it.
+// One write points the APIService at our pods, with caBundle, label and previous owner;
+// v1 is registered after it.
 func TestAdoptionInOneWrite(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(adopting(v1alpha1.AdoptionAlways)))
@@ -146,7 +147,7 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	for key := range r.newState(fc.backend()).serving.Labels() {
 		labels[key] = nil
 	}
-	// Labels of ours that meant something to the owner before.
+	// The previous owner uses labels that we set too.
 	labels["app.kubernetes.io/managed-by"], labels["app.kubernetes.io/name"] = ptr.To("Helm"), ptr.To("metrics-server")
 	wantRecord := v1alpha1.PreviousOwner{
 		Service:  v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server", Port: ptr.To[int32](443)},
@@ -178,7 +179,7 @@ func stateMessage(fc *fakeCluster, name string) string {
 	return ""
 }
 
-// What is recorded is what was there at the moment of the write.
+// The recorded owner is the one at the moment of the write.
 func TestAdoptionRacesWithItsOwner(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(adopting(v1alpha1.AdoptionAlways)))

@@ -180,7 +180,7 @@ func (s *reconcileState) servingAPIServices() []string {
 	return names
 }
 
-// certificateSecrets returns the Secrets that the sweep must keep.
+// certificateSecrets returns the Secrets that the prune must keep.
 func (s *reconcileState) certificateSecrets() []manifests.Object {
 	keep := []manifests.Object{manifests.TLSSecret(s.serving, nil, nil, nil)}
 	c := s.certificates

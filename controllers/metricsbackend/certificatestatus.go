@@ -28,7 +28,7 @@ func (r *Reconciler) certificateResult(s *reconcileState, c *certificates) condi
 		return conditionResult{metav1.ConditionFalse, c.problem.reason, c.problem.message}
 	case len(c.chain) == 0 && s.blocked:
 		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
-			"no usable certificate yet: it is issued once the backend is no longer held up"}
+			"no usable certificate yet: it is issued once the backend is no longer blocked"}
 	case len(c.chain) == 0:
 		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonCertificateInvalid,
 			"there is no usable certificate in " + secret + ", another is on its way: " + c.waiting}
@@ -83,7 +83,7 @@ func (s *reconcileState) renewalHint() string {
 	case v1alpha1.CertificatesSecret:
 		return "renew it in that Secret"
 	}
-	return "see Ready for what holds the operator up"
+	return "see Ready for what blocks the operator"
 }
 
 // certificateSource describes where the certificate comes from.

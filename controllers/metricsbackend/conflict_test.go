@@ -22,7 +22,7 @@ import (
 
 const elderName = "elder"
 
-// elder is a backend that is older than "cluster".
+// olderBackend is a backend that is older than "cluster".
 func olderBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBackend {
 	backend := newBackend(change...)
 	backend.Name, backend.UID = elderName, "uid-"+elderName
@@ -30,7 +30,7 @@ func olderBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.Metric
 	return backend
 }
 
-// settleBoth reconciles both backends until done.
+// reconcileBothUntil reconciles both backends until done.
 func (fc *fakeCluster) reconcileBothUntil(r *Reconciler, done func() bool) {
 	fc.t.Helper()
 	for range maxRounds {
@@ -43,7 +43,7 @@ func (fc *fakeCluster) reconcileBothUntil(r *Reconciler, done func() bool) {
 	fc.t.Fatalf("not settled:\n%s", fc.show())
 }
 
-// reconcileBoth reconciles the elder, then "cluster".
+// reconcileBoth reconciles the older backend, then "cluster".
 func (fc *fakeCluster) reconcileBoth(r *Reconciler) {
 	fc.t.Helper()
 	for _, name := range []string{elderName, backendName} {
@@ -53,7 +53,8 @@ func (fc *fakeCluster) reconcileBoth(r *Reconciler) {
 	}
 }
 
-// both is a world in which the elder has the versions, and "cluster" waits.
+// withTwoBackends returns a cluster in which the older backend has the versions, and
+// "cluster" waits.
 func withTwoBackends(t *testing.T) (*fakeCluster, *Reconciler) {
 	fc := newFakeCluster(t, newBackend(), olderBackend())
 	r := fc.live()
@@ -65,13 +66,14 @@ func withTwoBackends(t *testing.T) (*fakeCluster, *Reconciler) {
 
 const elderService = systemNamespace + "/metrics-serving-" + elderName
 
-// isWaiting tells whether the younger has everything but the versions.
+// isWaitingForOlder reports whether the younger backend waits for nothing but the
+// versions.
 func (fc *fakeCluster) isWaitingForOlder() bool {
 	return fc.isStalledBy(v1alpha1.ReasonConflict) &&
 		fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
 }
 
-// The younger takes over in place: the versions never leave discovery.
+// The successor takes over in place: the versions never leave discovery.
 func TestSuccessorTakesOver(t *testing.T) {
 	t.Parallel()
 	fc, r := withTwoBackends(t)
@@ -96,11 +98,12 @@ func TestSuccessorTakesOver(t *testing.T) {
 	}
 }
 
-// An heir that is not ready is not waited for; one that gets no further, not long.
+// A backend does not wait for a successor that is not ready, and not long for one that
+// does not take over.
 func TestSuccessorIsNotReady(t *testing.T) {
 	t.Parallel()
 	fc, r := withTwoBackends(t)
-	fc.unresponsive = true // the heir's pods cannot be asked any more
+	fc.unresponsive = true // the successor's pods do not answer any more
 	for range 3 {
 		mustReconcile(t, r)
 	}
@@ -110,7 +113,7 @@ func TestSuccessorIsNotReady(t *testing.T) {
 	fc.reconcileBothUntil(r, fc.isReady)
 }
 
-// Without its namespace, and so its pods, the elder has nothing to wait with.
+// Without its namespace, and so without pods, a backend cannot wait for a successor.
 func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	fc, r := withTwoBackends(t)
@@ -128,7 +131,7 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	}
 }
 
-// The younger gets what the elder's spec no longer names, and nothing else.
+// The younger backend takes over what the older spec no longer names, and nothing else.
 func TestOlderBackendReleasesAVersion(t *testing.T) {
 	t.Parallel()
 	fc, r := withTwoBackends(t)

@@ -117,8 +117,8 @@ func TestMergeConsumers(t *testing.T) {
 	}
 }
 
-// A million names that come and go neither fill the status nor make it change at
-// each look, and hide nobody who is known, least of all the HPA controller.
+// Many names neither fill the status nor change it at each pass, and displace no known
+// client, least of all the HPA controller.
 func TestConsumersAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 2, 0, 0, 30, 0, time.UTC)
@@ -188,7 +188,7 @@ func TestDescribeConsumers(t *testing.T) {
 	}
 }
 
-// Whatever a pod reports, the status takes in bounded, printable names.
+// Whatever a pod reports, the status contains bounded, printable names.
 func FuzzMergeConsumers(f *testing.F) {
 	f.Add(v1Name, "kubectl", "jane", "2026-11-01")
 	f.Add(v1beta1Name, "\x1b[2J", strings.Repeat("\xff", 2000), "2026-11-02")

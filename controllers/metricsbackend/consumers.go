@@ -174,7 +174,7 @@ func (s *reconcileState) forcedRemovals() []string {
 			continue
 		}
 		if users := activeConsumers(s.backend.Status.Consumers, gv, s.now); len(users) > 0 {
-			forced = append(forced, fmt.Sprintf("%s is taken, as removeDespiteConsumers says, from %s",
+			forced = append(forced, fmt.Sprintf("%s is removed, as removeDespiteConsumers says, although used by %s",
 				apiServiceName(gv), describeConsumers(users)))
 		}
 	}

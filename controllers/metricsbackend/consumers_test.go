@@ -30,12 +30,12 @@ func despiteConsumers(spec *v1alpha1.MetricsBackendSpec) {
 
 func (fc *fakeCluster) today() string { return day(fc.clock.Now()) }
 
-// everyPod reports the same clients.
+// everyPod makes every pod report the same clients.
 func everyPod(consumers ...v1alpha1.ConsumerStatus) func(*corev1.Pod) (*v1alpha1.ConsumerReport, error) {
 	return func(*corev1.Pod) (*v1alpha1.ConsumerReport, error) { return reportOf(consumers...), nil }
 }
 
-// used is a world in which the HPA controller uses v1beta1, and a reconciler.
+// readyWithConsumers returns a ready backend whose v1beta1 the HPA controller uses.
 func readyWithConsumers(t *testing.T) (*fakeCluster, *Reconciler) {
 	t.Helper()
 	fc, r := ready(t)
@@ -47,7 +47,7 @@ func readyWithConsumers(t *testing.T) (*fakeCluster, *Reconciler) {
 	return fc, r
 }
 
-// isKept waits until the operator has said that the removal waits.
+// isKept reports whether the status says that the removal waits.
 func (fc *fakeCluster) isKept() bool {
 	return fc.isStalledBy(v1alpha1.ReasonConsumersActive)
 }
@@ -96,7 +96,7 @@ func TestRemovalWaitsForConsumers(t *testing.T) {
 	}
 }
 
-// The clients move to another version; a whole day without them ends the wait.
+// The removal goes on once no client has used the version for a whole day.
 func TestRemovalGoesOnAfterADay(t *testing.T) {
 	t.Parallel()
 	fc, r := readyWithConsumers(t)
@@ -138,7 +138,7 @@ func (fc *fakeCluster) storedAPIService(name string) string {
 	return ""
 }
 
-// The status is the memory: neither new pods nor a new operator forget a client.
+// The status keeps clients across new pods and a new operator.
 func TestRollingUpdateKeepsConsumers(t *testing.T) {
 	t.Parallel()
 	fc, _ := readyWithConsumers(t)
@@ -153,7 +153,7 @@ func TestRollingUpdateKeepsConsumers(t *testing.T) {
 	fc.wantRegistered("v1", "v1beta1")
 }
 
-// What an ending pod saw is not lost with it.
+// The report of a terminating pod is stored.
 func TestTerminatingPodsReportConsumers(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -173,8 +173,7 @@ func TestTerminatingPodsReportConsumers(t *testing.T) {
 	}
 }
 
-// What is no choice of the spec's author does not wait, and neither does what was
-// named.
+// Only removals by the spec wait, and not those that it forces.
 func TestRemovalsThatNeverWait(t *testing.T) {
 	t.Parallel()
 	v1Used := func(fc *fakeCluster) { fc.consumers = everyPod(consumer(v1Name, "kubectl", "jane", fc.today())) }
@@ -251,8 +250,8 @@ func TestRemovalsThatNeverWait(t *testing.T) {
 	}
 }
 
-// claimV1 adds a younger MetricsBackend that names v1 and waits for it, with pods
-// that are ready or not.
+// claimV1 adds a younger MetricsBackend that names v1 and waits for it, with ServingReady
+// as given.
 func (fc *fakeCluster) claimV1(serving metav1.ConditionStatus) {
 	fc.t.Helper()
 	other := newBackend(onlyV1)
@@ -266,7 +265,7 @@ func (fc *fakeCluster) claimV1(serving metav1.ConditionStatus) {
 	fc.updateStatus(other)
 }
 
-// Who names a version and cannot serve it is no one to leave clients to.
+// Clients are not left to a backend that is not ready to serve them.
 func TestRemovalWaitsForAReadySuccessor(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -278,7 +277,7 @@ func TestRemovalWaitsForAReadySuccessor(t *testing.T) {
 	fc.wantRegistered("v1", "v1beta1")
 }
 
-// Pods that cannot say who uses a version are no proof that nobody does.
+// A pod that does not report its clients does not prove that there are none.
 func TestPodsNotReportingConsumers(t *testing.T) {
 	t.Parallel()
 	refuse := func(err error) func(*fakeCluster) {
@@ -377,7 +376,7 @@ func TestConsumersUnknown(t *testing.T) {
 			fc, r := ready(t)
 			tc.happen(fc)
 			mustReconcile(t, r)
-			// Longer than a hiccup.
+			// Past the grace period.
 			fc.clock.Step(servingGrace)
 			mustReconcile(t, r)
 			fc.wantCondition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionUnknown, tc.reason, tc.part)
@@ -385,8 +384,7 @@ func TestConsumersUnknown(t *testing.T) {
 	}
 }
 
-// Clients that come each few seconds for a week are one write a day, and clients
-// that come once a day are one more.
+// Regular clients cause one write a day, and daily clients one more.
 func TestConsumersAreWrittenOnceADay(t *testing.T) {
 	t.Parallel()
 	fc, r := readyWithConsumers(t)
@@ -401,7 +399,7 @@ func TestConsumersAreWrittenOnceADay(t *testing.T) {
 	version, writes := fc.backend().ResourceVersion, 0
 	days := shortened(7, 1)
 	for end := fc.clock.Now().AddDate(0, 0, days); fc.clock.Now().Before(end); fc.clock.Step(time.Minute) {
-		// Each minute of the hours' beginnings is enough.
+		// The first minutes of each hour, and some others, are enough.
 		if minute := fc.clock.Now().Minute(); minute > 15 && minute%10 != 0 {
 			continue
 		}
@@ -422,7 +420,8 @@ func TestConsumersAreWrittenOnceADay(t *testing.T) {
 	}
 }
 
-// A backend from before the condition existed is asked before anything is taken.
+// For a backend from before the condition existed, pods are asked before a version is
+// removed.
 func TestConditionIsNewWithTheOperator(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -438,7 +437,7 @@ func TestConditionIsNewWithTheOperator(t *testing.T) {
 	fc.wantRegistered("v1", "v1beta1")
 }
 
-// What is kept is kept in order: its caBundle follows the certificates.
+// The caBundle of a kept version follows the certificates.
 func TestKeptVersionFollowsTheCertificates(t *testing.T) {
 	t.Parallel()
 	fc, r := readyWithConsumers(t)

@@ -102,7 +102,7 @@ func (s *reconcileState) addContested(gv schema.GroupVersion, live *apiregistrat
 	}
 	s.addConflict(gv, v1alpha1.ReasonContested,
 		"APIService %s is contested: %s keeps changing it back%s, so the operator has stopped to write it. Take it out of what that "+
-			"applies, then delete it (kubectl delete apiservice %s) and it is registered anew; or leave it to them "+
+			"applies, then delete it (kubectl delete apiservice %s) and it is registered again; or leave it to them "+
 			"by taking version %s out of %s. The operator tries once more every %d hours, and after a change of the spec",
 		live.Name, who, where, live.Name, gv.Version, versionsField(gv), int(contestWindow.Hours()))
 	return s.conflicts[live.Name].message

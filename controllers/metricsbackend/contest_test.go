@@ -16,7 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// rivals apply metrics-server's APIService over and over.
+// fieldManagers apply metrics-server's APIService again and again.
 func fieldManagers() map[string]func(*fakeCluster) {
 	return map[string]func(*fakeCluster){
 		// As Argo CD, Flux and kubectl apply --server-side do.
@@ -31,7 +31,7 @@ func fieldManagers() map[string]func(*fakeCluster) {
 					WithService(apiregistrationv1ac.ServiceReference().WithNamespace("kube-system").WithName("metrics-server").WithPort(443))),
 				client.FieldOwner("gitops-controller"), client.ForceOwnership))
 		},
-		// As kubectl replace and helm upgrade --force do: our label goes, too.
+		// As kubectl replace and helm upgrade --force do: our label is removed, too.
 		"update": func(fc *fakeCluster) {
 			live := fc.apiService(v1beta1)
 			stock := stockAPIService()
@@ -41,13 +41,14 @@ func fieldManagers() map[string]func(*fakeCluster) {
 	}
 }
 
-// fight lets the rival write after each of our writes, and counts ours.
+// countWritesAgainst lets the rival write after each of our writes, and counts ours.
 func (fc *fakeCluster) countWritesAgainst(r *Reconciler, rival func(*fakeCluster), rounds int) int {
 	fc.t.Helper()
 	return fc.countWrites(r, func() bool { return fc.pointsToNow(v1beta1) == ourService }, rival, rounds)
 }
 
-// fightOver is fight over anything; ours reports whether it is as we wrote it.
+// countWrites is countWritesAgainst for any field; ours reports whether it is as we wrote
+// it.
 func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, rival func(*fakeCluster), rounds int) int {
 	fc.t.Helper()
 	writes := 0
@@ -62,8 +63,8 @@ func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, rival func(*
 	return writes
 }
 
-// The operator does not fight on for ever: it says who changes the APIService back,
-// and tries again hours later. When the rival stops, it has it.
+// The operator stops after contestLimit writes, names the other manager, and tries again
+// after contestWindow. It takes over once the other manager stops.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	for name, rival := range sampled(t, fieldManagers()) {
@@ -83,13 +84,13 @@ func TestContested(t *testing.T) {
 			}
 			fc.isContested(t)
 			fc.wantPointsTo(v1, ourService)
-			// The rival has stopped, and left its APIService behind.
+			// The other manager has stopped, and its APIService is left.
 			fc.clock.Step(contestWindow)
 			fc.resolveContest(r)
 			fc.clock.Step(contestWindow)
 			mustReconcile(t, r)
 			mustReconcile(t, r)
-			// Forgotten: a later change is corrected as at first.
+			// A later change is corrected as the first one was.
 			rival(fc)
 			if ours := fc.countWritesAgainst(r, rival, rounds); ours != contestLimit {
 				t.Errorf("%d writes in a later contest, want %d", ours, contestLimit)
@@ -98,8 +99,8 @@ func TestContested(t *testing.T) {
 	}
 }
 
-// Who replaces the APIService of an implementation that someone else runs with its
-// stock manifest takes nothing but our label away.
+// Replacing the APIService of spec.existing with the stock manifest removes nothing but
+// our label, and is a contest too.
 func TestContestedLabel(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)
@@ -110,7 +111,7 @@ func TestContestedLabel(t *testing.T) {
 		live.Labels, live.Annotations = stockAPIService().Labels, nil
 		fc.update(live, client.FieldOwner("kubectl"))
 	}
-	// The first is that of the beginning.
+	// One more for the initial write.
 	if writes := fc.countWrites(r, ours, rival, 60); writes != contestLimit+1 {
 		t.Errorf("%d writes, want %d", writes-1, contestLimit)
 	}
@@ -124,16 +125,16 @@ func (fc *fakeCluster) isContested(t *testing.T) {
 	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
-// settleContest waits until the backend is ready, the aggregator being content
-// also with an APIService that was replaced.
+// resolveContest reconciles until the backend is ready, with an aggregator that also
+// reports a replaced APIService available.
 func (fc *fakeCluster) resolveContest(r *Reconciler) {
 	fc.t.Helper()
 	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService })
 	fc.reconcileThroughTakeover(r)
 }
 
-// Whoever registers our own Service with a priority or a label of their own is not
-// fought for ever either.
+// A contest over the priority or a label of an APIService that points to our Service ends
+// too.
 func TestContestedBesidesTheService(t *testing.T) {
 	t.Parallel()
 	rivals := map[string]func(*apiregistrationv1.APIService){
@@ -151,7 +152,7 @@ func TestContestedBesidesTheService(t *testing.T) {
 				return live.Spec.VersionPriority == want.Spec.VersionPriority && live.Spec.GroupPriorityMinimum == want.Spec.GroupPriorityMinimum &&
 					live.Labels["app.kubernetes.io/managed-by"] == want.Labels["app.kubernetes.io/managed-by"]
 			}
-			// The first is that of the beginning.
+			// One more for the initial write.
 			if writes := fc.countWrites(r, ours, func(fc *fakeCluster) { fc.editAPIService(v1, change) }, 60); writes != contestLimit+1 {
 				t.Errorf("%d writes, want %d", writes-1, contestLimit)
 			}
@@ -160,7 +161,7 @@ func TestContestedBesidesTheService(t *testing.T) {
 	}
 }
 
-// What ends a contest at once.
+// TestContestEnds checks what ends a contest at once.
 func TestContestEnds(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*fakeCluster){
@@ -182,7 +183,7 @@ func TestContestEnds(t *testing.T) {
 	}
 }
 
-// A new process does not begin the fight anew.
+// A new process does not start the contest over.
 func TestContestSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)
@@ -197,8 +198,7 @@ func TestContestSurvivesRestart(t *testing.T) {
 	fc.isContested(t)
 }
 
-// A single edit by hand is corrected, whoever made it and whatever it was, and is
-// no contest.
+// A single edit, of any field by any manager, is corrected and is no contest.
 func TestEditIsCorrected(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*apiregistrationv1.APIService){
@@ -228,7 +228,7 @@ func TestEditIsCorrected(t *testing.T) {
 	}
 }
 
-// The count is by rival, and forgets what was long ago.
+// Writes are counted by manager and within contestWindow.
 func TestContestAllowsWrites(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -261,8 +261,8 @@ func TestContestAllowsWrites(t *testing.T) {
 	}
 }
 
-// Leaving the version to the rival takes it from no client, so it waits for none:
-// the operator writes nothing against the rival again.
+// Leaving the version to the other manager takes it from no client, so the removal does
+// not wait for clients, and nothing is written any more.
 func TestContestEndsWhenTheVersionLeavesTheSpec(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)

@@ -24,9 +24,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 )
 
-// scenario is a change and the state in which it must end, whatever fails.
+// scenario is a change and the state in which it must end despite faults.
 type scenario struct {
-	// prepare brings the world to where the change begins.
+	// prepare brings the cluster to the state before the change.
 	prepare func(*fakeCluster)
 	change  func(*fakeCluster)
 	done    func(*fakeCluster) bool
@@ -122,7 +122,7 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// world is where the scenario, of that name, begins.
+// cluster returns the cluster before the scenario of that name.
 func (s scenario) cluster(t *testing.T, name string) *fakeCluster {
 	t.Helper()
 	fc := prepared(t, name, s.prepare)
@@ -136,13 +136,12 @@ func (fc *fakeCluster) isGone() bool {
 
 const patchStatus = "patch status"
 
-// call is one call to the API.
 type call struct {
 	name  string
 	write bool
 }
 
-// intercepted hands each call to do, which makes it or not.
+// intercepted passes each call to do, which makes it or not.
 func intercepted(do func(c call, make func() error) error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -172,8 +171,7 @@ func intercepted(do func(c call, make func() error) error) interceptor.Funcs {
 	}
 }
 
-// cleanRuns holds how each scenario, by name, ends without faults: what the tests
-// with faults compare with is made once.
+// cleanRuns holds the end of each scenario without faults, by name.
 var cleanRuns sync.Map
 
 type cleanRun struct {
@@ -209,8 +207,8 @@ var faults = []error{
 	apierrors.NewTimeoutError("the request timed out", 1),
 }
 
-// Every call fails the first time that it is made in each state of the cluster:
-// the end is the same, and the invariant holds throughout.
+// Every call fails the first time that it is made in each state of the cluster. The end
+// is the same, and the invariant holds throughout.
 func TestEachCallFailsOnce(t *testing.T) {
 	t.Parallel()
 	type point struct {
@@ -228,8 +226,7 @@ func TestEachCallFailsOnce(t *testing.T) {
 					failed[p] = true
 					return faults[len(failed)%len(faults)]
 				}
-				// What is written again and again, such as the status, which tells of
-				// the failures, makes no new state.
+				// Repeated writes, such as that of the status, make no new state.
 				if c.write && c.name != patchStatus {
 					written[c.name] = true
 				}
@@ -244,10 +241,10 @@ func TestEachCallFailsOnce(t *testing.T) {
 	}
 }
 
-// The first process ends right after its first write, the second, which remembers
-// nothing, after its second, and so on: each state between two writes is met by a
-// new process. (After a read the cluster is as it was after the write before it,
-// and a new process first repeats applies that change nothing.)
+// The first process ends right after its first write, the second after its second, and so
+// on, so that a new process starts from each state between two writes. (A read leaves the
+// cluster as the write before it did, and a new process first repeats applies that change
+// nothing.)
 func TestKilledAfterEachWrite(t *testing.T) {
 	t.Parallel()
 	errKilled := errors.New("the process was killed")
@@ -286,7 +283,7 @@ func (fc *fakeCluster) registeredVersions() []string {
 	return versions
 }
 
-// inventory is every child that there is, and what the status says.
+// inventory lists all objects of the backend, and its status.
 func (fc *fakeCluster) inventory() string {
 	out := fc.show()
 	for _, kind := range inventory.Removable() {

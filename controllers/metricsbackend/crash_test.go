@@ -22,16 +22,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 )
 
-// journey is a way between two states of a backend.
+// lifecycleCase is a change between two states of a backend.
 type lifecycleCase struct {
-	// before is the serving image that the operator deploys by default at the
-	// beginning; after, which it deploys from then on. They differ when it is the
-	// operator that is upgraded or downgraded.
+	// before is the default serving image at the start, and after from then on. They
+	// differ when the operator itself is upgraded or downgraded.
 	before, after string
 	prepare       func(*fakeCluster)
 	change        func(*fakeCluster)
 	done          func(*fakeCluster) bool
-	// back is done for an operator of before that comes back in the middle.
+	// back reports that an older operator that returns in the middle is done.
 	back func(*fakeCluster) bool
 }
 
@@ -58,7 +57,8 @@ func lifecycleCases() map[string]lifecycleCase {
 		"upgrade: a newer image and its version": {
 			prepare: spec(older, "v1beta1"), change: spec(both, "v1", "v1beta1"), done: ready,
 		},
-		// The older image knows no gate of ours: only the order protects its clients.
+		// The older image has no readiness gate of ours: only the order protects its
+		// clients.
 		"rollback: an older image and its version": {
 			prepare: spec(both, "v1", "v1beta1"),
 			change:  func(fc *fakeCluster) { fc.withoutGate = true; spec(older, "v1beta1")(fc) }, done: ready,
@@ -102,19 +102,18 @@ func lifecycleCases() map[string]lifecycleCase {
 	}
 }
 
-// withAllGroups names every version that there is.
 func withAllGroups(spec *v1alpha1.MetricsBackendSpec) {
 	spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
 	spec.CustomMetrics, spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}
 	spec.Sources = []v1alpha1.SourceSpec{{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.monitoring.svc:9090"}}}
 }
 
-// saysNotServed tells whether the backend is settled with an image that lacks v1.
+// reportsNotServed reports whether the backend is stable with an image that lacks v1.
 func (fc *fakeCluster) reportsNotServed() bool {
 	return fc.condition(v1alpha1.ConditionReady).Reason == v1alpha1.ReasonVersionNotServed && !fc.isRegistered(v1) && fc.deployedImage() == imageV1beta1
 }
 
-// deployedImage is the image of all pods, or empty while they differ.
+// deployedImage returns the image of all pods, or "" while they differ.
 func (fc *fakeCluster) deployedImage() string {
 	image := ""
 	for _, p := range fc.pods() {
@@ -125,7 +124,7 @@ func (fc *fakeCluster) deployedImage() string {
 	return image
 }
 
-// registeredByALaterOperator registers v2, as the operator did that knew it.
+// registeredByALaterOperator registers v2, as a newer operator did.
 func registeredByALaterOperator(fc *fakeCluster) {
 	becomeReadyWith(fc, imageFuture)
 	var service apiregistrationv1.APIService
@@ -146,15 +145,15 @@ func becomeReadyWith(fc *fakeCluster, image string) {
 	fc.reconcileUntil(fc.operator(image), func() bool { return fc.isReady() || fc.reportsNotServed() })
 }
 
-// operator is one of a release that deploys the image by default.
+// operator returns a reconciler of a release with that default image.
 func (fc *fakeCluster) operator(image string, funcs ...interceptor.Funcs) *Reconciler {
 	r := fc.reconciler(funcs...)
 	r.ServingImage = cmp.Or(image, imageBoth)
 	return r
 }
 
-// world is where the journey, of that name, begins: pods take long to end, and
-// discovery to follow.
+// cluster returns the cluster before the case of that name. Pods take long to terminate,
+// and discovery to follow.
 func (j lifecycleCase) cluster(t *testing.T, name string) *fakeCluster {
 	t.Helper()
 	fc := prepared(t, "journey "+name, func(fc *fakeCluster) {
@@ -170,8 +169,8 @@ func (j lifecycleCase) cluster(t *testing.T, name string) *fakeCluster {
 	return fc
 }
 
-// watched looks at the invariant after each call that changed anything, and tells
-// then of every call.
+// watched checks the invariant after each call that changed anything, and then passes
+// every call to then.
 func (fc *fakeCluster) watched(then func(c call, changed bool)) interceptor.Funcs {
 	return intercepted(func(c call, make func() error) error {
 		before := fc.memo.written
@@ -193,10 +192,10 @@ type stop struct {
 	state *snapshot
 }
 
-// stops makes the journey and returns each state in which a process that ends
-// right after one of its calls leaves the cluster, the number of calls, and the
-// state at the end. A call that changes nothing leaves the state of the one before
-// it, and what starts there has no memory: to go on from it twice proves nothing.
+// stops runs the case and returns each state that a process leaves which ends right after
+// one of its calls, the number of calls, and the state at the end. A call that changes
+// nothing leaves the state of the call before it, and a new process remembers nothing, so
+// that state is tested once.
 func (j lifecycleCase) stops(t *testing.T, name string) (stops []stop, calls int, end string) {
 	t.Helper()
 	fc := j.cluster(t, name)
@@ -211,11 +210,11 @@ func (j lifecycleCase) stops(t *testing.T, name string) (stops []stop, calls int
 	return stops, calls, fc.endState()
 }
 
-// The operator stops after each of its calls, and another process goes on: at once,
-// or after a while in which the cluster goes on alone, or after an operator of the
-// release before has had its turn. At no instant in all of this, looked at after
-// each call and each step of the cluster, is a version in discovery that a ready
-// pod does not serve; and it ends as if nothing had happened, without an orphan.
+// The operator stops after each of its calls, and a new process goes on: at once, or
+// after the cluster alone went on for a while, or after the previous release of the
+// operator ran. After each call and each step of the cluster, no version is in discovery
+// that a ready pod does not serve; and the end is the same as without the stop, without
+// orphans.
 func TestStoppedAfterEachCall(t *testing.T) {
 	t.Parallel()
 	const away = 4
@@ -261,16 +260,16 @@ func TestStoppedAfterEachCall(t *testing.T) {
 
 var podName = regexp.MustCompile(`pod-\d+`)
 
-// end is the state of the backend and all that it owns, but for the numbers of pods.
+// endState is the state of the backend and all that it owns, without the numbers of pods.
 func (fc *fakeCluster) endState() string { return podName.ReplaceAllString(fc.inventory(), "pod-N") }
 
-// The checks of this file are able to fail: without the step that keeps the
-// invariant they report it broken.
+// The checks of this file can fail: without the step that keeps the invariant they report
+// a violation.
 func TestInvariantNeedsEachStep(t *testing.T) {
 	t.Parallel()
 	rollback := lifecycleCases()["rollback: an older image and its version"]
 	cases := map[string]func(*fakeCluster, *Reconciler){
-		// The order of a plain rollout: pods first, their registrations afterwards.
+		// The order of a plain rollout: first pods, then their registrations.
 		"retire last": func(_ *fakeCluster, r *Reconciler) {
 			var first, last []phase
 			for _, p := range r.phases {
@@ -282,12 +281,12 @@ func TestInvariantNeedsEachStep(t *testing.T) {
 			}
 			r.phases = slices.Concat(first, last)
 		},
-		// The APIService is gone, and every kube-apiserver is taken to know it.
+		// Discovery is taken to follow the APIService at once.
 		"retirement is not confirmed": func(fc *fakeCluster, r *Reconciler) {
 			fc.discoveryDelay = 3
 			r.Aggregator = skipDiscovery{r.Aggregator}
 		},
-		// The image is not asked what it serves.
+		// Pods are not asked what they serve.
 		"retire nothing": func(_ *fakeCluster, r *Reconciler) {
 			r.phases = []phase{}
 			for _, p := range phases() {
@@ -310,10 +309,9 @@ func TestInvariantNeedsEachStep(t *testing.T) {
 	}
 }
 
-// hasty takes each version that it is asked for as gone.
+// skipDiscovery reports each version as gone from discovery.
 type skipDiscovery struct{ Aggregator }
 
-// Discovered implements Aggregator.
 func (skipDiscovery) Discovered(context.Context, []schema.GroupVersion) (*aggregator.Presence, error) {
 	return &aggregator.Presence{Asked: []string{"192.0.2.1:6443"}}, nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// APIServices go first, also one that lost its label, and everything else only once they
-// have left discovery.
+// APIServices are deleted first, including one without our label, and everything else
+// only once they left discovery.
 func TestDeleteInOrder(t *testing.T) {
 	t.Parallel()
 	var deleted []string
@@ -52,7 +52,7 @@ func TestDeleteInOrder(t *testing.T) {
 	}
 }
 
-// An APIService that lost its label, and leads to somebody else by now, is not ours to delete.
+// An APIService without our label that points elsewhere is not ours to delete.
 func TestDeleteKeepsObjectsOfOthers(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -66,7 +66,7 @@ func TestDeleteKeepsObjectsOfOthers(t *testing.T) {
 	fc.wantPointsTo(v1beta1, systemNamespace+"/theirs")
 }
 
-// A namespace that is gone, or on its way, is no reason to keep the object.
+// A namespace that is gone or terminating does not keep the finalizer.
 func TestDeleteWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*fakeCluster){
@@ -79,7 +79,7 @@ func TestDeleteWithoutNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forbidden := false
 			fc, r := ready(t, interceptor.Funcs{
-				// Its Roles are gone with the namespace.
+				// Roles are gone with the namespace.
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					options := (&client.ListOptions{}).ApplyOptions(opts)
 					if forbidden && options.Namespace == systemNamespace {
@@ -99,7 +99,7 @@ func TestDeleteWithoutNamespace(t *testing.T) {
 	}
 }
 
-// What a finalizer of someone else holds is named, and the object waits for it.
+// An object that a finalizer keeps is named, and the deletion waits for it.
 func TestDeleteHeld(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)

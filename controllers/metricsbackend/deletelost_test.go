@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A process that registered, or stalled, ends before its status is written; the
-// next one deletes the APIServices and ends too. The third finds them neither in
-// a list nor as registered in the status, and must still wait for discovery.
+// A process registers APIServices and ends before it writes the status; the next one
+// deletes them and ends too. The third finds them neither in a list nor in the status,
+// and must still wait for discovery.
 func TestDeleteAfterLostStatus(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())

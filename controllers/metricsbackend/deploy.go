@@ -108,7 +108,7 @@ func (r *Reconciler) isDeployed(ctx context.Context, s *reconcileState) (bool, e
 func (r *Reconciler) stillNeeded(ctx context.Context, s *reconcileState) string {
 	for _, name := range s.registeredNames() {
 		if s.pointsToServing(s.registered[name]) {
-			return name + " leads to them until the other implementation serves all that it has to"
+			return name + " points to them until the other implementation serves all that it has to"
 		}
 	}
 	for _, name := range s.registeredNames() {
@@ -126,16 +126,16 @@ func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name st
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
 		return !s.pointsToServing(service)
 	})
-	wait, why := aggregatorSoak, "leads elsewhere in every kube-apiserver"
+	wait, why := aggregatorSoak, "points elsewhere in every kube-apiserver"
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", discoverySoak, "err", err)
-		wait, why = discoverySoak, "leads elsewhere; the kube-apiservers' own addresses cannot be read"
+		wait, why = discoverySoak, "points elsewhere; the kube-apiservers' own addresses cannot be read"
 	case len(lagging) > 0:
 		s.history.streaks.Reset(away)
-		return fmt.Sprintf("%s leads elsewhere, but kube-apiserver %s does not follow yet", name, strings.Join(lagging, ", "))
+		return fmt.Sprintf("%s points elsewhere, but kube-apiserver %s does not follow yet", name, strings.Join(lagging, ", "))
 	case len(unreachable) > 0:
-		wait, why = discoverySoak, "leads elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
+		wait, why = discoverySoak, "points elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
 	}
 	if !s.waited(away, wait) {
 		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)

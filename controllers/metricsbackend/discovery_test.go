@@ -29,8 +29,8 @@ func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
 	fc.reconcileUntil(r, fc.isReady)
 }
 
-// A kube-apiserver that restarts lists nothing for a moment, or cannot be asked:
-// a backend that was available stays so.
+// A kube-apiserver that restarts lists nothing for a moment, or cannot be reached: an
+// available backend stays available.
 func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())
@@ -53,7 +53,7 @@ func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
 	}
 }
 
-// A version leaves discovery of both before anything else goes on.
+// A version leaves the discovery of both kube-apiservers before anything else continues.
 func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())

@@ -13,8 +13,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// An apply over our APIService leaves our label where it is. Whoever led it to a
-// Service of theirs keeps it, as they wrote it, whatever was there before.
+// An apply by another manager leaves our label. If it pointed the APIService elsewhere,
+// the APIService stays as that manager wrote it, whatever its previous owner was.
 func TestDisown(t *testing.T) {
 	t.Parallel()
 	worlds := map[string]func(*fakeCluster){"adopted": adoptedCluster, "beside theirs": besideOther}
@@ -42,7 +42,7 @@ func TestDisown(t *testing.T) {
 				fc := prepared(t, before, prepare)
 				r := fc.live()
 				fieldManagers()["server-side apply"](fc)
-				// They have a new authority since: what was recorded would not verify them.
+				// Its authority changed since: the recorded one would not verify it.
 				other := fc.apiService(v1beta1)
 				other.Spec.CABundle = []byte("THEIR NEW CA")
 				fc.update(other, client.FieldOwner("gitops-controller"))
@@ -58,13 +58,13 @@ func TestDisown(t *testing.T) {
 				if diff := cmp.Diff(stockAPIService().Labels, got.Labels); diff != "" || len(got.Annotations) > 0 {
 					t.Errorf("annotations %v, labels (-theirs +left):\n%s", got.Annotations, diff)
 				}
-				wantEvent(t, r, "VersionLeft", "left APIService v1beta1.metrics.k8s.io to those who led it to Service kube-system/metrics-server")
+				wantEvent(t, r, "VersionLeft", "left APIService v1beta1.metrics.k8s.io to the manager that pointed it to Service kube-system/metrics-server")
 			})
 		}
 	}
 }
 
-// What leads elsewhere because we led it there is ours still.
+// An APIService that we ourselves pointed elsewhere stays ours.
 func TestIsRepointed(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)

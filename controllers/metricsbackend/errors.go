@@ -47,7 +47,7 @@ func classifyError(err error, namespace string) (stalled *stalledError, expected
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return &stalledError{
 			v1alpha1.ReasonInvalid,
-			"kube-apiserver refuses an object: correct the spec, or, if someone else changed the object, delete it and it is made anew: " + err.Error(),
+			"kube-apiserver refuses an object: correct the spec, or, if someone else changed the object, delete it and it is created again: " + err.Error(),
 		}, true
 	}
 	return nil, false

@@ -137,7 +137,7 @@ func (s *reconcileState) setServingReadyFromEndpoints() {
 		message = fmt.Sprintf("Service %s has no ready endpoint: are its pods running (kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s)?",
 			found.target, found.target.Namespace, found.target.Name)
 	case !s.canProbe():
-		reason, message = v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is held up: see Ready"
+		reason, message = v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is blocked: see Ready"
 	case s.transient:
 		return // keep the known result
 	case failed != nil:

@@ -19,8 +19,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// existingWorld has a backend that keeps the APIServices of metrics-server, which
-// serves v1beta1 alone, by an APIService that its manifests made.
+// existingCluster has a backend for the APIServices of metrics-server, which serves
+// v1beta1 alone, registered by its manifests.
 func existingCluster(fc *fakeCluster) {
 	stockCluster(fc)
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
@@ -30,7 +30,7 @@ func existingCluster(fc *fakeCluster) {
 	becomeReady(fc)
 }
 
-// What serves v1beta1 alone is complete as it is.
+// An implementation that serves v1beta1 alone is complete.
 func TestExistingServesOneVersion(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)
@@ -66,7 +66,7 @@ func (fc *fakeCluster) guestHasNoRights() {
 	}
 }
 
-// Each thing that can be wrong with the implementation, found at the start.
+// TestExistingIsUnhealthy has each failure of the implementation, present from the start.
 func TestExistingIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -155,8 +155,8 @@ func (fc *fakeCluster) authorityPEM() []byte {
 	return authority.Certificate
 }
 
-// An implementation that comes to serve more, or less, is followed: more once each
-// endpoint does, less at once.
+// Versions follow the implementation: added once each endpoint serves them, retired at
+// once.
 func TestExistingChanges(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)

@@ -20,8 +20,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// A spec.existing.caBundle of another authority is told as what it is, by the
-// client that really asks: it turns errors of crypto/tls into its own.
+// A wrong spec.existing.caBundle is reported as such with the real client, which converts
+// errors of crypto/tls.
 func TestExistingIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(existing))
@@ -47,8 +47,8 @@ func TestExistingIsNotTrusted(t *testing.T) {
 	fc.wantRegistered()
 }
 
-// What cannot be deleted, since someone else's finalizer holds it, is looked at no
-// more often than other work, and the status says what holds it.
+// An APIService that a finalizer keeps is checked no more often than other work, and the
+// status names the finalizer.
 func TestExistingIsTakenAwayAndHeld(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)

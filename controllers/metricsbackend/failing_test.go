@@ -17,8 +17,7 @@ import (
 
 const answered500 = "ask /apis/metrics.k8s.io/v1/nodes: answered 500 Internal Server Error"
 
-// fails makes requests of the versions fail in the pods whose names are given, or
-// in all when there are none.
+// fails makes requests of the versions fail in the named pods, or in all.
 func (fc *fakeCluster) fails(versions []schema.GroupVersion, pods ...string) {
 	fc.failingRequests = func(p *corev1.Pod, gv schema.GroupVersion) string {
 		for _, name := range append(pods, p.Name)[:max(len(pods), 1)] {
@@ -32,7 +31,7 @@ func (fc *fakeCluster) fails(versions []schema.GroupVersion, pods ...string) {
 	}
 }
 
-// pass lets the cluster and the operator do their work for a while.
+// advance lets the cluster and the operator run for a while.
 func (fc *fakeCluster) advance(r *Reconciler, d time.Duration) {
 	fc.t.Helper()
 	for end := fc.clock.Now().Add(d); fc.clock.Now().Before(end); {
@@ -46,8 +45,7 @@ func (fc *fakeCluster) advance(r *Reconciler, d time.Duration) {
 	}
 }
 
-// Pods go on listing versions whose requests fail. What that does, by who fails and
-// for how long.
+// Pods list versions whose requests fail; by pods, duration and versions.
 func TestFailingRequests(t *testing.T) {
 	t.Parallel()
 	both := []schema.GroupVersion{v1, v1beta1}
@@ -118,7 +116,7 @@ func TestFailingRequests(t *testing.T) {
 				t.Errorf("the status was not written: %t", same)
 			}
 
-			// It works again: so does the backend, by itself.
+			// It works again, and the backend recovers by itself.
 			fc.failingRequests = nil
 			fc.advance(r, 2*recoveryTime)
 			if !fc.isReady() {
@@ -129,7 +127,7 @@ func TestFailingRequests(t *testing.T) {
 	}
 }
 
-// A version that works and fails by turns is not in discovery by turns.
+// A version that fails intermittently does not flap in discovery.
 func TestFailingIntermittently(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -157,7 +155,7 @@ func TestFailingIntermittently(t *testing.T) {
 	}
 }
 
-// The requests of an image that is rolled out fail: its version is not registered.
+// A version whose requests fail in a new image is not registered.
 func TestFailingAreNotRegistered(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())

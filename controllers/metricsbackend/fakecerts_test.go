@@ -23,22 +23,22 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// certs are the certificates in a world: what each pod serves, and what each
+// certs are the certificates of a fake cluster: what each pod serves, and what each
 // kube-apiserver trusts.
 type certs struct {
 	// served is the chain of each pod, by name.
 	served map[string][]*x509.Certificate
 	// brought counts the steps since the Secret changed, by pod.
 	brought map[string]int
-	// delay is how many steps more a kubelet takes to bring a Secret to a pod;
-	// for the pods in stuck it never does.
+	// delay is the number of additional steps until a kubelet updates a Secret; never for
+	// the pods in stuck.
 	delay int
 	stuck map[string]bool
-	// known is what each kube-apiserver that lags last had, by address and APIService.
+	// known is what each lagging kube-apiserver last had, by address and APIService.
 	known map[string][]byte
-	// broken is the first moment at which a kube-apiserver did not trust a pod.
+	// violation is the first moment at which a kube-apiserver did not trust a pod.
 	violation string
-	// untrusted lets that happen: a test is about its recovery.
+	// untrusted allows violations, for tests of the recovery.
 	untrusted bool
 }
 
@@ -52,12 +52,12 @@ func (c *certs) clone() *certs {
 	return &clone
 }
 
-// mounted is the chain in the Secret that pods mount; nil when there is none.
+// mounted returns the chain in the Secret that pods mount, or nil.
 func (fc *fakeCluster) mounted() []*x509.Certificate {
 	return fc.mountedBy(backendName, systemNamespace)
 }
 
-// mountedBy is mounted of another backend's pods.
+// mountedBy is mounted for another backend.
 func (fc *fakeCluster) mountedBy(backend, namespace string) []*x509.Certificate {
 	secret := &corev1.Secret{}
 	err := fc.raw.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "metrics-serving-" + backend + "-tls"}, secret)
@@ -75,14 +75,14 @@ func (fc *fakeCluster) mountedBy(backend, namespace string) []*x509.Certificate 
 	}, pair.Certificate, pair.Key)
 }
 
-// What certificates say is computed once for all worlds: signatures are costly.
+// Signatures are costly, so results are shared by all clusters.
 var (
 	chains   memoized[[]*x509.Certificate]
 	bundles  memoized[servingcert.Bundle]
 	verdicts memoized[error]
 )
 
-// remembered holds values that depend on bytes alone.
+// memoized holds values that depend on bytes alone.
 type memoized[V any] struct{ known sync.Map }
 
 func (r *memoized[V]) get(make func() V, parts ...[]byte) V {
@@ -99,8 +99,8 @@ func (r *memoized[V]) get(make func() V, parts ...[]byte) V {
 	return value.(func() V)()
 }
 
-// verify is Issuer.Verify with the bundle as it is stored. Of the time it depends on no
-// more than which of the certificates are valid.
+// verify is Issuer.Verify with the bundle as stored. It depends on the time only by which
+// certificates are valid.
 func (fc *fakeCluster) verify(chain []*x509.Certificate, stored []byte, name string) error {
 	bundle := bundles.get(func() servingcert.Bundle { return servingcert.ParseBundle(stored) }, stored)
 	parts := [][]byte{stored, []byte(name)}
@@ -111,7 +111,7 @@ func (fc *fakeCluster) verify(chain []*x509.Certificate, stored []byte, name str
 	return verdicts.get(func() error { return servingcert.NewIssuer(fc.clock).Verify(chain, bundle, name) }, parts...)
 }
 
-// bringCertificates is a step of all kubelets.
+// reloadCertificates is one step of all kubelets.
 func (fc *fakeCluster) reloadCertificates() {
 	for _, p := range fc.pods() {
 		mounted := fc.mountedBy(p.Labels[v1alpha1.LabelBackend], p.Namespace)
@@ -132,7 +132,7 @@ func (fc *fakeCluster) reloadCertificates() {
 	}
 }
 
-// shake is the TLS handshake with a pod.
+// handshake is the TLS handshake with a pod.
 func (fc *fakeCluster) handshake(name string, pod servingclient.Pod) ([]*x509.Certificate, error) {
 	chain := fc.certs.served[name]
 	if len(chain) == 0 {
@@ -144,8 +144,8 @@ func (fc *fakeCluster) handshake(name string, pod servingclient.Pod) ([]*x509.Ce
 	return chain, nil
 }
 
-// watchTrust notes when a kube-apiserver would refuse the certificate of a pod to
-// which an APIService leads.
+// checkTrust records when a kube-apiserver would reject the certificate of a pod that an
+// APIService points to.
 func (fc *fakeCluster) checkTrust(when string) {
 	services := fc.apiServices()
 	for _, replica := range fc.replicas {

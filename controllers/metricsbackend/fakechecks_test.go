@@ -16,8 +16,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// wantCondition checks a condition of the backend: its status and its reason, of which
-// an empty one is not looked at, and that its message has all parts.
+// wantCondition checks a condition's status, its reason unless that is empty, and that
+// its message contains all parts.
 func (fc *fakeCluster) wantCondition(kind string, status metav1.ConditionStatus, reason string, parts ...string) {
 	fc.t.Helper()
 	c := fc.condition(kind)
@@ -36,7 +36,7 @@ func (fc *fakeCluster) isStalledBy(reason string) bool {
 	return fc.condition(v1alpha1.ConditionStalled).Reason == reason
 }
 
-// wantRegistered checks which versions are registered, in their order by name.
+// wantRegistered checks which versions are registered, sorted by name.
 func (fc *fakeCluster) wantRegistered(versions ...string) {
 	fc.t.Helper()
 	if diff := cmp.Diff(versions, fc.registeredVersions()); diff != "" {
@@ -44,8 +44,8 @@ func (fc *fakeCluster) wantRegistered(versions ...string) {
 	}
 }
 
-// wantLeadsTo checks to which Service the version's APIService leads, which is empty
-// when there is no APIService.
+// wantPointsTo checks to which Service the version's APIService points; "" if there is no
+// APIService.
 func (fc *fakeCluster) wantPointsTo(gv schema.GroupVersion, service string) {
 	fc.t.Helper()
 	if got := fc.pointsToNow(gv); got != service {
@@ -53,8 +53,8 @@ func (fc *fakeCluster) wantPointsTo(gv schema.GroupVersion, service string) {
 	}
 }
 
-// wantEvent checks that the reconciler recorded an event with all the parts; it takes
-// the events up to that one.
+// wantEvent checks that an event with all the parts was recorded, and consumes the events
+// up to it.
 func wantEvent(t *testing.T, r *Reconciler, parts ...string) {
 	t.Helper()
 	recorder := r.Events.(*events.FakeRecorder)

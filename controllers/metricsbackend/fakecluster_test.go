@@ -48,7 +48,7 @@ const (
 	imageBoth    = "serving:both"
 	imageV1beta1 = "serving:v1beta1-only"
 	imageNothing = "serving:nothing"
-	// imageFuture serves a version more, which this operator does not know.
+	// imageFuture serves a version that this operator does not know.
 	imageFuture = "serving:future"
 )
 
@@ -64,68 +64,64 @@ var (
 	testVersions = []schema.GroupVersion{v2, v1, v1beta1, customV1beta2, customV1beta1, externalV1beta1}
 )
 
-// world is a cluster as the reconciler sees it: an API server without a process,
-// and what Deployment controller, kubelets and aggregator would do, one step at a
-// time. Nothing in it waits.
+// fakeCluster is a cluster as the reconciler sees it: a fake API server, and the steps of
+// the Deployment controller, kubelets and aggregator. Nothing in it waits.
 type fakeCluster struct {
 	t *testing.T
-	// raw is the API server, server the same one without a memory.
+	// raw is the API server; server is the same without the memoizing client.
 	raw, server client.WithWatch
 	memo        *memoClient
 	clock       *testingclock.FakeClock
 
 	// discovered follows the registered versions one step later.
 	discovered map[schema.GroupVersion]bool
-	// lag is how many steps more discovery takes to follow; lagging counts them.
+	// discoveryDelay is the number of additional steps until discovery follows; lagging
+	// counts them.
 	discoveryDelay int
 	lagging        map[schema.GroupVersion]int
-	// second is the discovery of a second kube-apiserver, which nothing moves but
-	// the test; nil when there is none.
+	// secondDiscovery is that of a second kube-apiserver, which only the test changes, or
+	// nil.
 	secondDiscovery map[schema.GroupVersion]bool
-	// failing is why a request of the version to a pod fails; nil when none does.
+	// failingRequests returns why a request of the version to a pod fails, or "".
 	failingRequests func(*corev1.Pod, schema.GroupVersion) string
-	// busy pods say of what fails that they have too much to do.
+	// overloaded pods answer 429 beside what fails.
 	overloaded bool
-	// ungated pods become ready whatever is registered, as those of an image that
-	// knows no such gate.
+	// withoutGate pods become ready whatever is registered, like old images.
 	withoutGate bool
 	// unreachable makes the kube-apiservers' own addresses unreachable.
 	unreachable bool
-	// replicas are the kube-apiservers.
-	replicas []*replica
-	// theirs are implementations that someone else runs.
+	replicas    []*replica
+	// other are implementations that someone else runs.
 	other otherImplementation
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
-	// mute pods do not answer the operator.
+	// unresponsive pods do not answer the operator.
 	unresponsive bool
-	// half is why pods say what they serve and nothing else; nil when they say all.
+	// partial is the error that pods return after what they serve, or nil.
 	partial error
-	// report is what pods say of their kubelets.
+	// report is what pods report of their kubelets.
 	report v1alpha1.KubeletReport
-	// sources is what pods say of other sources and of rules; nil: nothing. behind
-	// makes them say it of the settings before.
+	// sources is what pods report of sources and rules, if anything; with oldSettings for
+	// the previous generation.
 	sources     *v1alpha1.SourceReport
 	oldSettings bool
-	// consumers is what a pod says of its clients; nil: that it saw none.
+	// consumers returns a pod's report of clients; nil means an empty one.
 	consumers func(*corev1.Pod) (*v1alpha1.ConsumerReport, error)
-	// everBroken is the first breach of the invariant.
+	// violation is the first violation of the invariant.
 	violation string
 	podNumber int
-	// lingers is how many steps a pod goes on answering, and being ready, after its
-	// deletion; ended counts them.
+	// terminationSteps is how many steps a deleted pod still answers and is ready;
+	// stepsTerminating counts them.
 	terminationSteps int
 	stepsTerminating map[string]int
-	// certs are the certificates that pods serve.
-	certs *certs
-	// gatedUntil is when a pod that was kept out of traffic may take it at the earliest.
+	certs            *certs
+	// gatedUntil is when a pod that was not ready may become so, by name.
 	gatedUntil map[string]time.Time
 }
 
-// replica is one kube-apiserver.
 type replica struct {
 	address string
-	// lags: its cache does not follow. down: it cannot be asked.
+	// lags: its cache does not follow. down: it cannot be reached.
 	lags, down bool
 }
 
@@ -147,7 +143,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 	return fc
 }
 
-// start makes the API server.
+// start creates the API server.
 func (fc *fakeCluster) start(objects []client.Object) {
 	fc.t.Helper()
 	known, err := testSchema()
@@ -164,8 +160,8 @@ func (fc *fakeCluster) start(objects []client.Object) {
 	fc.raw = fc.memo.wrap(withGenerations(fc.server))
 }
 
-// kindsOfTheWorld are those that the operator uses and no others: a fake client
-// looks through all of them at each write.
+// testKinds are only the kinds that the operator uses: a fake client goes through all of
+// them at each write.
 func testKinds() map[schema.GroupVersion][]runtime.Object {
 	return map[schema.GroupVersion][]runtime.Object{
 		corev1.SchemeGroupVersion: {
@@ -194,7 +190,7 @@ func testKinds() map[schema.GroupVersion][]runtime.Object {
 	}
 }
 
-// schemaOfTheWorld is made once: it takes long.
+// testSchema is created once: it takes long.
 var testSchema = sync.OnceValues(func() (*schemas, error) {
 	kinds := runtime.NewScheme()
 	for gv, objects := range testKinds() {
@@ -228,7 +224,7 @@ func newBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsB
 	return backend
 }
 
-// reconciler returns one that works through funcs; each is a new process.
+// reconciler returns a new process that calls through funcs.
 func (fc *fakeCluster) reconciler(funcs ...interceptor.Funcs) *Reconciler {
 	c := fc.raw
 	for _, f := range funcs {
@@ -253,7 +249,7 @@ func (fc *fakeCluster) pods() []corev1.Pod {
 	return list.Items
 }
 
-// apiServices are those that say they are a backend's, or lead to its pods.
+// apiServices returns those with a backend's label, or that point to its pods.
 func (fc *fakeCluster) apiServices() []apiregistrationv1.APIService {
 	var list apiregistrationv1.APIServiceList
 	fc.list(&list)
@@ -267,8 +263,7 @@ func (fc *fakeCluster) isRegistered(gv schema.GroupVersion) bool {
 	return slices.ContainsFunc(fc.apiServices(), func(s apiregistrationv1.APIService) bool { return s.Name == apiServiceName(gv) })
 }
 
-// watchInvariant notes when a version is in discovery that a ready pod does not
-// serve.
+// checkInvariant records a version in discovery that a ready pod does not serve.
 func (fc *fakeCluster) checkInvariant(when string) {
 	fc.checkOther(when)
 	fc.checkTrust(when)
@@ -303,7 +298,7 @@ func (fc *fakeCluster) condition(kind string) metav1.Condition {
 	return ptr.Deref(meta.FindStatusCondition(fc.backend().Status.Conditions, kind), metav1.Condition{})
 }
 
-// change changes the spec as a user would: the generation goes up.
+// change changes the spec and increments the generation.
 func (fc *fakeCluster) change(change func(*v1alpha1.MetricsBackendSpec)) {
 	fc.t.Helper()
 	backend := fc.backend()
@@ -318,7 +313,7 @@ func (fc *fakeCluster) isReady() bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == backend.Generation
 }
 
-// rounds reconciles n times, with a step of the cluster after each.
+// reconcileRounds reconciles n times, with a step of the cluster after each.
 func (fc *fakeCluster) reconcileRounds(r *Reconciler, n int) {
 	fc.t.Helper()
 	for range n {
@@ -331,7 +326,7 @@ func (fc *fakeCluster) reconcileRounds(r *Reconciler, n int) {
 // maxRounds is far above what any scenario takes.
 const maxRounds = 1000
 
-// settle reconciles and steps until done.
+// reconcileUntil reconciles and steps until done.
 func (fc *fakeCluster) reconcileUntil(r *Reconciler, done func() bool) {
 	fc.t.Helper()
 	var last error

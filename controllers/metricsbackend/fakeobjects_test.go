@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What tests and other components of the cluster do to objects must succeed.
+// Changes of objects by tests and other components must succeed.
 
 func (fc *fakeCluster) get(key client.ObjectKey, o client.Object) {
 	fc.t.Helper()
@@ -44,7 +44,7 @@ func (fc *fakeCluster) delete(o client.Object) {
 	fc.must(fc.raw.Delete(context.Background(), o))
 }
 
-// editAPIService changes the version's APIService as somebody else.
+// editAPIService changes the version's APIService as another manager.
 func (fc *fakeCluster) editAPIService(gv schema.GroupVersion, change func(*apiregistrationv1.APIService)) {
 	fc.t.Helper()
 	service := fc.apiService(gv)
@@ -52,7 +52,7 @@ func (fc *fakeCluster) editAPIService(gv schema.GroupVersion, change func(*apire
 	fc.update(service, client.FieldOwner("kubectl-edit"))
 }
 
-// saysAvailable has kube-apiserver say of an APIService whether it is available.
+// setAvailable sets the aggregator's condition of an APIService.
 func (fc *fakeCluster) setAvailable(service *apiregistrationv1.APIService, status apiregistrationv1.ConditionStatus, reason string) {
 	fc.t.Helper()
 	message := "all checks passed"
@@ -65,7 +65,7 @@ func (fc *fakeCluster) setAvailable(service *apiregistrationv1.APIService, statu
 	fc.updateStatus(service)
 }
 
-// endNamespace begins the deletion of the namespace of the pods, which lasts.
+// deleteNamespace starts the deletion of the pods' namespace, which does not finish.
 func (fc *fakeCluster) deleteNamespace() {
 	fc.t.Helper()
 	namespace := &corev1.Namespace{}

@@ -28,15 +28,15 @@ const (
 	ourService    = systemNamespace + "/metrics-serving-" + backendName
 )
 
-// theirWorld is what someone else runs.
+// otherImplementation is an implementation that someone else runs.
 type otherImplementation struct {
-	// serves is what each endpoint, by address, serves; mute ones do not answer.
+	// serves is what each endpoint, by address, serves; failing ones do not answer.
 	serves  map[string][]schema.GroupVersion
 	failing map[string]error
-	// leads is the Service to which kube-apiservers send requests for a version:
-	// they follow an APIService one step later.
+	// pointsTo is the Service to which kube-apiservers send requests for a version: they
+	// follow an APIService one step later.
 	pointsTo map[schema.GroupVersion]string
-	// pods of ours must answer while requests may be sent to them.
+	// checked: our pods must answer while requests may be sent to them.
 	checked bool
 }
 
@@ -63,7 +63,7 @@ func (t otherImplementation) answer(pod servingclient.Pod, versions []schema.Gro
 	return answer, nil
 }
 
-// allServe tells whether each endpoint serves the version of metrics.k8s.io.
+// allServe reports whether each endpoint serves the version of metrics.k8s.io.
 func (t otherImplementation) allServe(version string) bool {
 	for _, served := range t.serves {
 		if !slices.Contains(served, schema.GroupVersion{Group: "metrics.k8s.io", Version: version}) {
@@ -73,8 +73,8 @@ func (t otherImplementation) allServe(version string) bool {
 	return len(t.serves) > 0
 }
 
-// runMetricsServer makes the Service of metrics-server with ready endpoints, each
-// of which serves the versions.
+// runMetricsServer creates the Service of metrics-server with ready endpoints that serve
+// the versions.
 func (fc *fakeCluster) runMetricsServer(endpoints int, versions ...schema.GroupVersion) {
 	fc.t.Helper()
 	fc.other.serves, fc.other.failing = map[string][]schema.GroupVersion{}, map[string]error{}
@@ -112,9 +112,9 @@ func otherEndpoints(n int) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// stockAPIService is what metrics-server's chart registers with a certificate of
-// its own. (The stock manifest's insecureSkipTLSVerify: true is for the real
-// kube-apiserver in test/integration: a fake client's apply loses a false.)
+// stockAPIService is what metrics-server's chart registers with its own certificate. (The
+// manifest's insecureSkipTLSVerify: true is tested in test/integration: a fake client's
+// apply loses a false.)
 func stockAPIService() *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1beta1.metrics.k8s.io", UID: "uid-of-theirs", Labels: map[string]string{
@@ -130,7 +130,7 @@ func stockAPIService() *apiregistrationv1.APIService {
 	}
 }
 
-// existing makes a backend keep the APIServices of metrics-server.
+// existing sets spec.existing to metrics-server.
 func existing(spec *v1alpha1.MetricsBackendSpec) {
 	spec.Existing = &v1alpha1.ExistingSpec{
 		Service: v1alpha1.ExistingService{Namespace: "kube-system", Name: "metrics-server"}, InsecureSkipTLSVerify: true,
@@ -141,7 +141,7 @@ func adopting(policy v1alpha1.AdoptionPolicy) func(*v1alpha1.MetricsBackendSpec)
 	return func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = policy }
 }
 
-// stockWorld is a cluster with metrics-server's stock manifests and a backend.
+// stockCluster has metrics-server's stock manifests and a backend.
 func stockCluster(fc *fakeCluster) {
 	fc.runMetricsServer(2, v1beta1)
 	other := stockAPIService()
@@ -152,7 +152,7 @@ func stockCluster(fc *fakeCluster) {
 	fc.other.checked = true
 }
 
-// live is a reconciler that sees who owns which field, as it does in a cluster.
+// live returns a reconciler that sees managedFields.
 func (fc *fakeCluster) live(funcs ...interceptor.Funcs) *Reconciler {
 	o := fc.reconciler(funcs...).Options
 	live := fc.server
@@ -170,8 +170,7 @@ func (fc *fakeCluster) apiService(gv schema.GroupVersion) *apiregistrationv1.API
 	return service
 }
 
-// leadsNow is the Service to which the version's APIService leads, empty when
-// there is none.
+// pointsToNow returns the Service that the version's APIService points to, or "".
 func (fc *fakeCluster) pointsToNow(gv schema.GroupVersion) string {
 	service := &apiregistrationv1.APIService{}
 	if fc.raw.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service) != nil || service.Spec.Service == nil {
@@ -180,7 +179,7 @@ func (fc *fakeCluster) pointsToNow(gv schema.GroupVersion) string {
 	return service.Spec.Service.Namespace + "/" + service.Spec.Service.Name
 }
 
-// follow lets kube-apiservers learn where the version leads.
+// followAPIService lets kube-apiservers follow the version's APIService.
 func (fc *fakeCluster) followAPIService(gv schema.GroupVersion) {
 	if fc.other.pointsTo == nil {
 		fc.other.pointsTo = map[schema.GroupVersion]string{}
@@ -190,14 +189,14 @@ func (fc *fakeCluster) followAPIService(gv schema.GroupVersion) {
 	}
 }
 
-// mayReachPods tells whether requests for the version may be sent to our pods.
+// mayReachPods reports whether requests for the version may be sent to our pods.
 func (fc *fakeCluster) mayReachPods(gv schema.GroupVersion) bool {
 	now, known := fc.pointsToNow(gv), fc.other.pointsTo[gv]
 	return now == ourService || known == ourService || now != metricsServer && known != metricsServer
 }
 
-// watchTheirs notes when requests may be sent to an implementation that does not
-// serve the version, or to pods of ours that are gone.
+// checkOther records when requests may be sent to an implementation that does not serve
+// the version, or to pods of ours that are gone.
 func (fc *fakeCluster) checkOther(when string) {
 	if !fc.other.checked || fc.violation != "" {
 		return

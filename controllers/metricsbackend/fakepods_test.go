@@ -118,7 +118,7 @@ func (fc *fakeCluster) roll(ctx context.Context, d *appsv1.Deployment) {
 		Replicas:           int32(len(current) + len(former)), UpdatedReplicas: int32(len(current)),
 		ReadyReplicas: int32(ready), AvailableReplicas: int32(ready),
 	}
-	// A write that changes nothing is none, other than with a fake client.
+	// A real write that changes nothing is none, unlike a fake client's.
 	if !equality.Semantic.DeepEqual(before, d.Status) {
 		fc.updateStatus(d)
 	}
@@ -158,11 +158,11 @@ func (fc *fakeCluster) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	return p
 }
 
-// gateSoak is how long a pod's gate stays closed after what closed it is gone.
+// gateSoak is how long a pod's readiness gate stays closed after the cause is gone.
 const gateSoak = 10 * time.Second
 
-// mayBeReady is a serving pod's own gate: it serves all that is registered, by
-// label, unless no ready peer does either; and there has been no other for a while.
+// mayBeReady is a serving pod's own gate: it serves all versions registered with our
+// label, unless no ready peer does either, and has for gateSoak.
 func (fc *fakeCluster) mayBeReady(p *corev1.Pod) bool {
 	if fc.withoutGate {
 		return true

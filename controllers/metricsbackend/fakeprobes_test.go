@@ -101,8 +101,8 @@ func (fc *fakeCluster) Discovered(_ context.Context, versions []schema.GroupVers
 	return presence, nil
 }
 
-// Lagging implements Aggregator: the caches of the kube-apiservers follow at once,
-// but for lagging ones.
+// Lagging implements Aggregator. Caches of kube-apiservers follow at once, except for
+// lagging ones.
 func (fc *fakeCluster) Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
 	if fc.unreachable {
 		return nil, nil, errors.New("no route to host")

@@ -20,17 +20,17 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 )
 
-// temporaryPort is in what kube-apiserver says of an APIService that it cannot reach; the
-// next time it is another one.
+// temporaryPort is in kube-apiserver's message about an APIService that it cannot reach,
+// and changes with each attempt.
 const temporaryPort = "41234"
 
-// fault is something that goes wrong outside of the operator.
+// fault is a failure outside of the operator.
 type fault struct {
 	happens func(*fakeCluster)
-	// condition says it, with the reason and a part of the message, after lasts.
+	// condition reports it, with the reason and a part of the message, after lasts.
 	condition, reason, message string
 	lasts                      time.Duration
-	// ends makes it go away.
+	// ends ends the fault.
 	ends func(*fakeCluster)
 }
 
@@ -73,8 +73,8 @@ func externalFaults() map[string]fault {
 	}
 }
 
-// Each fault is told in a condition, never breaks the invariant, takes no version
-// out of discovery, which would help nobody, and once it is over everything is as before.
+// Each fault is reported in a condition, never violates the invariant and removes no
+// version from discovery. Once it is over, everything is as before.
 func TestFaultsOutside(t *testing.T) {
 	t.Parallel()
 	for name, f := range externalFaults() {
@@ -98,8 +98,8 @@ func TestFaultsOutside(t *testing.T) {
 	}
 }
 
-// What the operator owns is deleted by hand: one by one, pairs, and all at once, in
-// orders that differ. Everything is made anew and nothing is left over.
+// The operator's objects are deleted by hand: one by one, in pairs, and all at once, in
+// different orders. All are created again, and none is left over.
 func TestChildrenDeletedInAnyOrder(t *testing.T) {
 	t.Parallel()
 	fc, _ := ready(t)
@@ -139,8 +139,8 @@ func TestChildrenDeletedInAnyOrder(t *testing.T) {
 	})
 }
 
-// ownedObjects are the metadata of all that carries the backend's label, but for
-// pods and what their controllers own.
+// ownedObjects returns the metadata of all objects with the backend's label, except pods
+// and what their controllers own.
 func (fc *fakeCluster) ownedObjects() []*metav1.PartialObjectMetadata {
 	var owned []*metav1.PartialObjectMetadata
 	kinds := append(inventory.Removable(), inventory.Kind{GroupVersionKind: apiServiceKind})

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// withGenerations gives Deployments a new generation when an apply changes their
-// spec, as kube-apiserver does and a fake client does not: by nothing else is a
-// rollout that has not begun told from one that is finished.
+// withGenerations gives Deployments a new generation when an apply changes their spec,
+// like kube-apiserver and unlike a fake client. Without it, a rollout that has not
+// started looks finished.
 func withGenerations(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
@@ -41,7 +41,7 @@ func withGenerations(c client.WithWatch) client.WithWatch {
 					return err
 				}
 			}
-			// The answer speaks of what is stored.
+			// Return what is stored.
 			asked.WithGeneration(now.Generation).WithResourceVersion(now.ResourceVersion)
 			return nil
 		},

@@ -22,14 +22,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/gitops"
 )
 
-// watcher is a GitOps tool that sees every version of the MetricsBackend that is
-// ever stored, and holds each against the cluster at that moment.
+// statusChecker reads every stored version of the MetricsBackend as GitOps tools do, and
+// compares each with the cluster at that moment.
 type statusChecker struct {
 	t      *testing.T
 	w      *fakeCluster
 	reader *gitops.Reader
 	before *v1alpha1.MetricsBackend
-	// seen counts what kstatus read, "Failed" and so on; argo what Argo CD did.
+	// seen counts the results of kstatus, argo those of Argo CD.
 	seen map[status.Status]int
 	argo map[string]int
 }
@@ -43,7 +43,7 @@ func newStatusChecker(t *testing.T, fc *fakeCluster) *statusChecker {
 	return &statusChecker{t: t, w: fc, reader: reader, seen: map[status.Status]int{}, argo: map[string]int{}}
 }
 
-// look reads the object, after a write of the operator or of someone else.
+// check reads the object after a write.
 func (g *statusChecker) check(after string) {
 	g.t.Helper()
 	backend := &v1alpha1.MetricsBackend{}
@@ -59,7 +59,7 @@ func (g *statusChecker) check(after string) {
 	g.w.must(err)
 	g.seen[reading.KStatus.Status]++
 	g.argo[reading.ArgoCD.Status]++
-	// What the cluster says, whatever the conditions do.
+	// The cluster's state, independent of the conditions.
 	if done := g.w.specDifference(backend); reading.KStatus.Status == status.CurrentStatus && done != "" {
 		problems = append(problems, "it is not done: "+done)
 	}
@@ -70,7 +70,7 @@ func (g *statusChecker) check(after string) {
 }
 
 // conditionProblems returns what is wrong with the conditions of one stored version, and
-// with their step from the one before, which may be nil.
+// with the change from the one before, which may be nil.
 func conditionProblems(before, now *v1alpha1.MetricsBackend) []string {
 	problems := gitops.Lint(before, now)
 	for _, kind := range append(slices.Clone(readyConditions), v1alpha1.ConditionSourcesHealthy) {
@@ -81,8 +81,8 @@ func conditionProblems(before, now *v1alpha1.MetricsBackend) []string {
 	return problems
 }
 
-// asTheSpecSays returns what of the cluster is not as the spec says; nothing of
-// it comes from the status.
+// specDifference returns how the cluster differs from the spec. It does not use the
+// status.
 func (fc *fakeCluster) specDifference(backend *v1alpha1.MetricsBackend) string {
 	s := fc.reconciler().newState(backend)
 	wanted := 0
@@ -123,7 +123,7 @@ func (fc *fakeCluster) specDifference(backend *v1alpha1.MetricsBackend) string {
 	return ""
 }
 
-// gitopsScenarios adds what needs a hand, or fails and goes on failing.
+// gitopsScenarios adds scenarios that need a user, or that keep failing.
 func gitopsScenarios() map[string]scenario {
 	all := scenarios()
 	stalledBy := func(reason string) func(*fakeCluster) bool {
@@ -172,8 +172,8 @@ func gitopsScenarios() map[string]scenario {
 	return all
 }
 
-// read runs a scenario in which a GitOps tool looks at every version that is stored. A
-// call for which fails returns an error is not made.
+// read runs a scenario with a statusChecker. A call for which fails returns an error is
+// not made.
 func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, *Reconciler) {
 	t.Helper()
 	backend := newBackend()
@@ -199,18 +199,18 @@ func (s scenario) read(t *testing.T, fails func(c call) error) (*statusChecker, 
 	return g, r
 }
 
-// GitOps tools read every stored version of the object rightly: Current, or
-// Healthy, only when the cluster is as the spec says, never before.
+// GitOps tools read every stored version correctly: Current, or Healthy, only when the
+// cluster matches the spec.
 func TestEachStatusReadsRightly(t *testing.T) {
 	t.Parallel()
-	// Each must have been met in some scenario, or nothing was proven of it.
+	// Each result must occur in some scenario, or nothing is proven of it.
 	met := make(chan map[status.Status]int, 100)
 	t.Run("scenarios", func(t *testing.T) {
 		for name, s := range sampled(t, gitopsScenarios()) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				g, r := s.read(t, func(call) error { return nil })
-				// And nothing that was written is taken back when nothing happens.
+				// Nothing that was written is reverted while nothing happens.
 				for range 3 {
 					if g.w.isGone() {
 						break
@@ -234,14 +234,14 @@ func TestEachStatusReadsRightly(t *testing.T) {
 		}
 	}
 	for _, kind := range []status.Status{status.InProgressStatus, status.CurrentStatus, status.FailedStatus, status.TerminatingStatus} {
-		// One scenario alone cannot meet them all.
+		// One scenario alone cannot produce them all.
 		if total[kind] == 0 && !testing.Short() {
 			t.Errorf("no scenario met %s: %v", kind, total)
 		}
 	}
 }
 
-// The same while every call fails, again and again, the first times it is made.
+// The same while every call fails repeatedly the first times that it is made.
 func TestEachStatusReadsRightlyUnderFailures(t *testing.T) {
 	t.Parallel()
 	for name, s := range sampled(t, gitopsScenarios()) {
@@ -249,7 +249,7 @@ func TestEachStatusReadsRightlyUnderFailures(t *testing.T) {
 			t.Parallel()
 			failed := map[string]int{}
 			s.read(t, func(c call) error {
-				// Often enough that the status tells of it.
+				// Often enough to be reported in the status.
 				if failed[c.name]++; failed[c.name] <= failuresToReport && c.name != patchStatus {
 					return errors.New("etcdserver: leader changed")
 				}

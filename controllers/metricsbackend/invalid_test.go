@@ -11,8 +11,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// A spec that passes the CRD's schema and that serving refuses takes nothing away from
-// a backend that works.
+// A spec that the CRD's schema accepts and serving rejects breaks nothing of a backend
+// that works.
 func TestSpecThatServingRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

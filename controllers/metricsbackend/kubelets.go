@@ -55,7 +55,7 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) (metav1.Cond
 	switch {
 	case k.Nodes == 0 && rm != nil && rm.Rules != nil:
 		// RulesReady reports on the rules.
-		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is asked: spec.resourceMetrics.rules has the figures come from a source"
+		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is scraped: with spec.resourceMetrics.rules the values come from a source"
 	case k.Nodes == 0:
 		return metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
 			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes"
@@ -104,7 +104,7 @@ func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
 			"serverTLSBootstrap: true in the kubelets' configuration, then approve their CSRs; or (2) pin each node's first certificate: " + s.patchTLS(v1alpha1.KubeletTLSPinOnFirstUse) +
 			"; or (3) verify nothing: " + s.patchTLS(v1alpha1.KubeletTLSSkip)
 	case v1alpha1.ScrapeCertificateChanged:
-		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin anew: " +
+		return "Kubelets show other certificates than those pinned on first use. If they were renewed, restart the serving pods to pin again: " +
 			fmt.Sprintf("kubectl rollout restart deployment -n %s %s; otherwise someone answers in their place", s.serving.Namespace, s.serving.Name())
 	case v1alpha1.ScrapeNoAddress:
 		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"

@@ -82,7 +82,7 @@ func TestEvaluateKubelets(t *testing.T) {
 	}
 }
 
-// Every reason that serving can give has a remedy of its own.
+// Every reason that serving reports has its own remedy.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())
@@ -99,7 +99,7 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
-// A kubelet that fails once does not make a healthy backend write its status.
+// A kubelet that fails once causes no write of a healthy backend's status.
 func TestSourcesGrace(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -120,7 +120,7 @@ func TestSourcesGrace(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionTrue, "")
 }
 
-// With resource rules no kubelet is asked, and that is as it should be.
+// With resource rules no kubelet is scraped, and that is healthy.
 func TestEvaluateKubeletsWithResourceRules(t *testing.T) {
 	t.Parallel()
 	backend := newBackend()

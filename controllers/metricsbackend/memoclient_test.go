@@ -20,15 +20,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// memoClient spares a fake client work that it has done: it encodes and decodes
-// each object of a kind at each read, and reads are most of what a test does. An
-// answer holds until something of that kind is written; a repeated apply until its
-// object is. Everything that is written must go through it.
+// memoClient caches the results of a fake client, which encodes and decodes each object
+// of a kind at each read. A read is cached until an object of the kind is written, a
+// repeated apply until its object is. Everything that is written must go through it.
 type memoClient struct {
 	mu      sync.Mutex
 	reads   map[string]map[readKey]*read
 	applies map[objectKey]*apply
-	// written counts the writes, without those that were known to change nothing.
+	// written counts the writes, without those known to change nothing.
 	written int
 }
 
@@ -53,8 +52,8 @@ func newMemoClient() *memoClient {
 	return &memoClient{reads: map[string]map[readKey]*read{}, applies: map[objectKey]*apply{}}
 }
 
-// wrap returns a client that remembers what c answered, and leaves managedFields
-// out, as the operator's cache does.
+// wrap returns a client that caches the results of c, without managedFields, like the
+// operator's cache.
 func (m *memoClient) wrap(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -22,7 +22,7 @@ var (
 	}, []string{"backend"})
 	consumersGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "metrics_backend_consumers",
-		Help: "Number of clients (user agent and user) that asked for a version today or yesterday, at most 20; absent while nobody tells.",
+		Help: "Number of clients (user agent and user) that asked for a version today or yesterday, at most 20; absent while unknown.",
 	}, []string{"backend", "version"})
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// besideTheirs has a backend of our own pods, and metrics-server runs beside it.
+// besideOther has a backend with our own pods, and metrics-server beside it.
 func besideOther(fc *fakeCluster) {
 	fc.runMetricsServer(2, v1beta1)
 	fc.other.checked = true
@@ -28,8 +28,8 @@ func moveToServing(fc *fakeCluster) {
 
 func moveToExisting(fc *fakeCluster) { fc.change(existing) }
 
-// moves are the states between two writes that matter, in the order in which they
-// were first seen.
+// moves returns the relevant states between writes, in the order in which they were first
+// seen.
 func (fc *fakeCluster) moves(r *Reconciler, done func() bool) []string {
 	fc.t.Helper()
 	var seen []string
@@ -48,7 +48,8 @@ func (fc *fakeCluster) moves(r *Reconciler, done func() bool) []string {
 	return seen
 }
 
-// What serves less takes over after what it lacks was retired, and our pods go last.
+// An implementation that serves less takes over after the versions that it lacks were
+// retired, and our pods are deleted last.
 func TestMoveToExisting(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "beside theirs", besideOther)
@@ -74,11 +75,11 @@ func TestMoveToExisting(t *testing.T) {
 		t.Errorf("left behind:\n%s", got)
 	}
 	fc.guestHasNoRights()
-	wantEvent(t, r, "VersionMoved", "APIService v1beta1.metrics.k8s.io leads to Service kube-system/metrics-server now")
+	wantEvent(t, r, "VersionMoved", "APIService v1beta1.metrics.k8s.io points to Service kube-system/metrics-server now")
 }
 
-// Our pods are ready before anything leads to them; then v1beta1 moves, and v1
-// comes last.
+// Our pods are ready before any APIService points to them; then v1beta1 moves, and v1 is
+// registered last.
 func TestMoveToServing(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)
@@ -100,7 +101,7 @@ func TestMoveToServing(t *testing.T) {
 	if _, err := readPreviousOwner(live); err != nil {
 		t.Errorf("the record of the takeover is lost: %v", err)
 	}
-	// There and back again, and handed back.
+	// Back to spec.existing, then restored.
 	moveToExisting(fc)
 	fc.reconcileUntil(r, func() bool { return fc.isReady() && len(fc.pods()) == 0 })
 	moveToServing(fc)
@@ -112,8 +113,8 @@ func TestMoveToServing(t *testing.T) {
 	}
 }
 
-// A move waits for the endpoints' soak from its own beginning, however often the
-// APIService was moved before.
+// Each move waits for endpointSoak from its own start, however often the APIService was
+// moved before.
 func TestEachMoveWaits(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)
@@ -139,7 +140,7 @@ func TestEachMoveWaits(t *testing.T) {
 	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
-// Until each kube-apiserver follows, and a soak longer, our pods go on serving.
+// Our pods serve until each kube-apiserver follows, and for a soak longer.
 func TestMoveIsConfirmed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -149,7 +150,7 @@ func TestMoveIsConfirmed(t *testing.T) {
 	}{
 		"one lags": {
 			world:   func(fc *fakeCluster) { fc.replicas[1].lags = true },
-			message: "v1beta1.metrics.k8s.io leads elsewhere, but kube-apiserver 192.0.2.2:6443 does not follow yet",
+			message: "v1beta1.metrics.k8s.io points elsewhere, but kube-apiserver 192.0.2.2:6443 does not follow yet",
 		},
 		"one is down": {
 			world:   func(fc *fakeCluster) { fc.replicas[1].down = true },
@@ -161,7 +162,7 @@ func TestMoveIsConfirmed(t *testing.T) {
 		},
 		"all follow": {
 			world:   func(*fakeCluster) {},
-			message: "leads elsewhere in every kube-apiserver, this waits 10s", soak: aggregatorSoak,
+			message: "points elsewhere in every kube-apiserver, this waits 10s", soak: aggregatorSoak,
 		},
 	}
 	for name, tc := range cases {
@@ -175,7 +176,7 @@ func TestMoveIsConfirmed(t *testing.T) {
 			moveToExisting(fc)
 			fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == metricsServer })
 			tc.world(fc)
-			// The first look is what the soak is counted from.
+			// The soak starts with the first pass.
 			mustReconcile(t, r)
 			mustReconcile(t, r)
 			if c := fc.condition(v1alpha1.ConditionReady); !strings.Contains(c.Message, tc.message) {
@@ -207,7 +208,7 @@ func TestMoveIsConfirmed(t *testing.T) {
 
 func (fc *fakeCluster) deployed() bool { return strings.Contains(fc.inventory(), "Deployment ") }
 
-// A move that cannot be finished takes nothing away.
+// A move that cannot finish removes nothing.
 func TestMoveToServiceThatDoesNotServe(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -243,14 +244,14 @@ func TestMoveToServiceThatDoesNotServe(t *testing.T) {
 	}
 }
 
-// The mirror of TestMoveToWhoDoesNotServe: pods that are ready, since their gate
-// looks only at what leads to them, and serve none of the versions.
+// The reverse of TestMoveToServiceThatDoesNotServe: our pods serve none of the versions,
+// and are ready, since their gate only considers APIServices that point to them.
 func TestMoveToServingThatServesNothing(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)
 	r := fc.live()
 	fc.withoutGate = true
-	// Of the operator's own making: let go of, it would not be handed back but deleted.
+	// Created by the operator: it would be deleted, not restored.
 	live := fc.apiService(v1beta1)
 	live.Annotations = nil
 	fc.update(live)
@@ -269,7 +270,7 @@ func TestMoveToServingThatServesNothing(t *testing.T) {
 	fc.reconcileUntil(r, fc.isReady)
 }
 
-// Our image serves less than what was there before: that is retired first.
+// Our image serves less than the other implementation: what it lacks is retired first.
 func TestMoveToServingThatServesLess(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)
@@ -294,7 +295,7 @@ func TestMoveToServingThatServesLess(t *testing.T) {
 	}
 }
 
-// The certificate of pods that are gone must raise no alarm when it would expire.
+// The certificate of pods that are gone must not trigger an alert.
 func TestCertificateSeriesEnd(t *testing.T) {
 	fc := newFakeCluster(t, newBackend())
 	besideOther(fc)

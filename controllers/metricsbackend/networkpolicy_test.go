@@ -17,8 +17,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// The policy lets pods connect to where this cluster's kube-apiservers listen; as
-// long as that cannot be read there is none that could cut them off.
+// The policy allows connections to the ports of this cluster's kube-apiservers. While
+// they are unknown there is no policy.
 func TestNetworkPolicyKnowsKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {

@@ -64,7 +64,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv s
 		return service, r.checkBackend(ctx, s, gv, holder)
 	case s.pointsToServing(service):
 		return nil, newStalledError(v1alpha1.ReasonNotOwned,
-			"APIService %s leads to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
+			"APIService %s points to this backend's Service, but lacks the label that makes it ours: put it back (kubectl label apiservice %s %s=%s)",
 			name, name, v1alpha1.LabelBackend, s.backend.Name)
 	case service.Spec.Service == nil:
 		return nil, newStalledError(v1alpha1.ReasonNotOwned,
@@ -85,7 +85,7 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv sch
 	switch {
 	case apierrors.IsNotFound(err):
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
-			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered anew",
+			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
 			name, holder, name)
 	case other.DeletionTimestamp == nil:
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,

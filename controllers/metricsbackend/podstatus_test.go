@@ -12,7 +12,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// The status tells of each pod what it serves: an administrator cannot ask one.
+// The status says what each pod serves: administrators cannot ask pods.
 func TestPodsInStatus(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -28,7 +28,7 @@ func TestPodsInStatus(t *testing.T) {
 		t.Errorf("certificateNotAfter is %v", serving.CertificateNotAfter)
 	}
 
-	// That a request through kube-apiserver fails says nothing of pods.
+	// A failing request through kube-apiserver does not concern pods.
 	fc.refused = true
 	pod := fc.pods()[0]
 	pod.Status.Conditions = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// deadEndpoints never answer.
+// unresponsiveEndpoints never answer.
 type unresponsiveEndpoints struct{}
 
 func (unresponsiveEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []schema.GroupVersion) (*servingclient.Answer, error) {
@@ -26,7 +26,7 @@ func (unresponsiveEndpoints) Ask(ctx context.Context, _ servingclient.Pod, _ []s
 	return nil, ctx.Err()
 }
 
-// A Service with hundreds of endpoints that do not answer holds up no worker for long.
+// A Service with hundreds of unresponsive endpoints does not block a worker for long.
 func TestProbeEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(Options{Pods: unresponsiveEndpoints{}})

@@ -22,8 +22,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
-// What is wrong with a Secret of the user's is told; what is served goes on, and
-// the operator goes on by itself once the Secret is right.
+// An unusable Secret of the user is reported. The previous certificate stays in use, and
+// the operator continues once the Secret is correct.
 func TestProvidedCertificateIsWrong(t *testing.T) {
 	t.Parallel()
 	change := func(change func(data, other map[string][]byte)) func(*fakeCluster) {
@@ -90,7 +90,7 @@ func TestProvidedCertificateIsWrong(t *testing.T) {
 	}
 }
 
-// A backend that begins with a Secret waits for it, and says so.
+// A new backend with a missing Secret waits for it, and says so.
 func TestProvidedCertificateFromTheStart(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) {
@@ -110,7 +110,7 @@ func TestProvidedCertificateFromTheStart(t *testing.T) {
 	}
 }
 
-// The user's Secret is not ours, even when it has our label.
+// The user's Secret is not ours, even with our label.
 func TestProvidedSecretStays(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -126,9 +126,9 @@ func TestProvidedSecretStays(t *testing.T) {
 	fc.reconcileUntil(r, fc.isReady)
 }
 
-// A certificate that nobody renews is told of, two weeks before its end; the backend is
-// ready all the same, since nothing is wrong yet. One that the user renews, with another
-// authority, is served as soon as clients trust it.
+// A certificate that is not renewed is reported two weeks before it expires, while the
+// backend stays ready. A renewed one of another authority is served as soon as clients
+// trust it.
 func TestCertificateExpiring(t *testing.T) {
 	fc, r := ready(t)
 	fc.provide("mine")
@@ -170,7 +170,7 @@ func useCertManager(fc *fakeCluster) {
 	})
 }
 
-// certificateRequest is what cert-manager is asked for; nil when it is not.
+// certificateRequest returns our Certificate for cert-manager, or nil.
 func (fc *fakeCluster) certificateRequest() *unstructured.Unstructured {
 	request := &unstructured.Unstructured{}
 	request.SetGroupVersionKind(certificateKind)
@@ -230,7 +230,7 @@ func TestCertManager(t *testing.T) {
 	}
 }
 
-// An issuer that gives no authority cannot be used.
+// An issuer without authority cannot be used.
 func TestCertManagerWithoutAuthority(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -244,9 +244,8 @@ func TestCertManagerWithoutAuthority(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionCertificatesValid, "", v1alpha1.ReasonCertificateInvalid, "ACME")
 }
 
-// A deletion takes the Certificate with it, before the Secret that cert-manager would
-// make again, and so does who takes another implementation: also in a process that
-// never asked for it.
+// A deletion, and a move to another implementation, delete the Certificate before the
+// Secret that cert-manager would create again, also in a process that never requested it.
 func TestCertManagerRequestIsDeleted(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -278,7 +277,7 @@ func TestCertManagerRequestIsDeleted(t *testing.T) {
 	}
 }
 
-// Without cert-manager its mode says so, and everything else goes on.
+// Without cert-manager its mode reports that, and everything else continues.
 func TestCertManagerMissing(t *testing.T) {
 	t.Parallel()
 	missing := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -100,7 +100,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		wait(s.conflicts[name].message)
 		return nil
 	case s.blocked:
-		wait("waits until the backend is no longer held up")
+		wait("waits until the backend is no longer blocked")
 		return nil
 	case !settled && why != "":
 		wait(why)
@@ -133,7 +133,7 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 		return held.message, nil
 	}
 	if live == nil && s.moving != "" {
-		return fmt.Sprintf("waits until %s leads to Service %s", s.moving, s.target()), nil
+		return fmt.Sprintf("waits until %s points to Service %s", s.moving, s.target()), nil
 	}
 	if live == nil {
 		klog.FromContext(ctx).Info("Registering APIService", "apiService", name)
@@ -148,7 +148,7 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 	if moves {
 		if !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
 			s.moving = name
-			return fmt.Sprintf("leads to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
+			return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
 		}
 	}
 	if contended && !s.contest(name).allowWrite(rival, s.now) {

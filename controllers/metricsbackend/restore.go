@@ -93,7 +93,7 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	case err != nil && (s.namespaceGone || s.namespaceUnmanaged):
 		// Without an account no probe is possible. Ready endpoints must do; they served
 		// this version before.
-		klog.FromContext(ctx).Info("Cannot ask the previous owner, no account can be made; its endpoints are ready", "service", target.String(), "err", err)
+		klog.FromContext(ctx).Info("Cannot ask the previous owner, no account can be created; its endpoints are ready", "service", target.String(), "err", err)
 		return "", false, nil
 	case err != nil:
 		return "", false, err
@@ -135,12 +135,12 @@ func (r *Reconciler) disown(ctx context.Context, s *reconcileState, live *apireg
 	for key, value := range s.serving.Labels() {
 		maps.DeleteFunc(updated.Labels, func(k, v string) bool { return k == key && v == value })
 	}
-	klog.FromContext(ctx).Info("Leaving an APIService to those who lead it elsewhere", "apiService", live.Name, "service", describeTarget(live))
+	klog.FromContext(ctx).Info("Leaving an APIService to the manager that repointed it", "apiService", live.Name, "service", describeTarget(live))
 	// With the resourceVersion that was read, so that no concurrent change is lost.
 	if err := r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("take the operator's labels off APIService %s: %w", live.Name, err)
 	}
 	r.Events.Eventf(s.backend, live, corev1.EventTypeNormal, "VersionLeft", "Retire", "%s",
-		text.Truncate(fmt.Sprintf("left APIService %s to those who led it to %s", live.Name, describeTarget(live)), maxNote))
+		text.Truncate(fmt.Sprintf("left APIService %s to the manager that pointed it to %s", live.Name, describeTarget(live)), maxNote))
 	return nil
 }

@@ -21,16 +21,16 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// adoptedWorld has a backend of our own pods that took v1beta1 from metrics-server,
-// which still runs.
+// adoptedCluster has a backend with our own pods that adopted v1beta1 from
+// metrics-server, which still runs.
 func adoptedCluster(fc *fakeCluster) {
 	stockCluster(fc)
 	fc.change(adopting(v1alpha1.AdoptionAlways))
 	becomeReady(fc)
 }
 
-// The spec and labels that metrics-server's manifests made are there again, and our
-// pods answered until every kube-apiserver knew.
+// Spec and labels are those of metrics-server's manifests again, and our pods answer
+// until every kube-apiserver follows.
 func TestRestorePrevious(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -41,7 +41,7 @@ func TestRestorePrevious(t *testing.T) {
 			happen: func(fc *fakeCluster) { fc.delete(fc.backend()) },
 			done:   (*fakeCluster).isGone,
 		},
-		// One endpoint of several is no reason to take the API away.
+		// One endpoint of several is no reason to remove the API.
 		"deleted, and one endpoint does not answer": {
 			happen: func(fc *fakeCluster) {
 				fc.other.failing["192.168.0.1:10250"] = errors.New("refused")
@@ -82,8 +82,8 @@ func TestRestorePrevious(t *testing.T) {
 	}
 }
 
-// Who cannot take it back does not get it: an APIService that leads nowhere blocks
-// the deletion of every namespace.
+// A previous owner that does not serve the version is not restored: an APIService without
+// endpoints blocks the deletion of every namespace.
 func TestRestoreIsNotPossible(t *testing.T) {
 	t.Parallel()
 	annotate := func(text string) func(*fakeCluster) {
@@ -95,9 +95,9 @@ func TestRestoreIsNotPossible(t *testing.T) {
 	cases := map[string]struct {
 		world func(*fakeCluster)
 		event []string
-		// patient: it may come back, so it is waited for.
+		// patient: it may recover, and is waited for.
 		patient bool
-		// forbidden: the operator may delete the APIService, and not write it.
+		// forbidden: the operator may delete the APIService, but not write it.
 		forbidden bool
 	}{
 		"a newer operator took it over": {world: func(*fakeCluster) {}, event: []string{impossible, "not by name"}, forbidden: true},
@@ -160,7 +160,7 @@ func TestRestoreIsNotPossible(t *testing.T) {
 	}
 }
 
-// Pods of the previous owner that restart at this moment are waited for.
+// A previous owner whose pods restart is waited for.
 func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)
@@ -175,7 +175,7 @@ func TestRestoreWaitsForThePreviousOwner(t *testing.T) {
 	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
-// Someone's change between the reading and the hand-back is not lost.
+// A concurrent change between the read and the restore is not lost.
 func TestRestoreRaces(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)
@@ -196,7 +196,7 @@ func TestRestoreRaces(t *testing.T) {
 	}
 }
 
-// A kube-apiserver that has not seen the hand-back keeps our pods alive.
+// Our pods stay while a kube-apiserver has not seen the restore.
 func TestRestoreIsConfirmed(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)

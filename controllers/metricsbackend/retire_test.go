@@ -40,8 +40,8 @@ func mustReconcile(t *testing.T, r *Reconciler) {
 	}
 }
 
-// The intent is persisted before the deletion; nothing else happens until the
-// version has left discovery.
+// The intent is stored before the deletion, and nothing else happens until the version
+// left discovery.
 func TestRetireInOrder(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -88,7 +88,7 @@ func (fc *fakeCluster) state(name string) v1alpha1.APIServiceState {
 	return ""
 }
 
-// Where kube-apiservers cannot be asked, time must do.
+// If kube-apiservers cannot be reached, the operator waits for discoverySoak.
 func TestRetireSoaks(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -108,8 +108,8 @@ func TestRetireSoaks(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, "")
 }
 
-// A version that was put back into the spec while it was retiring is registered
-// again, after it was retired.
+// A version that the spec names again while it is retiring is retired, then registered
+// again.
 func TestRetireIsFinished(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -123,8 +123,8 @@ func TestRetireIsFinished(t *testing.T) {
 	fc.wantRegistered("v1", "v1beta1")
 }
 
-// A version that this binary does not know is retired all the same: a newer
-// operator may have registered it.
+// A version that this binary does not know is retired, too: a newer operator may have
+// registered it.
 func TestRetireUnknownVersion(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -135,7 +135,7 @@ func TestRetireUnknownVersion(t *testing.T) {
 	fc.reconcileUntil(r, func() bool { return len(fc.apiServices()) == 2 && fc.isReady() })
 }
 
-// An APIService that someone takes over while it is retiring is theirs.
+// An APIService that another manager takes over while it is retiring stays.
 func TestRetireKeepsAPIServicesOfOthers(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -159,8 +159,8 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// RetireAll takes back what leads to the operator's own namespace, with and without our
-// label, and no more.
+// RetireAll removes the APIServices that point to the operator's own namespace, with and
+// without our label, and no others.
 func TestRetireAll(t *testing.T) {
 	t.Parallel()
 	elsewhere := newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" })

@@ -18,13 +18,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// An operator that ends with its namespace waits for nobody. Without an account, or with
-// a token of one that is gone, no more can be known of an endpoint than that it is ready.
+// An operator that ends with its namespace does not wait. Without an account, or with an
+// invalid token, only readiness of endpoints is known.
 func TestRetireAllRestores(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		endpoints int
-		// token: the operator holds one from before; answer is what endpoints answer.
+		// token: the operator has an old one. answer is that of the endpoints.
 		token  bool
 		answer error
 		want   string
@@ -58,8 +58,8 @@ func TestRetireAllRestores(t *testing.T) {
 	}
 }
 
-// kube-apiserver writes APIServices at this very moment, as pods behind them end:
-// a conflict is tried again, and keeps no other version from going.
+// kube-apiserver updates APIServices while the pods behind them end: a conflict is
+// retried, and blocks no other version.
 func TestRetireAllRetries(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)
@@ -78,7 +78,7 @@ func TestRetireAllRetries(t *testing.T) {
 	}
 }
 
-// What cannot be removed is named, after the others are.
+// A version that cannot be removed is named, after the others are removed.
 func TestRetireAllGivesUp(t *testing.T) {
 	t.Parallel()
 	fc, _ := ready(t)

@@ -44,7 +44,7 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	case apierrors.IsNotFound(err):
 		s.podsRead = true
 		s.summarizeReplicas(0)
-		reason, message := v1alpha1.ReasonProgressing, "the Deployment is being made"
+		reason, message := v1alpha1.ReasonProgressing, "the Deployment is being created"
 		if s.blocked {
 			reason, message = v1alpha1.ReasonDependencyNotReady, "nothing is deployed: see Ready for the reason"
 		}
@@ -105,7 +105,7 @@ func (s *reconcileState) setServingReadyFromRollout() {
 func (s *reconcileState) rolloutFailure() string {
 	for _, c := range s.deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return "no pod can be made: " + c.Message
+			return "no pod can be created: " + c.Message
 		}
 	}
 	var failures []string
@@ -119,7 +119,7 @@ func (s *reconcileState) rolloutFailure() string {
 	}
 	for _, c := range s.deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			return fmt.Sprintf("the rollout of Deployment %s/%s does not get on; pods that are not ready: %s "+
+			return fmt.Sprintf("the rollout of Deployment %s/%s makes no progress; pods that are not ready: %s "+
 				"(kubectl describe pod, kubectl logs)", s.deployment.Namespace, s.deployment.Name, s.notReadyPods())
 		}
 	}

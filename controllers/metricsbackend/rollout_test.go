@@ -102,8 +102,7 @@ func TestStartFailure(t *testing.T) {
 	}
 }
 
-// What keeps a rollout from finishing ends in ServingReady, and nothing is
-// registered meanwhile.
+// A failing rollout is reported in ServingReady, and nothing is registered meanwhile.
 func TestRolloutFailed(t *testing.T) {
 	t.Parallel()
 	deployment := func(fc *fakeCluster) *appsv1.Deployment {
@@ -122,7 +121,7 @@ func TestRolloutFailed(t *testing.T) {
 					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota",
 				}}}
 			},
-			want: "no pod can be made: exceeded quota",
+			want: "no pod can be created: exceeded quota",
 		},
 		"deadline is over": {
 			status: func(fc *fakeCluster) appsv1.DeploymentStatus {
@@ -130,7 +129,7 @@ func TestRolloutFailed(t *testing.T) {
 					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 				}}}
 			},
-			pods: 1, want: "the rollout of Deployment operator-ns/metrics-serving-cluster does not get on; pods that are not ready: pod-001",
+			pods: 1, want: "the rollout of Deployment operator-ns/metrics-serving-cluster makes no progress; pods that are not ready: pod-001",
 		},
 		"two pods without an image": {
 			status: func(*fakeCluster) appsv1.DeploymentStatus { return appsv1.DeploymentStatus{} },
@@ -164,7 +163,7 @@ func TestRolloutFailed(t *testing.T) {
 	}
 }
 
-// An operator that cannot ask a pod registers nothing, and says what to look at.
+// An operator that cannot probe a pod registers nothing, and says what to check.
 func TestProbeFailed(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())

@@ -42,7 +42,7 @@ func managed(fc *fakeCluster) {
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates = v1alpha1.CertificatesSpec{} })
 }
 
-// provide writes a Secret of the user's with a new authority and a certificate.
+// provide writes a Secret of the user with a new authority and certificate.
 func (fc *fakeCluster) provide(name string) map[string][]byte {
 	fc.t.Helper()
 	issuer := servingcert.NewIssuer(fc.clock)
@@ -68,7 +68,7 @@ func (fc *fakeCluster) writeSecret(name string, data map[string][]byte) {
 	fc.create(secret)
 }
 
-// bundles are the authorities of each APIService and of the Secret that pods mount.
+// bundles returns the authorities of each APIService and of the mounted Secret.
 func (fc *fakeCluster) bundles() map[string]servingcert.Bundle {
 	all := map[string]servingcert.Bundle{"Secret": servingcert.ParseBundle(fc.secret("tls").Data["ca.crt"])}
 	for _, service := range fc.apiServices() {
@@ -77,7 +77,7 @@ func (fc *fakeCluster) bundles() map[string]servingcert.Bundle {
 	return all
 }
 
-// rotated tells whether everything is of one authority, and not of the former.
+// rotated reports whether everything is of one authority, and not of the former.
 func (fc *fakeCluster) rotated(former servingcert.Bundle) bool {
 	if !fc.isReady() {
 		return false
@@ -90,7 +90,7 @@ func (fc *fakeCluster) rotated(former servingcert.Bundle) bool {
 	return true
 }
 
-// The steps of a rotation, in order, and that nothing is rolled for it.
+// The steps of a rotation in order; no pod is rolled for it.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -148,7 +148,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Whatever lags, is down or stuck, no kube-apiserver ever refuses a pod.
+// Whatever lags, is down or stuck, no kube-apiserver ever rejects a pod.
 func TestRotationWaits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -187,8 +187,8 @@ func TestRotationWaits(t *testing.T) {
 	}
 }
 
-// The same text rotates once, another one again, and none not at all. A backend that is
-// created with a text has nothing to rotate.
+// The same value rotates once, another one again, and none never. A backend that is
+// created with a value does not rotate.
 func TestRotateAppliesOnce(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Certificates.Rotate = "first" }))
@@ -210,8 +210,8 @@ func TestRotateAppliesOnce(t *testing.T) {
 	}
 }
 
-// Time alone renews the certificate and, in its last years, the authority; and what
-// expired while no operator ran is replaced.
+// Certificate and authority are renewed by age, and replaced if they expired while no
+// operator ran.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -270,8 +270,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// Secrets that are lost, one by one and together, are made anew; what pods serve
-// stays trusted.
+// Lost Secrets, one by one and together, are created again; what pods serve stays
+// trusted.
 func TestLostSecrets(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string][]string{"the certificate": {"tls"}, "the authority": {"ca"}, "both": {"tls", "ca"}} {
@@ -290,8 +290,8 @@ func TestLostSecrets(t *testing.T) {
 	}
 }
 
-// Kube-apiservers that cannot be asked hold up for a stated time only, and an authority
-// that comes back is as new to them as at first.
+// Kube-apiservers that cannot be reached delay each rotation by discoverySoak, also to an
+// authority that was used before.
 func TestAuthorityComesBack(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -299,7 +299,7 @@ func TestAuthorityComesBack(t *testing.T) {
 	fc.provide("b")
 	var took []time.Duration
 	for _, change := range []func(*fakeCluster){useSecret("a"), useSecret("b"), useSecret("a"), managed, rotate("now")} {
-		// One is down, or, every other time, not even the addresses can be read.
+		// One is down, or, every other time, the addresses cannot be read.
 		fc.unreachable = len(took)%2 == 1
 		fc.replicas[1].down = !fc.unreachable
 		before, begun := fc.mounted()[0], fc.clock.Now()

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// The race detector makes tests several times as slow, and the great tables and the
-// long times of this package run one goroutine. hack/test.sh runs what uses a function
-// of this file whole without the race detector, and with it shortened, by -short.
+// The race detector makes tests several times as slow. hack/test.sh runs the tests that
+// use a function of this file completely without the race detector, and shortened by
+// -short with it.
 
-// sampled is the whole table, or with -short one case of it. The name of the test
-// decides which, so that tests of one table take different ones.
+// sampled returns the whole table, or with -short one case. The test's name decides
+// which, so that tests of one table take different ones.
 func sampled[T any](t *testing.T, table map[string]T) map[string]T {
 	t.Helper()
 	if !testing.Short() {
@@ -28,7 +28,7 @@ func sampled[T any](t *testing.T, table map[string]T) map[string]T {
 	return map[string]T{name: table[name]}
 }
 
-// sampledStops is all stops, or with -short each twentieth.
+// sampledStops returns all stops, or with -short each twentieth.
 func sampledStops(stops []stop) []stop {
 	if !testing.Short() {
 		return stops
@@ -40,7 +40,7 @@ func sampledStops(stops []stop) []stop {
 	return sample
 }
 
-// shortened is whole, or with -short the other number.
+// shortened returns whole, or with -short the other number.
 func shortened(whole, short int) int {
 	if testing.Short() {
 		return short

@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestMain collects garbage less often: the tests make a lot, and keep little.
+// TestMain collects garbage less often: the tests allocate a lot and keep little.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// snapshots holds worlds that many tests begin with, by name: what leads there is
-// done once.
+// snapshots holds clusters that many tests start from, by name, so that each is prepared
+// once.
 var snapshots sync.Map
 
 type snapshot struct {
@@ -39,8 +39,8 @@ type snapshot struct {
 	now     time.Time
 }
 
-// prepared returns a world in the state to which prepare brings a new one. It is
-// called once for all worlds of one name.
+// prepared returns a copy of the cluster that prepare makes of a new one. It calls
+// prepare once for all clusters of a name.
 func prepared(t *testing.T, name string, prepare func(*fakeCluster)) *fakeCluster {
 	t.Helper()
 	known, _ := snapshots.LoadOrStore(name, &snapshot{})
@@ -76,7 +76,7 @@ func (s *snapshot) restore(t *testing.T) *fakeCluster {
 	return fc
 }
 
-// clone returns the same world, on the same API server.
+// clone returns a copy of the cluster on the same API server.
 func (fc *fakeCluster) clone() *fakeCluster {
 	clone := *fc
 	clone.discovered, clone.secondDiscovery, clone.lagging = maps.Clone(fc.discovered), maps.Clone(fc.secondDiscovery), maps.Clone(fc.lagging)
@@ -85,8 +85,8 @@ func (fc *fakeCluster) clone() *fakeCluster {
 	return &clone
 }
 
-// eachStored calls do with each object that there is and its kind. The objects have
-// managedFields, which the memory does not know.
+// eachStored calls do with each object and its kind. The objects have managedFields,
+// unlike those of memoClient.
 func (fc *fakeCluster) eachStored(do func(kind string, o client.Object)) {
 	fc.t.Helper()
 	for _, kinds := range testKinds() {

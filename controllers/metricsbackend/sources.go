@@ -29,7 +29,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		status.Sources, status.Rules, status.RuleCount, status.FailingRules = nil, nil, 0, 0
 		for _, kind := range both {
 			s.setCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable,
-				"only the operator's own serving component tells how it sees kubelets, sources and rules, and spec.existing is set")
+				"only the operator's own serving component reports on kubelets, sources and rules, and spec.existing is set")
 		}
 		return nil
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 				continue
 			}
 			s.setCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
-				"no ready serving pod tells how it sees its sources: see ServingReady")
+				"no ready serving pod reports on its sources: see ServingReady")
 		}
 		if !s.transient {
 			s.history.streaks.Reset(stateKey{state: kubeletsFailing})
@@ -92,7 +92,7 @@ func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 func (s *reconcileState) podWithOldSettings() string {
 	for _, p := range s.pods.ready() {
 		if p.answer != nil && p.answer.Sources != nil && p.answer.Sources.ObservedGeneration < s.backend.Generation {
-			return fmt.Sprintf("pod %s has not taken up the settings of generation %d yet", p.Name, s.backend.Generation)
+			return fmt.Sprintf("pod %s does not use the settings of generation %d yet", p.Name, s.backend.Generation)
 		}
 	}
 	return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// saw is how one pod sees sources and rules.
+// sourceReport is one pod's report of sources and rules.
 func sourceReport(change ...func(*v1alpha1.SourceReport)) *v1alpha1.SourceReport {
 	report := &v1alpha1.SourceReport{Kubelets: v1alpha1.KubeletReport{Nodes: 1, Healthy: 1}, RuleCount: 50}
 	for _, c := range change {
@@ -52,7 +52,7 @@ func withRule(path, reason, message string) func(*v1alpha1.SourceReport) {
 	}
 }
 
-// withSources is a spec with a source that is needed, one that is not, and rules.
+// withSources is a spec with a required source, an optional one, and rules.
 func withSources(spec *v1alpha1.MetricsBackendSpec) {
 	spec.Sources = []v1alpha1.SourceSpec{
 		{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus.example:9090"}},
@@ -151,7 +151,7 @@ func TestSpecSources(t *testing.T) {
 	}
 }
 
-// Every reason of the serving pods' sources has a remedy of its own.
+// Every reason of serving's sources has its own remedy.
 func TestSourceRemedies(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(withSources))
@@ -264,7 +264,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A typo in one rule is told in Ready, for who waits for it, and takes nothing away.
+// An invalid rule is reported in Ready, and breaks nothing else.
 func TestInvalidRuleStalls(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -277,7 +277,7 @@ func TestInvalidRuleStalls(t *testing.T) {
 	fc.sources = sourceReport(healthySource("main"), healthySource("spare"), withRule("spec.customMetrics.rules[0]", "InvalidMetricsQuery", "metricsQuery: unexpected }"))
 	fc.oldSettings = true
 	mustReconcile(t, r)
-	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "", "has not taken up the settings")
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "", "does not use the settings")
 	fc.oldSettings = false
 	mustReconcile(t, r)
 	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
@@ -298,7 +298,7 @@ func TestInvalidRuleStalls(t *testing.T) {
 	}
 }
 
-// What changes with each failure, and what comes and goes, writes no status.
+// Details that change with each failure, and short failures, cause no status write.
 func TestSourceStatusIsStable(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -323,7 +323,7 @@ func TestSourceStatusIsStable(t *testing.T) {
 	unwritten("one failure")
 	fc.sources = well()
 	unwritten("it is over")
-	// Each failure has the patience to itself, however long ago the one before was.
+	// Each failure has its own grace period.
 	fc.clock.Step(time.Hour)
 	fc.sources = bad("try 2")
 	unwritten("another failure")
@@ -348,7 +348,7 @@ func TestSourceStatusIsStable(t *testing.T) {
 	fc.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionTrue, "")
 }
 
-// TestWorstRules: remarks do not take the place of what fails, and the order stays.
+// Warnings do not displace failures, and the order stays.
 func TestWorstRules(t *testing.T) {
 	t.Parallel()
 	reported := func(index int, state v1alpha1.RuleState) v1alpha1.RuleStatus {

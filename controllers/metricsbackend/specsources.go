@@ -185,7 +185,7 @@ func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string
 	case "Rejected":
 		return "It refuses queries: see status.rules, and the limits of the server"
 	case "BadStatus", "Malformed":
-		return "Check that " + path + ".url leads to a server with the HTTP API of Prometheus, without /api/v1 at its end"
+		return "Check that " + path + ".url points to a server with the HTTP API of Prometheus, without /api/v1 at its end"
 	case "InvalidSpec":
 		return "Correct " + path
 	case "Overloaded":

@@ -28,8 +28,8 @@ func (fc *fakeCluster) secret(name string) *corev1.Secret {
 	return secret
 }
 
-// A backend that is stalled goes on serving what is registered, for as long as it
-// takes someone to look: its certificate must not expire meanwhile.
+// A stalled backend keeps serving what is registered, so its certificate must not expire
+// meanwhile.
 func TestCertificateWhileStalled(t *testing.T) {
 	t.Parallel()
 	missing := func(fc *fakeCluster) {
@@ -57,12 +57,12 @@ func TestCertificateWhileStalled(t *testing.T) {
 			}
 		}},
 		"its namespace ends": {stall: ends},
-		// Nothing may be registered with a new authority before the stall is over.
+		// Nothing may be registered with a new authority while the backend is stalled.
 		"the authority is lost": {stall: func(fc *fakeCluster) {
 			missing(fc)
 			fc.delete(fc.secret("ca"))
 		}},
-		// What no client verifies by now gets no worse.
+		// No client verifies it now, so a new certificate makes nothing worse.
 		"each caBundle is another": {renewed: true, stall: func(fc *fakeCluster) {
 			missing(fc)
 			fc.setCABundle(v1, []byte("another"))
@@ -106,14 +106,14 @@ func TestCertificateWhileStalled(t *testing.T) {
 	}
 }
 
-// blank gives the version's APIService a caBundle that verifies nothing.
+// setCABundle gives the version's APIService a caBundle that verifies nothing.
 func (fc *fakeCluster) setCABundle(gv schema.GroupVersion, bundle []byte) {
 	fc.t.Helper()
 	fc.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Spec.CABundle = bundle })
 }
 
-// An APIService that someone keeps from verifying anything holds up neither a
-// renewal nor a rotation: clients of the other versions need them.
+// An APIService that another manager keeps from verifying anything blocks neither renewal
+// nor rotation, which clients of the other versions need.
 func TestCertificateWhileContested(t *testing.T) {
 	t.Parallel()
 	fc, _ := ready(t)

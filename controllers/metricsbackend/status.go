@@ -112,7 +112,7 @@ func (s *reconcileState) summarize(failed error) {
 			return
 		}
 	}
-	s.setCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "the backend is as its spec says")
+	s.setCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all components match the spec")
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	s.requeueWithin(resync)

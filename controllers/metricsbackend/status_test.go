@@ -26,7 +26,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// The first thing that is written says that work has begun.
+// The first write says that work starts.
 func TestNewBackend(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())
@@ -47,7 +47,7 @@ func TestNewBackend(t *testing.T) {
 	}
 }
 
-// A failure that passes leaves no trace in the status; one that stays is told.
+// A short failure leaves no trace in the status; a persistent one is reported.
 func TestPersistentFailureIsReported(t *testing.T) {
 	t.Parallel()
 	fc, _ := ready(t)
@@ -81,7 +81,7 @@ func TestPersistentFailureIsReported(t *testing.T) {
 	fc.reconcileUntil(r, fc.isReady)
 }
 
-// Whoever changed the object meanwhile is heard: the status is not forced.
+// The status does not overwrite concurrent changes.
 func TestStatusConflictStartsOver(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())
@@ -197,7 +197,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// Each transition is told once, by way of the persisted status.
+// Each transition is recorded once, based on the stored status.
 func TestEventsAreRecordedOnce(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend())
@@ -225,7 +225,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	}
 }
 
-// Metrics show the conditions, and go with the object.
+// Metrics export the conditions, and are deleted with the object.
 func TestMetrics(t *testing.T) {
 	series := func() []string {
 		t.Helper()

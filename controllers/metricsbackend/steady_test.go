@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stored is every object that there is, by kind and name: its resourceVersion and
-// its managedFields, which tell who wrote which field and when.
+// stored returns resourceVersion and managedFields of every object, by kind and name.
 func (fc *fakeCluster) stored() map[string]string {
 	fc.t.Helper()
 	found := map[string]string{}
@@ -25,15 +24,14 @@ func (fc *fakeCluster) stored() map[string]string {
 	return found
 }
 
-// Nothing of the operator's drifts by its own doing: in an hour in which nothing
-// happens, with a look each minute and each time that informers resync, every
-// object keeps its resourceVersion and managedFields. GitOps tools and informers
-// of the whole cluster would see each write.
+// Nothing changes by itself: in an hour without events, with a pass each minute and at
+// each resync of informers, every object keeps its resourceVersion and managedFields.
+// GitOps tools and informers would see each write.
 func TestSteadyHour(t *testing.T) {
 	t.Parallel()
 	nothing := func(*fakeCluster) {}
 	cases := map[string]struct {
-		// begin is where it begins, and happen brings about a state that lasts, good or bad.
+		// begin is the start, and happen leads to a lasting state, good or bad.
 		begin, happen func(*fakeCluster)
 	}{
 		"ready":                      {becomeReady, nothing},
@@ -79,7 +77,7 @@ func TestSteadyHour(t *testing.T) {
 				if result.RequeueAfter == 0 {
 					t.Fatal("never looks again")
 				}
-				// An informer that resyncs hands out what it has, changed or not.
+				// A resync passes all objects, changed or not.
 				_, err = reconcileOnce(t, r)
 				fc.must(err)
 				fc.clock.Step(result.RequeueAfter)

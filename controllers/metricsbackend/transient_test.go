@@ -14,8 +14,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// One request that times out changes no condition. What goes on is told, and takes
-// back nothing of what else is known: metrics-server does not owe v1.
+// One request that times out changes no condition. A lasting failure is reported, and
+// changes nothing else that is known: metrics-server does not have to serve v1.
 func TestUnresponsiveEndpoint(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "existing", existingCluster)

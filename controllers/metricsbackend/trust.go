@@ -82,7 +82,7 @@ func (r *Reconciler) neededAuthorities(s *reconcileState, c *certificates) servi
 	case unknown != "" && !c.trusted.Equal(c.wanted):
 		c.waiting = fmt.Sprintf("pod %s was not seen to serve the new certificate yet", unknown)
 	case !c.trusted.Equal(c.wanted):
-		c.waiting = "the old authority is being taken out"
+		c.waiting = "the old authority is being removed"
 	}
 	return needed
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// An APIService that the aggregator has not looked at yet is no failure: adding a
-// version to a backend that works warns of nothing, and is never Ready=False.
+// An APIService that the aggregator has not checked yet is no failure: adding a version
+// to a working backend causes no warning, and no Ready=False.
 func TestNewVersionIsNoFailure(t *testing.T) {
 	t.Parallel()
 	fc := newFakeCluster(t, newBackend(onlyV1beta1))

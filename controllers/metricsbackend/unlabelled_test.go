@@ -18,8 +18,8 @@ func (fc *fakeCluster) loseLabel(name string) {
 	fc.editAPIService(gv, func(s *apiregistrationv1.APIService) { s.Labels = nil })
 }
 
-// A version whose APIService lost our label is in discovery all the same: it is
-// retired before pods that do not serve it become ready.
+// A version whose APIService lost our label is still in discovery: it is retired before
+// pods that do not serve it become ready.
 func TestRetireWithoutLabel(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -34,8 +34,8 @@ func TestRetireWithoutLabel(t *testing.T) {
 	}
 }
 
-// While its label keeps the backend stalled, a version that a ready pod does not
-// serve, whatever made it so, goes too; that it is gone ends the stall.
+// A version without our label stalls the backend. If a ready pod does not serve it, it is
+// retired, which ends the stall.
 func TestRetireUnservedWithoutLabel(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)

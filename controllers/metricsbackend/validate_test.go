@@ -20,8 +20,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Each reason to stall: what the message says, that nothing is registered, nor
-// deployed unless only the registration is held up, and that its end is enough for the backend to become ready.
+// TestStalled has each reason to stall: its message, that nothing is registered, nor
+// deployed unless only the registration is blocked, and that the backend becomes ready
+// once it ends.
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	foreign := stockAPIService()
@@ -42,7 +43,7 @@ func TestStalled(t *testing.T) {
 		objects  []client.Object
 		reason   string
 		messages []string
-		// deploys: only the registration of a version is held up.
+		// deploys: only the registration of a version is blocked.
 		deploys bool
 		mend    func(*fakeCluster)
 	}{
@@ -163,7 +164,7 @@ func (fc *fakeCluster) ownedCount() int {
 	return n
 }
 
-// The answers of kube-apiserver that need someone to do something.
+// TestRefusals has the answers of kube-apiserver that need a user.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -198,8 +199,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A serving namespace that ends, or an older backend that claims a version, takes
-// registered versions out of discovery at once, and leaves the pods alone.
+// A terminating serving namespace, and an older backend that claims a version, retire
+// registered versions at once, and leave the pods alone.
 func TestRetiresWhileStalled(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

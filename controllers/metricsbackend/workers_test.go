@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A backend whose pods are slow to answer holds up no other.
+// A backend with slow pods does not delay others.
 func TestSlowBackendDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -130,7 +130,7 @@ func Backend(name string) *v1alpha1.MetricsBackend {
 				condition(v1alpha1.ConditionAvailable, "Succeeded", "v1 and v1beta1 answer with fresh samples"),
 				condition(v1alpha1.ConditionSourcesHealthy, "Succeeded", "all kubelets answer"),
 				condition(v1alpha1.ConditionConsumersCompatible, "Succeeded", "no version is about to go"),
-				condition(v1alpha1.ConditionReady, "Succeeded", "the backend is as its spec says"),
+				condition(v1alpha1.ConditionReady, "Succeeded", "all components match the spec"),
 			},
 			APIServices: []v1alpha1.APIServiceStatus{
 				{Name: versions[0], State: v1alpha1.APIServiceAvailable}, {Name: versions[1], State: v1alpha1.APIServiceAvailable},

@@ -229,7 +229,7 @@ func TestWatchEndsWait(t *testing.T) {
 	<-out.written
 	c.AwaitWatch(t)
 	c.Change(func(world *clustertest.World) {
-		world.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Succeeded", "the backend is as its spec says")
+		world.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Succeeded", "all components match the spec")
 	})
 	if err := <-ended; err != nil {
 		t.Fatal(err)
