@@ -27,9 +27,9 @@ const (
 // benchTime is when the bodies are parsed, Unix ms.
 var benchTime = epoch.Add(time.Minute).UnixMilli()
 
-// kubeletBody writes a body as a kubelet does, with all of its families, in its
-// order, with numbers of its lengths; `renewals` housekeepings after epoch.
-func kubeletBody(renewals int) []byte {
+// kubeletBody returns a body with the families, the order and the lengths of numbers
+// of a kubelet, a number of refreshes after epoch.
+func kubeletBody(refreshes int) []byte {
 	var b bytes.Buffer
 	type id struct{ container, pod string }
 	var ids []id
@@ -38,7 +38,7 @@ func kubeletBody(renewals int) []byte {
 			ids = append(ids, id{[]string{"main", "sidecar"}[c], fmt.Sprintf("deployment-%03d-6f7d8c9b5d-x2x%02d", p/3, p)})
 		}
 	}
-	stamp := epoch.Add(time.Duration(renewals) * 10 * time.Second).UnixMilli()
+	stamp := epoch.Add(time.Duration(refreshes) * 10 * time.Second).UnixMilli()
 	family := func(name, kind string, each func(i int) (value float64, stamped bool)) {
 		fmt.Fprintf(&b, "# HELP %s [STABLE] Help on %s\n# TYPE %s %s\n", name, name, name, kind)
 		for i, id := range ids {
@@ -51,7 +51,7 @@ func kubeletBody(renewals int) []byte {
 		}
 	}
 	family("container_cpu_usage_seconds_total", "counter", func(i int) (float64, bool) {
-		return 1234.567891 + float64(i) + float64(renewals)*0.123456789, true
+		return 1234.567891 + float64(i) + float64(refreshes)*0.123456789, true
 	})
 	family("container_memory_working_set_bytes", "gauge", func(i int) (float64, bool) { return float64(12345344 + i*4096), true })
 	family("container_start_time_seconds", "gauge", func(i int) (float64, bool) {
@@ -59,7 +59,7 @@ func kubeletBody(renewals int) []byte {
 	})
 	family("container_swap_limit_bytes", "gauge", func(int) (float64, bool) { return 0, true })
 	family("container_swap_usage_bytes", "gauge", func(int) (float64, bool) { return 0, true })
-	fmt.Fprintf(&b, "# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total %v %d\n", 98765.4321+float64(renewals), stamp)
+	fmt.Fprintf(&b, "# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total %v %d\n", 98765.4321+float64(refreshes), stamp)
 	fmt.Fprintf(&b, "# TYPE node_memory_working_set_bytes gauge\nnode_memory_working_set_bytes 1.616273408e+09 %d\n", stamp)
 	fmt.Fprintf(&b, "# TYPE node_swap_usage_bytes gauge\nnode_swap_usage_bytes 0 %d\n", stamp)
 	for _, name := range []string{"pod_cpu_usage_seconds_total", "pod_memory_working_set_bytes", "pod_swap_usage_bytes"} {
@@ -76,8 +76,8 @@ func perContainer(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchContainers, "ns/container")
 }
 
-// BenchmarkParse reads the body of a node of 110 pods of two containers whose
-// containers are known, as in all scrapes but the first.
+// BenchmarkParse parses the body of a node with 110 pods of two containers that were
+// in the last body.
 func BenchmarkParse(b *testing.B) {
 	body, w := kubeletBody(1), new(workspace)
 	var state nodeState
@@ -93,7 +93,7 @@ func BenchmarkParse(b *testing.B) {
 	perContainer(b)
 }
 
-// BenchmarkParseFirst reads the first body of a node.
+// BenchmarkParseFirst parses the first body of a node.
 func BenchmarkParseFirst(b *testing.B) {
 	body, w := kubeletBody(1), new(workspace)
 	b.ReportAllocs()
@@ -105,8 +105,8 @@ func BenchmarkParseFirst(b *testing.B) {
 	perContainer(b)
 }
 
-// BenchmarkParseAndPublish is all of a scrape but the network, into a store that
-// knows the node's pods. Each body is all news.
+// BenchmarkParseAndPublish does all of a scrape but the network. Each body has new
+// samples of all pods.
 func BenchmarkParseAndPublish(b *testing.B) {
 	var bodies [8][]byte
 	for i := range bodies {
@@ -123,7 +123,7 @@ func BenchmarkParseAndPublish(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(bodies) == 0 {
-			// The counters begin again: another node of the same size, warm.
+			// The counters start again, with a new node of the same size.
 			b.StopTimer()
 			state, store = new(nodeState), samplestore.NewStore(clock, 90*time.Second)
 			for i, id := range benchKeys() {
@@ -135,7 +135,7 @@ func BenchmarkParseAndPublish(b *testing.B) {
 		}
 		shifted = append(shifted[:0], bodies[i%len(bodies)]...)
 		if n := publishBody(b, state, w, store, shifted); n != benchPods {
-			b.Fatalf("%d points of pods were news", n)
+			b.Fatalf("%d points of pods were accepted", n)
 		}
 	}
 	perContainer(b)
@@ -157,7 +157,7 @@ func publishBody(b *testing.B, state *nodeState, w *workspace, store *samplestor
 	return store.Pods.Publish(pods)
 }
 
-// BenchmarkExpfmt reads the same body with Prometheus' parser, for comparison.
+// BenchmarkExpfmt parses the same body with Prometheus' parser, for comparison.
 func BenchmarkExpfmt(b *testing.B) {
 	body := kubeletBody(1)
 	b.SetBytes(int64(len(body)))

@@ -28,9 +28,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// bubble is a number of nodes behind one server that is reached through pipes,
-// so that it lives inside a bubble of testing/synctest: time passes only when
-// all of it waits.
+// bubble is a source and its nodes in a bubble of testing/synctest. One server, which
+// is connected through pipes, stands for all nodes.
 type bubble struct {
 	source *Source
 	conns  chan net.Conn
@@ -41,7 +40,7 @@ type bubble struct {
 	mu sync.Mutex
 	// requests holds when each node was scraped, by name.
 	requests map[string][]time.Time
-	// busy counts the requests under way, most its highest value.
+	// busy counts running requests, most is its maximum.
 	busy, most int
 }
 
@@ -71,7 +70,7 @@ func (f *bubble) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// newBubble runs a source inside a bubble. The handler gets the node's name.
+// newBubble runs a source in a bubble. The handler gets the node's name.
 func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle func(node string, w http.ResponseWriter, r *http.Request)) *bubble {
 	t.Helper()
 	f := &bubble{conns: make(chan net.Conn), ended: make(chan struct{}), requests: map[string][]time.Time{}}
@@ -80,7 +79,7 @@ func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle f
 	f.source, err = NewSource(Options{
 		Store: samplestore.NewStore(clock.RealClock{}, 90*time.Second), Clock: clock.RealClock{},
 		RestConfig: &rest.Config{}, Dial: f.dial,
-		// So that nothing is due at the very instants at which tests look.
+		// So that nothing is due at the instants at which tests check.
 		Rand: rand.New(rand.NewPCG(1, 2)),
 	}, cfg)
 	if err != nil {
@@ -122,7 +121,7 @@ func (f *bubble) stop() {
 
 func (f *bubble) name(i int) string { return fmt.Sprintf("n%03d", i) }
 
-// add sets nodes whose path tells the server their names.
+// add adds nodes. Their names are in the path of the request.
 func (f *bubble) add(n int) {
 	for i := range n {
 		f.source.SetNode(f.node(i))
@@ -136,14 +135,14 @@ func (f *bubble) node(i int) *Node {
 	return n
 }
 
-// times returns when a node was scraped since `since`.
+// times returns when a node was scraped, from since on.
 func (f *bubble) times(name string, since time.Time) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.requests[name]), func(t time.Time) bool { return t.Before(since) })
 }
 
-// busiest returns the most requests of all nodes in one second since `since`.
+// busiest returns the maximum number of requests in a second, from since on.
 func (f *bubble) busiest(since time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,19 +161,18 @@ func (f *bubble) busiest(since time.Time) int {
 	return most
 }
 
-// inBubble runs a test inside a bubble; the certificate is made outside, as it
-// needs no time that stands still.
+// inBubble runs a test in a bubble, with a certificate issued outside of it.
 func inBubble(t *testing.T, test func(t *testing.T, certificate tls.Certificate)) {
 	certificate := newAuthority(t).issue(nil, "n1")
 	synctest.Test(t, func(t *testing.T) { test(t, certificate) })
 }
 
-// unstamped answers without timestamps: there is no phase to track.
+// unstamped answers without timestamps, so that there is no phase to track.
 func unstamped(_ string, w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintf(w, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} %d\n", time.Now().Unix())
 }
 
-// gaugeInFlight returns the number of scrapes under way.
+// gaugeInFlight returns the number of running scrapes.
 func (s *Source) gaugeInFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// TestTLS has, for each kind of certificate and each mode, whether the kubelet
-// gets a request and with it the token.
+// TestTLS checks for each kind of certificate and each mode whether the kubelet gets
+// a request, and with it the token.
 func TestTLS(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
@@ -36,7 +36,7 @@ func TestTLS(t *testing.T) {
 		mode        v1alpha1.KubeletTLSMode
 		caBundle    []byte
 		want        v1alpha1.ScrapeReason
-		// message is a part of the failure: what the user can do.
+		// message is a part of the failure.
 		message string
 	}{
 		"Verify, good":                  {certificate: ca.issue(nil, "192.0.2.1"), mode: v1alpha1.KubeletTLSVerify},
@@ -75,7 +75,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestPin checks what is pinned, where there is no authority to verify anything with.
+// TestPin checks what is pinned without any CA.
 func TestPin(t *testing.T) {
 	ca := newAuthority(t)
 	first, second := ca.issue(nil, "n1"), ca.issue(nil, "n1")
@@ -103,13 +103,13 @@ func TestPin(t *testing.T) {
 	scrape(node, v1alpha1.ScrapeCertificateChanged)
 	kubelet.show(first)
 	scrape(node, "")
-	// Another node's pin does not matter, and a node that was replaced is new.
+	// Pins of other nodes do not matter, and a replaced node has none.
 	kubelet.show(second)
 	scrape(testNode("n2", "192.0.2.1"), "")
 	scrape(&again, "")
 	kubelet.show(first)
 	scrape(&again, v1alpha1.ScrapeCertificateChanged)
-	// Another mode, and back: the pins are forgotten.
+	// Another mode and back drops the pins.
 	for _, mode := range []v1alpha1.KubeletTLSMode{v1alpha1.KubeletTLSSkip, v1alpha1.KubeletTLSPinOnFirstUse} {
 		cfg.TLS = mode
 		if err := s.Apply(cfg); err != nil {
@@ -126,7 +126,7 @@ func TestPin(t *testing.T) {
 	scrape(&again, v1alpha1.ScrapeCertificateChanged)
 }
 
-// TestLongCertificate checks that a peer cannot blow up what is said of it.
+// TestLongCertificate checks that the length of a failure is bounded.
 func TestLongCertificate(t *testing.T) {
 	ca := newAuthority(t)
 	many := func(c *x509.Certificate) {
@@ -143,8 +143,7 @@ func TestLongCertificate(t *testing.T) {
 	}
 }
 
-// TestPinNeedsKey checks that a certificate is not pinned on the word of a peer
-// that does not have its key.
+// TestPinNeedsKey checks that a certificate is only pinned if the peer has its key.
 func TestPinNeedsKey(t *testing.T) {
 	ca := newAuthority(t)
 	right, stolen := ca.issue(nil, "n1"), ca.issue(nil, "n1")

@@ -13,7 +13,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// TestDocumented checks that the page for users has all reasons and metrics.
+// TestDocumented checks that docs/resource-metrics.md has all reasons and metrics.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/resource-metrics.md")
 	if err != nil {

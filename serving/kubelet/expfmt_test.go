@@ -32,8 +32,8 @@ func compareSamples(a, b textSample) int {
 	return strings.Compare(a.Family+a.Labels, b.Family+b.Labels)
 }
 
-// reference reads a body with expfmt and returns what the source should find
-// in it, by the bounds that parse.go states.
+// reference parses a body with expfmt and returns the samples that parse.go should
+// find in it.
 func reference(body string) ([]textSample, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	found, err := parser.TextToMetricFamilies(strings.NewReader(body))
@@ -88,7 +88,7 @@ func (s textSample) usable(f family) bool {
 		s.Time <= now+maxFuture.Milliseconds() && s.Time >= now-maxPast.Milliseconds()
 }
 
-// rounded is the sample in the form in which the nodeState holds it.
+// rounded returns the sample as nodeState stores it.
 func (s textSample) rounded(f family) textSample {
 	switch f {
 	case containerCPU, nodeCPU:
@@ -98,11 +98,11 @@ func (s textSample) rounded(f family) textSample {
 	default:
 		s.Value = math.Trunc(s.Value)
 	}
-	s.Time = 0 // of which the nodeState keeps none
+	s.Time = 0 // which nodeState does not store
 	return s
 }
 
-// found returns what the nodeState holds of the newest body.
+// found returns the samples of the last body in the state.
 func found(state *nodeState) []textSample {
 	var all []textSample
 	for name, c := range containersOf(state) {
@@ -127,8 +127,8 @@ func found(state *nodeState) []textSample {
 	return all
 }
 
-// generate writes a valid body of all kinds of series, in all spellings that
-// the format allows.
+// generate returns a valid body with all kinds of series, in all notations of the
+// format.
 func generate(r *rand.Rand) string {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	blank := func() string { return pick("", "", " ", "\t", "  ") }
@@ -196,8 +196,7 @@ func generate(r *rand.Rand) string {
 	return b.String()
 }
 
-// compare reads a body both ways. The nodeState may know its containers from
-// another body, as in all scrapes but the first.
+// compare parses a body both ways. The state may have containers of another body.
 func compare(t *testing.T, state *nodeState, body string) {
 	t.Helper()
 	want, err := reference(body)
@@ -217,7 +216,7 @@ func TestAgreesWithReference(t *testing.T) {
 	}
 }
 
-// FuzzAgreesWithReference lets the fuzzer choose the bodies that are generated.
+// FuzzAgreesWithReference is TestAgreesWithReference with fuzzed seeds.
 func FuzzAgreesWithReference(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, first, second uint64) {
@@ -229,7 +228,7 @@ func FuzzAgreesWithReference(f *testing.F) {
 
 var oddities = regexp.MustCompile(`(?m)^[ \t]*\{|(?i)histogram|summary`)
 
-// FuzzParse reads any two bodies, one after the other, as the scrapes of a node.
+// FuzzParse parses two bodies of a node, one after the other.
 func FuzzParse(f *testing.F) {
 	f.Add("", "")
 	f.Add("container_cpu_usage_seconds_total 1\n", "container_cpu_usage_seconds_total{init_container=\"z\"} NaN\n")
@@ -244,9 +243,9 @@ func FuzzParse(f *testing.F) {
 			for _, u := range slices.Concat(nodes, pods) {
 				checkPoint(t, u.Point, at)
 			}
-			// expfmt takes more (names in braces, which it may even count to the
-			// metric before; histograms), so such bodies are left out, and what
-			// it has and the source has not is no error. Values must agree.
+			// expfmt accepts more: names in braces, which it may even add to the
+			// metric before, and histograms. Such bodies are ignored, and so are
+			// samples that only expfmt finds. Values must be equal.
 			if oddities.MatchString(body) {
 				continue
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
-// TestTrueValues scrapes a fleet of kubelets that knows the truth, over faults
-// and churn, and checks that no value that was ever served is anything else.
+// TestTrueValues scrapes a fleet of fake kubelets with faults and churn, and checks
+// that all served values are those of the fleet.
 func TestTrueValues(t *testing.T) {
 	const nodes, pods, step = 6, 8, 5 * time.Second
 	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
@@ -35,7 +35,7 @@ func TestTrueValues(t *testing.T) {
 	defer cancel()
 	s := newTestSource(t, clock, f.Authority().PEM, nil, testSettings())
 
-	// runs holds all incarnations of each pod's container.
+	// runs holds all runs of each pod's container.
 	runs := map[types.NamespacedName][]*fleet.Container{}
 	note := func(n *fleet.Node) {
 		for _, p := range n.Pods() {
@@ -54,8 +54,8 @@ func TestTrueValues(t *testing.T) {
 	checked := map[string]bool{}
 	for round := range 20 * len(kinds) {
 		clock.Step(step)
-		// Node 0 is always well; each other one in turn has each of the faults for
-		// a minute, where it can be in all its containers or in three of them.
+		// Node 0 has no faults; each other one in turn has each fault for a minute,
+		// in all its containers or, if possible, in three of them.
 		kind := kinds[round/20]
 		for i, n := range f.Nodes()[1:] {
 			fault := fleet.Fault{}
@@ -89,12 +89,12 @@ func TestTrueValues(t *testing.T) {
 		}
 		for o := range s.store.Nodes.List("", samplestore.Key{}) {
 			if checked[o.Name+o.Point.ResourceVersion()] {
-				continue // churn has changed what the node remembers
+				continue // churn has changed the node's containers
 			}
 			n := f.Node(o.Name)
 			used := n.CPU(o.Point.Time) - n.CPU(o.Point.Time.Add(-o.Point.Window))
 			checkRate(t, o, used)
-			// A frozen body remembers pods that the node does not have any more.
+			// A frozen body has pods that the node no longer has.
 			if got, want := o.Point.Usages[0].Memory, n.Memory(o.Point.Time); got != want && kind != fleet.Frozen {
 				t.Errorf("%s: %d bytes, truly %d", o.Name, got, want)
 			}
@@ -117,18 +117,18 @@ func TestTrueValues(t *testing.T) {
 		}
 		if round > 10 {
 			if s.store.Nodes.Get(samplestore.Key{Name: f.Nodes()[0].Name}) == nil {
-				t.Fatalf("round %d, with fault %s of the others: no point of the node that is well", round, kind)
+				t.Fatalf("round %d, with fault %s of the others: no point of the healthy node", round, kind)
 			}
 		}
 	}
-	// Enough of them for the test to mean something.
+	// The test needs enough of them.
 	if len(checked) < 1000 {
 		t.Errorf("%d points were checked", len(checked))
 	}
 	t.Logf("%d points were checked", len(checked))
 }
 
-// runAt returns the incarnation that began then.
+// runAt returns the run with a start time.
 func runAt(runs []*fleet.Container, start time.Time) *fleet.Container {
 	for _, c := range runs {
 		// A float64 of seconds is not exact to the millisecond.

@@ -13,7 +13,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// checkState checks what holds after any body.
+// checkState checks the invariants of a state after a body.
 func checkState(t *testing.T, state *nodeState) {
 	t.Helper()
 	count := 0
@@ -39,7 +39,7 @@ func checkState(t *testing.T, state *nodeState) {
 	}
 }
 
-// checkPoint checks what holds of any point.
+// checkPoint checks the invariants of a point.
 func checkPoint(t *testing.T, p *samplestore.Point, at float64) {
 	t.Helper()
 	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time.After(p.Newest) || p.Newest.After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 {
@@ -55,10 +55,9 @@ func checkPoint(t *testing.T, p *samplestore.Point, at float64) {
 	}
 }
 
-// checkAgainst checks that what the nodeState holds is among the samples that the
-// reference found. A series may be there several times with different values of
-// labels that do not count; then the first in the body wins, and the reference
-// tells them in the same order.
+// checkAgainst checks that samples in the state have the values of the reference. If
+// several series differ only in labels that are ignored, the first one counts; the
+// reference has them in the same order.
 func checkAgainst(t *testing.T, state *nodeState, want []textSample, body string) {
 	t.Helper()
 	byName := map[string]textSample{}

@@ -19,7 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// recorded collects log lines.
+// recorded returns a context whose logger appends to the slice.
 func recorded(t *testing.T) (context.Context, *[]string) {
 	lines := &[]string{}
 	logger := funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{})

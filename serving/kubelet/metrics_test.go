@@ -63,8 +63,8 @@ metrics_backend_kubelet_store_points{type="pod"} 0
 	}
 }
 
-// sumsOf returns the sums of the histograms, and checks what holds of all
-// metrics.
+// sumsOf returns the sums of the histograms, and checks that no metric has a label
+// with a node's name.
 func sumsOf(t *testing.T, registry metrics.KubeRegistry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -44,7 +44,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 
 		since = time.Now()
 		f.source.SetNode(relabelled)
-		f.source.SetNode(f.node(0)) // not selected either
+		f.source.SetNode(f.node(0)) // not selected
 		time.Sleep(time.Minute)
 		if a, b := count(0, since), count(1, since); a != 0 || b != 0 {
 			t.Errorf("scraped %d, %d times; want 0 (not selected), 0 (relabelled)", a, b)
@@ -62,7 +62,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 	})
 }
 
-// TestHangingNodes lets most nodes hang: the others must not notice.
+// TestHangingNodes checks that hanging nodes do not delay the others.
 func TestHangingNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		const nodes, healthy = 60, 10
@@ -106,7 +106,7 @@ func TestHangingNodes(t *testing.T) {
 	})
 }
 
-// TestNodeRecovers lets a node hang for a while.
+// TestNodeRecovers checks the schedule of a node that no longer hangs.
 func TestNodeRecovers(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		begin := time.Now()
@@ -119,7 +119,7 @@ func TestNodeRecovers(t *testing.T) {
 		})
 		f.add(1)
 		time.Sleep(5 * time.Minute)
-		// The longest backoff, and then each interval.
+		// The longest backoff, then each interval.
 		time.Sleep(time.Minute)
 		since := time.Now()
 		time.Sleep(5 * time.Minute)
@@ -185,7 +185,7 @@ func TestDeleteNodeEndsItsScrape(t *testing.T) {
 	})
 }
 
-// TestReplacedNode checks that nothing is kept of a node with another UID.
+// TestReplacedNode checks that no state is kept of a node with another UID.
 func TestReplacedNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		f := newBubble(t, testSettings(), certificate, unstamped)

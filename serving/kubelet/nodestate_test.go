@@ -17,7 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// names returns namespace/pod/container of all that the nodeState holds.
+// names returns namespace/pod/container of all containers.
 func names(state *nodeState) []string {
 	var all []string
 	for name, c := range containersOf(state) {
@@ -29,7 +29,7 @@ func names(state *nodeState) []string {
 	return all
 }
 
-// chain returns the containers in the order in which they are expected next.
+// chain returns the containers in the order expected of the next body.
 func chain(state *nodeState) []string {
 	var order []string
 	for c := state.first; c != nil; c = c.next {
@@ -38,7 +38,7 @@ func chain(state *nodeState) []string {
 	return order
 }
 
-// families writes a body in which each family has the containers in that order.
+// families returns a body in which each family has the containers in that order.
 func families(value int, containers ...string) string {
 	var b strings.Builder
 	for _, family := range []string{"container_cpu_usage_seconds_total", "container_memory_working_set_bytes"} {
@@ -49,7 +49,7 @@ func families(value int, containers ...string) string {
 	return b.String()
 }
 
-func TestNodeStateFollowsBodies(t *testing.T) {
+func TestNodeStateOverBodies(t *testing.T) {
 	var state nodeState
 	for i, order := range [][]string{
 		{"a", "b", "c"},
@@ -85,8 +85,8 @@ func TestNodeStateFollowsBodies(t *testing.T) {
 	}
 }
 
-// TestNodeStateOrderDoesNotMatter reads the same containers in random orders, also
-// one for each family, with other spellings of the labels.
+// TestNodeStateOrderDoesNotMatter parses containers in random orders, another one for
+// each family, with the labels in any order.
 func TestNodeStateOrderDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var state nodeState
@@ -116,8 +116,8 @@ func TestNodeStateOrderDoesNotMatter(t *testing.T) {
 func TestNodeStateAbort(t *testing.T) {
 	var state nodeState
 	scrapeText(t, &state, answers(says("a", 100, 0), says("b", 100, 0)).text(), 0, false)
-	// A body that breaks off leaves nothing, though it had a new container, and
-	// another order, and lacked one.
+	// An incomplete body changes nothing, though it has a new container and another
+	// order, and lacks a container.
 	scrapeText(t, &state, answers(says("x", 7, 15), says("a", 999, 15)).text(), 15, true)
 	if diff := cmp.Diff([]string{"ns/p/a", "ns/p/b"}, names(&state)); diff != "" {
 		t.Errorf("held after a broken body (-want +got):\n%s", diff)
@@ -165,7 +165,7 @@ func TestNodeStateBounds(t *testing.T) {
 	})
 }
 
-// junkLabels writes containers with a label that makes the labels' text so long.
+// junkLabels returns containers whose labels' text has the given length.
 func junkLabels(containers, length int) string {
 	var b strings.Builder
 	for i := range containers {
@@ -186,7 +186,7 @@ func TestLongLabels(t *testing.T) {
 	}
 }
 
-// TestRetained checks that a node cannot make the process keep much by writing much.
+// TestRetained checks that the memory kept of a large body is bounded.
 func TestRetained(t *testing.T) {
 	const containers = 270
 	body := junkLabels(containers, maxLabels) + junkLabels(containers, 60000)
@@ -207,15 +207,14 @@ func TestRetained(t *testing.T) {
 	if state.containers != containers {
 		t.Errorf("held %d containers, want the %d whose labels are short enough", state.containers, containers)
 	}
-	// Beside the labels: the container, its pod, a name and a place in the map.
+	// Besides the labels: the container, its pod, a name and a map entry.
 	if most := int64(containers * (maxLabels + 1024)); kept > most {
 		t.Errorf("%d bytes are kept of a body of %d, want at most %d", kept, len(body), most)
 	}
 	t.Logf("%d bytes are kept of a body of %d", kept, len(body))
 }
 
-// TestPointsOfManyPods checks that points that share an allocation do not share
-// anything else.
+// TestPointsOfManyPods checks that points that share an allocation are independent.
 func TestPointsOfManyPods(t *testing.T) {
 	body := func(at float64) answer {
 		a := answer{pods: map[string][]reported{}}

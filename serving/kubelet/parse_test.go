@@ -21,7 +21,7 @@ import (
 
 var epoch = time.Unix(1_750_000_000, 0)
 
-// now is when the bodies of these tests are read.
+// now is when the bodies of these tests are parsed, Unix ms.
 const now int64 = 1_750_000_000_000
 
 // read has the values of the series that the last body has of a container.
@@ -297,7 +297,7 @@ node_cpu_usage_seconds_total{ 1
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			// However the body arrives, it reads the same.
+			// The result does not depend on how the body arrives.
 			readers := map[string]func(string) io.Reader{
 				"at once":         func(s string) io.Reader { return strings.NewReader(s) },
 				"byte by byte":    func(s string) io.Reader { return iotest.OneByteReader(strings.NewReader(s)) },

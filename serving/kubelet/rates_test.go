@@ -15,8 +15,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// reported is what a body says of a container, in seconds after epoch. missing
-// leaves a series out.
+// reported has the series of a container in a body, in seconds after epoch. A series
+// with the value missing is left out.
 type reported struct {
 	name   string
 	cpu    float64
@@ -28,7 +28,7 @@ type reported struct {
 
 const missing = -1e9
 
-// says reports a container that started long ago.
+// says returns the series of a container that started long ago.
 func says(name string, cpu, at float64) reported {
 	return reported{name: name, cpu: cpu, at: at, memory: 1000, start: -3600, swap: missing}
 }
@@ -58,11 +58,11 @@ func (r reported) write(b *strings.Builder, pod string) {
 	}
 }
 
-// answer is one body of a kubelet: its node's sample and its containers by pod.
+// answer is a body of a kubelet: the node's series and the containers by pod.
 type answer struct {
 	node *reported
 	pods map[string][]reported
-	// broken: the body breaks off.
+	// broken means that the body is incomplete.
 	broken bool
 }
 
@@ -87,7 +87,7 @@ func (a answer) text() string {
 	return b.String()
 }
 
-// scrapeText does to the nodeState what a scrape does, `at` seconds after epoch.
+// scrapeText parses a body as a scrape at a time in seconds after epoch does.
 func scrapeText(t *testing.T, state *nodeState, text string, at float64, broken bool) (nodes, pods []samplestore.Update, stats parseStats) {
 	t.Helper()
 	w := new(workspace)
@@ -101,10 +101,10 @@ func scrapeText(t *testing.T, state *nodeState, text string, at float64, broken 
 	return nodes, pods, stats
 }
 
-// sec is an instant of a point.
+// sec returns the time s seconds after epoch.
 func sec(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 
-// published is a point in short: times in seconds after epoch, usages as text.
+// published is a point with times in seconds after epoch and usages as text.
 type published struct {
 	Time, Window, Newest, Started float64
 	Usages                        []string
@@ -129,7 +129,7 @@ func short(p *samplestore.Point) *published {
 	return s
 }
 
-// scrapeStep is one scrape and the point of pod p that it should publish.
+// scrapeStep is a scrape and the point of pod p that it should publish.
 type scrapeStep struct {
 	at     float64
 	answer answer
@@ -138,7 +138,7 @@ type scrapeStep struct {
 
 func usages(lines ...string) []string { return lines }
 
-// ran is a point of containers that started long ago and were all sampled at that time.
+// ran returns a point of containers that started long ago, all sampled at one time.
 func ran(at, window float64, usages ...string) *published {
 	return &published{Time: at, Window: window, Newest: at, Started: -3600, Usages: usages}
 }
@@ -250,7 +250,7 @@ func TestRules(t *testing.T) {
 		"partly sampled pod: the last complete point stays": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answers(says("a", 115, 15)), want: ran(15, 15, "a: 1000000000n 1000B")},
-			// A second container appears; it is too young for a rate.
+			// A new container is too young for a rate.
 			{at: 30, answer: answers(says("a", 130, 30), says("b", 1, 29).with(start(25)))},
 			{at: 45, answer: answers(says("a", 145, 45), says("b", 16, 44).with(start(25))), want: &published{
 				Time: 44, Window: 15, Newest: 45, Started: 25, Usages: usages("a: 1000000000n 1000B", "b: 1000000000n 1000B")}},
@@ -281,9 +281,9 @@ func TestRules(t *testing.T) {
 		"ended container, counter still and memory zero: does not count": {
 			{at: 0, answer: answers(says("a", 100, 0), says("init", 5, 0).with(memory(0)))},
 			{at: 15, answer: answers(says("a", 115, 15), says("init", 5, 15).with(memory(0))), want: ran(15, 15, "a: 1000000000n 1000B")},
-			// Nor when its sample is not renewed any more.
+			// Nor when its sample is no longer refreshed.
 			{at: 30, answer: answers(says("a", 130, 30), says("init", 5, 15).with(memory(0))), want: ran(30, 15, "a: 1000000000n 1000B")},
-			// But when it runs again.
+			// But if it runs again.
 			{at: 45, answer: answers(says("a", 145, 45), says("init", 20, 45)), want: ran(45, 15, "a: 1000000000n 1000B", "init: 500000000n 1000B")},
 		},
 		"all containers have ended: no point": {
@@ -293,7 +293,7 @@ func TestRules(t *testing.T) {
 		"a container that left the body does not count": {
 			{at: 0, answer: answers(says("a", 100, 0), says("init", 100, 0))},
 			{at: 15, answer: answers(says("a", 115, 15)), want: ran(15, 15, "a: 1000000000n 1000B")},
-			// What came back starts anew.
+			// A container that returns has no baseline.
 			{at: 30, answer: answers(says("a", 130, 30), says("init", 200, 30))},
 		},
 		"clock set back: starts anew": {

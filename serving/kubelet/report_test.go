@@ -16,11 +16,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// history is what scrapes of a node came to, the oldest first: the time of the
-// sample in seconds after epoch, or a reason.
+// history has the outcomes of a node's scrapes, oldest first: the time of the sample
+// in seconds after epoch, or the reason of a failure.
 type history []any
 
-// nodesWith returns a source whose nodes n00, n01, … have those histories.
+// nodesWith returns a source whose nodes n00, n01, … have the histories.
 func nodesWith(t *testing.T, histories ...history) *Source {
 	t.Helper()
 	cfg := testSettings()

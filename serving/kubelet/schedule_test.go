@@ -52,8 +52,8 @@ func TestMaxConcurrent(t *testing.T) {
 	})
 }
 
-// TestHangingNodesSingleSlot checks that nodes that hang do not take all of the
-// time where there is one slot for all.
+// TestHangingNodesSingleSlot checks that hanging nodes do not use a single slot all of
+// the time.
 func TestHangingNodesSingleSlot(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		const hanging, answering = 20, 5
@@ -83,7 +83,7 @@ func TestHangingNodesSingleSlot(t *testing.T) {
 			t.Errorf("nodes that hang had the slot for %s of 10 minutes, want half", hung)
 		}
 		for i := hanging; i < hanging+answering; i++ {
-			// One that comes while a node hangs is late, but within its interval.
+			// A scrape that waits for a hanging node is late, but within its interval.
 			if got := len(f.times(f.name(i), since)); got < 35 {
 				t.Errorf("%s was scraped %d times in 40 intervals", f.name(i), got)
 			}
@@ -118,7 +118,7 @@ func TestIntervalChange(t *testing.T) {
 	})
 }
 
-// TestLongInterval checks that a node has its first rates soon all the same.
+// TestLongInterval checks that the first rates do not take a long interval.
 func TestLongInterval(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
 		cfg := testSettings()

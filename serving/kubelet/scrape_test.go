@@ -142,7 +142,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHugeBody reads a body that does not end.
+// TestHugeBody scrapes a body that does not end.
 func TestHugeBody(t *testing.T) {
 	ca := newAuthority(t)
 	line := []byte("# " + strings.Repeat("x", 8<<10) + "\n")
@@ -179,7 +179,7 @@ func TestHanging(t *testing.T) {
 		})
 	}
 	t.Run("in the handshake", func(t *testing.T) {
-		// A peer that accepts, and says nothing.
+		// A peer that accepts and sends nothing.
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

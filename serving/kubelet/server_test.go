@@ -41,7 +41,7 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{t: t, ca: ca, pem: ca.PEM}
 }
 
-// issue makes a certificate for the addresses; change may be nil.
+// issue issues a certificate for the addresses; change may be nil.
 func (a *authority) issue(change func(*x509.Certificate), addresses ...string) tls.Certificate {
 	a.t.Helper()
 	var changes []certificates.Change
@@ -55,11 +55,11 @@ func (a *authority) issue(change func(*x509.Certificate), addresses ...string) t
 	return leaf.TLS
 }
 
-// fakeKubelet is a server on loopback; whatever address is dialled leads to it.
+// fakeKubelet is a server on loopback. Its dial ignores the address.
 type fakeKubelet struct {
 	*httptest.Server
 	mu sync.Mutex
-	// requests that arrived, and the number of connections.
+	// requests are those received; connections counts connections.
 	requests    []*http.Request
 	connections int
 }
@@ -70,7 +70,7 @@ func (k *fakeKubelet) seen() (requests []*http.Request, connections int) {
 	return append([]*http.Request{}, k.requests...), k.connections
 }
 
-// show makes the server show another certificate to new connections.
+// show sets the certificate for new connections.
 func (k *fakeKubelet) show(certificate tls.Certificate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,7 +107,7 @@ func newFakeKubelet(t *testing.T, certificate tls.Certificate, handler http.Hand
 	return k
 }
 
-// dial connects to the fake kubelet, whatever the address.
+// dial connects to the fake kubelet. It ignores the address.
 func (k *fakeKubelet) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return dialTo(k.Listener.Addr().String())(ctx, network, "")
 }
@@ -129,7 +129,7 @@ func testNode(name, address string) *Node {
 	return &Node{Name: name, UID: "uid-1", Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}
 }
 
-// newTestSource makes a source with the token "secret" that dials the function.
+// newTestSource returns a source with the token "secret" and a dial function.
 func newTestSource(t *testing.T, c clock.Clock, ca []byte, dial dialFunc, cfg Settings) *Source {
 	t.Helper()
 	s, err := NewSource(Options{
@@ -155,7 +155,7 @@ func (s *Source) scrapeOnce(ctx context.Context, n *Node) *outcome {
 	return s.scrape(ctx, t, n, cfg)
 }
 
-// dialTo connects to that address, whatever address is dialled.
+// dialTo returns a dial function that connects to one address.
 func dialTo(address string) dialFunc {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)

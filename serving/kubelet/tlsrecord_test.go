@@ -14,7 +14,7 @@ import (
 	"testing/iotest"
 )
 
-// readConn is a connection of which only Read is used.
+// readConn is a connection that supports Read only.
 type readConn struct {
 	net.Conn
 	io.Reader

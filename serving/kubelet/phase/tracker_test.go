@@ -23,9 +23,9 @@ type simulation struct {
 	busyAt  time.Duration // neither until then
 	idleAt  time.Duration // and neither from then on, unless zero
 	offset  time.Duration // of the first refresh
-	delay   time.Duration // from the timestamp until the sample can be had
+	delay   time.Duration // from the timestamp until the sample can be read
 	skew    time.Duration // of the kubelet's clock, ahead of ours
-	skewAt  time.Duration // the skew begins so long after epoch
+	skewAt  time.Duration // the skew begins at that time after epoch
 	pauseAt time.Duration // no refresh for a minute from then on
 }
 
@@ -90,7 +90,7 @@ func TestTracker(t *testing.T) {
 		total   = 40 * time.Minute
 		settled = 5 * time.Minute
 	)
-	// What a kubelet under load does: its period is 10 s and the work.
+	// A kubelet under load has a period of 10 s plus the work.
 	busy := simulation{period: defaultPeriod, work: 100 * time.Millisecond, jitter: 3900 * time.Millisecond}
 	with := func(k simulation, change func(*simulation)) simulation { change(&k); return k }
 	tests := map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// TestNoCA checks that a missing authority costs the scrapes, not the source, and
-// that it never means the operating system's authorities.
+// TestNoCA checks that without a CA scrapes fail, but not the source, and that the
+// operating system's CAs are not used.
 func TestNoCA(t *testing.T) {
 	ca := newAuthority(t)
 	kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), serve(nodeBody))
@@ -39,7 +39,7 @@ func TestNoCA(t *testing.T) {
 	checkFailure(t, s.scrapeOnce(t.Context(), node), "", "")
 }
 
-// TestSetDefaultCA follows the cluster's CA through a rotation.
+// TestSetDefaultCA rotates the cluster's CA.
 func TestSetDefaultCA(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	kubelet := newFakeKubelet(t, first.issue(nil, "192.0.2.1"), serve(nodeBody))
@@ -75,8 +75,8 @@ func TestSetDefaultCA(t *testing.T) {
 	}
 }
 
-// TestSetDefaultCANotInUse checks that a change costs nothing where another
-// authority, or none, is in use, and counts once the default is.
+// TestSetDefaultCANotInUse changes the default CA while it is not used: connections
+// are kept, and the new one is used once the settings say so.
 func TestSetDefaultCANotInUse(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	tests := map[string]func(*Settings){
