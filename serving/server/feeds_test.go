@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,4 +97,27 @@ func TestFeedWaits(t *testing.T) {
 			t.Errorf("%d lists, handled: %t", n, f.handled())
 		}
 	})
+}
+
+func TestSyncGate(t *testing.T) {
+	synced := func(b bool) cache.InformerSynced { return func() bool { return b } }
+	tests := map[string]struct {
+		nodes, pods bool
+		wantErr     string
+	}{
+		"neither": {wantErr: "waiting for the list of pods from kube-apiserver: it must be reachable, and this account needs list and watch on pods"},
+		"pods":    {pods: true, wantErr: "waiting for the list of nodes from kube-apiserver: it must be reachable, and this account needs list and watch on nodes"},
+		"both":    {nodes: true, pods: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := (syncGate{{resource: "pods", handled: synced(tc.pods)}, {resource: "nodes", handled: synced(tc.nodes)}}).Check(t.Context()); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.wantErr, got); diff != "" {
+				t.Errorf("gate (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

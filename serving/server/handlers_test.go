@@ -6,7 +6,6 @@ package server
 import (
 	"encoding/json"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
-
-func discardedLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
 type fakeReporter v1alpha1.KubeletReport
 

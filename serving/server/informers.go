@@ -57,6 +57,23 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
+// syncGate is open once the informers have delivered their first lists. It implements
+// readiness.Gate.
+type syncGate []*feed
+
+// Name implements readiness.Gate.
+func (syncGate) Name() string { return "informers" }
+
+// Check implements readiness.Gate.
+func (g syncGate) Check(context.Context) error {
+	for _, f := range g {
+		if !f.handled() {
+			return fmt.Errorf("waiting for the list of %s from kube-apiserver: it must be reachable, and this account needs list and watch on %s", f.resource, f.resource)
+		}
+	}
+	return nil
+}
+
 func newFeed(resource string, informer cache.SharedIndexInformer, transform cache.TransformFunc, handler cache.ResourceEventHandler) (*feed, error) {
 	if err := informer.SetTransform(transform); err != nil {
 		return nil, fmt.Errorf("trim %s: %w", resource, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/readiness"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
@@ -45,13 +46,6 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	readiness = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      metricsNamespace,
-		Name:           "first_readiness",
-		Help:           "1 since all gates of the first readiness were open at once, 0 before.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
 	newestSample = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace:      metricsNamespace,
 		Subsystem:      "store",
@@ -65,7 +59,8 @@ var (
 // the process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
 	boundRequestLabels()
-	legacyregistry.MustRegister(invalidPolicies, reloads, reloadSuccessful, readiness, newestSample)
+	legacyregistry.MustRegister(invalidPolicies, reloads, reloadSuccessful, newestSample)
+	readiness.RegisterMetrics(legacyregistry.MustRegister)
 	kubelet.RegisterMetrics(legacyregistry.MustRegister)
 	stream.RegisterMetrics(legacyregistry.MustRegister)
 	resourcemetrics.RegisterMetrics(legacyregistry.MustRegister)

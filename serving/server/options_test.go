@@ -16,6 +16,14 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
+var (
+	metricsV1       = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
+	metricsV1beta1  = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	customV1beta2   = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+	customV1beta1   = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"}
+	externalV1beta1 = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
+)
+
 func parsedOptions(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o, err := NewOptions()
@@ -110,7 +118,7 @@ func TestEnabledVersions(t *testing.T) {
 				t.Fatalf("enabledVersions: %v", err)
 			}
 			got := enabled.UnsortedList()
-			sortVersions(got)
+			slices.SortFunc(got, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("enabled (-want +got):\n%s", diff)
 			}

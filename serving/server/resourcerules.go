@@ -26,7 +26,7 @@ type resourcePoller interface {
 // kubeletFigures is what kubelets tell where there are no resource rules.
 type kubeletFigures interface {
 	reporter
-	primer
+	Primed() (bool, string)
 }
 
 // resourceFigures tells how resource metrics do, wherever their figures come from. While
@@ -86,7 +86,7 @@ func (f *resourceFigures) Report() v1alpha1.KubeletReport {
 	return report
 }
 
-// Primed implements primer: with rules, that they have answered.
+// Primed reports whether rates can be served or, with rules, whether these have answered.
 func (f *resourceFigures) Primed() (bool, string) {
 	if !f.byRules() {
 		return f.kubelets.Primed()

@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/readiness"
 )
 
 // Server is the serving component: sources, store and API in one process.
@@ -63,20 +63,20 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions, err := o.newVersionsGate(client, c)
-	if err != nil {
-		return nil, err
+	gates := []readiness.Gate{
+		authentication, p.feeds, readiness.NewBackendGate(follow.read, c), readiness.NewDeclaredGate(follow.declared, c),
+		readiness.NewSourcesGate(p.values.sources.waiting, c), readiness.NewRatesGate(p.values.figures.Primed, c, o.RatesTimeout),
 	}
-	gates := []gate{
-		authentication, p.feeds, newBackendGate(follow.read, c), newDeclaredGate(follow.declared, c),
-		newSourcesGate(p.values.sources, c), newRatesGate(p.values.figures, c, o.RatesTimeout),
-	}
-	if versions != nil {
+	if o.ServiceName != "" {
+		versions, err := o.newVersionsGate(client, c)
+		if err != nil {
+			return nil, err
+		}
 		gates = append(gates, versions)
 	}
-	first := newFirstReadiness(c, gates...)
+	first := readiness.NewGates(gates...)
 
-	config.AddReadyzChecks(first.checks()...)
+	config.AddReadyzChecks(first.HealthChecks()...)
 	config.AddHealthChecks(healthz.NamedCheck("kubelet-source", func(*http.Request) error { return p.source.Alive(c.Now()) }))
 	generic, err := config.Complete(nil).New("serving", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -94,7 +94,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		shuttingDown: config.ShutdownInitiatedNotify(), delay: config.ShutdownDelayDuration, clock: c,
 		open: p.watching.admission.Open, end: p.watching.drain,
 	}
-	return &Server{generic: generic, background: slices.Concat(p.background(), []func(context.Context){first.run, follow.run, ending.run})}, nil
+	return &Server{generic: generic, background: slices.Concat(p.background(), []func(context.Context){first.Run, follow.run, ending.run})}, nil
 }
 
 // Run serves until the context ends, and then answers what is under way.
@@ -149,35 +149,16 @@ func newFeeds(client *rest.Config, store *samplestore.Store, source *kubelet.Sou
 	return syncGate{pods, nodes}, nil
 }
 
-// newVersionsGate returns nil where no Service is in front of this process.
-func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (gate, error) {
-	if o.ServiceName == "" {
-		return nil, nil
-	}
+// newVersionsGate makes the gate of a pod behind --service-name.
+func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (readiness.Gate, error) {
 	served, err := o.enabledVersions()
 	if err != nil {
 		return nil, err
 	}
-	selector, err := backendSelector(o.Backend)
+	name := types.NamespacedName{Namespace: o.ServiceNamespace, Name: o.ServiceName}
+	service, err := readiness.NewService(client, name, o.Backend, o.PodIP, o.ServingCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("select APIServices by --backend %q: %w", o.Backend, err)
+		return nil, err
 	}
-	aggregator, err := apiregistration.NewForConfig(client)
-	if err != nil {
-		return nil, fmt.Errorf("make a client of APIServices: %w", err)
-	}
-	typed, err := kubernetes.NewForConfig(client)
-	if err != nil {
-		return nil, fmt.Errorf("make a client of EndpointSlices: %w", err)
-	}
-	service := types.NamespacedName{Namespace: o.ServiceNamespace, Name: o.ServiceName}
-	return &versionsGate{
-		served:        served,
-		clock:         c,
-		since:         c.Now(),
-		registrations: &serviceRegistrations{client: aggregator, service: service, selector: selector},
-		peers: &servicePeers{
-			client: typed.DiscoveryV1(), service: service, self: o.PodIP, config: client, caFile: o.ServingCAFile,
-		},
-	}, nil
+	return readiness.NewVersionsGate(service, served, c), nil
 }

@@ -66,7 +66,7 @@ func withoutV1InSpec(spec *v1alpha1.MetricsBackendSpec) {
 //
 // It was seen to fail with retiring first taken out: the operator let go of v1 only
 // once the rollout was finished (judgeAnswers in controllers/metricsbackend/probe.go),
-// and pods of the older image did not wait for it (versionsGate in serving/server).
+// and pods of the older image did not wait for it (VersionsGate in serving/server/readiness).
 // One cycle told, of 9011 requests:
 //
 //	v1 through discovery, v1         200: 1386 404: 377 503: 17

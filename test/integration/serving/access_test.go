@@ -84,7 +84,7 @@ func testOwnEndpoints(t *testing.T, p *process) {
 		"health without credentials": {path: "/livez", want: http.StatusOK},
 		"metrics": {path: "/metrics", token: reader, want: http.StatusOK, wantBody: []string{
 			`apiserver_request_total{`, `metrics_backend_kubelet_scrapes_total{result="Success"}`, `metrics_backend_kubelet_store_points{type="pod"} 3`,
-			`metrics_backend_config_last_reload_successful 1`, `metrics_backend_first_readiness 1`, `kubernetes_build_info{`, `go_goroutines`,
+			`metrics_backend_config_last_reload_successful 1`, `metrics_backend_readiness_gates_passed 1`, `kubernetes_build_info{`, `go_goroutines`,
 		}},
 		"metrics for nobody":          {path: "/metrics", token: nobody, want: http.StatusForbidden},
 		"metrics without credentials": {path: "/metrics", want: http.StatusUnauthorized},

@@ -1,14 +1,17 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package readiness
 
 import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	"k8s.io/utils/ptr"
@@ -76,10 +80,10 @@ func TestReadyPeers(t *testing.T) {
 					t.Fatalf("add EndpointSlice: %v", err)
 				}
 			}
-			p := &servicePeers{client: client.DiscoveryV1(), service: ownService, self: "10.0.0.1"}
-			got, err := p.Ready(t.Context())
+			p := &Service{slices: client.DiscoveryV1(), name: ownService, podIP: "10.0.0.1"}
+			got, err := p.ReadyPeers(t.Context())
 			if err != nil {
-				t.Fatalf("Ready: %v", err)
+				t.Fatalf("ReadyPeers: %v", err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("ready peers (-want +got):\n%s", diff)
@@ -88,11 +92,17 @@ func TestReadyPeers(t *testing.T) {
 	}
 }
 
-// TestAskPeer asks a real TLS server: the certificate must be of the CA and for
-// the Service, and the answer must come with this pod's token.
+// TestAskPeer asks a real TLS server: the certificate must be signed by the CA and
+// name the Service, and the peer must accept this pod's token.
 func TestAskPeer(t *testing.T) {
-	ca, key := selfSigned(t, "cluster.metrics.svc")
-	otherCA, otherKey := selfSigned(t, "other.metrics.svc")
+	ca, key, err := certutil.GenerateSelfSignedCertKey("cluster.metrics.svc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherCA, otherKey, err := certutil.GenerateSelfSignedCertKey("other.metrics.svc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		cert, key []byte
 		// trusted is what --serving-ca-file holds.
@@ -111,10 +121,12 @@ func TestAskPeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := servePeer(t, tc.cert, tc.key)
 			caFile := filepath.Join(t.TempDir(), "ca.crt")
-			write(t, caFile, string(tc.trusted))
+			if err := os.WriteFile(caFile, tc.trusted, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			// The kube-apiserver's own CA and address must not be used for a peer.
 			config := &rest.Config{Host: "https://127.0.0.1:1", BearerToken: tc.token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-			p := &servicePeers{service: ownService, config: config, caFile: caFile}
+			p := &Service{name: ownService, config: config, caFile: caFile}
 			got, err := p.Serves(t.Context(), address, metricsV1beta1)
 			if tc.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
@@ -154,7 +166,7 @@ func servePeer(t *testing.T, cert, key []byte) (address string) {
 		t.Fatalf("load %s: %v", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), err)
 	}
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = discardedLog()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "https://")
@@ -195,7 +207,7 @@ func TestRegistered(t *testing.T) {
 			if err != nil {
 				t.Fatalf("backendSelector: %v", err)
 			}
-			r := &serviceRegistrations{client: client.ApiregistrationV1(), service: ownService, selector: selector}
+			r := &Service{apiServices: client.ApiregistrationV1(), name: ownService, selector: selector}
 			got, err := r.Registered(t.Context())
 			if err != nil {
 				t.Fatalf("Registered: %v", err)

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package readiness
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-func TestPatientGate(t *testing.T) {
+func TestTimeoutGate(t *testing.T) {
 	c := testingclock.NewFakePassiveClock(time.Unix(0, 0))
 	failing := errors.New("no answer")
 	var err error
-	g := &patientGate{name: "sources", check: func() error { return err }, clock: c, timeout: 30 * time.Second, subject: "sources", without: "without"}
+	g := &timeoutGate{name: "sources", check: func() error { return err }, clock: c, timeout: 30 * time.Second, subject: "sources", fallback: "without"}
 	steps := []struct {
 		after time.Duration
 		err   error
@@ -26,7 +26,7 @@ func TestPatientGate(t *testing.T) {
 		{10 * time.Second, nil, ""},
 		{10 * time.Second, failing, "waiting for sources: no answer (goes on without after 30s)"},
 		{10 * time.Second, failing, ""},
-		// It gave up for good: other gates may take longer.
+		// It stays open after its timeout: other gates may take longer.
 		{time.Second, failing, ""},
 	}
 	for i, step := range steps {
@@ -42,21 +42,21 @@ func TestPatientGate(t *testing.T) {
 	}
 }
 
-// TestPatientGates: what each of them waits for, and for how long.
-func TestPatientGates(t *testing.T) {
+// TestTimeoutGates: what each of them waits for, and how long.
+func TestTimeoutGates(t *testing.T) {
 	unread := func() error { return errors.New("Unavailable") }
 	for want, test := range map[string]struct {
 		timeout time.Duration
-		gate    func(clock.PassiveClock) *patientGate
+		gate    func(clock.PassiveClock) Gate
 	}{
-		"waiting for rates: 1 of 2 nodes (goes on without after 1m30s)": {90 * time.Second, func(c clock.PassiveClock) *patientGate {
-			return newRatesGate(fakePrimer{false, "1 of 2 nodes"}, c, 90*time.Second)
+		"waiting for rates: 1 of 2 nodes (goes on without after 1m30s)": {90 * time.Second, func(c clock.PassiveClock) Gate {
+			return NewRatesGate(primed(false, "1 of 2 nodes"), c, 90*time.Second)
 		}},
-		"waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)": {30 * time.Second, func(c clock.PassiveClock) *patientGate {
-			return newBackendGate(unread, c)
+		"waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)": {30 * time.Second, func(c clock.PassiveClock) Gate {
+			return NewBackendGate(unread, c)
 		}},
-		"waiting for what is declared beside the MetricsBackend: Unavailable (goes on without after 30s)": {30 * time.Second, func(c clock.PassiveClock) *patientGate {
-			return newDeclaredGate(unread, c)
+		"waiting for what is declared beside the MetricsBackend: Unavailable (goes on without after 30s)": {30 * time.Second, func(c clock.PassiveClock) Gate {
+			return NewDeclaredGate(unread, c)
 		}},
 	} {
 		c := testingclock.NewFakePassiveClock(time.Unix(0, 0))
@@ -69,7 +69,7 @@ func TestPatientGates(t *testing.T) {
 			t.Errorf("in the end: %v", err)
 		}
 	}
-	if err := newRatesGate(fakePrimer{true, ""}, clock.RealClock{}, time.Hour).Check(t.Context()); err != nil {
+	if err := NewRatesGate(primed(true, ""), clock.RealClock{}, time.Hour).Check(t.Context()); err != nil {
 		t.Errorf("with rates: %v", err)
 	}
 }

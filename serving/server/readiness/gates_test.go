@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package readiness
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
 
@@ -30,10 +29,10 @@ func (g *fakeGate) Check(context.Context) error {
 	return g.err
 }
 
-// gateStates returns what /readyz tells of each gate; "" for open.
-func gateStates(r *firstReadiness) map[string]string {
+// gateStates returns the message of each gate in /readyz; "" for an open gate.
+func gateStates(r *Gates) map[string]string {
 	states := map[string]string{}
-	for _, check := range r.checks() {
+	for _, check := range r.HealthChecks() {
 		states[check.Name()] = ""
 		if err := check.Check(nil); err != nil {
 			states[check.Name()] = err.Error()
@@ -42,12 +41,12 @@ func gateStates(r *firstReadiness) map[string]string {
 	return states
 }
 
-func TestFirstReadiness(t *testing.T) {
+func TestGates(t *testing.T) {
 	errA, errB := errors.New("waiting for a thing"), errors.New("waiting for another thing")
 	type step struct {
 		a, b error
 		want map[string]string
-		// wantTriesOfB counts how often the second gate was tried in all.
+		// wantTriesOfB is the total number of checks of the second gate.
 		wantTriesOfB int
 	}
 	open := map[string]string{"a": "", "b": ""}
@@ -71,14 +70,14 @@ func TestFirstReadiness(t *testing.T) {
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
 			a, b := &fakeGate{name: "a"}, &fakeGate{name: "b"}
-			r := newFirstReadiness(clock.RealClock{}, a, b)
+			r := NewGates(a, b)
 			if diff := cmp.Diff(map[string]string{"a": "not tried yet", "b": "not tried yet"}, gateStates(r)); diff != "" {
 				t.Errorf("before the first try (-want +got):\n%s", diff)
 			}
 			for i, s := range steps {
 				a.err, b.err = s.a, s.b
-				if !r.ready() {
-					r.try(t.Context())
+				if !r.passed.Load() {
+					r.check(t.Context())
 				}
 				if diff := cmp.Diff(s.want, gateStates(r)); diff != "" {
 					t.Errorf("step %d (-want +got):\n%s", i, diff)
@@ -91,59 +90,34 @@ func TestFirstReadiness(t *testing.T) {
 	}
 }
 
-func TestFirstReadinessEndsItself(t *testing.T) {
+func TestRunEndsWhenAllGatesAreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newRatesGate(fakePrimer{false, "no samples"}, clock.RealClock{}, 30*time.Second)
-		r := newFirstReadiness(clock.RealClock{}, g)
+		g := NewRatesGate(primed(false, "no samples"), clock.RealClock{}, 30*time.Second)
+		r := NewGates(g)
 		began := time.Now()
-		r.run(t.Context())
+		r.Run(t.Context())
 		if took := time.Since(began); took < 30*time.Second || took > 30*time.Second+2*gatePeriod {
 			t.Errorf("ready after %s, want just after the 30s that the gate waits", took)
 		}
-		if !r.ready() {
+		if !r.passed.Load() {
 			t.Error("not ready")
 		}
 	})
 }
 
-func TestFirstReadinessStopsWithItsContext(t *testing.T) {
+func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFirstReadiness(clock.RealClock{}, &fakeGate{name: "a", err: errors.New("never")})
+		r := NewGates(&fakeGate{name: "a", err: errors.New("never")})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		r.run(ctx)
-		if r.ready() {
+		r.Run(ctx)
+		if r.passed.Load() {
 			t.Error("ready although its gate is closed")
 		}
 	})
 }
 
-type fakePrimer struct {
-	primed bool
-	reason string
-}
-
-func (f fakePrimer) Primed() (bool, string) { return f.primed, f.reason }
-
-func TestSyncGate(t *testing.T) {
-	synced := func(b bool) cache.InformerSynced { return func() bool { return b } }
-	tests := map[string]struct {
-		nodes, pods bool
-		wantErr     string
-	}{
-		"neither": {wantErr: "waiting for the list of pods from kube-apiserver: it must be reachable, and this account needs list and watch on pods"},
-		"pods":    {pods: true, wantErr: "waiting for the list of nodes from kube-apiserver: it must be reachable, and this account needs list and watch on nodes"},
-		"both":    {nodes: true, pods: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := ""
-			if err := (syncGate{{resource: "pods", handled: synced(tc.pods)}, {resource: "nodes", handled: synced(tc.nodes)}}).Check(t.Context()); err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(tc.wantErr, got); diff != "" {
-				t.Errorf("gate (-want +got):\n%s", diff)
-			}
-		})
-	}
+// primed returns a fixed answer about rates.
+func primed(ready bool, reason string) func() (bool, string) {
+	return func() (bool, string) { return ready, reason }
 }

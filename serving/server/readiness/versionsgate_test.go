@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package readiness
 
 import (
 	"context"
@@ -21,31 +21,35 @@ var (
 	metricsV1      = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 	metricsV1beta1 = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 	customV1beta2  = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
-	customV1beta1  = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"}
-
-	externalV1beta1 = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
 )
 
-type fakeRegistrations struct {
+// registrations is the result of Registered.
+type registrations struct {
 	versions []schema.GroupVersion
 	err      error
 }
 
-func (f fakeRegistrations) Registered(context.Context) ([]schema.GroupVersion, error) {
+// peers maps the address of a ready pod to the versions that it serves; nil if it does not
+// answer.
+type peers map[string][]schema.GroupVersion
+
+type fakeService struct {
+	registrations
+	peers
+}
+
+func (f registrations) Registered(context.Context) ([]schema.GroupVersion, error) {
 	return f.versions, f.err
 }
 
-// fakePeers maps an address to what it serves; nil stands for one that does not answer.
-type fakePeers map[string][]schema.GroupVersion
-
-func (f fakePeers) Ready(context.Context) ([]string, error) {
+func (f peers) ReadyPeers(context.Context) ([]string, error) {
 	if f == nil {
 		return nil, errors.New("EndpointSlices are forbidden")
 	}
 	return slices.Sorted(maps.Keys(f)), nil
 }
 
-func (f fakePeers) Serves(_ context.Context, address string, version schema.GroupVersion) (bool, error) {
+func (f peers) Serves(_ context.Context, address string, version schema.GroupVersion) (bool, error) {
 	if f[address] == nil {
 		return false, errors.New("connection refused")
 	}
@@ -56,40 +60,40 @@ func TestVersionsGate(t *testing.T) {
 	old := []schema.GroupVersion{metricsV1beta1}
 	both := []schema.GroupVersion{metricsV1, metricsV1beta1}
 	tests := map[string]struct {
-		registered fakeRegistrations
-		peers      fakePeers
+		registered registrations
+		peers      peers
 		// wantErr lists what the reason must mention; empty for open.
 		wantErr []string
 	}{
-		"nothing is registered":            {peers: fakePeers{"10.0.0.1:10443": both}},
-		"all that is registered is served": {registered: fakeRegistrations{versions: old}, peers: fakePeers{"10.0.0.1:10443": both}},
-		"peers are not asked needlessly":   {registered: fakeRegistrations{versions: old}},
+		"nothing is registered":            {peers: peers{"10.0.0.1:10443": both}},
+		"all that is registered is served": {registered: registrations{versions: old}, peers: peers{"10.0.0.1:10443": both}},
+		"peers are not asked needlessly":   {registered: registrations{versions: old}},
 		"a ready peer serves what this pod does not": {
-			registered: fakeRegistrations{versions: both}, peers: fakePeers{"10.0.0.1:10443": old, "10.0.0.2:10443": both},
+			registered: registrations{versions: both}, peers: peers{"10.0.0.1:10443": old, "10.0.0.2:10443": both},
 			wantErr: []string{"metrics.k8s.io/v1 is registered", "10.0.0.2:10443", "APIService v1.metrics.k8s.io"},
 		},
-		"no ready peer serves it either": {registered: fakeRegistrations{versions: both}, peers: fakePeers{"10.0.0.1:10443": old}},
-		"there is no ready peer":         {registered: fakeRegistrations{versions: both}, peers: fakePeers{}},
+		"no ready peer serves it either": {registered: registrations{versions: both}, peers: peers{"10.0.0.1:10443": old}},
+		"there is no ready peer":         {registered: registrations{versions: both}, peers: peers{}},
 		"a peer does not answer": {
-			registered: fakeRegistrations{versions: both}, peers: fakePeers{"10.0.0.1:10443": nil},
+			registered: registrations{versions: both}, peers: peers{"10.0.0.1:10443": nil},
 			wantErr: []string{"10.0.0.1:10443", "connection refused"},
 		},
 		"one of several missing versions is served": {
-			registered: fakeRegistrations{versions: []schema.GroupVersion{metricsV1, customV1beta2}},
-			peers:      fakePeers{"10.0.0.1:10443": {customV1beta2}},
+			registered: registrations{versions: []schema.GroupVersion{metricsV1, customV1beta2}},
+			peers:      peers{"10.0.0.1:10443": {customV1beta2}},
 			wantErr:    []string{"custom.metrics.k8s.io/v1beta2"},
 		},
 		"registrations cannot be read": {
-			registered: fakeRegistrations{err: errors.New("forbidden")}, peers: fakePeers{},
+			registered: registrations{err: errors.New("forbidden")}, peers: peers{},
 			wantErr: []string{"forbidden"},
 		},
 		"peers cannot be read": {
-			registered: fakeRegistrations{versions: both}, wantErr: []string{"EndpointSlices are forbidden"},
+			registered: registrations{versions: both}, wantErr: []string{"EndpointSlices are forbidden"},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			g := &versionsGate{registrations: tc.registered, peers: tc.peers, served: sets.New(old...), clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
+			g := &VersionsGate{service: fakeService{tc.registered, tc.peers}, served: sets.New(old...), clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
 			err := g.Check(t.Context())
 			if len(tc.wantErr) == 0 {
 				if err != nil {
@@ -109,41 +113,39 @@ func TestVersionsGate(t *testing.T) {
 	}
 }
 
-// A pod that was held takes traffic only once discovery has followed: a request for
-// the version may be on its way from a client that read it a moment ago.
+// A pod that waited becomes ready only after discovery has followed: a client that read the
+// version a moment ago may still request it.
 func TestVersionsGateWaitsForDiscovery(t *testing.T) {
 	c := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	both := fakeRegistrations{versions: []schema.GroupVersion{metricsV1, metricsV1beta1}}
-	old := fakeRegistrations{versions: []schema.GroupVersion{metricsV1beta1}}
-	g := &versionsGate{
-		peers:  fakePeers{"10.0.0.1:10443": {metricsV1, metricsV1beta1}},
-		served: sets.New(metricsV1beta1), clock: c, since: c.Now(),
-	}
+	both := registrations{versions: []schema.GroupVersion{metricsV1, metricsV1beta1}}
+	old := registrations{versions: []schema.GroupVersion{metricsV1beta1}}
+	ready := peers{"10.0.0.1:10443": {metricsV1, metricsV1beta1}}
+	g := &VersionsGate{served: sets.New(metricsV1beta1), clock: c, missingAt: c.Now()}
 	steps := []struct {
 		after      time.Duration
-		registered fakeRegistrations
+		registered registrations
 		want       string
 	}{
 		// What was retired just before this process began may still be listed.
 		{time.Second, old, "it takes traffic once that has been so for 10s"},
 		{0, both, "it takes no traffic until APIService v1.metrics.k8s.io is removed"},
 		{discoverySoak - time.Second, old, "it takes traffic once that has been so for 10s"},
-		// It is registered again, and the wait begins anew.
+		// It is registered again: the wait starts over.
 		{0, both, "it takes no traffic until APIService v1.metrics.k8s.io is removed"},
 		{time.Second, old, "it takes traffic once that has been so for 10s"},
 		{discoverySoak, old, ""},
 	}
 	for i, step := range steps {
 		c.SetTime(c.Now().Add(step.after))
-		g.registrations = step.registered
+		g.service = fakeService{step.registered, ready}
 		err := g.Check(t.Context())
 		if open := err == nil; open != (step.want == "") || !open && !strings.Contains(err.Error(), step.want) {
 			t.Errorf("step %d: got %v, want %q", i, err, step.want)
 		}
 	}
 
-	// Where no other pod takes traffic there is nothing to lose.
-	g.since, g.peers = c.Now(), fakePeers{}
+	// The gate does not wait while no other pod takes traffic.
+	g.missingAt, g.service = c.Now(), fakeService{old, peers{}}
 	if err := g.Check(t.Context()); err != nil {
 		t.Errorf("the first of all pods waits: %v", err)
 	}
