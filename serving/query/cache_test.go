@@ -6,89 +6,93 @@ package query
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // samples is a reply of so many.
-func samples(n int) func(context.Context, string, time.Time) (*Result, error) {
+func resultOf(n int) func(context.Context, string, time.Time) (*Result, error) {
 	return func(_ context.Context, _ string, at time.Time) (*Result, error) {
 		return &Result{Time: at, Samples: make([]Sample, n)}, nil
 	}
 }
 
-// held returns how many questions and samples there are.
-func (w *world) held() (questions, samples int) {
-	w.Evaluator.mu.Lock()
-	defer w.Evaluator.mu.Unlock()
-	return len(w.cache.entries), w.cache.total.samples
+// cached returns the number of cached queries and samples.
+func (f *fixture) cached() (queries, samples int) {
+	f.Evaluator.mu.Lock()
+	defer f.Evaluator.mu.Unlock()
+	return len(f.cache.entries), f.cache.total.samples
 }
 
-func TestQuestionsAreForgotten(t *testing.T) {
-	inWorld(t, Limits{IdleTime: time.Minute}, func(t *testing.T, w *world, s *source) {
-		s.set(samples(10))
-		stop := w.subscribe(asked("followed"), func(*Result, error) {})
+func TestQueriesExpire(t *testing.T) {
+	withFixture(t, Limits{IdleTime: time.Minute}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(resultOf(10))
+		stop := f.subscribe(testQuery("subscribed"), func(*Result, error) {})
 		long := Query{Source: "p", Expression: "long", Interval: time.Hour}
-		for _, q := range []Query{asked("once"), asked("often"), long} {
-			_, _ = w.ask(q)
+		for _, q := range []Query{testQuery("once"), testQuery("often"), long} {
+			_, _ = f.query(q)
 		}
 		for range 20 {
 			time.Sleep(15 * time.Second)
-			_, _ = w.ask(asked("often"))
+			_, _ = f.query(testQuery("often"))
 		}
-		if questions, samples := w.held(); questions != 3 || samples != 30 {
-			t.Errorf("%d questions with %d samples", questions, samples)
+		if queries, samples := f.cached(); queries != 3 || samples != 30 {
+			t.Errorf("%d queries with %d samples", queries, samples)
 		}
 		stop()
 		time.Sleep(5 * time.Hour)
-		if questions, samples := w.held(); questions != 0 || samples != 0 {
-			t.Errorf("in the end %d questions with %d samples", questions, samples)
+		if queries, samples := f.cached(); queries != 0 || samples != 0 {
+			t.Errorf("in the end %d queries with %d samples", queries, samples)
 		}
-		w.Evaluator.mu.Lock()
-		defer w.Evaluator.mu.Unlock()
-		if len(w.queues) != 0 || len(w.cache.tenants) != 0 || w.cache.total != (usage{}) {
-			t.Errorf("in the end %d sources, %d owners, %+v", len(w.queues), len(w.cache.tenants), w.cache.total)
+		f.Evaluator.mu.Lock()
+		defer f.Evaluator.mu.Unlock()
+		if len(f.queues) != 0 || len(f.cache.tenants) != 0 || f.cache.total != (usage{}) {
+			t.Errorf("in the end %d sources, %d tenants, %+v", len(f.queues), len(f.cache.tenants), f.cache.total)
 		}
 	})
 }
 
-func TestMostQuestions(t *testing.T) {
-	inWorld(t, Limits{MaxQueries: 5}, func(t *testing.T, w *world, s *source) {
-		defer w.subscribe(asked("followed"), func(*Result, error) {})()
+func TestMaxQueries(t *testing.T) {
+	withFixture(t, Limits{MaxQueries: 5}, func(t *testing.T, f *fixture, s *fakeSource) {
+		defer f.subscribe(testQuery("subscribed"), func(*Result, error) {})()
 		for i := range 100 {
-			w.mustAsk(asked(fmt.Sprint(i)))
-			w.mustAsk(asked("often"))
-			if questions, _ := w.held(); questions > 3 {
-				t.Fatalf("%d questions", questions)
+			f.mustQuery(testQuery(fmt.Sprint(i)))
+			f.mustQuery(testQuery("often"))
+			if queries, _ := f.cached(); queries > 3 {
+				t.Fatalf("%d queries", queries)
 			}
 		}
 		for i := range 5 {
-			defer w.subscribe(asked(fmt.Sprint("followed", i)), func(*Result, error) {})()
+			defer f.subscribe(testQuery(fmt.Sprint("subscribed", i)), func(*Result, error) {})()
 		}
 		synctest.Wait()
-		if _, err := w.ask(asked("new")); reasonOf(err) != ReasonOverloaded {
-			t.Errorf("where all are followed: %v", err)
+		if _, err := f.query(testQuery("new")); reasonOf(err) != ReasonOverloaded {
+			t.Errorf("while all have subscribers: %v", err)
 		}
 	})
 }
 
-func TestMostSamplesTogether(t *testing.T) {
-	inWorld(t, Limits{MaxCachedSamples: 160}, func(t *testing.T, w *world, s *source) {
-		s.set(samples(40))
+func TestMaxCachedSamples(t *testing.T) {
+	withFixture(t, Limits{MaxCachedSamples: 160}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(resultOf(40))
 		for i := range 10 {
-			if _, err := w.Query(t.Context(), asked(fmt.Sprint(i))); err != nil {
+			if _, err := f.Query(t.Context(), testQuery(fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
-			if _, samples := w.held(); samples > 80 {
+			if _, samples := f.cached(); samples > 80 {
 				t.Fatalf("%d samples", samples)
 			}
 		}
 		var mu sync.Mutex
 		var reasons []Reason
 		for _, e := range []string{"x", "y", "z"} {
-			defer w.subscribe(asked(e), func(_ *Result, err error) {
+			defer f.subscribe(testQuery(e), func(_ *Result, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				reasons = append(reasons, reasonOf(err))
@@ -98,24 +102,64 @@ func TestMostSamplesTogether(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(reasons) != 3 || reasons[2] != ReasonTooLarge {
-			t.Errorf("beyond what is followed: %q", reasons)
+			t.Errorf("beyond what has subscribers: %q", reasons)
 		}
 	})
 }
 
-func TestLastAnswersAge(t *testing.T) {
-	inWorld(t, Limits{MaxResultAge: 10 * time.Minute}, func(t *testing.T, w *world, s *source) {
-		s.set(samples(40))
-		defer w.subscribe(asked("a"), func(*Result, error) {})()
+func TestMaxResultAge(t *testing.T) {
+	withFixture(t, Limits{MaxResultAge: 10 * time.Minute}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(resultOf(40))
+		defer f.subscribe(testQuery("a"), func(*Result, error) {})()
 		synctest.Wait()
-		s.set(down)
+		s.setEvaluate(down)
 		time.Sleep(9 * time.Minute)
-		if _, samples := w.held(); samples != 40 {
+		if _, samples := f.cached(); samples != 40 {
 			t.Errorf("%d samples", samples)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, samples := w.held(); samples != 0 {
+		if _, samples := f.cached(); samples != 0 {
 			t.Errorf("%d samples that are too old", samples)
 		}
 	})
+}
+
+// BenchmarkCacheMemory measures the memory of a cached query, without its expression: 5,000 of
+// 100 namespaces, each with a result for one object, with and without a subscriber.
+func BenchmarkCacheMemory(b *testing.B) {
+	const n, length = 5000, 300
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for name, subscribe := range map[string]bool{"polled": false, "subscribed": true} {
+		b.Run(name, func(b *testing.B) {
+			s := &fakeSource{evaluate: func(_ context.Context, expression string, at time.Time) (*Result, error) {
+				return &Result{Time: at, Samples: []Sample{{Labels: map[string]string{"pod": strings.Clone(expression[:20])}, Time: at, Value: 1}}}, nil
+			}}
+			for b.Loop() {
+				before := heap()
+				d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
+				stops := make([]func(), 0, n)
+				for i := range n {
+					q := Query{Source: "p", Interval: time.Hour, Tenant: fmt.Sprintf("namespace-%d", i%100),
+						Expression: fmt.Sprintf("%020d%s", i, strings.Repeat("x", length-20))}
+					if subscribe {
+						stops = append(stops, d.Subscribe(q, time.Time{}, func(*Result, error) {}))
+					}
+					if _, err := d.Query(b.Context(), q); err != nil {
+						b.Fatal(err)
+					}
+				}
+				s.expressions, s.instants = nil, nil
+				b.ReportMetric((heap()-before)/n-length, "B/query")
+				for _, stop := range stops {
+					stop()
+				}
+				runtime.KeepAlive(d)
+			}
+		})
+	}
 }

@@ -89,7 +89,7 @@ func (v *Evaluator) evaluate(e *entry, source Source, now time.Time) *evaluation
 	if own := t.queue.Len(); failure == nil && !capacity && !fair(own, q.queued, 1, v.limits.MaxQueued) {
 		q.release(ev)
 		failure = &Failure{Source: q.name, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"%d queries wait for this source already, %d of them of %s: it answers too slowly for all that it is asked", q.queued, own, describeTenant(t.tenant))}
+			"%d queries wait for this source already, %d of them of %s: it is too slow for its queries", q.queued, own, describeTenant(t.tenant))}
 	}
 	if failure != nil {
 		v.reject(e, source, failure, now)
@@ -130,7 +130,7 @@ func (v *Evaluator) run(ctx context.Context, ev *evaluation) {
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonInternal, Message: "the source returned neither a result nor an error"}
 	case len(result.Samples) > v.limits.MaxSamples:
 		failure = &Failure{Source: ev.queue.name, Reason: ReasonTooLarge, Message: fmt.Sprintf(
-			"the answer has %d samples, and may have %d: aggregate in the query", len(result.Samples), v.limits.MaxSamples)}
+			"the result has %d samples, and the limit is %d: aggregate in the query", len(result.Samples), v.limits.MaxSamples)}
 	case result.Time.IsZero():
 		result = &Result{Time: ev.at, Window: result.Window, Samples: result.Samples, Warnings: result.Warnings}
 	}

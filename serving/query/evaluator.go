@@ -78,7 +78,7 @@ func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name s
 // Query implements Querier. Its error is an EvaluationError, unless the context has ended before.
 func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("ask source %q: %w", q.Source, err)
+		return nil, fmt.Errorf("query source %q: %w", q.Source, err)
 	}
 	source, known := v.sources(q.Source)
 	ev, o, how := v.join(q, source, known) //nolint:contextcheck // An evaluation is for all callers, not for the first.
@@ -103,7 +103,7 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	ev.waiters--
 	v.cancelUnused(ev)
 	err := ev.entry.evaluationError(&Failure{Source: q.Source, Reason: ReasonTimeout, Message: fmt.Sprintf(
-		"no answer before the request ended; %d evaluations of this source are under way and %d wait", ev.queue.running, ev.queue.queued)}, v.clock.Now())
+		"no result before the request ended; %d evaluations of this source are running and %d are queued", ev.queue.running, ev.queue.queued)}, v.clock.Now())
 	err.cause = ctx.Err()
 	return nil, err
 }
@@ -131,7 +131,7 @@ func (v *Evaluator) join(q Query, source Source, known bool) (*evaluation, *outc
 	}
 	if own, total := e.tenant.waiting, v.cache.total.waiting; !fair(own, total, 1, v.limits.MaxWaiting) {
 		return nil, &outcome{err: e.evaluationError(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"%d requests wait for sources already, %d of them of %s: the sources answer too slowly for all that they are asked", total, own, describeTenant(q.Tenant))}, now)}, requestRejected
+			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(q.Tenant))}, now)}, requestRejected
 	}
 	ev, how := e.evaluation, requestShared
 	if ev == nil || ev.source != source {

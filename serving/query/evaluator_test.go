@@ -17,31 +17,31 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func TestAskSharesASlot(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		q := asked("a")
-		toSlot(q)
+func TestQuerySharesSlot(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		q := testQuery("a")
+		waitForSlot(q)
 		var got []float64
 		for range 4 {
-			got = append(got, w.mustAsk(q))
+			got = append(got, f.mustQuery(q))
 			time.Sleep(5 * time.Second)
 		}
 		if diff := cmp.Diff([]float64{1, 1, 1, 2}, got); diff != "" {
 			t.Error(diff)
 		}
-		if !slices.Equal(s.asked, []string{"a", "a"}) {
-			t.Errorf("the source was asked %q", s.asked)
+		if !slices.Equal(s.expressions, []string{"a", "a"}) {
+			t.Errorf("the source evaluated %q", s.expressions)
 		}
 	})
 }
 
-func TestAskSharesAnEvaluation(t *testing.T) {
-	inWorld(t, Limits{MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
-		s.takes = time.Second
+func TestQuerySharesEvaluation(t *testing.T) {
+	withFixture(t, Limits{MaxWaiting: 2000}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = time.Second
 		var all sync.WaitGroup
 		for range 1000 {
 			all.Go(func() {
-				if v := w.mustAsk(asked("a")); v != 1 {
+				if v := f.mustQuery(testQuery("a")); v != 1 {
 					t.Errorf("got %v", v)
 				}
 			})
@@ -56,12 +56,12 @@ func TestAskSharesAnEvaluation(t *testing.T) {
 // A thousand autoscalers that poll a hundred metrics each interval cost a hundred
 // evaluations an interval, and watches of them cost nothing more.
 func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
-	inWorld(t, Limits{MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
+	withFixture(t, Limits{MaxWaiting: 2000}, func(t *testing.T, f *fixture, s *fakeSource) {
 		const autoscalers, metrics, intervals = 1000, 100, 4
-		s.takes = 10 * time.Millisecond
-		question := func(i int) Query { return asked(fmt.Sprintf("metric_%d", i%metrics)) }
+		s.latency = 10 * time.Millisecond
+		q := func(i int) Query { return testQuery(fmt.Sprintf("metric_%d", i%metrics)) }
 		for i := range autoscalers {
-			defer w.subscribe(question(i), func(_ *Result, err error) {
+			defer f.subscribe(q(i), func(_ *Result, err error) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -74,7 +74,7 @@ func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 15 * time.Millisecond)
 				for range intervals {
-					w.mustAsk(question(i))
+					f.mustQuery(q(i))
 					time.Sleep(15 * time.Second)
 				}
 			})
@@ -87,21 +87,21 @@ func TestThousandAutoscalersOnHundredMetrics(t *testing.T) {
 	})
 }
 
-func TestCallerThatLeaves(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.takes = 10 * time.Second
-		q := asked("a")
-		toSlot(q)
+func TestCallerCancels(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 10 * time.Second
+		q := testQuery("a")
+		waitForSlot(q)
 		leaving, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := w.Query(leaving, q); !errors.Is(err, context.Canceled) {
-				t.Errorf("the one who left got %v", err)
+			if _, err := f.Query(leaving, q); !errors.Is(err, context.Canceled) {
+				t.Errorf("the canceled caller got %v", err)
 			}
 		})
 		all.Go(func() {
-			if v := w.mustAsk(q); v != 1 {
-				t.Errorf("the one who stayed got %v", v)
+			if v := f.mustQuery(q); v != 1 {
+				t.Errorf("the other caller got %v", v)
 			}
 		})
 		time.Sleep(time.Second)
@@ -110,9 +110,9 @@ func TestCallerThatLeaves(t *testing.T) {
 	})
 }
 
-// Clients that are less patient than the source is slow cost it one evaluation, and get
-// its answer when they ask again.
-func TestCallersThatDoNotWaitLongEnough(t *testing.T) {
+// Clients with a short timeout cost a slow source one evaluation, and get its result when they
+// retry.
+func TestCallersTimeOut(t *testing.T) {
 	tests := map[string]struct {
 		leave func(context.Context) (context.Context, context.CancelFunc)
 		cause error
@@ -128,32 +128,32 @@ func TestCallersThatDoNotWaitLongEnough(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-				s.takes = 10 * time.Second
-				q := asked("a")
-				toSlot(q)
-				time.Sleep(12 * time.Second) // the answer comes in the next slot
+			withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+				s.latency = 10 * time.Second
+				q := testQuery("a")
+				waitForSlot(q)
+				time.Sleep(12 * time.Second) // the result comes in the next slot
 				for range 5 {
 					ctx, cancel := test.leave(t.Context())
-					_, err := w.Query(ctx, q)
+					_, err := f.Query(ctx, q)
 					if reasonOf(err) != ReasonTimeout || !errors.Is(err, test.cause) {
-						t.Errorf("who left got %v", err)
+						t.Errorf("after the timeout: %v", err)
 					}
 					cancel()
 				}
 				for range 2 {
 					time.Sleep(7 * time.Second)
 					began := time.Now()
-					if v := w.mustAsk(q); v != 1 || time.Since(began) != 0 {
-						t.Errorf("who asks next gets %v after %s", v, time.Since(began))
+					if v := f.mustQuery(q); v != 1 || time.Since(began) != 0 {
+						t.Errorf("the next caller gets %v after %s", v, time.Since(began))
 					}
 				}
 				if n := s.count(); n != 1 {
 					t.Errorf("%d evaluations", n)
 				}
 				time.Sleep(15 * time.Second)
-				if v := w.mustAsk(q); v != 2 {
-					t.Errorf("an interval after the answer came, %v", v)
+				if v := f.mustQuery(q); v != 2 {
+					t.Errorf("an interval after the result: %v", v)
 				}
 			})
 		})
@@ -171,17 +171,17 @@ func TestFailuresAreShared(t *testing.T) {
 			},
 			want: []time.Duration{0, 1, 3, 7, 15, 30, 45},
 		},
-		"for an interval where the question is wrong": {reply: rejected, want: []time.Duration{0, 15, 30, 45}},
+		"for an interval if the query is wrong": {reply: rejected, want: []time.Duration{0, 15, 30, 45}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-				s.set(test.reply)
-				q, began := asked("a"), time.Now()
+			withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+				s.setEvaluate(test.reply)
+				q, began := testQuery("a"), time.Now()
 				var got []time.Duration
 				for time.Since(began) < time.Minute {
 					before := s.count()
-					if _, err := w.ask(q); err == nil {
+					if _, err := f.query(q); err == nil {
 						t.Fatal("no error")
 					}
 					if s.count() > before {
@@ -190,23 +190,23 @@ func TestFailuresAreShared(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 				if diff := cmp.Diff(test.want, got); diff != "" {
-					t.Errorf("seconds at which the source was asked:\n%s", diff)
+					t.Errorf("seconds at which the source was queried:\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-func TestFailuresCountIntervals(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		q := asked("a")
-		toSlot(q)
-		good := w.mustAsk(q)
-		s.set(down)
+func TestFailedIntervals(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		q := testQuery("a")
+		waitForSlot(q)
+		good := f.mustQuery(q)
+		s.setEvaluate(down)
 		var got []int
 		for range 6 {
 			time.Sleep(7500 * time.Millisecond)
-			_, err := w.ask(q)
+			_, err := f.query(q)
 			var failed *EvaluationError
 			if !errors.As(err, &failed) {
 				got = append(got, 0)
@@ -214,25 +214,25 @@ func TestFailuresCountIntervals(t *testing.T) {
 			}
 			got = append(got, failed.FailedIntervals)
 			if failed.LastResult == nil || failed.LastResult.Samples[0].Value != good {
-				t.Errorf("the last answer is %v", failed.LastResult)
+				t.Errorf("the last result is %v", failed.LastResult)
 			}
 		}
 		if diff := cmp.Diff([]int{0, 1, 1, 2, 2, 3}, got); diff != "" {
 			t.Error(diff)
 		}
-		s.set(nil)
+		s.setEvaluate(nil)
 		time.Sleep(30 * time.Second)
-		w.mustAsk(q)
-		s.set(down)
+		f.mustQuery(q)
+		s.setEvaluate(down)
 		time.Sleep(15 * time.Second)
 		var failed *EvaluationError
-		if _, err := w.ask(q); !errors.As(err, &failed) || failed.FailedIntervals != 1 {
-			t.Errorf("after an answer the failures begin anew: %+v", failed)
+		if _, err := f.query(q); !errors.As(err, &failed) || failed.FailedIntervals != 1 {
+			t.Errorf("after a success the failures start at 1: %+v", failed)
 		}
 	})
 }
 
-func TestForeignFaults(t *testing.T) {
+func TestSourceBugs(t *testing.T) {
 	tests := map[string]struct {
 		reply func(context.Context, string, time.Time) (*Result, error)
 		want  string
@@ -243,26 +243,26 @@ func TestForeignFaults(t *testing.T) {
 		"unnamed":       {rejected, `source "p": Rejected: parse error`},
 		"too many samples": {func(_ context.Context, _ string, at time.Time) (*Result, error) {
 			return &Result{Samples: make([]Sample, 4)}, nil
-		}, `source "p": TooLarge: the answer has 4 samples, and may have 3: aggregate in the query`},
+		}, `source "p": TooLarge: the result has 4 samples, and the limit is 3: aggregate in the query`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Limits{MaxSamples: 3}, func(t *testing.T, w *world, s *source) {
-				s.set(test.reply)
-				_, err := w.ask(asked("a"))
+			withFixture(t, Limits{MaxSamples: 3}, func(t *testing.T, f *fixture, s *fakeSource) {
+				s.setEvaluate(test.reply)
+				_, err := f.query(testQuery("a"))
 				if err == nil || err.Error() != test.want {
 					t.Errorf("got %v", err)
 				}
-				s.set(nil)
-				if v := w.mustAsk(asked("b")); v != 2 {
-					t.Errorf("another question gets %v", v)
+				s.setEvaluate(nil)
+				if v := f.mustQuery(testQuery("b")); v != 2 {
+					t.Errorf("another query gets %v", v)
 				}
 			})
 		})
 	}
 }
 
-func TestLongMessagesAreCut(t *testing.T) {
+func TestLongMessagesAreTruncated(t *testing.T) {
 	message := "ä"
 	for len(message) < 10*maxMessage {
 		message += "ä"
@@ -273,78 +273,78 @@ func TestLongMessagesAreCut(t *testing.T) {
 	}
 }
 
-func TestSourcesAreReplacedLive(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		other := &source{}
-		w.put("other", other)
+func TestSourceReplaced(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		other := &fakeSource{}
+		f.setSource("other", other)
 		theirs := Query{Source: "other", Expression: "a", Interval: time.Hour}
 		ours := Query{Source: "p", Expression: "a", Interval: time.Hour}
-		toSlot(theirs)
-		w.mustAsk(theirs)
-		w.mustAsk(ours)
+		waitForSlot(theirs)
+		f.mustQuery(theirs)
+		f.mustQuery(ours)
 
-		w.put("p", nil)
-		w.SourcesChanged()
-		if _, err := w.ask(ours); reasonOf(err) != ReasonUnknownSource {
+		f.setSource("p", nil)
+		f.SourcesChanged()
+		if _, err := f.query(ours); reasonOf(err) != ReasonUnknownSource {
 			t.Errorf("of a source that is gone: %v", err)
 		}
-		replaced := &source{reply: func(_ context.Context, _ string, at time.Time) (*Result, error) { return number(at, 42), nil }}
-		w.put("p", replaced)
-		w.SourcesChanged()
-		if v := w.mustAsk(ours); v != 42 {
+		replaced := &fakeSource{evaluate: func(_ context.Context, _ string, at time.Time) (*Result, error) { return singleResult(at, 42), nil }}
+		f.setSource("p", replaced)
+		f.SourcesChanged()
+		if v := f.mustQuery(ours); v != 42 {
 			t.Errorf("of a source that was replaced: %v", v)
 		}
 		// Nor is what the source before it said anything to fall back on.
-		w.put("p", &source{reply: down})
+		f.setSource("p", &fakeSource{evaluate: down})
 		var failed *EvaluationError
-		if _, err := w.ask(ours); !errors.As(err, &failed) || failed.LastResult != nil || failed.FailedIntervals != 1 {
+		if _, err := f.query(ours); !errors.As(err, &failed) || failed.LastResult != nil || failed.FailedIntervals != 1 {
 			t.Errorf("of a source that was replaced and fails: %+v", failed)
 		}
-		w.mustAsk(theirs)
+		f.mustQuery(theirs)
 		if s.count() != 1 || other.count() != 1 {
 			t.Errorf("%d and %d evaluations of the others", s.count(), other.count())
 		}
 	})
 }
 
-func TestSourceReplacedWhileAsked(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
-		s.takes = 10 * time.Second
-		q := asked("a")
-		toSlot(q)
+func TestSourceReplacedDuringEvaluation(t *testing.T) {
+	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 10 * time.Second
+		q := testQuery("a")
+		waitForSlot(q)
 		var all sync.WaitGroup
 		all.Go(func() {
-			if v := w.mustAsk(q); v != 1 {
-				t.Errorf("who asked the old source got %v", v)
+			if v := f.mustQuery(q); v != 1 {
+				t.Errorf("the caller of the old source got %v", v)
 			}
 		})
 		synctest.Wait()
-		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Result, error) { return number(at, 42), nil }})
+		f.setSource("p", &fakeSource{evaluate: func(_ context.Context, _ string, at time.Time) (*Result, error) { return singleResult(at, 42), nil }})
 		all.Go(func() {
-			if v := w.mustAsk(q); v != 42 {
-				t.Errorf("who asked the new source got %v", v)
+			if v := f.mustQuery(q); v != 42 {
+				t.Errorf("the caller of the new source got %v", v)
 			}
 		})
 		all.Wait()
-		if v := w.mustAsk(q); v != 42 {
+		if v := f.mustQuery(q); v != 42 {
 			t.Errorf("what is kept is %v", v)
 		}
 	})
 }
 
 func TestShutDown(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
-		s.takes = time.Hour
+	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = time.Hour
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		stopped := make(chan struct{})
-		d := NewEvaluator(w.clock, w.random, w.Evaluator.sources, Limits{Concurrency: 1})
+		d := NewEvaluator(f.clock, f.random, f.Evaluator.sources, Limits{Concurrency: 1})
 		go func() { defer close(stopped); d.Run(ctx) }()
-		var heard []error
-		stop := d.Subscribe(asked("followed"), time.Time{}, func(_ *Result, err error) { heard = append(heard, err) })
-		for _, e := range []string{"a", "b"} { // running or queued behind the followed one
+		var received []error
+		stop := d.Subscribe(testQuery("subscribed"), time.Time{}, func(_ *Result, err error) { received = append(received, err) })
+		for _, e := range []string{"a", "b"} { // running or queued behind the subscribed one
 			all.Go(func() {
-				if _, err := d.Query(t.Context(), asked(e)); reasonOf(err) != ReasonShuttingDown {
+				if _, err := d.Query(t.Context(), testQuery(e)); reasonOf(err) != ReasonShuttingDown {
 					t.Errorf("%s: %v", e, err)
 				}
 			})
@@ -353,42 +353,42 @@ func TestShutDown(t *testing.T) {
 		cancel()
 		all.Wait()
 		<-stopped
-		if _, err := d.Query(t.Context(), asked("c")); reasonOf(err) != ReasonShuttingDown {
+		if _, err := d.Query(t.Context(), testQuery("c")); reasonOf(err) != ReasonShuttingDown {
 			t.Error(err)
 		}
 		stop()
-		d.Subscribe(asked("late"), time.Time{}, func(_ *Result, err error) { heard = append(heard, err) })()
-		if len(heard) != 1 || reasonOf(heard[0]) != ReasonShuttingDown {
-			t.Errorf("followers heard %v", heard)
+		d.Subscribe(testQuery("late"), time.Time{}, func(_ *Result, err error) { received = append(received, err) })()
+		if len(received) != 1 || reasonOf(received[0]) != ReasonShuttingDown {
+			t.Errorf("subscribers received %v", received)
 		}
 	})
 }
 
-func TestNewestDoesNotEvaluate(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		if _, _, known := w.Cached(asked("a")); known {
-			t.Error("known before it was asked")
+func TestCachedDoesNotEvaluate(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		if _, _, known := f.Cached(testQuery("a")); known {
+			t.Error("known before it was evaluated")
 		}
-		w.mustAsk(asked("a"))
+		f.mustQuery(testQuery("a"))
 		time.Sleep(time.Minute)
-		a, err, known := w.Cached(asked("a"))
+		a, err, known := f.Cached(testQuery("a"))
 		if !known || err != nil || a.Samples[0].Value != 1 || s.count() != 1 {
 			t.Errorf("%v %v %v after %d evaluations", a, err, known, s.count())
 		}
 	})
 }
 
-// BenchmarkAsk is what an answer costs that is there already, for many who ask at once.
-func BenchmarkAsk(b *testing.B) {
-	d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarked, true }, Limits{})
-	questions := make([]Query, 100)
-	for i := range questions {
-		questions[i] = Query{Source: "p", Expression: fmt.Sprint("metric_", i), Interval: time.Hour}
+// BenchmarkQuery measures cached results with concurrent callers.
+func BenchmarkQuery(b *testing.B) {
+	d := NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, func(string) (Source, bool) { return benchmarkSource, true }, Limits{})
+	queries := make([]Query, 100)
+	for i := range queries {
+		queries[i] = Query{Source: "p", Expression: fmt.Sprint("metric_", i), Interval: time.Hour}
 	}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			if _, err := d.Query(b.Context(), questions[i%len(questions)]); err != nil {
+			if _, err := d.Query(b.Context(), queries[i%len(queries)]); err != nil {
 				b.Error(err)
 				return
 			}
@@ -396,4 +396,4 @@ func BenchmarkAsk(b *testing.B) {
 	})
 }
 
-var benchmarked Source = &source{}
+var benchmarkSource Source = &fakeSource{}

@@ -15,35 +15,35 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// source is a Source that answers with the number of times that it was asked, after
-// a while, or as a test says.
-type source struct {
-	takes time.Duration
-	reply func(ctx context.Context, expression string, at time.Time) (*Result, error)
+// fakeSource is a Source that returns the number of its evaluations after its latency, or what
+// a test sets.
+type fakeSource struct {
+	latency  time.Duration
+	evaluate func(ctx context.Context, expression string, at time.Time) (*Result, error)
 
-	mu    sync.Mutex
-	asked []string
-	at    []time.Time
+	mu          sync.Mutex
+	expressions []string
+	instants    []time.Time
 	// running and most count evaluations under way.
-	running, most int
+	running, maxRunning int
 }
 
-func (s *source) Evaluate(ctx context.Context, expression string, at time.Time) (*Result, error) {
+func (s *fakeSource) Evaluate(ctx context.Context, expression string, at time.Time) (*Result, error) {
 	s.mu.Lock()
-	s.asked, s.at = append(s.asked, expression), append(s.at, at)
-	n := len(s.asked)
+	s.expressions, s.instants = append(s.expressions, expression), append(s.instants, at)
+	n := len(s.expressions)
 	s.running++
-	s.most = max(s.most, s.running)
-	reply := s.reply
+	s.maxRunning = max(s.maxRunning, s.running)
+	reply := s.evaluate
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		s.running--
 		s.mu.Unlock()
 	}()
-	if s.takes > 0 {
+	if s.latency > 0 {
 		select {
-		case <-time.After(s.takes):
+		case <-time.After(s.latency):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -51,23 +51,23 @@ func (s *source) Evaluate(ctx context.Context, expression string, at time.Time) 
 	if reply != nil {
 		return reply(ctx, expression, at)
 	}
-	return number(at, float64(n)), nil
+	return singleResult(at, float64(n)), nil
 }
 
-func (s *source) set(reply func(ctx context.Context, expression string, at time.Time) (*Result, error)) {
+func (s *fakeSource) setEvaluate(reply func(ctx context.Context, expression string, at time.Time) (*Result, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reply = reply
+	s.evaluate = reply
 }
 
-func (s *source) count() int {
+func (s *fakeSource) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.asked)
+	return len(s.expressions)
 }
 
-// number is an answer of one value.
-func number(at time.Time, value float64) *Result {
+// singleResult returns a result with one value.
+func singleResult(at time.Time, value float64) *Result {
 	return &Result{Time: at, Samples: []Sample{{Value: value, Time: at}}}
 }
 
@@ -81,75 +81,75 @@ func rejected(context.Context, string, time.Time) (*Result, error) {
 }
 
 // world is a Desk in a bubble of its own time.
-type world struct {
+type fixture struct {
 	*Evaluator
-	t  testing.TB
-	mu sync.Mutex
-	of map[string]Source
+	t       testing.TB
+	mu      sync.Mutex
+	sources map[string]Source
 }
 
-func (w *world) source(name string) (Source, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s, ok := w.of[name]
+func (f *fixture) lookup(name string) (Source, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.sources[name]
 	return s, ok
 }
 
-func (w *world) put(name string, s Source) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (f *fixture) setSource(name string, s Source) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if s == nil {
-		delete(w.of, name)
+		delete(f.sources, name)
 		return
 	}
-	w.of[name] = s
+	f.sources[name] = s
 }
 
 // inWorld runs a test in a bubble whose source is `p`.
-func inWorld(t *testing.T, limits Limits, test func(t *testing.T, w *world, s *source)) {
+func withFixture(t *testing.T, limits Limits, test func(t *testing.T, f *fixture, s *fakeSource)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{}
-		w := &world{t: t, of: map[string]Source{"p": s}}
-		w.Evaluator = NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, w.source, limits)
+		s := &fakeSource{}
+		f := &fixture{t: t, sources: map[string]Source{"p": s}}
+		f.Evaluator = NewEvaluator(clock.RealClock{}, func() float64 { return 0 }, f.lookup, limits)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { w.Run(ctx) })
-		test(t, w, s)
+		running.Go(func() { f.Run(ctx) })
+		test(t, f, s)
 		cancel()
 		running.Wait()
 	})
 }
 
-func (w *world) subscribe(q Query, receive func(*Result, error)) (stop func()) {
-	return w.Subscribe(q, time.Time{}, receive)
+func (f *fixture) subscribe(q Query, receive func(*Result, error)) (stop func()) {
+	return f.Subscribe(q, time.Time{}, receive)
 }
 
-// asked is a question of the source `p`, of 15 s.
-func asked(expression string) Query {
+// testQuery returns a query of the source `p` with an interval of 15s.
+func testQuery(expression string) Query {
 	return Query{Source: "p", Expression: expression, Interval: 15 * time.Second}
 }
 
-// toSlot sleeps until shortly after a slot of the question has begun.
-func toSlot(q Query) {
+// waitForSlot sleeps until shortly after the start of a slot of the query.
+func waitForSlot(q Query) {
 	time.Sleep(slotsOf(q).untilNext(time.Now()) + 100*time.Millisecond)
 }
 
-func (w *world) ask(q Query) (float64, error) {
-	w.t.Helper()
-	a, err := w.Query(w.t.Context(), q)
+func (f *fixture) query(q Query) (float64, error) {
+	f.t.Helper()
+	a, err := f.Query(f.t.Context(), q)
 	if err != nil {
 		return 0, err
 	}
 	return a.Samples[0].Value, nil
 }
 
-// mustAsk returns the value of a question that must be answered.
-func (w *world) mustAsk(q Query) float64 {
-	w.t.Helper()
-	v, err := w.ask(q)
+// mustQuery returns the value of a query that must succeed.
+func (f *fixture) mustQuery(q Query) float64 {
+	f.t.Helper()
+	v, err := f.query(q)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return v
 }

@@ -22,29 +22,29 @@ func TestMetrics(t *testing.T) {
 		m.Reset()
 	}
 	watchedQueries.Set(0)
-	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
-		s.takes = 500 * time.Millisecond
-		q := asked("a")
-		toSlot(q)
+	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 500 * time.Millisecond
+		q := testQuery("a")
+		waitForSlot(q)
 		var all sync.WaitGroup
 		for range 3 { // a miss and two that share it
-			all.Go(func() { w.mustAsk(q) })
+			all.Go(func() { f.mustQuery(q) })
 		}
 		all.Go(func() {
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
-			all.Go(func() { _, _ = w.Query(ctx, asked("b")) }) // queued
+			all.Go(func() { _, _ = f.Query(ctx, testQuery("b")) }) // queued
 			time.Sleep(700 * time.Millisecond)
 			cancel() // under way: it goes on
 		})
 		all.Wait()
 		time.Sleep(time.Second)
-		w.mustAsk(q) // a hit
-		defer w.subscribe(q, func(*Result, error) {})()
-		s.set(down)
-		_, _ = w.ask(asked("c")) // misses
-		_, _ = w.ask(asked("d"))
-		_, _ = w.ask(asked("e")) // refused, as the source is suspended by now
+		f.mustQuery(q) // a hit
+		defer f.subscribe(q, func(*Result, error) {})()
+		s.setEvaluate(down)
+		_, _ = f.query(testQuery("c")) // misses
+		_, _ = f.query(testQuery("d"))
+		_, _ = f.query(testQuery("e")) // rejected, as the circuit breaker is open by now
 		want := `
 # HELP metrics_backend_query_cached_queries [ALPHA] Number of different queries that are cached.
 # TYPE metrics_backend_query_cached_queries gauge

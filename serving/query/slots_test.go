@@ -38,12 +38,12 @@ func FuzzSlots(f *testing.F) {
 func TestSlotsAreSpread(t *testing.T) {
 	quarters := [4]int{}
 	for i := range 1000 {
-		s := slotsOf(asked(string(rune(i))))
+		s := slotsOf(testQuery(string(rune(i))))
 		quarters[s.phase*4/s.interval]++
 	}
 	for i, n := range quarters {
 		if n < 200 || n > 300 {
-			t.Errorf("%d of 1000 questions begin in quarter %d", n, i)
+			t.Errorf("%d of 1000 queries start in quarter %d", n, i)
 		}
 	}
 }

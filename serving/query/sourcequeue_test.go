@@ -17,13 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A source that does not answer: a thousand autoscalers on a hundred metrics neither
-// hammer it nor hang on it.
-func TestDeadSourceIsNotHammered(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 8, MaxWaiting: 2000}, func(t *testing.T, w *world, s *source) {
+// A thousand autoscalers on a hundred metrics neither overload a source that does not respond,
+// nor hang on it.
+func TestDeadSourceIsNotOverloaded(t *testing.T) {
+	withFixture(t, Limits{Concurrency: 8, MaxWaiting: 2000}, func(t *testing.T, f *fixture, s *fakeSource) {
 		const autoscalers, metrics = 1000, 100
-		s.takes = 10 * time.Second
-		s.set(func(context.Context, string, time.Time) (*Result, error) {
+		s.latency = 10 * time.Second
+		s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
 			return nil, &Failure{Reason: ReasonTimeout, Message: "no answer in 10s"}
 		})
 		var all sync.WaitGroup
@@ -35,7 +35,7 @@ func TestDeadSourceIsNotHammered(t *testing.T) {
 				for range 20 {
 					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-					if _, err := w.Query(ctx, asked(fmt.Sprintf("metric_%d", i%metrics))); reasonOf(err) != ReasonTimeout {
+					if _, err := f.Query(ctx, testQuery(fmt.Sprintf("metric_%d", i%metrics))); reasonOf(err) != ReasonTimeout {
 						t.Errorf("got %v", err)
 					}
 					cancel()
@@ -53,7 +53,7 @@ func TestDeadSourceIsNotHammered(t *testing.T) {
 			t.Errorf("%d evaluations in the first minute", before)
 		}
 		s.mu.Lock()
-		most := s.most
+		most := s.maxRunning
 		s.mu.Unlock()
 		if most > 8 {
 			t.Errorf("%d evaluations at a time", most)
@@ -71,51 +71,51 @@ func TestDeadSourceIsNotHammered(t *testing.T) {
 		all.Wait()
 		slices.Sort(waited)
 		if p := waited[len(waited)*98/100]; p > 10*time.Second {
-			t.Errorf("98%% of those who asked waited up to %s", p)
+			t.Errorf("98%% of the callers waited up to %s", p)
 		}
 	})
 }
 
-func TestSuspendedSourceRecovers(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+func TestSourceRecovers(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 		var mu sync.Mutex
-		var heard []string
+		var received []string
 		for i := range 10 {
 			e := fmt.Sprint(i)
-			defer w.subscribe(asked(e), func(_ *Result, err error) {
+			defer f.subscribe(testQuery(e), func(_ *Result, err error) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard = append(heard, string(reasonOf(err)))
+				received = append(received, string(reasonOf(err)))
 			})()
 		}
 		synctest.Wait()
-		s.set(down)
+		s.setEvaluate(down)
 		time.Sleep(5 * time.Minute)
-		s.set(nil)
+		s.setEvaluate(nil)
 		time.Sleep(maxBackoff)
 		mu.Lock()
-		heard = nil
+		received = nil
 		mu.Unlock()
 		time.Sleep(15 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if diff := cmp.Diff(make([]string, 10), heard); diff != "" {
-			t.Errorf("30s after the source answers again followers hear of failures:\n%s", diff)
+		if diff := cmp.Diff(make([]string, 10), received); diff != "" {
+			t.Errorf("30s after the source works again subscribers receive failures:\n%s", diff)
 		}
 	})
 }
 
-// Followers of a source that fails hear of it once an interval, and no more often
-// while it is suspended.
-func TestFollowersHearOfAnOutage(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(down)
-		// Two that fail suspend the source.
-		defer w.subscribe(asked("other"), func(*Result, error) {})()
-		q := asked("a")
-		toSlot(q)
+// Subscribers receive a failure once per interval, and no more often while the circuit breaker
+// is open.
+func TestSubscribersReceiveFailures(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(down)
+		// Two failing queries open the circuit breaker.
+		defer f.subscribe(testQuery("other"), func(*Result, error) {})()
+		q := testQuery("a")
+		waitForSlot(q)
 		var failures []int
-		defer w.subscribe(q, func(_ *Result, err error) {
+		defer f.subscribe(q, func(_ *Result, err error) {
 			var o *EvaluationError
 			if errors.As(err, &o) {
 				failures = append(failures, o.FailedIntervals)
@@ -124,20 +124,20 @@ func TestFollowersHearOfAnOutage(t *testing.T) {
 		time.Sleep(4 * time.Minute)
 		synctest.Wait()
 		if got := slices.Compact(slices.Clone(failures)); len(got) != 17 || got[16] != 17 {
-			t.Errorf("the failures of 17 intervals were told as %v", got)
+			t.Errorf("the failures of 17 intervals were %v", got)
 		}
 		if len(failures) > 17+12 {
-			t.Errorf("%d failures were told in 17 intervals", len(failures))
+			t.Errorf("%d failures were received in 17 intervals", len(failures))
 		}
 	})
 }
 
-// Questions that are too much for a source do not take it away from others.
-func TestBadQuestionsDoNotSuspendGoodOnes(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(func(ctx context.Context, expression string, at time.Time) (*Result, error) {
+// Queries that are too expensive for a source do not make it fail for others.
+func TestBadQueriesDoNotAffectOthers(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(ctx context.Context, expression string, at time.Time) (*Result, error) {
 			if expression == "good" {
-				return number(at, 1), nil
+				return singleResult(at, 1), nil
 			}
 			select {
 			case <-time.After(10 * time.Second):
@@ -146,102 +146,102 @@ func TestBadQuestionsDoNotSuspendGoodOnes(t *testing.T) {
 			return nil, &Failure{Reason: ReasonTimeout, Message: "query timed out"}
 		})
 		for i := range 5 {
-			defer w.subscribe(asked(fmt.Sprintf("bad_%d", i)), func(*Result, error) {})()
+			defer f.subscribe(testQuery(fmt.Sprintf("bad_%d", i)), func(*Result, error) {})()
 		}
 		good, bad := 0, 0
 		for range 40 { // ten minutes
 			time.Sleep(15 * time.Second)
-			if _, err := w.ask(asked("good")); err == nil {
+			if _, err := f.query(testQuery("good")); err == nil {
 				good++
 			} else {
 				bad++
 			}
 		}
 		if bad > 0 {
-			t.Errorf("a good question was answered %d times and refused %d times", good, bad)
+			t.Errorf("a good query succeeded %d times and failed %d times", good, bad)
 		}
 	})
 }
 
-func TestOneBadQuestionSuspendsNothing(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(func(_ context.Context, expression string, at time.Time) (*Result, error) {
+func TestFewBadQueriesKeepBreakerClosed(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			if expression == "good" {
-				return number(at, 1), nil
+				return singleResult(at, 1), nil
 			}
 			return nil, &Failure{Reason: ReasonBadStatus, Message: "422"}
 		})
 		for _, e := range []string{"bad", "worse"} {
-			defer w.subscribe(asked(e), func(*Result, error) {})()
+			defer f.subscribe(testQuery(e), func(*Result, error) {})()
 		}
 		for range 40 {
 			time.Sleep(15 * time.Second)
-			w.mustAsk(asked("good"))
+			f.mustQuery(testQuery("good"))
 		}
 	})
 }
 
 func TestQueueIsFairAndBounded(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 3, MaxQueued: 5}, func(t *testing.T, w *world, s *source) {
-		s.takes = time.Second
+	withFixture(t, Limits{Concurrency: 3, MaxQueued: 5}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = time.Second
 		var all sync.WaitGroup
 		for _, e := range []string{"a", "b", "c", "d", "e"} {
-			all.Go(func() { w.mustAsk(asked(e)) })
+			all.Go(func() { f.mustQuery(testQuery(e)) })
 			synctest.Wait()
 		}
-		if _, err := w.ask(asked("f")); reasonOf(err) != ReasonOverloaded {
+		if _, err := f.query(testQuery("f")); reasonOf(err) != ReasonOverloaded {
 			t.Errorf("beyond the queue: %v", err)
 		}
 		all.Wait()
 		// Two begin at the same moment.
-		slices.Sort(s.asked[0:2])
-		slices.Sort(s.asked[2:4])
-		if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, s.asked); diff != "" {
+		slices.Sort(s.expressions[0:2])
+		slices.Sort(s.expressions[2:4])
+		if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, s.expressions); diff != "" {
 			t.Errorf("evaluated in another order:\n%s", diff)
 		}
-		if s.most != 2 {
-			t.Errorf("%d at a time", s.most)
+		if s.maxRunning != 2 {
+			t.Errorf("%d at a time", s.maxRunning)
 		}
-		w.mustAsk(asked("f"))
+		f.mustQuery(testQuery("f"))
 	})
 }
 
-func TestQueuedCallersLeave(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
-		s.takes = 10 * time.Second
+func TestQueuedCallerTimesOut(t *testing.T) {
+	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 10 * time.Second
 		var all sync.WaitGroup
-		all.Go(func() { w.mustAsk(asked("a")) })
+		all.Go(func() { f.mustQuery(testQuery("a")) })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := w.Query(ctx, asked("b"))
-		want := `source "p": Timeout: no answer before the request ended; 1 evaluations of this source are under way and 0 wait`
+		_, err := f.Query(ctx, testQuery("b"))
+		want := `source "p": Timeout: no result before the request ended; 1 evaluations of this source are running and 0 are queued`
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v", err)
 		}
 		all.Wait()
-		if diff := cmp.Diff([]string{"a"}, s.asked); diff != "" {
-			t.Errorf("a question that nobody waits for was evaluated:\n%s", diff)
+		if diff := cmp.Diff([]string{"a"}, s.expressions); diff != "" {
+			t.Errorf("a query without callers was evaluated:\n%s", diff)
 		}
 	})
 }
 
-func TestQueueEndsWithItsSource(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 3}, func(t *testing.T, w *world, s *source) {
-		s.takes = 5 * time.Second
-		s.set(down)
+func TestQueueOfFailingSource(t *testing.T) {
+	withFixture(t, Limits{Concurrency: 3}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 5 * time.Second
+		s.setEvaluate(down)
 		began := time.Now()
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
-				if _, err := w.ask(asked(fmt.Sprint(i))); reasonOf(err) != ReasonConnectionFailed {
+				if _, err := f.query(testQuery(fmt.Sprint(i))); reasonOf(err) != ReasonConnectionFailed {
 					t.Errorf("got %v", err)
 				}
 			})
 		}
 		all.Wait()
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("those who waited in the queue were told after %s", took)
+			t.Errorf("queued callers got the failure after %s", took)
 		}
 		if n := s.count(); n > 4 {
 			t.Errorf("%d evaluations", n)

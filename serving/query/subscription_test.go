@@ -16,47 +16,47 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// heard keeps what a follower is told.
-type heard struct {
+// recorder records what a subscriber receives.
+type recorder struct {
 	mu      sync.Mutex
-	answers []*Result
+	results []*Result
 	errs    []error
 }
 
-func (h *heard) receive(a *Result, err error) {
+func (h *recorder) receive(a *Result, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.answers, h.errs = append(h.answers, a), append(h.errs, err)
+	h.results, h.errs = append(h.results, a), append(h.errs, err)
 }
 
-func (h *heard) count() int {
+func (h *recorder) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.answers)
+	return len(h.results)
 }
 
-// times are those of the answers.
-func (h *heard) times() []time.Time {
+// times returns those of the results.
+func (h *recorder) times() []time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var times []time.Time
-	for _, a := range h.answers {
+	for _, a := range h.results {
 		times = append(times, a.Time)
 	}
 	return times
 }
 
-// A question that takes the place of another is as of now at first, unless what is known of it is as
-// new as the other's answer, and of its slots from then on.
-func TestFollowedSince(t *testing.T) {
+// A query that replaces another one is first evaluated as of now, unless its cached result is as
+// new as the other's, and then at the start of its slots.
+func TestSubscribeSince(t *testing.T) {
 	const ms = time.Millisecond
 	tests := map[string]struct {
-		// at is the instant of the other question's answer, from the beginning of the slot in whose
-		// fifth second this one is followed; nil for none.
+		// at is the instant of the other query's result, since the start of the slot in whose
+		// fifth second this one is subscribed to; nil for none.
 		at *time.Duration
-		// known says that it is followed already, since the beginning of the slot.
+		// known says that it has a subscriber since the start of the slot.
 		known bool
-		want  []time.Duration // the instants of the answers
+		want  []time.Duration // the instants of the results
 	}{
 		"nothing is at hand":            {nil, false, []time.Duration{0, 15000 * ms}},
 		"nothing is known of it":        {ptr.To(1000 * ms), false, []time.Duration{4100 * ms, 15000 * ms}},
@@ -66,20 +66,20 @@ func TestFollowedSince(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
-				q := asked("a")
-				toSlot(q)
+			withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
+				q := testQuery("a")
+				waitForSlot(q)
 				_, began := slotsOf(q).at(time.Now())
 				if test.known {
-					defer w.subscribe(q, func(*Result, error) {})()
+					defer f.subscribe(q, func(*Result, error) {})()
 				}
 				time.Sleep(4 * time.Second)
 				var since time.Time
 				if test.at != nil {
 					since = began.Add(*test.at)
 				}
-				var h heard
-				defer w.Evaluator.Subscribe(q, since, h.receive)()
+				var h recorder
+				defer f.Evaluator.Subscribe(q, since, h.receive)()
 				time.Sleep(15 * time.Second)
 				synctest.Wait()
 				var got []time.Duration
@@ -94,38 +94,38 @@ func TestFollowedSince(t *testing.T) {
 	}
 }
 
-// A failure is shared as ever, and what comes after it is as of its moment.
-func TestFollowedSinceWhileTheSourceFails(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		q := asked("a")
-		toSlot(q)
-		s.set(func(context.Context, string, time.Time) (*Result, error) {
+// A failure is shared, and the result after it is as of its moment.
+func TestSubscribeSinceWhileSourceFails(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		q := testQuery("a")
+		waitForSlot(q)
+		s.setEvaluate(func(context.Context, string, time.Time) (*Result, error) {
 			return nil, &Failure{Source: "p", Reason: ReasonRejected, Message: "no"}
 		})
-		defer w.subscribe(q, func(*Result, error) {})()
+		defer f.subscribe(q, func(*Result, error) {})()
 		time.Sleep(4 * time.Second)
 		before := s.count()
-		var h heard
-		defer w.Evaluator.Subscribe(q, time.Now(), h.receive)()
+		var h recorder
+		defer f.Evaluator.Subscribe(q, time.Now(), h.receive)()
 		synctest.Wait()
 		if n := s.count() - before; n != 0 || h.count() != 1 || h.errs[0] == nil {
-			t.Errorf("%d evaluations, it heard %v", n, h.errs)
+			t.Errorf("%d evaluations, it received %v", n, h.errs)
 		}
 	})
 }
 
-// Two replicas evaluate a followed question as of the same instants, at whatever
-// moment it is followed on each.
-func TestFollowedAtSlots(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+// Two replicas evaluate a query with subscribers as of the same instants, whenever each of
+// them got the subscription.
+func TestSubscriptionsAreEvaluatedAtSlots(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 		ctx, cancel := context.WithCancel(t.Context())
-		other := NewEvaluator(w.clock, w.random, w.Evaluator.sources, Limits{})
+		other := NewEvaluator(f.clock, f.random, f.Evaluator.sources, Limits{})
 		var running sync.WaitGroup
 		running.Go(func() { other.Run(ctx) })
-		q := asked("a")
-		toSlot(q)
-		var one, two heard
-		stop := w.subscribe(q, one.receive)
+		q := testQuery("a")
+		waitForSlot(q)
+		var one, two recorder
+		stop := f.subscribe(q, one.receive)
 		time.Sleep(4 * time.Second)
 		defer other.Subscribe(q, time.Time{}, two.receive)()
 		time.Sleep(30 * time.Second)
@@ -146,59 +146,59 @@ func TestFollowedAtSlots(t *testing.T) {
 	})
 }
 
-func TestFollowersShareWithWhoAsks(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		q := asked("a")
-		toSlot(q)
-		w.mustAsk(q)
-		var all []*heard
+func TestSubscribersAndCallersShare(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		q := testQuery("a")
+		waitForSlot(q)
+		f.mustQuery(q)
+		var all []*recorder
 		for range 1000 {
-			h := &heard{}
+			h := &recorder{}
 			all = append(all, h)
-			defer w.subscribe(q, h.receive)()
+			defer f.subscribe(q, h.receive)()
 			if h.count() != 1 {
-				t.Fatal("what is known is not told first")
+				t.Fatal("the cached result is not received first")
 			}
 		}
 		time.Sleep(15 * time.Second)
-		w.mustAsk(q)
+		f.mustQuery(q)
 		synctest.Wait()
 		if n := s.count(); n != 2 {
 			t.Errorf("%d evaluations", n)
 		}
 		for _, h := range all {
 			if h.count() != 2 {
-				t.Fatalf("a follower heard %d answers", h.count())
+				t.Fatalf("a subscriber received %d results", h.count())
 			}
 		}
 	})
 }
 
-func TestUnfollowEndsTheEvaluation(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+func TestEvaluationAfterUnsubscribe(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 		ended := make(chan error, 1)
-		s.set(func(ctx context.Context, _ string, _ time.Time) (*Result, error) {
+		s.setEvaluate(func(ctx context.Context, _ string, _ time.Time) (*Result, error) {
 			<-ctx.Done()
 			ended <- ctx.Err()
 			return nil, ctx.Err()
 		})
-		var h heard
-		stop := w.subscribe(asked("a"), h.receive)
+		var h recorder
+		stop := f.subscribe(testQuery("a"), h.receive)
 		synctest.Wait()
 		stop()
 		<-ended
 		synctest.Wait()
 		if h.count() != 0 {
-			t.Errorf("heard %v after the end", h.errs)
+			t.Errorf("received %v after the end", h.errs)
 		}
 	})
 }
 
-func TestFollowerMayStopItself(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+func TestSubscriberStopsItself(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
 		stop := make(chan func(), 1)
 		n := 0
-		stop <- w.subscribe(asked("a"), func(*Result, error) {
+		stop <- f.subscribe(testQuery("a"), func(*Result, error) {
 			if n++; n == 2 {
 				(<-stop)()
 			}
@@ -206,79 +206,79 @@ func TestFollowerMayStopItself(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n != 2 {
-			t.Errorf("heard %d times", n)
+			t.Errorf("received %d times", n)
 		}
 	})
 }
 
 func TestSlowSourceSkipsSlots(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.takes = 20 * time.Second
-		q := asked("a")
-		toSlot(q)
-		var h heard
-		defer w.subscribe(q, h.receive)()
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 20 * time.Second
+		q := testQuery("a")
+		waitForSlot(q)
+		var h recorder
+		defer f.subscribe(q, h.receive)()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if s.most != 1 || s.count() > 5 {
-			t.Errorf("%d evaluations, %d at a time", s.count(), s.most)
+		if s.maxRunning != 1 || s.count() > 5 {
+			t.Errorf("%d evaluations, %d at a time", s.count(), s.maxRunning)
 		}
 	})
 }
 
-func TestFollowedSourceIsReplaced(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+func TestSubscribedSourceIsReplaced(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
 		q := Query{Source: "p", Expression: "a", Interval: time.Hour}
-		var h heard
-		defer w.subscribe(q, h.receive)()
+		var h recorder
+		defer f.subscribe(q, h.receive)()
 		synctest.Wait()
-		w.put("p", nil)
-		w.SourcesChanged()
+		f.setSource("p", nil)
+		f.SourcesChanged()
 		synctest.Wait()
-		w.put("p", &source{reply: func(_ context.Context, _ string, at time.Time) (*Result, error) { return number(at, 42), nil }})
-		w.SourcesChanged()
+		f.setSource("p", &fakeSource{evaluate: func(_ context.Context, _ string, at time.Time) (*Result, error) { return singleResult(at, 42), nil }})
+		f.SourcesChanged()
 		synctest.Wait()
-		if h.count() != 3 || reasonOf(h.errs[1]) != ReasonUnknownSource || h.answers[2].Samples[0].Value != 42 {
-			t.Errorf("heard %v and %v", h.answers, h.errs)
+		if h.count() != 3 || reasonOf(h.errs[1]) != ReasonUnknownSource || h.results[2].Samples[0].Value != 42 {
+			t.Errorf("received %v and %v", h.results, h.errs)
 		}
 	})
 }
 
-// Who follows a question hears nothing of a source that was taken away, even if it answers then.
-func TestFollowedSourceIsTakenAwayWhileAsked(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.takes = 5 * time.Second
+// Subscribers receive no result of a removed source, even if its evaluation ends later.
+func TestSubscribedSourceIsRemoved(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 5 * time.Second
 		q := Query{Source: "p", Expression: "a", Interval: time.Hour}
-		var h heard
-		defer w.subscribe(q, h.receive)()
+		var h recorder
+		defer f.subscribe(q, h.receive)()
 		time.Sleep(time.Second)
-		w.put("p", nil)
-		w.SourcesChanged()
+		f.setSource("p", nil)
+		f.SourcesChanged()
 		time.Sleep(30 * time.Second)
 		if h.count() != 1 || reasonOf(h.errs[0]) != ReasonUnknownSource {
-			t.Errorf("heard %v and %v", h.answers, h.errs)
+			t.Errorf("received %v and %v", h.results, h.errs)
 		}
-		if total := w.cache.total; total.samples != 0 {
-			t.Errorf("%+v is held", total)
+		if total := f.cache.total; total.samples != 0 {
+			t.Errorf("%+v is cached", total)
 		}
-		w.put("p", s)
-		w.SourcesChanged()
+		f.setSource("p", s)
+		f.SourcesChanged()
 		time.Sleep(10 * time.Second)
 		if h.count() != 2 || h.errs[1] != nil {
-			t.Errorf("when it is back: heard %v and %v", h.answers, h.errs)
+			t.Errorf("when it is back: received %v and %v", h.results, h.errs)
 		}
 	})
 }
 
-// With a clock that jumps, a followed question is evaluated within an interval, and
-// one that is asked at once.
+// After the clock jumps, a query with subscribers is evaluated within an interval, and a
+// request at once.
 func TestClockJumps(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"ahead": 10 * time.Hour, "back": -10 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC))
-			s := &source{}
+			s := &fakeSource{}
 			d := NewEvaluator(c, func() float64 { return 0 }, func(string) (Source, bool) { return s, true }, Limits{})
-			q, told := asked("a"), make(chan time.Time, 10)
+			q, told := testQuery("a"), make(chan time.Time, 10)
 			defer d.Subscribe(q, time.Time{}, func(a *Result, _ error) { told <- a.Time })()
 			<-told
 			c.SetTime(c.Now().Add(jump))
@@ -293,13 +293,13 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-func TestAgendaIsInOrder(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, _ *source) {
+func TestEvaluationsAreInOrder(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
 		var mu sync.Mutex
 		var times []time.Time
 		var stops []func()
 		for i := range 50 {
-			stops = append(stops, w.subscribe(Query{Source: "p", Expression: string(rune('a' + i)), Interval: time.Duration(i%7+1) * time.Second}, func(a *Result, _ error) {
+			stops = append(stops, f.subscribe(Query{Source: "p", Expression: string(rune('a' + i)), Interval: time.Duration(i%7+1) * time.Second}, func(a *Result, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
 				times = append(times, a.Time)
@@ -321,15 +321,15 @@ func TestAgendaIsInOrder(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.IsSortedFunc(times, time.Time.Compare) {
-			t.Error("questions were evaluated out of order")
+			t.Error("queries were evaluated out of order")
 		}
 		for _, stop := range stops {
 			stop()
 		}
-		w.Evaluator.mu.Lock()
-		defer w.Evaluator.mu.Unlock()
-		if w.due.Len() != 0 || w.cache.tenants[""].lru.Len() != 50 {
-			t.Errorf("%d in the agenda and %d among the recent", w.due.Len(), w.cache.tenants[""].lru.Len())
+		f.Evaluator.mu.Lock()
+		defer f.Evaluator.mu.Unlock()
+		if f.due.Len() != 0 || f.cache.tenants[""].lru.Len() != 50 {
+			t.Errorf("%d due and %d in the LRU list", f.due.Len(), f.cache.tenants[""].lru.Len())
 		}
 	})
 }

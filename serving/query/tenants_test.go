@@ -15,19 +15,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// of is a question of an owner.
-func of(owner, expression string) Query {
-	q := asked(expression)
-	q.Tenant = owner
+// tenantQuery returns a query of a tenant.
+func tenantQuery(tenant, expression string) Query {
+	q := testQuery(expression)
+	q.Tenant = tenant
 	return q
 }
 
-// slow answers at once, but for expressions that begin with "slow", which are too much
-// for the source.
-func slow(ctx context.Context, expression string, at time.Time) (*Result, error) {
+// slowQueries returns a result at once, except for expressions that begin with "slow", which
+// time out.
+func slowQueries(ctx context.Context, expression string, at time.Time) (*Result, error) {
 	if !strings.HasPrefix(expression, "slow") {
 		time.Sleep(20 * time.Millisecond)
-		return number(at, 1), nil
+		return singleResult(at, 1), nil
 	}
 	select {
 	case <-time.After(10 * time.Second):
@@ -37,21 +37,21 @@ func slow(ctx context.Context, expression string, at time.Time) (*Result, error)
 }
 
 // However many slow queries one namespace polls, and whether they time out or break the
-// connection: the questions of others are answered, all of them.
-func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
+// connection: all queries of others succeed.
+func TestTenantDoesNotAffectOthers(t *testing.T) {
 	broken := func(ctx context.Context, expression string, at time.Time) (*Result, error) {
-		answer, err := slow(ctx, expression, at)
+		result, err := slowQueries(ctx, expression, at)
 		if err != nil {
 			err = &Failure{Reason: ReasonConnectionFailed, Message: "connection reset by peer"}
 		}
-		return answer, err
+		return result, err
 	}
-	for name, reply := range map[string]func(context.Context, string, time.Time) (*Result, error){"timeout": slow, "broken connection": broken} {
+	for name, reply := range map[string]func(context.Context, string, time.Time) (*Result, error){"timeout": slowQueries, "broken connection": broken} {
 		for _, n := range []int{0, 3, 20, 300} {
 			t.Run(fmt.Sprint(name, " of ", n), func(t *testing.T) {
-				inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
+				withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
 					const others, polls = 20, 40 // ten minutes
-					s.set(reply)
+					s.setEvaluate(reply)
 					var all sync.WaitGroup
 					var mu sync.Mutex
 					answered, failed, longest := 0, map[string]int{}, time.Duration(0)
@@ -61,7 +61,7 @@ func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
 							for range polls {
 								began := time.Now()
 								ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-								_, err := w.Query(ctx, q)
+								_, err := f.Query(ctx, q)
 								cancel()
 								each(err, time.Since(began))
 								time.Sleep(15*time.Second - min(time.Since(began), 15*time.Second))
@@ -69,12 +69,12 @@ func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
 						})
 					}
 					for i := range n {
-						poll(of("shop", fmt.Sprint("slow", i)), time.Duration(i)*15*time.Second/time.Duration(n), func(error, time.Duration) {})
+						poll(tenantQuery("shop", fmt.Sprint("slow", i)), time.Duration(i)*15*time.Second/time.Duration(n), func(error, time.Duration) {})
 					}
 					for i := range others {
 						// Some are of the cluster, and several of one namespace.
-						owner := []string{"", "bank", "post", "news"}[i%4]
-						poll(of(owner, fmt.Sprint("good", i)), time.Duration(i)*750*time.Millisecond, func(err error, took time.Duration) {
+						tenant := []string{"", "bank", "post", "news"}[i%4]
+						poll(tenantQuery(tenant, fmt.Sprint("good", i)), time.Duration(i)*750*time.Millisecond, func(err error, took time.Duration) {
 							mu.Lock()
 							defer mu.Unlock()
 							longest = max(longest, took)
@@ -87,7 +87,7 @@ func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
 					}
 					all.Wait()
 					if diff := cmp.Diff(map[string]int{}, failed); diff != "" || answered != others*polls {
-						t.Errorf("others were answered %d times of %d, and failed:\n%s", answered, others*polls, diff)
+						t.Errorf("queries of others succeeded %d times of %d, and failed:\n%s", answered, others*polls, diff)
 					}
 					if longest > time.Second {
 						t.Errorf("others waited up to %s", longest)
@@ -98,31 +98,30 @@ func TestOneOwnerTakesNoSourceFromOthers(t *testing.T) {
 	}
 }
 
-// A source that has answered nobody else is not taken from a namespace that has not asked
-// yet either.
-func TestOwnerThatComesLater(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(slow)
+// A source that fails one tenant works for a new one, although it never succeeded before.
+func TestNewTenant(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(slowQueries)
 		for i := range 20 {
-			defer w.subscribe(of("shop", fmt.Sprint("slow", i)), func(*Result, error) {})()
+			defer f.subscribe(tenantQuery("shop", fmt.Sprint("slow", i)), func(*Result, error) {})()
 		}
 		time.Sleep(5 * time.Minute)
-		w.mustAsk(of("bank", "good"))
+		f.mustQuery(tenantQuery("bank", "good"))
 	})
 }
 
-// What a source says of one namespace's question is not told to another.
-func TestSuspensionTellsNobodyElsesWords(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(slow)
+// The error text of one namespace's query is not returned to another.
+func TestRejectionHasNoOtherErrorText(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(slowQueries)
 		for i := range 9 {
-			defer w.subscribe(of(fmt.Sprint("shop", i%3), fmt.Sprint("slow", i)), func(*Result, error) {})()
+			defer f.subscribe(tenantQuery(fmt.Sprint("shop", i%3), fmt.Sprint("slow", i)), func(*Result, error) {})()
 		}
 		time.Sleep(time.Minute)
 		var all sync.WaitGroup
 		for i := range 5 { // one of them tries the source
 			all.Go(func() {
-				_, err := w.ask(of("bank", fmt.Sprint("slow_bank", i)))
+				_, err := f.query(tenantQuery("bank", fmt.Sprint("slow_bank", i)))
 				if err == nil || strings.Contains(err.Error(), "query timed out: slow") && !strings.Contains(err.Error(), "slow_bank") {
 					t.Errorf("got %v", err)
 				}
@@ -132,12 +131,14 @@ func TestSuspensionTellsNobodyElsesWords(t *testing.T) {
 	})
 }
 
-// A dead source is not hammered by owners each of which has one question.
-func TestDeadSourceOfManyOwners(t *testing.T) {
-	inWorld(t, Limits{}, func(t *testing.T, w *world, s *source) {
-		s.set(func(ctx context.Context, _ string, at time.Time) (*Result, error) { return slow(ctx, "slow", at) })
+// A dead source is not overloaded by tenants with one query each.
+func TestDeadSourceOfManyTenants(t *testing.T) {
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(ctx context.Context, _ string, at time.Time) (*Result, error) {
+			return slowQueries(ctx, "slow", at)
+		})
 		for i := range 100 {
-			defer w.subscribe(of(fmt.Sprint("team-", i), "up"), func(*Result, error) {})()
+			defer f.subscribe(tenantQuery(fmt.Sprint("team-", i), "up"), func(*Result, error) {})()
 		}
 		time.Sleep(time.Minute)
 		before := s.count()
@@ -147,38 +148,38 @@ func TestDeadSourceOfManyOwners(t *testing.T) {
 		if n := s.count() - before; n > 36 {
 			t.Errorf("%d evaluations in three minutes", n)
 		}
-		s.set(nil)
+		s.setEvaluate(nil)
 		time.Sleep(maxBackoff + 15*time.Second)
 		for i := range 100 {
-			w.mustAsk(of(fmt.Sprint("team-", i), "up"))
+			f.mustQuery(tenantQuery(fmt.Sprint("team-", i), "up"))
 		}
 	})
 }
 
-func TestOwnersTakeTurns(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 1}, func(t *testing.T, w *world, s *source) {
-		s.takes = time.Second
+func TestTenantsTakeTurns(t *testing.T) {
+	withFixture(t, Limits{Concurrency: 1}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = time.Second
 		var all sync.WaitGroup
-		for _, q := range []Query{of("a", "a1"), of("a", "a2"), of("a", "a3"), of("b", "b1"), of("b", "b2"), of("c", "c1")} {
-			all.Go(func() { w.mustAsk(q) })
+		for _, q := range []Query{tenantQuery("a", "a1"), tenantQuery("a", "a2"), tenantQuery("a", "a3"), tenantQuery("b", "b1"), tenantQuery("b", "b2"), tenantQuery("c", "c1")} {
+			all.Go(func() { f.mustQuery(q) })
 			synctest.Wait()
 		}
 		all.Wait()
-		if diff := cmp.Diff([]string{"a1", "a2", "b1", "c1", "a3", "b2"}, s.asked); diff != "" {
+		if diff := cmp.Diff([]string{"a1", "a2", "b1", "c1", "a3", "b2"}, s.expressions); diff != "" {
 			t.Errorf("evaluated in another order:\n%s", diff)
 		}
 	})
 }
 
 func TestFullQueueHasRoomForOthers(t *testing.T) {
-	inWorld(t, Limits{Concurrency: 1, MaxQueued: 10}, func(t *testing.T, w *world, s *source) {
-		s.takes = time.Second
+	withFixture(t, Limits{Concurrency: 1, MaxQueued: 10}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = time.Second
 		var all sync.WaitGroup
 		refused := 0
 		var mu sync.Mutex
 		for i := range 50 {
 			all.Go(func() {
-				if _, err := w.ask(of("a", fmt.Sprint(i))); reasonOf(err) == ReasonOverloaded {
+				if _, err := f.query(tenantQuery("a", fmt.Sprint(i))); reasonOf(err) == ReasonOverloaded {
 					mu.Lock()
 					defer mu.Unlock()
 					refused++
@@ -186,7 +187,7 @@ func TestFullQueueHasRoomForOthers(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		w.mustAsk(of("b", "good"))
+		f.mustQuery(tenantQuery("b", "good"))
 		all.Wait()
 		if refused != 50-6 {
 			t.Errorf("%d of 50 were refused", refused)
@@ -194,22 +195,22 @@ func TestFullQueueHasRoomForOthers(t *testing.T) {
 	})
 }
 
-// What one owner holds takes no room from others, followed or not.
-func TestSharesOfWhatIsHeld(t *testing.T) {
-	inWorld(t, Limits{MaxCachedSamples: 1000, MaxQueries: 40, MaxCachedBytes: 1000}, func(t *testing.T, w *world, s *source) {
-		s.set(func(_ context.Context, expression string, at time.Time) (*Result, error) {
+// Cached queries of one tenant take no space from others, subscribed or not.
+func TestCacheIsSharedFairly(t *testing.T) {
+	withFixture(t, Limits{MaxCachedSamples: 1000, MaxQueries: 40, MaxCachedBytes: 1000}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
 			n := 1
 			if strings.HasPrefix(expression, "long") {
 				n = 300
 			}
 			return &Result{Time: at, Samples: make([]Sample, n)}, nil
 		})
-		good := of("bank", "good")
-		w.mustAsk(good)
+		good := tenantQuery("bank", "good")
+		f.mustQuery(good)
 		var mu sync.Mutex
 		reasons := map[Reason]int{}
 		for i := range 5 {
-			defer w.subscribe(of("shop", fmt.Sprint("long", i)), func(_ *Result, err error) {
+			defer f.subscribe(tenantQuery("shop", fmt.Sprint("long", i)), func(_ *Result, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				reasons[reasonOf(err)]++
@@ -222,41 +223,41 @@ func TestSharesOfWhatIsHeld(t *testing.T) {
 		}
 		mu.Unlock()
 		for i := range 100 {
-			_, _ = w.ask(of("shop", fmt.Sprint("many", i)))
-			_, _ = w.ask(of("shop", fmt.Sprint("wide", i, strings.Repeat("x", 300))))
+			_, _ = f.query(tenantQuery("shop", fmt.Sprint("many", i)))
+			_, _ = f.query(tenantQuery("shop", fmt.Sprint("wide", i, strings.Repeat("x", 300))))
 		}
-		if _, err := w.ask(of("shop", strings.Repeat("x", 1001))); reasonOf(err) != ReasonOverloaded {
+		if _, err := f.query(tenantQuery("shop", strings.Repeat("x", 1001))); reasonOf(err) != ReasonOverloaded {
 			t.Errorf("an expression beyond all bytes: %v", err)
 		}
 		before := s.count()
-		w.mustAsk(good)
+		f.mustQuery(good)
 		for i := range 10 {
-			w.mustAsk(of("post", fmt.Sprint("good", i)))
+			f.mustQuery(tenantQuery("post", fmt.Sprint("good", i)))
 		}
 		if n := s.count() - before; n != 10 {
 			t.Errorf("%d evaluations: what others hold was forgotten", n)
 		}
-		w.Evaluator.mu.Lock()
-		defer w.Evaluator.mu.Unlock()
-		if own := w.cache.tenants["shop"]; own.queries > 20 || own.bytes > 500 || own.samples > 500 {
-			t.Errorf("one owner holds %+v", own.usage)
+		f.Evaluator.mu.Lock()
+		defer f.Evaluator.mu.Unlock()
+		if own := f.cache.tenants["shop"]; own.queries > 20 || own.bytes > 500 || own.samples > 500 {
+			t.Errorf("one tenant has %+v", own.usage)
 		}
 	})
 }
 
 // Requests that wait for a source that hangs are so many at most, and leave places for
 // requests of others: beyond that they fail at once.
-func TestRequestsThatWaitAreBounded(t *testing.T) {
-	inWorld(t, Limits{MaxWaiting: 20}, func(t *testing.T, w *world, s *source) {
-		s.takes = 30 * time.Second
-		w.put("other", &source{})
+func TestMaxWaiting(t *testing.T) {
+	withFixture(t, Limits{MaxWaiting: 20}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.latency = 30 * time.Second
+		f.setSource("other", &fakeSource{})
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		got := map[Reason]int{}
 		for range 400 {
 			all.Go(func() {
 				began := time.Now()
-				_, err := w.ask(of("shop", "hangs"))
+				_, err := f.query(tenantQuery("shop", "hangs"))
 				mu.Lock()
 				defer mu.Unlock()
 				got[reasonOf(err)]++
@@ -266,17 +267,17 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		theirs := of("bank", "good")
+		theirs := tenantQuery("bank", "good")
 		theirs.Source = "other"
-		w.mustAsk(theirs)
+		f.mustQuery(theirs)
 		all.Wait()
 		if diff := cmp.Diff(map[Reason]int{"": 10, ReasonOverloaded: 390}, got); diff != "" {
 			t.Error(diff)
 		}
-		w.Evaluator.mu.Lock()
-		defer w.Evaluator.mu.Unlock()
-		if w.cache.total.waiting != 0 {
-			t.Errorf("in the end %d wait", w.cache.total.waiting)
+		f.Evaluator.mu.Lock()
+		defer f.Evaluator.mu.Unlock()
+		if f.cache.total.waiting != 0 {
+			t.Errorf("in the end %d wait", f.cache.total.waiting)
 		}
 	})
 }

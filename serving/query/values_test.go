@@ -20,7 +20,7 @@ import (
 var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 
 // series is a sample of the labels k, v, k, v …
-func series(value float64, pairs ...string) Sample {
+func sampleOf(value float64, pairs ...string) Sample {
 	s := Sample{Value: value, Time: t0, Labels: map[string]string{}}
 	for i := 0; i < len(pairs); i += 2 {
 		s.Labels[pairs[i]] = pairs[i+1]
@@ -29,13 +29,13 @@ func series(value float64, pairs ...string) Sample {
 }
 
 // older is a sample of an earlier time.
-func older(s Sample) Sample {
+func tenSecondsOlder(s Sample) Sample {
 	s.Time = s.Time.Add(-10 * time.Second)
 	return s
 }
 
 // texts tells of values: key, quantity, age.
-func texts(v *Values) []string {
+func describeValues(v *Values) []string {
 	var texts []string
 	for i := range v.Items {
 		text := v.Items[i].Key() + "=" + v.Items[i].Quantity.String()
@@ -57,56 +57,56 @@ func TestValues(t *testing.T) {
 		r.Duplicates = d
 		return r
 	}
-	twice := []Sample{series(1, "pod", "a", "code", "200"), older(series(4, "pod", "a", "code", "500")), series(3, "pod", "b")}
+	twice := []Sample{sampleOf(1, "pod", "a", "code", "200"), tenSecondsOlder(sampleOf(4, "pod", "a", "code", "500")), sampleOf(3, "pod", "b")}
 	tests := map[string]struct {
-		reading MetricQuery
+		mq      MetricQuery
 		samples []Sample
 		want    []string
 	}{
 		"no series":                {pods, nil, nil},
-		"objects in order":         {pods, []Sample{series(2, "pod", "b"), series(1, "pod", "a")}, []string{"a=1", "b=2"}},
-		"one object":               {MetricQuery{Object: "web"}, []Sample{series(2.5)}, []string{"web=2500m"}},
-		"one object, many series":  {MetricQuery{Object: "web"}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"no web: Duplicate"}},
-		"one object, summed":       {MetricQuery{Object: "web", Duplicates: DuplicatesSum}, []Sample{series(1, "a", "1"), series(2, "a", "2")}, []string{"web=3"}},
-		"no label of the object":   {pods, []Sample{series(1, "node", "n"), series(2, "pod", ""), series(3, "pod", "a")}, []string{"a=3", "no : NoObject", "no : NoObject"}},
+		"objects in order":         {pods, []Sample{sampleOf(2, "pod", "b"), sampleOf(1, "pod", "a")}, []string{"a=1", "b=2"}},
+		"one object":               {MetricQuery{Object: "web"}, []Sample{sampleOf(2.5)}, []string{"web=2500m"}},
+		"one object, many series":  {MetricQuery{Object: "web"}, []Sample{sampleOf(1, "a", "1"), sampleOf(2, "a", "2")}, []string{"no web: Duplicate"}},
+		"one object, summed":       {MetricQuery{Object: "web", Duplicates: DuplicatesSum}, []Sample{sampleOf(1, "a", "1"), sampleOf(2, "a", "2")}, []string{"web=3"}},
+		"no label of the object":   {pods, []Sample{sampleOf(1, "node", "n"), sampleOf(2, "pod", ""), sampleOf(3, "pod", "a")}, []string{"a=3", "no : NoObject", "no : NoObject"}},
 		"duplicates, unset":        {pods, twice, []string{"b=3", "no a: Duplicate"}},
 		"duplicates rejected":      {with(DuplicatesReject), twice, []string{"b=3", "no a: Duplicate"}},
 		"duplicates, sum":          {with(DuplicatesSum), twice, []string{"a=5 10s old", "b=3"}},
 		"duplicates, average":      {with(DuplicatesAverage), twice, []string{"a=2500m 10s old", "b=3"}},
 		"duplicates, minimum":      {with(DuplicatesMinimum), twice, []string{"a=1 10s old", "b=3"}},
 		"duplicates, maximum":      {with(DuplicatesMaximum), twice, []string{"a=4 10s old", "b=3"}},
-		"NaN":                      {pods, []Sample{series(math.NaN(), "pod", "a"), series(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
-		"NaN as zero":              {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.NaN(), "pod", "a")}, []string{"a=0"}},
-		"infinite is never zero":   {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{series(math.Inf(1), "pod", "a"), series(math.Inf(-1), "pod", "b")}, []string{"no a: Infinite", "no b: Infinite"}},
-		"too large":                {pods, []Sample{series(1e300, "pod", "a"), series(-1e300, "pod", "b")}, []string{"no a: TooLarge", "no b: TooLarge"}},
-		"NaN among what is summed": {with(DuplicatesSum), []Sample{series(1, "pod", "a", "x", "1"), series(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
-		"NaN has no maximum":       {with(DuplicatesMaximum), []Sample{series(1, "pod", "a", "x", "1"), series(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
-		"a sum that is too large":  {with(DuplicatesSum), []Sample{series(math.MaxFloat64, "pod", "a", "x", "1"), series(math.MaxFloat64, "pod", "a", "x", "2")}, []string{"no a: Infinite"}},
-		"infinities cancel out to no number": {with(DuplicatesSum), []Sample{series(math.Inf(1), "pod", "a", "x", "1"), series(math.Inf(-1), "pod", "a", "x", "2")},
+		"NaN":                      {pods, []Sample{sampleOf(math.NaN(), "pod", "a"), sampleOf(1, "pod", "b")}, []string{"b=1", "no a: NaN"}},
+		"NaN as zero":              {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{sampleOf(math.NaN(), "pod", "a")}, []string{"a=0"}},
+		"infinite is never zero":   {MetricQuery{ObjectLabel: "pod", NaNAsZero: true}, []Sample{sampleOf(math.Inf(1), "pod", "a"), sampleOf(math.Inf(-1), "pod", "b")}, []string{"no a: Infinite", "no b: Infinite"}},
+		"too large":                {pods, []Sample{sampleOf(1e300, "pod", "a"), sampleOf(-1e300, "pod", "b")}, []string{"no a: TooLarge", "no b: TooLarge"}},
+		"NaN among what is summed": {with(DuplicatesSum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
+		"NaN has no maximum":       {with(DuplicatesMaximum), []Sample{sampleOf(1, "pod", "a", "x", "1"), sampleOf(math.NaN(), "pod", "a", "x", "2")}, []string{"no a: NaN"}},
+		"a sum that is too large":  {with(DuplicatesSum), []Sample{sampleOf(math.MaxFloat64, "pod", "a", "x", "1"), sampleOf(math.MaxFloat64, "pod", "a", "x", "2")}, []string{"no a: Infinite"}},
+		"infinities cancel out to no number": {with(DuplicatesSum), []Sample{sampleOf(math.Inf(1), "pod", "a", "x", "1"), sampleOf(math.Inf(-1), "pod", "a", "x", "2")},
 			[]string{"no a: NaN"}},
-		"selected": {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{series(1, "pod", "a", "verb", "get"), series(2, "pod", "a", "verb", "put")},
+		"selected": {MetricQuery{ObjectLabel: "pod", Select: labels.SelectorFromSet(labels.Set{"verb": "get"})}, []Sample{sampleOf(1, "pod", "a", "verb", "get"), sampleOf(2, "pod", "a", "verb", "put")},
 			[]string{"a=1"}},
-		"selected by a label that is added": {MetricQuery{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{series(1)},
+		"selected by a label that is added": {MetricQuery{Labels: map[string]string{"team": "t"}, Select: labels.SelectorFromSet(labels.Set{"team": "t"})}, []Sample{sampleOf(1)},
 			[]string{`{team="t"}=1`}},
-		"external": {MetricQuery{}, []Sample{series(2, "queue", "b", "zone", "x"), series(1, "queue", "a")},
+		"external": {MetricQuery{}, []Sample{sampleOf(2, "queue", "b", "zone", "x"), sampleOf(1, "queue", "a")},
 			[]string{`{queue="a"}=1`, `{queue="b",zone="x"}=2`}},
-		"external, without labels":   {MetricQuery{}, []Sample{series(2)}, []string{"{}=2"}},
-		"external, with more labels": {MetricQuery{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{series(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
-		"external, made the same": {MetricQuery{Labels: map[string]string{"queue": "all"}}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
+		"external, without labels":   {MetricQuery{}, []Sample{sampleOf(2)}, []string{"{}=2"}},
+		"external, with more labels": {MetricQuery{Labels: map[string]string{"team": "t", "queue": "all"}}, []Sample{sampleOf(2, "queue", "b")}, []string{`{queue="all",team="t"}=2`}},
+		"external, made the same": {MetricQuery{Labels: map[string]string{"queue": "all"}}, []Sample{sampleOf(2, "queue", "a"), sampleOf(3, "queue", "b")},
 			[]string{"no : Duplicate"}},
-		"external, made the same and summed": {MetricQuery{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{series(2, "queue", "a"), series(3, "queue", "b")},
+		"external, made the same and summed": {MetricQuery{Labels: map[string]string{"queue": "all"}, Duplicates: DuplicatesSum}, []Sample{sampleOf(2, "queue", "a"), sampleOf(3, "queue", "b")},
 			[]string{`{queue="all"}=5`}},
-		"external, labels that look like others": {MetricQuery{}, []Sample{series(1, "a", `x",b="y`), series(2, "a", "x", "b", "y")},
+		"external, labels that look like others": {MetricQuery{}, []Sample{sampleOf(1, "a", `x",b="y`), sampleOf(2, "a", "x", "b", "y")},
 			[]string{`{a="x",b="y"}=2`, `{a="x\",b=\"y"}=1`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(test.samples)
-			v, err := test.reading.Values(&Result{Time: t0, Window: time.Minute, Samples: test.samples, Warnings: []string{"careful"}}, nil)
+			v, err := test.mq.Values(&Result{Time: t0, Window: time.Minute, Samples: test.samples, Warnings: []string{"careful"}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
+			if diff := cmp.Diff(test.want, describeValues(v)); diff != "" {
 				t.Error(diff)
 			}
 			if v.SourceError != nil || v.Window != time.Minute || v.ResourceVersion() != "1788091200000" || len(v.Warnings) != 1 {
@@ -122,7 +122,7 @@ func TestValues(t *testing.T) {
 func TestValuesDoNotDependOnTheOrder(t *testing.T) {
 	var samples []Sample
 	for i := range 100 {
-		samples = append(samples, series(float64(i)/10, "pod", fmt.Sprint("p", i)))
+		samples = append(samples, sampleOf(float64(i)/10, "pod", fmt.Sprint("p", i)))
 	}
 	r := MetricQuery{ObjectLabel: "pod"}
 	want, _ := r.Values(&Result{Time: t0, Samples: samples}, nil)
@@ -131,7 +131,7 @@ func TestValuesDoNotDependOnTheOrder(t *testing.T) {
 		shuffled := slices.Clone(samples)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		got, _ := r.Values(&Result{Time: t0, Samples: shuffled}, nil)
-		if diff := cmp.Diff(texts(want), texts(got)); diff != "" {
+		if diff := cmp.Diff(describeValues(want), describeValues(got)); diff != "" {
 			t.Fatal(diff)
 		}
 	}
@@ -140,12 +140,12 @@ func TestValuesDoNotDependOnTheOrder(t *testing.T) {
 func TestOmissions(t *testing.T) {
 	var samples []Sample
 	for i := range 100 {
-		samples = append(samples, series(math.NaN(), "pod", fmt.Sprintf("p%02d", i)))
+		samples = append(samples, sampleOf(math.NaN(), "pod", fmt.Sprintf("p%02d", i)))
 	}
 	r := MetricQuery{ObjectLabel: "pod"}
 	v, _ := r.Values(&Result{Time: t0, Samples: samples}, nil)
 	if v.Omissions != 100 || len(v.Omitted) != maxOmissions {
-		t.Errorf("%d omissions, of which %d are told", v.Omissions, len(v.Omitted))
+		t.Errorf("%d omissions, of which %d are listed", v.Omissions, len(v.Omitted))
 	}
 	if o := v.Omission("p03"); o == nil || o.Error() != "NaN: the value is NaN (not a number, such as 0/0)" {
 		t.Errorf("of one object: %v", o)
@@ -158,19 +158,19 @@ func TestOmissions(t *testing.T) {
 	}
 }
 
-// Who wants some objects of a wide answer hears of these alone, as they are in all of it.
-func TestValuesOfSome(t *testing.T) {
-	samples := []Sample{series(1, "node", "n"), series(2, "pod", "")}
+// Values of some objects of a wide result are those of all, for these objects.
+func TestValuesOfObjects(t *testing.T) {
+	samples := []Sample{sampleOf(1, "node", "n"), sampleOf(2, "pod", "")}
 	for i := range 40 {
 		value := float64(i)
 		if i%2 == 1 {
 			value = math.NaN()
 		}
-		samples = append(samples, series(value, "pod", fmt.Sprintf("p%02d", 39-i), "code", "200"))
+		samples = append(samples, sampleOf(value, "pod", fmt.Sprintf("p%02d", 39-i), "code", "200"))
 	}
-	samples = append(samples, older(series(5, "pod", "p39", "code", "500")))
+	samples = append(samples, tenSecondsOlder(sampleOf(5, "pod", "p39", "code", "500")))
 	tests := map[string]struct {
-		reading MetricQuery
+		mq      MetricQuery
 		objects []string
 		want    []string
 	}{
@@ -183,19 +183,19 @@ func TestValuesOfSome(t *testing.T) {
 		"the object of a reading":  {MetricQuery{Object: "web", Duplicates: DuplicatesMaximum, NaNAsZero: true}, []string{"web"}, []string{"web=38 10s old"}},
 		"another label of objects": {MetricQuery{ObjectLabel: "node"}, []string{"n"}, []string{"n=1"}},
 	}
-	answer := &Result{Time: t0, Samples: samples}
+	result := &Result{Time: t0, Samples: samples}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they share the answer
-			v, err := test.reading.Values(answer, nil, test.objects...)
+			t.Parallel() // they share the result
+			v, err := test.mq.Values(result, nil, test.objects...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
+			if diff := cmp.Diff(test.want, describeValues(v)); diff != "" {
 				t.Error(diff)
 			}
 			if v.Omissions != len(v.Omitted) {
-				t.Errorf("%d omissions, of which %d are told", v.Omissions, len(v.Omitted))
+				t.Errorf("%d omissions, of which %d are listed", v.Omissions, len(v.Omitted))
 			}
 		})
 	}
@@ -205,54 +205,54 @@ func TestFallback(t *testing.T) {
 	static := func(v float64) *Fallback { return &Fallback{AfterFailures: 3, Static: &v} }
 	last := &Fallback{AfterFailures: 3, MaxAge: 10 * time.Minute}
 	pods := func(f *Fallback) MetricQuery { return MetricQuery{ObjectLabel: "pod", Fallback: f} }
-	// failed is one of so many failures, whose last answer has an age.
+	// failed returns the error of a query with so many failed intervals and a last result of that age.
 	failed := func(failures int, age time.Duration) *EvaluationError {
 		o := &EvaluationError{Failure: &Failure{Source: "p", Reason: ReasonTimeout, Message: "late"}, FailedIntervals: failures, Time: t0}
 		if age > 0 {
-			a := series(7, "pod", "a")
+			a := sampleOf(7, "pod", "a")
 			a.Time = t0.Add(-age)
 			o.LastResult = &Result{Time: t0.Add(-age), Samples: []Sample{a}}
 		}
 		return o
 	}
 	tests := map[string]struct {
-		reading MetricQuery
+		mq      MetricQuery
 		err     error
 		objects []string
 		want    []string
 		fails   bool
 	}{
-		"none":                  {reading: pods(nil), err: failed(5, time.Minute), fails: true},
-		"too early":             {reading: pods(last), err: failed(2, time.Minute), fails: true},
-		"last value":            {reading: pods(last), err: failed(3, time.Minute), want: []string{"a=7 1m0s old"}},
-		"last value at its end": {reading: pods(last), err: failed(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
-		"last value too old":    {reading: pods(last), err: failed(30, 10*time.Minute+1), fails: true},
-		"no last value":         {reading: pods(last), err: failed(30, 0), fails: true},
-		"static, of objects":    {reading: pods(static(1.5)), err: failed(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
-		"static, of no objects": {reading: pods(static(1.5)), err: failed(3, 0)},
-		"static, of one object": {reading: MetricQuery{Object: "web", Fallback: static(0)}, err: failed(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
-		"static, external":      {reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: failed(3, 0), want: []string{`{a="b"}=4`}},
+		"none":                  {mq: pods(nil), err: failed(5, time.Minute), fails: true},
+		"too early":             {mq: pods(last), err: failed(2, time.Minute), fails: true},
+		"last value":            {mq: pods(last), err: failed(3, time.Minute), want: []string{"a=7 1m0s old"}},
+		"last value at its end": {mq: pods(last), err: failed(30, 10*time.Minute), want: []string{"a=7 10m0s old"}},
+		"last value too old":    {mq: pods(last), err: failed(30, 10*time.Minute+1), fails: true},
+		"no last value":         {mq: pods(last), err: failed(30, 0), fails: true},
+		"static, of objects":    {mq: pods(static(1.5)), err: failed(3, 0), objects: []string{"b", "a"}, want: []string{"a=1500m", "b=1500m"}},
+		"static, of no objects": {mq: pods(static(1.5)), err: failed(3, 0)},
+		"static, of one object": {mq: MetricQuery{Object: "web", Fallback: static(0)}, err: failed(3, time.Minute), objects: []string{"x"}, want: []string{"web=0"}},
+		"static, external":      {mq: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4)}, err: failed(3, 0), want: []string{`{a="b"}=4`}},
 		"static, with selected labels": {
-			reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"queue": "q"})},
-			err:     failed(3, 0), want: []string{`{a="b",queue="q"}=4`},
+			mq:  MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"queue": "q"})},
+			err: failed(3, 0), want: []string{`{a="b",queue="q"}=4`},
 		},
 		"static, whose labels are not selected": {
-			reading: MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"a": "c"})},
-			err:     failed(3, 0),
+			mq:  MetricQuery{Labels: map[string]string{"a": "b"}, Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"a": "c"})},
+			err: failed(3, 0),
 		},
 		"static, of selected objects": {
-			reading: MetricQuery{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
-			err:     failed(3, 0), objects: []string{"x"}, want: []string{"x=4"},
+			mq:  MetricQuery{ObjectLabel: "pod", Fallback: static(4), Select: labels.SelectorFromSet(labels.Set{"verb": "get"})},
+			err: failed(3, 0), objects: []string{"x"}, want: []string{"x=4"},
 		},
-		"static, too early":            {reading: MetricQuery{Fallback: static(4)}, err: failed(2, 0), fails: true},
-		"static, that is no number":    {reading: MetricQuery{Object: "web", Fallback: static(math.NaN())}, err: failed(3, 0), want: []string{"no web: NaN"}},
-		"without a number of failures": {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(1, 0), want: []string{"{}=4"}},
-		"a request that ended":         {reading: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(0, 0), fails: true},
-		"another error":                {reading: MetricQuery{Fallback: static(4)}, err: errors.New("oh"), fails: true},
+		"static, too early":            {mq: MetricQuery{Fallback: static(4)}, err: failed(2, 0), fails: true},
+		"static, that is no number":    {mq: MetricQuery{Object: "web", Fallback: static(math.NaN())}, err: failed(3, 0), want: []string{"no web: NaN"}},
+		"without a number of failures": {mq: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(1, 0), want: []string{"{}=4"}},
+		"a request that ended":         {mq: MetricQuery{Fallback: &Fallback{Static: static(4).Static}}, err: failed(0, 0), fails: true},
+		"another error":                {mq: MetricQuery{Fallback: static(4)}, err: errors.New("oh"), fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			v, err := test.reading.Values(nil, test.err, test.objects...)
+			v, err := test.mq.Values(nil, test.err, test.objects...)
 			if test.fails {
 				if !errors.Is(err, test.err) || v != nil {
 					t.Errorf("got %v, %v", v, err)
@@ -265,7 +265,7 @@ func TestFallback(t *testing.T) {
 			if v.SourceError == nil {
 				t.Error("not marked as a stand-in")
 			}
-			if diff := cmp.Diff(test.want, texts(v)); diff != "" {
+			if diff := cmp.Diff(test.want, describeValues(v)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -274,15 +274,15 @@ func TestFallback(t *testing.T) {
 
 func BenchmarkValues(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
-		answer := &Result{Time: t0}
+		result := &Result{Time: t0}
 		for i := range n {
-			answer.Samples = append(answer.Samples, series(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
+			result.Samples = append(result.Samples, sampleOf(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
 		}
 		for name, r := range map[string]MetricQuery{"objects": {ObjectLabel: "pod"}, "external": {Labels: map[string]string{"team": "t"}}} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					v, err := r.Values(answer, nil)
+					v, err := r.Values(result, nil)
 					if err != nil || len(v.Items) != n {
 						b.Fatal(err, len(v.Items))
 					}
@@ -296,15 +296,15 @@ func BenchmarkValues(b *testing.B) {
 func BenchmarkValuesOfFew(b *testing.B) {
 	wanted := []string{"web-000000", "web-000001", "web-000002"}
 	for _, n := range []int{3, 1000, 20_000} {
-		answer := &Result{Time: t0}
+		result := &Result{Time: t0}
 		for i := range n {
-			answer.Samples = append(answer.Samples, series(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
+			result.Samples = append(result.Samples, sampleOf(float64(i)/3, "pod", fmt.Sprintf("web-%06d", i*7919%n), "namespace", "shop"))
 		}
 		r := MetricQuery{ObjectLabel: "pod"}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := r.Values(answer, nil, wanted...); err != nil {
+				if _, err := r.Values(result, nil, wanted...); err != nil {
 					b.Fatal(err)
 				}
 			}
