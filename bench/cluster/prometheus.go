@@ -49,8 +49,12 @@ func (p *Prometheus) Queries(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("parse Prometheus' own metrics: %w", err)
 	}
+	const name = "prometheus_http_requests_total"
+	if families[name] == nil {
+		return 0, fmt.Errorf("metric %s of Prometheus is missing", name)
+	}
 	sum := 0.0
-	for _, m := range families["prometheus_http_requests_total"].GetMetric() {
+	for _, m := range families[name].GetMetric() {
 		for _, label := range m.GetLabel() {
 			if label.GetName() == "handler" && label.GetValue() == "/api/v1/query" {
 				sum += m.GetCounter().GetValue()

@@ -174,8 +174,9 @@ func (s *Serving) Get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Metrics reads what the process says of itself.
-func (s *Serving) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+// Metrics returns the metrics of the process. It is an error if one of the names is not among
+// them, as after a metric was renamed.
+func (s *Serving) Metrics(ctx context.Context, names ...string) (map[string]*dto.MetricFamily, error) {
 	body, err := s.Get(ctx, "/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("read serving's metrics: %w", err)
@@ -185,30 +186,35 @@ func (s *Serving) Metrics(ctx context.Context) (map[string]*dto.MetricFamily, er
 	if err != nil {
 		return nil, fmt.Errorf("parse serving's metrics: %w", err)
 	}
+	for _, name := range names {
+		if families[name] == nil {
+			return nil, fmt.Errorf("serving has no metric %s", name)
+		}
+	}
 	return families, nil
 }
 
-// Sum is a metric's value, over all its series.
+// Sum returns the sum of a metric over all its series.
 func Sum(families map[string]*dto.MetricFamily, name string) float64 {
 	sum := 0.0
-	if family := families[name]; family != nil {
-		for _, m := range family.Metric {
-			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
-		}
+	for _, m := range families[name].GetMetric() {
+		sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 	}
 	return sum
 }
 
-// WaitWatches waits until that many watches are open, as serving says itself.
+const watchesOpen = "metrics_api_watch_connections_open"
+
+// WaitWatches waits until serving reports that many open watches. It must have had one before.
 func (s *Serving) WaitWatches(ctx context.Context, want int) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		families, err := s.Metrics(ctx)
+		families, err := s.Metrics(ctx, watchesOpen)
 		if err != nil {
 			return err
 		}
-		open := Sum(families, "metrics_api_watch_connections_open")
+		open := Sum(families, watchesOpen)
 		if int(open) == want {
 			return nil
 		}

@@ -72,7 +72,7 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say progr
 	if m.delivering, err = s.measure(ctx, f.measure); err != nil {
 		return nil, err
 	}
-	if m.after, err = w.serving.Metrics(ctx); err != nil {
+	if m.after, err = w.serving.Metrics(ctx, deliveryLatency, encodedPoints); err != nil {
 		return nil, err
 	}
 	if m.rssAfter, err = machine.RSS(w.serving.PID()); err != nil {

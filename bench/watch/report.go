@@ -17,6 +17,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 )
 
+// Metrics of serving that the report reads.
+const (
+	deliveryLatency = "metrics_api_watch_delivery_latency_seconds"
+	encodedPoints   = "metrics_api_encoded_points_total"
+)
+
 func reportSetting(out io.Writer, f *flags, w *world) {
 	_, _ = fmt.Fprintf(out, "\n%d processors, %s; %d nodes and %d pods, scraped each %v: %.0f points a second. Clients on the same machine.\n\n",
 		runtime.NumCPU(), runtime.Version(), f.nodes, len(w.pods), f.interval, float64(f.nodes+len(w.pods))/f.interval.Seconds())
@@ -46,11 +52,11 @@ func reportMany(out io.Writer, all []*many) {
 		row("first event, opened at once: p50, p95, last", func(m *many) string { return figures.Quantiles(&m.burst.first, 0.5, 0.95, 1) }),
 		row("kubelet's answer to client: p50, p99", func(m *many) string { return figures.Quantiles(&m.delivering.delivery, 0.5, 0.99) }),
 		row("stored to written, as serving counts: p50, p99", func(m *many) string {
-			return histogram(m.before, m.after, "metrics_api_watch_delivery_latency_seconds", 0.5, 0.99)
+			return histogram(m.before, m.after, deliveryLatency, 0.5, 0.99)
 		}),
 		row("different points delivered a second", func(m *many) string { return perSecond(m, float64(m.delivering.points)) }),
 		row("encodes a second, as serving counts", func(m *many) string {
-			return perSecond(m, cluster.Sum(m.after, "metrics_api_encoded_points_total")-cluster.Sum(m.before, "metrics_api_encoded_points_total"))
+			return perSecond(m, cluster.Sum(m.after, encodedPoints)-cluster.Sum(m.before, encodedPoints))
 		}),
 		row("events delivered a second", func(m *many) string { return perSecond(m, float64(m.delivering.events)) }),
 		row("CPU of serving; without clients", func(m *many) string {
@@ -75,11 +81,7 @@ func perSecond(m *many, n float64) string {
 func histogram(before, after map[string]*dto.MetricFamily, name string, qs ...float64) string {
 	counts, total := map[float64]float64{}, 0.0
 	for sign, families := range map[float64]map[string]*dto.MetricFamily{-1: before, 1: after} {
-		family := families[name]
-		if family == nil {
-			continue
-		}
-		for _, m := range family.Metric {
+		for _, m := range families[name].GetMetric() {
 			total += sign * float64(m.GetHistogram().GetSampleCount())
 			for _, b := range m.GetHistogram().GetBucket() {
 				counts[b.GetUpperBound()] += sign * float64(b.GetCumulativeCount())

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// samples is a reply of so many.
+// resultOf returns results with n samples.
 func resultOf(n int) func(context.Context, string, time.Time) (*Result, error) {
 	return func(_ context.Context, _ string, at time.Time) (*Result, error) {
 		return &Result{Time: at, Samples: make([]Sample, n)}, nil

@@ -5,6 +5,10 @@
 // each Query at most once per interval, however many clients request or watch it, and
 // protects sources that fail or are slow. A MetricQuery reads the Values of a metric from
 // a Result.
+//
+// A request passes through evaluator.go (Query), cache.go (its entry), evaluation.go,
+// circuitbreaker.go (may it start), sourcequeue.go (when does it start), sourcehealth.go (what
+// its outcome says about the source), and values.go. Watches start at subscription.go.
 package query
 
 import (
