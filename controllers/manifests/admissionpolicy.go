@@ -14,23 +14,22 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// AdmissionPolicyName is the name of the ValidatingAdmissionPolicy and of its
-// binding. It is the same in every cluster, so that the operator's right to write
-// such objects can be limited to these two.
+// AdmissionPolicyName is the name of the ValidatingAdmissionPolicy and of its binding. It is
+// the same in every cluster, so that the operator's RBAC can be limited to these objects.
 const AdmissionPolicyName = "external-metrics-policies.metricsbackend.io"
 
-// AdmissionPolicy refuses HorizontalPodAutoscalers whose external metrics an
-// ExternalMetricsPolicy denies: whoever writes one learns it then, not from the
-// autoscaler's events. Each policy is evaluated by itself, so they combine by AND.
+// AdmissionPolicy rejects HorizontalPodAutoscalers whose external metrics an
+// ExternalMetricsPolicy denies, so that their authors see the error before the autoscaler's
+// events do. Each policy is evaluated separately, so they combine by AND.
 //
-// It says no only where serving does: serving decides again with each query, and
-// what CEL cannot tell passes. A label whose value may be empty is in doubt here, as
-// is a name after a regular expression that does not compile.
+// It rejects nothing that serving would allow: serving decides again on each query, and what
+// CEL cannot decide passes, such as a label whose value may be empty, or a name after a
+// regular expression that does not compile.
 func AdmissionPolicy(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPolicyApplyConfiguration {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(AdmissionPolicyName).
 		WithLabels(s.Labels()).
 		WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
-			// Without the CRD, or without this operator, autoscalers are made as ever.
+			// Without the CRD or this operator, autoscalers are not affected.
 			WithFailurePolicy(admissionregistrationv1.Ignore).
 			WithParamKind(admissionregistrationv1ac.ParamKind().
 				WithAPIVersion(v1alpha1.GroupVersion.String()).
@@ -71,7 +70,7 @@ func AdmissionPolicy(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPo
 			))
 }
 
-// AdmissionPolicyBinding puts the policy in force, with every ExternalMetricsPolicy.
+// AdmissionPolicyBinding binds the policy to every ExternalMetricsPolicy.
 func AdmissionPolicyBinding(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPolicyBindingApplyConfiguration {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(AdmissionPolicyName).
 		WithLabels(s.Labels()).
@@ -88,12 +87,12 @@ func variable(name, expression string) *admissionregistrationv1ac.VariableApplyC
 	return admissionregistrationv1ac.Variable().WithName(name).WithExpression(oneLine(expression))
 }
 
-// oneLine is an expression as it is read in the cluster.
+// oneLine removes the line breaks of an expression.
 func oneLine(expression string) string { return strings.Join(strings.Fields(expression), " ") }
 
 const (
-	// celBefore are the metrics that the autoscaler had: an old one is not locked by a
-	// newer policy, its other fields can be changed.
+	// celBefore are the autoscaler's former metrics: a new policy does not prevent changes
+	// of other fields.
 	celBefore = `
 		oldObject != null && has(oldObject.spec.metrics)
 		? oldObject.spec.metrics.filter(m, m.type == 'External' && has(m.external)).map(m, m.external.metric)
@@ -101,17 +100,17 @@ const (
 	celAsked = `
 		object.spec.metrics.filter(m, m.type == 'External' && has(m.external) && !(m.external.metric in variables.before))
 		.map(m, m.external.metric)`
-	// celBinds: a policy with subjects binds who writes the autoscaler, since queries
-	// come from the HPA controller later, whoever wrote it; and everybody where it
-	// names that controller, which has one of two names.
+	// celBinds reports whether the policy applies: to the subjects that it names, as
+	// authors of the autoscaler, since the later queries are the HPA controller's; and to
+	// everybody if it names that controller, which has one of two names.
 	celBinds = `
 		(!has(params.spec.namespaces) || size(params.spec.namespaces) == 0 || request.namespace in params.spec.namespaces)
 		&& (!has(params.spec.subjects) || size(params.spec.subjects) == 0 || params.spec.subjects.exists(s,
 			s.kind == 'User'
 			? s.name in [request.userInfo.username, 'system:serviceaccount:kube-system:horizontal-pod-autoscaler', 'system:kube-controller-manager']
 			: has(request.userInfo.groups) && s.name in request.userInfo.groups))`
-	// celDecided is each metric with the rules that match its whole name (the first
-	// decides), and with what its selector requires.
+	// celDecided is each metric with the rules that match its whole name (the first one
+	// decides), and with the requirements of its selector.
 	celDecided = `
 		variables.asked.map(m, {
 			'name': dyn(m.name.replace('\\|', '/')),
@@ -125,10 +124,10 @@ const (
 	celDenied = `
 		variables.decided.filter(d, size(d.rules) > 0
 			&& (has(d.rules[0].deny) && d.rules[0].deny || !has(d.rules[0].selector)))`
-	// celWider are the metrics whose query asks for more than the deciding rule's
-	// selector. A query that contradicts itself selects nothing, and passes.
-	// Otherwise each of the rule's requirements must follow from what the query
-	// requires of the same label. A value is possible that meets all of these.
+	// celWider are the metrics whose query selects more than the deciding rule's selector.
+	// A query that contradicts itself selects nothing, and passes. Otherwise each of the
+	// rule's requirements must follow from the query's requirements of the same label. A
+	// value is possible if it meets all of these.
 	celWider = `
 		variables.decided.filter(d, size(d.rules) > 0 && has(d.rules[0].selector) && !(has(d.rules[0].deny) && d.rules[0].deny)
 			&& !d.query.exists(c,
@@ -151,9 +150,9 @@ const (
 				: c.operator == 'Exists' ? !d.query.exists(q, q.key == c.key && (q.operator == 'Exists' || q.operator == 'In'))
 				: c.operator == 'DoesNotExist' ? !d.query.exists(q, q.key == c.key && q.operator == 'DoesNotExist')
 				: false))`
-	// celListed tells whether the query d lists the values of c.key.
+	// celListed reports whether the query d lists the values of c.key.
 	celListed = `d.query.exists(q, q.key == c.key && q.operator == 'In')`
-	// celPossible tells whether v meets all that the query d requires of c.key.
+	// celPossible reports whether v meets all requirements of the query d for c.key.
 	celPossible = `d.query.all(e, e.key != c.key || e.operator == 'Exists'
 		|| (e.operator == 'In' && v in e.values) || (e.operator == 'NotIn' && !(v in e.values)))`
 

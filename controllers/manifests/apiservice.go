@@ -10,6 +10,7 @@ import (
 	apiregistrationv1ac "k8s.io/kube-aggregator/pkg/client/applyconfiguration/apiregistration/v1"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -22,8 +23,8 @@ const (
 	// ExternalMetricsGroup is the API group of metrics that describe no object.
 	ExternalMetricsGroup = external_metrics.GroupName
 
-	// groupPriorityMinimum is low on purpose: "pods" and "nodes" without a group
-	// must go on meaning the core ones, and each custom metric is a resource's.
+	// groupPriorityMinimum is low, so that "pods" and "nodes" without a group still mean the
+	// core group's.
 	groupPriorityMinimum int32 = 100
 	// versionPriorityStep leaves room between two versions.
 	versionPriorityStep int32 = 100
@@ -36,11 +37,11 @@ var knownVersions = map[string][]string{
 	ExternalMetricsGroup: {string(v1alpha1.ExternalMetricsV1beta1)},
 }
 
-// groups are those of knownVersions, in the order of statuses and messages.
+// groups orders knownVersions in statuses and messages.
 var groups = []string{ResourceMetricsGroup, CustomMetricsGroup, ExternalMetricsGroup}
 
-// KnownVersions returns all that this binary can register, group by group, best
-// version first. It is no list of what may exist: a newer operator may have registered others.
+// KnownVersions returns all versions that this binary can register, group by group, best
+// version first. Others may be registered, by a newer operator.
 func KnownVersions() []schema.GroupVersion {
 	var known []schema.GroupVersion
 	for _, group := range groups {
@@ -51,18 +52,18 @@ func KnownVersions() []schema.GroupVersion {
 	return known
 }
 
-// APIServiceName is the name that kube-apiserver demands: VERSION.GROUP.
+// APIServiceName returns the name that kube-apiserver requires: VERSION.GROUP.
 func APIServiceName(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// APIService registers a version with kube-apiserver's aggregator, to lead to target.
+// APIService returns the registration of a version with target as its backend.
 func APIService(s Serving, gv schema.GroupVersion, target Target) *apiregistrationv1ac.APIServiceApplyConfiguration {
 	spec := apiregistrationv1ac.APIServiceSpec().
 		WithGroup(gv.Group).
 		WithVersion(gv.Version).
 		WithGroupPriorityMinimum(groupPriorityMinimum).
 		WithVersionPriority(versionPriority(gv)).
-		// Explicit, because an APIService that was made with true (the stock
-		// manifest of metrics-server is) refuses a caBundle until it is false.
+		// Explicit, because an APIService that has true (as in metrics-server's stock
+		// manifest) rejects a caBundle until it is false.
 		WithInsecureSkipTLSVerify(target.InsecureSkipTLSVerify).
 		WithService(apiregistrationv1ac.ServiceReference().
 			WithNamespace(target.Namespace).
@@ -74,8 +75,42 @@ func APIService(s Serving, gv schema.GroupVersion, target Target) *apiregistrati
 	return apiregistrationv1ac.APIService(APIServiceName(gv)).WithLabels(s.Labels()).WithSpec(spec)
 }
 
-// versionPriority puts the best version first in discovery.
+// versionPriority returns the priority that sorts the best version first in discovery.
 func versionPriority(gv schema.GroupVersion) int32 {
 	versions := knownVersions[gv.Group]
 	return versionPriorityStep * int32(len(versions)-slices.Index(versions, gv.Version))
 }
+
+// Target is the backend of an APIService, and how kube-apiserver verifies it.
+type Target struct {
+	// Namespace, Name and Port are those of the Service.
+	Namespace, Name string
+	Port            int32
+	// CABundle is PEM; nil with InsecureSkipTLSVerify.
+	CABundle              []byte
+	InsecureSkipTLSVerify bool
+}
+
+// Target returns the Service of the serving pods, verified with caBundle (PEM).
+func (s Serving) Target(caBundle []byte) Target {
+	return Target{Namespace: s.Namespace, Name: s.Name(), Port: ServicePort, CABundle: caBundle}
+}
+
+// ExistingTarget returns the Service of spec.existing.
+func ExistingTarget(existing *v1alpha1.ExistingSpec) Target {
+	t := Target{
+		Namespace: existing.Service.Namespace, Name: existing.Service.Name,
+		Port:                  ptr.Deref(existing.Service.Port, v1alpha1.DefaultExistingPort),
+		InsecureSkipTLSVerify: existing.InsecureSkipTLSVerify,
+	}
+	if !t.InsecureSkipTLSVerify {
+		t.CABundle = existing.CABundle
+	}
+	return t
+}
+
+// ServerName returns the name for which the aggregator verifies the certificate.
+func (t Target) ServerName() string { return t.Name + "." + t.Namespace + ".svc" }
+
+// String returns the Service as NAMESPACE/NAME.
+func (t Target) String() string { return t.Namespace + "/" + t.Name }

@@ -17,8 +17,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// NetworkPolicy restricts the serving pods to their API port, and outwards to the
-// ports of DNS, kube-apiserver, kubelets and sources; nil unless it was asked for.
+// NetworkPolicy restricts ingress of the serving pods to their API port, and egress to the
+// ports of DNS, kube-apiserver, kubelets and sources. It returns nil unless the spec has it.
 //
 // Ingress has no peers: kube-apiserver usually comes from a node's own network,
 // which no selector can name, and requests are authenticated anyway. Egress has
@@ -56,16 +56,16 @@ func NetworkPolicy(s Serving) *networkingv1ac.NetworkPolicyApplyConfiguration {
 			WithEgress(networkingv1ac.NetworkPolicyEgressRule().WithPorts(egress...)))
 }
 
-// apiServerPorts are those of kube-apiserver: of its Service, the usual ones, and
-// those of this cluster. In order, so that equal ports make equal policies.
+// apiServerPorts returns the sorted ports of kube-apiserver: its Service's, the usual ones,
+// and those of this cluster.
 func (s Serving) apiServerPorts() []int32 {
 	ports := append([]int32{443, 6443, 8443}, s.APIServerPorts...)
 	slices.Sort(ports)
 	return slices.Compact(ports)
 }
 
-// sourcePorts are those of the sources' URLs, in order, each once. A Service that
-// leads to another port of its pods needs a policy of the user's own besides.
+// sourcePorts returns the sorted ports of the sources' URLs, without duplicates. Sources
+// behind a Service with another target port need a policy of the user's own.
 func (s Serving) sourcePorts() []int32 {
 	var ports []int32
 	for i := range s.Sources {

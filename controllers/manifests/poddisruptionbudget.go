@@ -10,8 +10,8 @@ import (
 	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 )
 
-// PodDisruptionBudget keeps one pod through node drains. It is nil for a single
-// replica, where it would only make the node impossible to drain.
+// PodDisruptionBudget keeps one pod during node drains. It returns nil for a single replica,
+// whose node could otherwise not be drained.
 func PodDisruptionBudget(s Serving) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
 	if *s.Spec.Replicas < 2 {
 		return nil
@@ -20,7 +20,7 @@ func PodDisruptionBudget(s Serving) *policyv1ac.PodDisruptionBudgetApplyConfigur
 		WithLabels(s.Labels()).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
 			WithMinAvailable(intstr.FromInt32(1)).
-			// A pod that is not ready protects nobody: let a drain have it.
+			// A pod that is not ready serves nobody and may be evicted.
 			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))
 }

@@ -6,12 +6,13 @@ package manifests
 import (
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// TLSSecret is what serving pods mount: their certificate, its key, and the
-// authorities to verify it with. All PEM.
+// TLSSecret returns the Secret that serving pods mount: their certificate, its key, and the
+// authorities that verify it, in PEM.
 func TLSSecret(s Serving, certificate, key, caBundle []byte) *corev1ac.SecretApplyConfiguration {
 	return corev1ac.Secret(s.TLSSecretName(), s.Namespace).
 		WithLabels(s.Labels()).
@@ -23,29 +24,28 @@ func TLSSecret(s Serving, certificate, key, caBundle []byte) *corev1ac.SecretApp
 		})
 }
 
-// IssuedSecret names the Secret that cert-manager keeps.
+// IssuedSecret returns the name of the Secret that cert-manager writes.
 func IssuedSecret(s Serving) *corev1ac.SecretApplyConfiguration {
 	return corev1ac.Secret(s.IssuedSecretName(), s.Namespace)
 }
 
-// ProvidedSecret names the Secret that the user keeps.
+// ProvidedSecret returns the name of the user's Secret.
 func ProvidedSecret(s Serving, name string) *corev1ac.SecretApplyConfiguration {
 	return corev1ac.Secret(name, s.Namespace)
 }
 
-// Authorities are the pairs in CASecret, all PEM. Next is empty but while one
-// authority is replaced by another.
+// Authorities are the key pairs in CASecret, in PEM. Next is empty except during a rotation.
 type Authorities struct {
 	Certificate, Key         []byte
 	NextCertificate, NextKey []byte
-	// Rotated is the last value of spec.serving.certificates.rotate that was heeded.
+	// Rotated is the last value of spec.serving.certificates.rotate that was applied.
 	Rotated string
 }
 
-// CASecret holds the authority that signs serving certificates, and the one that
-// will. Only the operator reads it.
+// CASecret returns the Secret with the authority that signs serving certificates, and the
+// next one. Only the operator reads it.
 func CASecret(s Serving, a Authorities) *corev1ac.SecretApplyConfiguration {
-	// The type demands both keys; they are empty while no authority is in use yet.
+	// The Secret's type requires both keys; they are empty before the first authority.
 	data := map[string][]byte{
 		v1alpha1.SecretKeyCertificate: append([]byte{}, a.Certificate...),
 		v1alpha1.SecretKeyPrivateKey:  append([]byte{}, a.Key...),
@@ -62,4 +62,87 @@ func CASecret(s Serving, a Authorities) *corev1ac.SecretApplyConfiguration {
 		secret.WithAnnotations(map[string]string{v1alpha1.AnnotationRotated: a.Rotated})
 	}
 	return secret
+}
+
+const (
+	// CertManagerGroup is the API group of cert-manager's objects.
+	CertManagerGroup = "cert-manager.io"
+	// CertificateKind is the kind of cert-manager's certificate requests.
+	CertificateKind = "Certificate"
+	// CertManagerVersion is the only version that cert-manager still serves.
+	CertManagerVersion = "v1"
+)
+
+// CertificateApplyConfiguration has the fields of cert-manager's Certificate that are
+// applied. cert-manager's own Go types would bring in all of its dependencies.
+type CertificateApplyConfiguration struct {
+	metav1ac.TypeMetaApplyConfiguration    `json:",inline"`
+	*metav1ac.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
+
+	Spec *CertificateSpec `json:"spec,omitempty"`
+}
+
+// CertificateSpec is spec of a Certificate.
+type CertificateSpec struct {
+	SecretName     string                    `json:"secretName"`
+	SecretTemplate CertificateSecretTemplate `json:"secretTemplate"`
+	DNSNames       []string                  `json:"dnsNames"`
+	Usages         []string                  `json:"usages"`
+	PrivateKey     CertificatePrivateKey     `json:"privateKey"`
+	IssuerRef      CertificateIssuerRef      `json:"issuerRef"`
+}
+
+// CertificateSecretTemplate is what cert-manager adds to the Secret.
+type CertificateSecretTemplate struct {
+	Labels map[string]string `json:"labels"`
+}
+
+// CertificatePrivateKey says which key cert-manager makes.
+type CertificatePrivateKey struct {
+	Algorithm      string `json:"algorithm"`
+	Size           int    `json:"size"`
+	RotationPolicy string `json:"rotationPolicy"`
+}
+
+// CertificateIssuerRef names the issuer.
+type CertificateIssuerRef struct {
+	Name  string `json:"name"`
+	Kind  string `json:"kind"`
+	Group string `json:"group"`
+}
+
+// IsApplyConfiguration implements runtime.ApplyConfiguration.
+func (CertificateApplyConfiguration) IsApplyConfiguration() {}
+
+// GetKind implements Object.
+func (c *CertificateApplyConfiguration) GetKind() *string { return c.Kind }
+
+// GetAPIVersion implements Object.
+func (c *CertificateApplyConfiguration) GetAPIVersion() *string { return c.APIVersion }
+
+// GetName implements Object.
+func (c *CertificateApplyConfiguration) GetName() *string { return c.Name }
+
+// GetNamespace implements Object.
+func (c *CertificateApplyConfiguration) GetNamespace() *string { return c.Namespace }
+
+// Certificate returns cert-manager's request for the serving certificate. The resulting
+// Secret has our labels, so that the operator watches each renewal.
+func Certificate(s Serving, issuer v1alpha1.IssuerReference) *CertificateApplyConfiguration {
+	kind, apiVersion, name, namespace := CertificateKind, CertManagerGroup+"/"+CertManagerVersion, s.Name(), s.Namespace
+	return &CertificateApplyConfiguration{
+		TypeMetaApplyConfiguration: metav1ac.TypeMetaApplyConfiguration{Kind: &kind, APIVersion: &apiVersion},
+		ObjectMetaApplyConfiguration: &metav1ac.ObjectMetaApplyConfiguration{
+			Name: &name, Namespace: &namespace, Labels: s.Labels(),
+		},
+		Spec: &CertificateSpec{
+			SecretName:     s.IssuedSecretName(),
+			SecretTemplate: CertificateSecretTemplate{Labels: s.Labels()},
+			DNSNames:       s.DNSNames(),
+			Usages:         []string{"digital signature", "server auth"},
+			// A new key with each renewal, as with our own authority.
+			PrivateKey: CertificatePrivateKey{Algorithm: "ECDSA", Size: 256, RotationPolicy: "Always"},
+			IssuerRef:  CertificateIssuerRef{Name: issuer.Name, Kind: issuer.Kind, Group: issuer.Group},
+		},
+	}
 }

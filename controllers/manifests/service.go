@@ -9,7 +9,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// Service is where kube-apiserver's aggregator finds the serving pods.
+// Service returns the Service by which the aggregator reaches the serving pods.
 func Service(s Serving) *corev1ac.ServiceApplyConfiguration {
 	return corev1ac.Service(s.Name(), s.Namespace).
 		WithLabels(s.Labels()).

@@ -1,15 +1,15 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests builds the objects that a MetricsBackend consists of, one
-// object a file, as typed apply configurations. Builders are pure: the same
-// Serving gives the same objects, so that a steady state can be recognised.
+// Package manifests builds the objects of a MetricsBackend as typed apply configurations.
+// Builders are pure: the same Serving results in the same objects.
 //
-// Labels and annotations of the MetricsBackend itself are never copied to a
-// child: GitOps tools track objects by them and would prune the children.
+// Labels and annotations of the MetricsBackend are never copied to its objects: GitOps tools
+// track objects by them and would prune these.
 package manifests
 
 import (
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -18,25 +18,25 @@ import (
 const (
 	// ContainerName is the name of the serving container.
 	ContainerName = "serving"
-	// PortName names the port of container, Service and probes. The aggregator
-	// finds a Service's endpoints by it.
+	// PortName is the port's name in container, Service and probes. The aggregator finds a
+	// Service's endpoints by it.
 	PortName = "https"
 	// ServicePort is the port of the Service, and the default of an APIService.
 	ServicePort int32 = 443
 
-	// componentServing is the value of app.kubernetes.io/component, and part of
-	// the Deployment's selector, which is immutable.
+	// componentServing is the value of app.kubernetes.io/component. It is part of the
+	// Deployment's selector, which is immutable.
 	componentServing = "serving"
 	labelComponent   = "app.kubernetes.io/component"
 
 	namePrefix = "metrics-serving-"
 )
 
-// Serving is what the objects of one MetricsBackend are made from.
+// Serving is the input of all builders.
 type Serving struct {
 	// Backend is the name of the MetricsBackend.
 	Backend string
-	// Namespace is where the namespaced objects are.
+	// Namespace is that of the namespaced objects.
 	Namespace string
 	// Image is the container image.
 	Image string
@@ -48,38 +48,35 @@ type Serving struct {
 	AccountUID types.UID
 	// Spec is spec.serving with all defaults set.
 	Spec v1alpha1.ServingSpec
-	// Sources are those of the spec: for the Secrets that they name, and their ports.
+	// Sources are those of the spec, for their Secrets and ports.
 	Sources []v1alpha1.SourceSpec
 	// CustomMetrics and ExternalMetrics say which of these groups the spec names.
 	CustomMetrics, ExternalMetrics bool
 }
 
-// Name is the name of every object of which there is one; others add a suffix.
+// Name returns the name of the objects; further objects of a kind add a suffix.
 func (s Serving) Name() string { return namePrefix + s.Backend }
 
-// ProberName is the name of the ServiceAccount that asks serving pods what they
-// serve, and of its RBAC.
+// ProberName returns the name of the ServiceAccount that probes serving pods, and of its RBAC.
 func (s Serving) ProberName() string { return s.Name() + "-prober" }
 
-// GuestName is the name of the ServiceAccount that asks implementations which
-// someone else runs.
+// GuestName returns the name of the ServiceAccount that probes spec.existing.
 func (s Serving) GuestName() string { return s.Name() + "-guest" }
 
-// TLSSecretName is the name of the Secret that serving pods mount.
+// TLSSecretName returns the name of the Secret that serving pods mount.
 func (s Serving) TLSSecretName() string { return s.Name() + "-tls" }
 
-// CASecretName is the name of the Secret with the CA's key. No pod mounts it.
+// CASecretName returns the name of the Secret with the CA's key. No pod mounts it.
 func (s Serving) CASecretName() string { return s.Name() + "-ca" }
 
-// IssuedSecretName is the name of the Secret that cert-manager keeps. No pod
-// mounts it: the operator takes the certificate over into TLSSecretName once
-// clients trust its authority.
+// IssuedSecretName returns the name of the Secret that cert-manager writes. No pod mounts it:
+// the operator copies the certificate to TLSSecretName once clients trust its authority.
 func (s Serving) IssuedSecretName() string { return s.Name() + "-issued" }
 
-// ServerName is the name for which the aggregator verifies the certificate.
+// ServerName returns the name for which the aggregator verifies the certificate.
 func (s Serving) ServerName() string { return s.Name() + "." + s.Namespace + ".svc" }
 
-// DNSNames are the names of the serving certificate; the first is ServerName.
+// DNSNames returns the names of the serving certificate; the first is ServerName.
 func (s Serving) DNSNames() []string {
 	return []string{
 		s.ServerName(),
@@ -89,7 +86,7 @@ func (s Serving) DNSNames() []string {
 	}
 }
 
-// Labels are the labels of every object.
+// Labels returns the labels of every object.
 func (s Serving) Labels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelBackend:          s.Backend,
@@ -101,11 +98,48 @@ func (s Serving) Labels() map[string]string {
 	}
 }
 
-// Selector selects the serving pods. It is immutable in a Deployment, so it
-// stays as it is for ever.
+// Selector returns the selector of the serving pods, which a Deployment cannot change.
 func (s Serving) Selector() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelBackend: s.Backend,
 		labelComponent:        componentServing,
 	}
+}
+
+// Object is a typed apply configuration of a named object.
+type Object interface {
+	runtime.ApplyConfiguration
+	GetName() *string
+	GetNamespace() *string
+	GetKind() *string
+	GetAPIVersion() *string
+}
+
+// All returns all objects except Secrets and APIServices, in the order in which they are
+// applied: those that pods need come before the Deployment.
+func All(s Serving) []Object {
+	objects := []Object{
+		ServiceAccount(s),
+		ProberServiceAccount(s),
+		ClusterRole(s),
+		ReaderClusterRole(s),
+		ProberClusterRole(s),
+		ClusterRoleBinding(s),
+		AuthDelegatorBinding(s),
+		ProberClusterRoleBinding(s),
+		AuthReaderBinding(s),
+		Role(s),
+		RoleBinding(s),
+		Service(s),
+	}
+	if binding := ObjectsClusterRoleBinding(s); binding != nil {
+		objects = append(objects, binding)
+	}
+	if policy := NetworkPolicy(s); policy != nil {
+		objects = append(objects, policy)
+	}
+	if budget := PodDisruptionBudget(s); budget != nil {
+		objects = append(objects, budget)
+	}
+	return append(objects, Deployment(s))
 }

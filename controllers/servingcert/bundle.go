@@ -14,9 +14,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Bundle is what clients verify serving certificates with: each authority once,
-// the newest first, so that equal sets are equal bytes and nothing is written for
-// an order that changed.
+// Bundle is the set of authorities that verify serving certificates, newest first and without
+// duplicates, so that equal sets have equal bytes.
 type Bundle []*x509.Certificate
 
 // NewBundle returns the certificates as a Bundle.
@@ -31,8 +30,8 @@ func NewBundle(certificates ...*x509.Certificate) Bundle {
 	return slices.CompactFunc(bundle, (*x509.Certificate).Equal)
 }
 
-// ParseBundle returns the certificates among the PEM blocks. What is not a
-// certificate is left out: a private key is never passed on.
+// ParseBundle returns the certificates among the PEM blocks. It leaves out all others, such as
+// private keys.
 func ParseBundle(pems ...[]byte) Bundle {
 	var certificates []*x509.Certificate
 	for _, rest := range pems {
@@ -57,22 +56,22 @@ func parseCertificates(rest []byte) []*x509.Certificate {
 	}
 }
 
-// With returns the certificates of all of them.
+// With returns the union of b and others.
 func (b Bundle) With(others ...Bundle) Bundle {
 	return NewBundle(slices.Concat(append([]Bundle{b}, others...)...)...)
 }
 
-// Contains tells whether every certificate of the other is in b.
+// Contains reports whether b has all certificates of other.
 func (b Bundle) Contains(other Bundle) bool {
 	return !slices.ContainsFunc(other, func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
 }
 
-// Equal tells whether both hold the same certificates.
+// Equal reports whether both have the same certificates.
 func (b Bundle) Equal(other Bundle) bool {
 	return slices.EqualFunc(b, other, (*x509.Certificate).Equal)
 }
 
-// PEM is the Bundle as it is stored; nil when it is empty.
+// PEM returns the Bundle in PEM, or nil if it is empty.
 func (b Bundle) PEM() []byte {
 	var out []byte
 	for _, c := range b {
@@ -81,7 +80,7 @@ func (b Bundle) PEM() []byte {
 	return out
 }
 
-// Fingerprint tells one Bundle from another.
+// Fingerprint returns a hash of the Bundle.
 func (b Bundle) Fingerprint() string {
 	hash := sha256.New()
 	for _, c := range b {
@@ -90,7 +89,6 @@ func (b Bundle) Fingerprint() string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// pool is the Bundle for crypto/x509.
 func (b Bundle) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range b {

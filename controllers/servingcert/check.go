@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// CheckAuthority returns why authority cannot sign serving certificates any
-// more, or nil.
+// CheckAuthority returns an error if authority can no longer sign serving certificates.
 func (i *Issuer) CheckAuthority(authority KeyPair) error {
 	ca, _, err := authority.parse()
 	if err != nil {
@@ -24,7 +26,7 @@ func (i *Issuer) CheckAuthority(authority KeyPair) error {
 	return i.checkTime(ca)
 }
 
-// CheckAuthorityAge returns why a usable authority should be replaced in time, or nil.
+// CheckAuthorityAge returns an error if the authority is due for replacement.
 func (i *Issuer) CheckAuthorityAge(authority KeyPair) error {
 	ca, _, err := authority.parse()
 	if err != nil {
@@ -37,9 +39,9 @@ func (i *Issuer) CheckAuthorityAge(authority KeyPair) error {
 	return nil
 }
 
-// CheckLeaf returns why leaf must be replaced, or nil: it is damaged, not signed
-// by authority, not for exactly these names, or in the last third of its
-// lifetime while a new one would live longer.
+// CheckLeaf returns an error if leaf must be replaced: it is damaged, not signed by
+// authority, not for exactly these names, or in the last third of its lifetime while a new
+// one would be valid for longer.
 func (i *Issuer) CheckLeaf(leaf, authority KeyPair, names []string) error {
 	chain, err := leaf.Chain()
 	if err != nil {
@@ -63,9 +65,9 @@ func (i *Issuer) CheckLeaf(leaf, authority KeyPair, names []string) error {
 	return nil
 }
 
-// Verify returns why a client that trusts bundle would refuse a server for name
-// that shows the chain, leaf first; or nil. Without a name, any will do. The
-// errors do not change from one moment to the next.
+// Verify returns an error if a client that trusts bundle would reject a server with this
+// chain, leaf first, for name, or for any name if it is empty. The error is the same each
+// time for the same failure.
 func (i *Issuer) Verify(chain []*x509.Certificate, bundle Bundle, name string) error {
 	if len(chain) == 0 {
 		return errors.New("there is no certificate")
@@ -85,12 +87,12 @@ func (i *Issuer) Verify(chain []*x509.Certificate, bundle Bundle, name string) e
 	return err
 }
 
-// Valid returns the part of the bundle that has not expired.
+// Valid returns the certificates of the bundle that have not expired.
 func (i *Issuer) Valid(bundle Bundle) Bundle {
 	return slices.DeleteFunc(slices.Clone(bundle), func(c *x509.Certificate) bool { return i.clock.Now().After(c.NotAfter) })
 }
 
-// InUse returns the part of the bundle that verifies one of the chains, each alone.
+// InUse returns the certificates of the bundle that verify at least one of the chains.
 func (i *Issuer) InUse(bundle Bundle, chains ...[]*x509.Certificate) Bundle {
 	return slices.DeleteFunc(slices.Clone(bundle), func(c *x509.Certificate) bool {
 		return !slices.ContainsFunc(chains, func(chain []*x509.Certificate) bool {
@@ -99,8 +101,8 @@ func (i *Issuer) InUse(bundle Bundle, chains ...[]*x509.Certificate) Bundle {
 	})
 }
 
-// EndsSoon tells whether the certificate should have been renewed by now: less
-// than a fifth of its lifetime is left, and less than 14 days.
+// EndsSoon reports whether the certificate's renewal is overdue: less than a fifth of its
+// lifetime is left, and less than 14 days.
 func (i *Issuer) EndsSoon(c *x509.Certificate) bool {
 	return c.NotAfter.Sub(i.clock.Now()) < min(c.NotAfter.Sub(c.NotBefore)/5, 14*24*time.Hour)
 }
@@ -116,3 +118,76 @@ func (i *Issuer) checkTime(c *x509.Certificate) error {
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// Cause is why a certificate cannot be used.
+type Cause int
+
+const (
+	// Damaged: a key of the Secret is missing or malformed.
+	Damaged Cause = iota
+	// Expired: the certificate is not valid today.
+	Expired
+	// Mismatch: key, name or authority do not belong to the certificate.
+	Mismatch
+)
+
+// UnusableError means that a provided certificate cannot be served. Its message says what to
+// do, contains no key, and is the same each time for the same failure.
+type UnusableError struct {
+	Cause Cause
+
+	message string
+	err     error
+}
+
+// Error implements error.
+func (e *UnusableError) Error() string { return e.message }
+
+// Unwrap implements errors.Unwrap.
+func (e *UnusableError) Unwrap() error { return e.err }
+
+func unusable(cause Cause, err error, format string, args ...any) *UnusableError {
+	return &UnusableError{Cause: cause, message: fmt.Sprintf(format, args...), err: err}
+}
+
+// CheckProvided returns an error if the certificate in a Secret's data cannot be served for
+// name.
+func (i *Issuer) CheckProvided(data map[string][]byte, name string) *UnusableError {
+	var missing []string
+	for _, key := range []string{v1alpha1.SecretKeyCertificate, v1alpha1.SecretKeyPrivateKey, v1alpha1.SecretKeyCA} {
+		if len(data[key]) == 0 {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		return unusable(Damaged, nil, "it lacks %s: put it there", strings.Join(missing, ", "))
+	}
+	authorities := ParseBundle(data[v1alpha1.SecretKeyCA])
+	if len(authorities) == 0 {
+		return unusable(Damaged, nil, "ca.crt holds no certificate in PEM: put the authority there that signed tls.crt")
+	}
+	served := ParseBundle(data[v1alpha1.SecretKeyCertificate])
+	if len(served) == 0 {
+		return unusable(Damaged, nil, "tls.crt holds no certificate in PEM")
+	}
+	chain, err := Provided(data).Chain()
+	if err != nil {
+		return unusable(Mismatch, err, "tls.crt and tls.key cannot be used together: %v", err)
+	}
+	if err := i.checkTime(chain[0]); err != nil {
+		return unusable(Expired, err, "tls.crt %v: renew it", err)
+	}
+	if err := chain[0].VerifyHostname(name); err != nil {
+		return unusable(Mismatch, err, "tls.crt is not for %s, by which kube-apiserver verifies it: issue it with this DNS name", name)
+	}
+	if err := i.Verify(chain, authorities, name); err != nil {
+		return unusable(Mismatch, err,
+			"ca.crt does not verify tls.crt (%v): put the authority that signed it into ca.crt, and intermediates into tls.crt", err)
+	}
+	return nil
+}
+
+// Provided returns the KeyPair in a Secret's data.
+func Provided(data map[string][]byte) KeyPair {
+	return KeyPair{Certificate: data[v1alpha1.SecretKeyCertificate], Key: data[v1alpha1.SecretKeyPrivateKey]}
+}

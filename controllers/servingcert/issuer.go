@@ -1,6 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package servingcert issues and checks the certificates of the serving pods: the operator's
+// own authority and the leaf that it signs, or a provided leaf, and the bundle that clients
+// verify with. It knows no Kubernetes objects; bytes are PEM.
 package servingcert
 
 import (
@@ -12,24 +15,40 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
 )
 
-// Issuer makes authorities and leaves. Its zero value cannot be used.
+const (
+	// AuthorityLifetime is how long a new authority is valid.
+	AuthorityLifetime = 10 * 365 * 24 * time.Hour
+	// LeafLifetime is how long a new leaf is valid, unless its authority ends first.
+	LeafLifetime = 90 * 24 * time.Hour
+
+	// authorityRenewWhenLeft: an authority is replaced when a fifth of its lifetime is
+	// left, two years.
+	authorityRenewWhenLeft = 5
+	// leafRenewWhenLeft: a leaf is replaced when a third of its lifetime is left, so that
+	// renewal may fail for a month.
+	leafRenewWhenLeft = 3
+	// backdate makes new certificates valid for clocks that are behind.
+	backdate = time.Hour
+)
+
+// Issuer issues authorities and leaves.
 type Issuer struct {
 	clock  clock.PassiveClock
 	random io.Reader
 }
 
-// NewIssuer returns an Issuer that takes the time from clock and keys from the
-// system's randomness.
+// NewIssuer returns an Issuer.
 func NewIssuer(clock clock.PassiveClock) *Issuer {
 	return &Issuer{clock: clock, random: rand.Reader}
 }
 
-// Authority makes a new authority with a key of its own.
+// Authority returns a new authority with a new key.
 func (i *Issuer) Authority(name string) (KeyPair, error) {
 	key, serial, err := i.material()
 	if err != nil {
@@ -38,7 +57,7 @@ func (i *Issuer) Authority(name string) (KeyPair, error) {
 	now := i.clock.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// The serial keeps authorities of the same backend apart in bundles.
+		// The serial number distinguishes authorities of one backend in bundles.
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s-ca@%x", name, serial.Bytes()[:4])},
 		NotBefore:             now.Add(-backdate).UTC(),
 		NotAfter:              now.Add(AuthorityLifetime).UTC(),
@@ -54,8 +73,8 @@ func (i *Issuer) Authority(name string) (KeyPair, error) {
 	return encodeKeyPair(der, key)
 }
 
-// Leaf makes a serving certificate for names, signed by authority. It never
-// outlives the authority.
+// Leaf returns a serving certificate for names, signed by authority. It expires no later than
+// the authority.
 func (i *Issuer) Leaf(authority KeyPair, names []string) (KeyPair, error) {
 	ca, caKey, err := authority.parse()
 	if err != nil {
@@ -70,8 +89,8 @@ func (i *Issuer) Leaf(authority KeyPair, names []string) (KeyPair, error) {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: names[0]},
 		DNSNames:     names,
-		NotBefore:    later(now.Add(-backdate), ca.NotBefore).UTC(),
-		NotAfter:     earlier(now.Add(LeafLifetime), ca.NotAfter).UTC(),
+		NotBefore:    slices.MaxFunc([]time.Time{now.Add(-backdate), ca.NotBefore}, time.Time.Compare).UTC(),
+		NotAfter:     slices.MinFunc([]time.Time{now.Add(LeafLifetime), ca.NotAfter}, time.Time.Compare).UTC(),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -93,20 +112,6 @@ func (i *Issuer) material() (*ecdsa.PrivateKey, *big.Int, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate a serial number: %w", err)
 	}
-	// Never short, and always positive (RFC 5280 section 4.1.2.2).
+	// Always positive (RFC 5280 section 4.1.2.2), and never short.
 	return key, serial.Add(serial, limit), nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

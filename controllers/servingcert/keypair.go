@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// KeyPair is a certificate and its private key, as they are stored.
+// KeyPair is a certificate and its private key.
 type KeyPair struct {
 	// Certificate is PEM, the leaf first, then the intermediates, if any.
 	Certificate []byte
@@ -25,8 +25,8 @@ type KeyPair struct {
 	Key []byte
 }
 
-// Chain returns the certificates, the leaf first. It fails when certificate or
-// key is missing, damaged, or when they do not belong together.
+// Chain returns the certificates, leaf first. It fails if certificate or key are missing or
+// damaged, or do not belong together.
 func (p KeyPair) Chain() ([]*x509.Certificate, error) {
 	leaf, _, err := p.parse()
 	if err != nil {
@@ -41,8 +41,7 @@ func (p KeyPair) Chain() ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// Authority returns the certificate of an authority, as a Bundle of one; an empty
-// one when it cannot be used.
+// Authority returns the certificate as a Bundle, which is empty if it cannot be used.
 func (p KeyPair) Authority() Bundle {
 	c, _, err := p.parse()
 	if err != nil {
@@ -51,13 +50,12 @@ func (p KeyPair) Authority() Bundle {
 	return NewBundle(c)
 }
 
-// Equal tells whether both hold the same bytes.
+// Equal reports whether both have the same bytes.
 func (p KeyPair) Equal(other KeyPair) bool {
 	return bytes.Equal(p.Certificate, other.Certificate) && bytes.Equal(p.Key, other.Key)
 }
 
-// parse returns the certificate and its key. It fails when either is missing,
-// damaged, or when they do not belong together.
+// parse returns the certificate and its key, with the errors of Chain.
 func (p KeyPair) parse() (*x509.Certificate, crypto.Signer, error) {
 	if len(p.Certificate) == 0 || len(p.Key) == 0 {
 		return nil, nil, errors.New("certificate or key is empty")

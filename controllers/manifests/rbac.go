@@ -1,0 +1,175 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// ServiceAccount returns the account of the serving pods. Their own spec mounts its token,
+// so that no other pod gets it by naming the account alone.
+func ServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
+	return corev1ac.ServiceAccount(s.Name(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithAutomountServiceAccountToken(false)
+}
+
+// ProberServiceAccount returns the account whose token the operator sends to serving pods,
+// so that a compromised pod gets nothing but the rights of ProberClusterRole.
+func ProberServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
+	return corev1ac.ServiceAccount(s.ProberName(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithAutomountServiceAccountToken(false)
+}
+
+// GuestServiceAccount returns the account whose token the operator sends to implementations
+// that it does not run. It has no rights but those of every account, and its tokens are
+// valid for ten minutes.
+func GuestServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
+	return corev1ac.ServiceAccount(s.GuestName(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithAutomountServiceAccountToken(false)
+}
+
+// readVerbs are the verbs of an informer.
+var readVerbs = []string{"get", "list", "watch"}
+
+// ClusterRole returns the cluster-wide rights of serving pods. The operator can only grant
+// rights that it has itself (config/rbac).
+func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return rbacv1ac.ClusterRole(s.Name()).
+		WithLabels(s.Labels()).
+		WithRules(
+			// The kubelets to scrape, and the labels of nodes and pods.
+			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
+			// A kubelet authorises /metrics/resource as this subresource.
+			rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}),
+			// The configuration, which is reloaded without a restart.
+			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
+			// Declared metrics, and the access rules of external ones.
+			rule([]string{v1alpha1.GroupName}, []string{"custommetrics", "externalmetrics", "externalmetricspolicies"}, readVerbs),
+			// The first readiness check waits until the pod serves all registered versions.
+			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
+		)
+}
+
+// ProberClusterRole returns the rights of the operator's probes of serving pods.
+func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return rbacv1ac.ClusterRole(s.ProberName()).
+		WithLabels(s.Labels()).
+		WithRules(
+			rbacv1ac.PolicyRule().
+				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
+				WithVerbs("get"),
+			// Each version is probed with a request: discovery also lists broken versions.
+			rule([]string{"metrics.k8s.io"}, []string{"nodes"}, []string{"list"}),
+		)
+}
+
+func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfiguration {
+	return rbacv1ac.PolicyRule().WithAPIGroups(groups...).WithResources(resources...).WithVerbs(verbs...)
+}
+
+// ReaderClusterRole returns the right to read resource metrics, aggregated into view, edit
+// and admin.
+func ReaderClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return rbacv1ac.ClusterRole(s.Name() + "-reader").
+		WithLabels(s.Labels()).
+		WithLabels(map[string]string{
+			"rbac.authorization.k8s.io/aggregate-to-view":  "true",
+			"rbac.authorization.k8s.io/aggregate-to-edit":  "true",
+			"rbac.authorization.k8s.io/aggregate-to-admin": "true",
+		}).
+		WithRules(rule([]string{"metrics.k8s.io"}, []string{"pods", "nodes"}, readVerbs))
+}
+
+// ClusterRoleBinding binds serving pods to their ClusterRole.
+func ClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	return rbacv1ac.ClusterRoleBinding(s.Name()).
+		WithLabels(s.Labels()).
+		WithRoleRef(clusterRoleRef(s.Name())).
+		WithSubjects(account(s.Name(), s.Namespace))
+}
+
+// AuthDelegatorBinding lets serving pods delegate authentication (TokenReview) and
+// authorization (SubjectAccessReview) to kube-apiserver.
+func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	return rbacv1ac.ClusterRoleBinding(s.Name() + "-auth-delegator").
+		WithLabels(s.Labels()).
+		WithRoleRef(clusterRoleRef("system:auth-delegator")).
+		WithSubjects(account(s.Name(), s.Namespace))
+}
+
+// ObjectsRole is the ClusterRole, installed with the operator, for the objects that custom
+// metrics describe. Other roles are aggregated into it.
+const ObjectsRole = "metrics-backend-serving-objects"
+
+// ObjectsClusterRoleBinding binds serving pods to ObjectsRole, for the label selectors of
+// custom metrics. It returns nil unless the spec has custom metrics.
+func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	if !s.CustomMetrics {
+		return nil
+	}
+	return rbacv1ac.ClusterRoleBinding(s.Name() + "-objects").
+		WithLabels(s.Labels()).
+		WithRoleRef(clusterRoleRef(ObjectsRole)).
+		WithSubjects(account(s.Name(), s.Namespace))
+}
+
+// ProberClusterRoleBinding binds the operator's probes to their ClusterRole.
+func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	return rbacv1ac.ClusterRoleBinding(s.ProberName()).
+		WithLabels(s.Labels()).
+		WithRoleRef(clusterRoleRef(s.ProberName())).
+		WithSubjects(account(s.ProberName(), s.Namespace))
+}
+
+func clusterRoleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
+	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(name)
+}
+
+func roleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
+	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(name)
+}
+
+func account(name, namespace string) *rbacv1ac.SubjectApplyConfiguration {
+	return rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithName(name).WithNamespace(namespace)
+}
+
+// Role returns the rights of serving pods in their namespace: to list ready peers, which
+// the first readiness check asks for the versions that they serve, and to watch the Secrets
+// that sources refer to, each by name.
+func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
+	rules := []*rbacv1ac.PolicyRuleApplyConfiguration{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs)}
+	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
+		rules = append(rules, rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames(names...))
+	}
+	return rbacv1ac.Role(s.Name(), s.Namespace).WithLabels(s.Labels()).WithRules(rules...)
+}
+
+// RoleBinding binds serving pods to their Role.
+func RoleBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
+	return rbacv1ac.RoleBinding(s.Name(), s.Namespace).
+		WithLabels(s.Labels()).
+		WithRoleRef(roleRef(s.Name())).
+		WithSubjects(account(s.Name(), s.Namespace))
+}
+
+// AuthReaderRole is the Role in kube-system that every aggregated API server needs to
+// authenticate kube-apiserver's own requests.
+const AuthReaderRole = "extension-apiserver-authentication-reader"
+
+// AuthReaderBinding binds serving pods to AuthReaderRole. It is the only object outside the
+// serving namespace that is not cluster-scoped.
+func AuthReaderBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
+	return rbacv1ac.RoleBinding(s.Name()+"-auth-reader", metav1.NamespaceSystem).
+		WithLabels(s.Labels()).
+		WithRoleRef(roleRef(AuthReaderRole)).
+		WithSubjects(account(s.Name(), s.Namespace))
+}
