@@ -1,16 +1,14 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package declaredmetric tells in the status of each CustomMetric and
-// ExternalMetric how the serving pods see it. Every few seconds it asks each
-// ready serving pod once, for all metrics together, and writes what changed:
-// conditions at once, values at most once a minute.
+// Package declaredmetric writes the status of CustomMetrics and ExternalMetrics from the
+// reports of the serving pods. Every few seconds it reads one report of each ready pod, for
+// all metrics, and writes what changed: conditions at once, values at most once a minute.
 package declaredmetric
 
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -26,54 +24,46 @@ import (
 
 const (
 	// Name is the controller's name in logs.
-	Name = "declaredmetric"
-	// pollInterval is between two looks at the pods.
+	Name         = "declaredmetric"
 	pollInterval = 3 * time.Second
 )
 
-// Asker asks a serving pod how declared metrics do; nil when it cannot tell.
-type Asker interface {
+// PodReader reads a serving pod's report of declared metrics; nil if the pod has none.
+type PodReader interface {
 	Declared(ctx context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error)
 }
 
-// Tokens mints tokens of the accounts with which pods are asked.
+// Tokens returns the tokens that requests to pods carry.
 type Tokens interface {
 	Token(ctx context.Context, account client.ObjectKey) (string, error)
 	Forget(account client.ObjectKey)
 }
 
-// Directory knows the ready pods of each MetricsBackend.
-type Directory interface {
-	Pods(backend string) ([]servingclient.Entry, bool)
-}
-
-// Options are what a Controller works with.
+// Options are the dependencies of a Controller.
 type Options struct {
-	// Client reads from a cache that has MetricsBackends and both kinds of metrics,
-	// and writes their status.
+	// Client reads MetricsBackends and both kinds of metrics from a cache.
 	Client client.Client
-	// Cache is asked for informers, since the CRDs may be missing.
+	// Cache provides informers, since the CRDs may be missing.
 	Cache     cache.Informers
-	Pods      Asker
+	Pods      PodReader
 	Tokens    Tokens
-	Directory Directory
+	Directory *servingclient.Directory
 	Clock     clock.WithTicker
 }
 
-// Controller writes the status of declared metrics. It keeps nothing that it could
-// not lose.
+// Controller writes the status of declared metrics. Its state may be lost.
 type Controller struct {
 	Options
-	log     *writeLog
-	silence *silence
+	writes       *writeTimes
+	missingSince *missingSince
 }
 
 // New returns a Controller.
 func New(o Options) *Controller {
-	return &Controller{Options: o, log: newWriteLog(), silence: newSilence()}
+	return &Controller{Options: o, writes: newWriteTimes(), missingSince: newMissingSince()}
 }
 
-// SetupWithManager starts the controller with the manager.
+// SetupWithManager adds the controller to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(c); err != nil {
 		return fmt.Errorf("set up controller %s: %w", Name, err)
@@ -81,7 +71,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: one operator writes.
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (c *Controller) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. It returns when ctx ends.
@@ -105,29 +95,28 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// Poll brings every status up to date, once.
+// Poll reads all reports once and writes the statuses that changed.
 func (c *Controller) Poll(ctx context.Context) error {
 	metrics, err := c.declared(ctx)
 	if err != nil {
 		return err
 	}
-	c.log.keep(metrics)
+	c.writes.keep(metrics)
 	if len(metrics) == 0 {
-		// Without any metric no pod is asked.
 		countStates(nil)
 		return nil
 	}
-	views, err := c.look(ctx, metrics)
+	reports, err := c.readReports(ctx, metrics)
 	if err != nil {
 		return err
 	}
 	var changes []change
 	for _, m := range metrics {
-		view := views[m.kind]
-		if !view.tells {
+		r := reports[m.kind]
+		if !r.usable {
 			continue
 		}
-		if next, ok := c.changeOf(m, view); ok {
+		if next, ok := c.changeOf(m, r); ok {
 			changes = append(changes, next)
 		}
 	}
@@ -155,37 +144,15 @@ func (c *Controller) declared(ctx context.Context) ([]*metric, error) {
 	return all, nil
 }
 
-// The kinds, as reports name them.
+// The kinds of metrics, as in reports.
 const (
 	kindCustom   = "CustomMetric"
 	kindExternal = "ExternalMetric"
 )
 
-// metric is a CustomMetric or an ExternalMetric, as it was read.
+// metric is a CustomMetric or an ExternalMetric.
 type metric struct {
 	kind   string
 	object client.Object
 	status *v1alpha1.DeclaredMetricStatus
-}
-
-// silence is since when no pod of a backend has told anything.
-type silence struct {
-	mu    sync.Mutex
-	since map[string]time.Time
-}
-
-func newSilence() *silence { return &silence{since: map[string]time.Time{}} }
-
-// lasted notes whether a backend is silent, and returns for how long.
-func (s *silence) lasted(backend string, silent bool, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !silent {
-		delete(s.since, backend)
-		return 0
-	}
-	if _, ok := s.since[backend]; !ok {
-		s.since[backend] = now
-	}
-	return now.Sub(s.since[backend])
 }

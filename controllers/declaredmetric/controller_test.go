@@ -124,7 +124,7 @@ func TestNewestValues(t *testing.T) {
 }
 
 // What the statuses say stays while nobody tells anything for a moment.
-func TestNobodyTells(t *testing.T) {
+func TestNoReports(t *testing.T) {
 	cases := map[string]struct {
 		happen func(*world)
 		reason string
@@ -246,7 +246,7 @@ func TestWhichBackend(t *testing.T) {
 		}
 	})
 	for kind, want := range map[string]string{kindExternal: "younger", kindCustom: "older"} {
-		if got, why := serves(kind, []v1alpha1.MetricsBackend{*younger, *older}); got != want || why != nil {
+		if got, why := backendOf(kind, []v1alpha1.MetricsBackend{*younger, *older}); got != want || why != nil {
 			t.Errorf("%s: %q, %v, want %q", kind, got, why, want)
 		}
 	}
@@ -295,7 +295,7 @@ func TestWriteBudget(t *testing.T) {
 		}
 		return health("q", fails("Timeout", "slow"))
 	}
-	if got := pass(10*time.Minute, flapping); got > int(10*time.Minute/turningInterval) {
+	if got := pass(10*time.Minute, flapping); got > int(10*time.Minute/transitionInterval) {
 		t.Errorf("%d writes in ten minutes of going to and fro", got)
 	}
 }
@@ -323,7 +323,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		w.clock.Step(pollInterval)
 	}
-	w.clock.Step(wordingInterval)
+	w.clock.Step(detailInterval)
 	fails("Timeout", "slow")(&bad[all-1])
 	w.say(bad...)
 	w.poll(c)

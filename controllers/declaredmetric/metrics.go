@@ -41,7 +41,7 @@ func result(err error) string {
 func countPoll(err error)  { pollCounter.WithLabelValues(result(err)).Inc() }
 func countWrite(err error) { writeCounter.WithLabelValues(result(err)).Inc() }
 
-// countStates shows how many metrics are in which state, as their statuses say.
+// countStates sets the number of metrics by the state in their status.
 func countStates(metrics []*metric) {
 	type key struct{ kind, state string }
 	counts := map[key]int{}

@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// maxMessage bounds a condition's message, in bytes: it holds foreign text.
+	// maxMessage bounds a condition's message, in bytes.
 	maxMessage = 1024
 	// maxValue bounds status.value, in bytes; a quantity is far shorter.
 	maxValue = 64
 )
 
-// statusOf returns the status that a metric should have by what the pods say.
-func statusOf(m *metric, v *view, now time.Time) *v1alpha1.DeclaredMetricStatus {
+// statusOf returns the status of a metric according to the reports.
+func statusOf(m *metric, r *reports, now time.Time) *v1alpha1.DeclaredMetricStatus {
 	status := m.status.DeepCopy()
 	status.ObservedGeneration = m.object.GetGeneration()
 	w := writer{status, now}
-	if v.problem != nil {
-		// Values and fallback stay as they were last seen. Ready is set once: on the way
-		// through another status it would turn anew each time.
-		w.ready(v.problem.ready(), v.problem.reason, v.problem.message)
-		w.present(v1alpha1.ConditionStalled, v.problem.stalled, v.problem.reason, v.problem.message)
-		w.present(v1alpha1.ConditionReconciling, false, "", "")
+	if r.problem != nil {
+		// Values and fallback stay. Ready is set once: setting it twice would update its
+		// lastTransitionTime each time.
+		w.ready(r.problem.ready(), r.problem.reason, r.problem.message)
+		w.setIfTrue(v1alpha1.ConditionStalled, r.problem.stalled, r.problem.reason, r.problem.message)
+		w.setIfTrue(v1alpha1.ConditionReconciling, false, "", "")
 		return status
 	}
-	all := v.health(m)
-	w.conditions(v, all)
+	all := r.health(m)
+	w.conditions(r, all)
 	w.values(newest(all))
 	return status
 }
@@ -50,61 +50,60 @@ type writer struct {
 	now time.Time
 }
 
-// tally counts what the pods say.
-type tally struct {
-	late, pending, failing, fallback, collision int
-	// firstLate is the name of a pod that has not taken the spec up.
-	firstLate string
-	// failure, standIn and clash are the first that say so.
-	failure, standIn, clash *v1alpha1.DeclaredHealth
+// counts are the numbers of pods by the state of the metric.
+type counts struct {
+	outdated, pending, failing, fallback, collisions int
+	// firstOutdated is the name of a pod that has not applied the spec.
+	firstOutdated string
+	// failure and collision are an example each.
+	failure, collision *v1alpha1.DeclaredHealth
 }
 
-func count(v *view, all []*v1alpha1.DeclaredHealth) tally {
-	var t tally
+func countPods(r *reports, all []*v1alpha1.DeclaredHealth) counts {
+	var n counts
 	for i, h := range all {
 		switch {
 		case h == nil:
-			if t.late++; t.late == 1 {
-				t.firstLate = v.pods[i].name
+			if n.outdated++; n.outdated == 1 {
+				n.firstOutdated = r.pods[i].name
 			}
 			continue
 		case !h.Ready && (h.Reason == "" && h.Message == "" || h.Reason == reasonPending):
-			t.pending++
+			n.pending++
 		case !h.Ready:
-			if t.failing++; t.failure == nil || cmp.Less(h.Reason, t.failure.Reason) {
-				t.failure = h
+			if n.failing++; n.failure == nil || cmp.Less(h.Reason, n.failure.Reason) {
+				n.failure = h
 			}
 		}
 		if h.Fallback {
-			if t.fallback++; t.standIn == nil {
-				t.standIn = h
-			}
+			n.fallback++
 		}
 		if h.Reason == v1alpha1.ReasonCollision {
-			if t.collision++; t.clash == nil {
-				t.clash = h
+			if n.collisions++; n.collision == nil {
+				n.collision = h
 			}
 		}
 	}
-	return t
+	return n
 }
 
-// conditions sets them all. Requests reach any pod, so one that fails is enough.
-func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
-	t := count(v, all)
+// conditions sets all conditions. Requests reach any pod, so that one failing pod is enough
+// for Ready=False.
+func (w writer) conditions(r *reports, all []*v1alpha1.DeclaredHealth) {
+	n := countPods(r, all)
 	stalled, reconciling := false, false
 	switch {
-	case t.failing > 0:
-		reason := reasonOf(t.failure.Reason)
-		message := withPods(text.Printable(t.failure.Message, maxMessage), t.failing, len(all))
+	case n.failing > 0:
+		reason := reasonOf(n.failure.Reason)
+		message := withPods(text.Printable(n.failure.Message, maxMessage), n.failing, len(all))
 		w.ready(metav1.ConditionFalse, reason, message)
-		stalled = needsPeople(reason)
-	case t.late > 0:
-		w.ready(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, fmt.Sprintf("serving pod %s has not taken up the metric yet", t.firstLate))
+		stalled = isPermanent(reason)
+	case n.outdated > 0:
+		w.ready(metav1.ConditionUnknown, v1alpha1.ReasonProgressing, fmt.Sprintf("serving pod %s has not taken up the metric yet", n.firstOutdated))
 		reconciling = true
-	case t.pending > 0:
-		// A pod that has just started has not asked; the others have.
-		if t.pending < len(all) {
+	case n.pending > 0:
+		// Only pods that have just started have not evaluated the query.
+		if n.pending < len(all) {
 			w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, succeeded)
 			break
 		}
@@ -114,26 +113,26 @@ func (w writer) conditions(v *view, all []*v1alpha1.DeclaredHealth) {
 		w.ready(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, succeeded)
 	}
 	ready := w.condition(v1alpha1.ConditionReady)
-	w.present(v1alpha1.ConditionReconciling, reconciling, ready.Reason, ready.Message)
-	w.present(v1alpha1.ConditionStalled, stalled, ready.Reason, ready.Message)
-	w.present(v1alpha1.ConditionFallback, t.fallback > 0, v1alpha1.ReasonInUse,
-		withPods("spec.fallback stands in for the values, see Ready", t.fallback, len(all)))
-	if t.clash == nil {
-		w.present(v1alpha1.ConditionCollision, false, "", "")
+	w.setIfTrue(v1alpha1.ConditionReconciling, reconciling, ready.Reason, ready.Message)
+	w.setIfTrue(v1alpha1.ConditionStalled, stalled, ready.Reason, ready.Message)
+	w.setIfTrue(v1alpha1.ConditionFallback, n.fallback > 0, v1alpha1.ReasonInUse,
+		withPods("spec.fallback stands in for the values, see Ready", n.fallback, len(all)))
+	if n.collision == nil {
+		w.setIfTrue(v1alpha1.ConditionCollision, false, "", "")
 		return
 	}
-	w.present(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
-		withPods(text.Printable(t.clash.Message, maxMessage), t.collision, len(all)))
+	w.setIfTrue(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
+		withPods(text.Printable(n.collision.Message, maxMessage), n.collisions, len(all)))
 }
 
-// reasonPending is that of a metric which a pod has not evaluated yet.
+// reasonPending is the reason of a metric that a pod has not evaluated yet.
 const reasonPending = "Pending"
 
 const succeeded = "the newest evaluation gave values"
 
-// needsPeople tells of a failure that ends only when someone changes something:
-// asking again will not help.
-func needsPeople(reason string) bool {
+// isPermanent reports whether a failure needs a change of the metric or its source: retries
+// do not help.
+func isPermanent(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonCollision, "UnknownSource", "UnknownResource", "Rejected":
 		return true
@@ -141,8 +140,7 @@ func needsPeople(reason string) bool {
 	return strings.HasPrefix(reason, "Invalid")
 }
 
-// values sets the newest ones. They stay while there are none: a value with its
-// time says more than nothing, and Ready says that it is not of today.
+// values sets the newest values. Without any the former ones stay, with their time.
 func (w writer) values(h *v1alpha1.DeclaredHealth) {
 	if h == nil {
 		return
@@ -153,7 +151,7 @@ func (w writer) values(h *v1alpha1.DeclaredHealth) {
 	}
 	values := int32(min(max(h.Values, 0), 1<<30)) //nolint:gosec // bounded
 	if value == w.Value && values == w.Values {
-		// The time alone is no news, or a constant would be written for ever.
+		// A new time alone is not written, or a constant value would be written forever.
 		return
 	}
 	w.Value, w.Values, w.Time = value, values, nil
@@ -167,8 +165,8 @@ func (w writer) ready(status metav1.ConditionStatus, reason, message string) {
 	w.set(v1alpha1.ConditionReady, status, reason, message)
 }
 
-// present sets a condition that is there only while it is True.
-func (w writer) present(kind string, is bool, reason, message string) {
+// setIfTrue sets a condition to True, or removes it.
+func (w writer) setIfTrue(kind string, is bool, reason, message string) {
 	if !is {
 		meta.RemoveStatusCondition(&w.Conditions, kind)
 		return
@@ -190,15 +188,15 @@ func (w writer) condition(kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// withPods adds how many pods say so, if not all do.
-func withPods(message string, say, all int) string {
-	if say >= all {
+// withPods adds the number of pods that report the message, unless all do.
+func withPods(message string, n, all int) string {
+	if n >= all {
 		return message
 	}
-	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), say, all)
+	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), n, all)
 }
 
-// conditionReason is what kube-apiserver takes for a condition's reason.
+// conditionReason is kube-apiserver's validation of a condition's reason.
 var conditionReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,98}[A-Za-z0-9_])?$`)
 
 func reasonOf(reason string) string {
@@ -208,30 +206,30 @@ func reasonOf(reason string) string {
 	return reason
 }
 
-// urgency is how much of a status changed.
+// urgency classifies the change of a status.
 type urgency int
 
 const (
-	nothing urgency = iota
-	// wording is a message, or the values.
-	wording
-	// turning is a condition that comes, goes, turns or gets another reason, or a new
+	unchanged urgency = iota
+	// detail is a change of messages or values.
+	detail
+	// transition is a change of the type, status or reason of conditions, or of the
 	// generation.
-	turning
+	transition
 )
 
 func compare(before, after *v1alpha1.DeclaredMetricStatus) urgency {
 	if equality.Semantic.DeepEqual(before, after) {
-		return nothing
+		return unchanged
 	}
 	if before.ObservedGeneration != after.ObservedGeneration || len(before.Conditions) != len(after.Conditions) {
-		return turning
+		return transition
 	}
 	for _, now := range after.Conditions {
 		was := meta.FindStatusCondition(before.Conditions, now.Type)
 		if was == nil || was.Status != now.Status || was.Reason != now.Reason || was.ObservedGeneration != now.ObservedGeneration {
-			return turning
+			return transition
 		}
 	}
-	return wording
+	return detail
 }

@@ -68,7 +68,7 @@ func (w *world) controller() *Controller {
 	return New(Options{Client: w.client, Pods: w, Tokens: w, Directory: w.directory, Clock: w.clock})
 }
 
-// Declared implements Asker; the address is the pod's name. Each is asked by one
+// Declared implements PodReader; the address is the pod's name. Each is asked by one
 // request at a time, and by another goroutine each.
 func (w *world) Declared(_ context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error) {
 	if pod.Token == "" {
@@ -83,7 +83,7 @@ type countingAsker struct {
 	asked chan string
 }
 
-// Declared implements Asker.
+// Declared implements PodReader.
 func (c *countingAsker) Declared(ctx context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error) {
 	c.asked <- pod.Address
 	return c.world.Declared(ctx, pod)

@@ -20,21 +20,20 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// The budget of writes. A metric whose value and conditions stay costs none.
+// Limits of writes. A metric whose value and conditions stay the same is not written.
 const (
-	// wordingInterval is the shortest time between a write of an object's status and
-	// one that brings another value or message alone.
-	wordingInterval = time.Minute
-	// turningInterval is the shortest time between two writes of turned conditions. A
-	// condition that has not turned for longer is written at once.
-	turningInterval = 10 * time.Second
-	// maxWrites bounds the writes of one poll, over all objects: 20 a second, so that
-	// the operator's other work goes on. Turned conditions go first, then what was
-	// written longest ago.
+	// detailInterval is the minimum time between two writes of an object's status if only
+	// values or messages changed.
+	detailInterval = time.Minute
+	// transitionInterval is the minimum time between two writes of an object's conditions.
+	// The first transition after that is written at once.
+	transitionInterval = 10 * time.Second
+	// maxWrites bounds the writes of one poll: 20 per second, so that the operator's other
+	// writes are not delayed. Transitions go first, then the objects written longest ago.
 	maxWrites = 60
 )
 
-// change is a status that is to be written.
+// change is a status to write.
 type change struct {
 	*metric
 	next    *v1alpha1.DeclaredMetricStatus
@@ -42,22 +41,22 @@ type change struct {
 	written time.Time
 }
 
-// changeOf returns the status to write; false when there is none, or not yet.
-func (c *Controller) changeOf(m *metric, v view) (change, bool) {
+// changeOf returns the status to write, and whether it is due.
+func (c *Controller) changeOf(m *metric, r reports) (change, bool) {
 	now := c.Clock.Now()
-	last := c.log.last(m.object.GetUID())
-	next := change{metric: m, next: statusOf(m, &v, now), written: last.written}
+	last := c.writes.last(m.object.GetUID())
+	next := change{metric: m, next: statusOf(m, &r, now), written: last.written}
 	next.urgency = compare(m.status, next.next)
 	switch next.urgency {
-	case wording:
-		return next, now.Sub(last.written) >= wordingInterval
-	case turning:
-		return next, now.Sub(last.turned) >= turningInterval
+	case detail:
+		return next, now.Sub(last.written) >= detailInterval
+	case transition:
+		return next, now.Sub(last.transitioned) >= transitionInterval
 	}
 	return change{}, false
 }
 
-// write writes what the budget allows. One failure stops no other.
+// write writes up to maxWrites statuses. It goes on after an error.
 func (c *Controller) write(ctx context.Context, changes []change) error {
 	slices.SortStableFunc(changes, func(a, b change) int {
 		return cmp.Or(cmp.Compare(b.urgency, a.urgency), a.written.Compare(b.written))
@@ -89,49 +88,49 @@ func (c *Controller) writeOne(ctx context.Context, next change) error {
 	case *v1alpha1.ExternalMetric:
 		o.Status = *next.next
 	}
-	// Only on top of what was read: whoever changed the spec meanwhile is heard first.
+	// With the resourceVersion that was read: a newer spec is handled by the next poll.
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	err := c.Client.Status().Patch(ctx, object, patch, client.FieldOwner(v1alpha1.FieldOwner))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// The cache is behind; the next poll has it.
+		// The cache lags behind; the next poll tries again.
 		return nil
 	case err != nil:
 		return fmt.Errorf("write the status of %s %s: %w", next.kind, client.ObjectKeyFromObject(object), err)
 	}
-	c.log.note(object.GetUID(), c.Clock.Now(), next.urgency)
+	c.writes.record(object.GetUID(), c.Clock.Now(), next.urgency)
 	return nil
 }
 
-// writeLog is when the status of each object was last written.
-type writeLog struct {
+// writeTimes holds when the status of each object was last written.
+type writeTimes struct {
 	mu   sync.Mutex
 	when map[types.UID]times
 }
 
-type times struct{ written, turned time.Time }
+type times struct{ written, transitioned time.Time }
 
-func newWriteLog() *writeLog { return &writeLog{when: map[types.UID]times{}} }
+func newWriteTimes() *writeTimes { return &writeTimes{when: map[types.UID]times{}} }
 
-func (l *writeLog) last(uid types.UID) times {
+func (l *writeTimes) last(uid types.UID) times {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.when[uid]
 }
 
-func (l *writeLog) note(uid types.UID, now time.Time, how urgency) {
+func (l *writeTimes) record(uid types.UID, now time.Time, how urgency) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := l.when[uid]
 	last.written = now
-	if how == turning {
-		last.turned = now
+	if how == transition {
+		last.transitioned = now
 	}
 	l.when[uid] = last
 }
 
-// keep forgets all but the given objects.
-func (l *writeLog) keep(metrics []*metric) {
+// keep removes all other objects.
+func (l *writeTimes) keep(metrics []*metric) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept := make(map[types.UID]times, len(metrics))

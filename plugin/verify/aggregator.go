@@ -25,15 +25,15 @@ const (
 	maxLine = 1 << 20
 )
 
-// aggregatorAvailable reads KEP-5207's service level indicators from the
+// aggregatorAvailable checks KEP-5207's service level indicators in the metrics of the
 // kube-apiserver that answers.
-func aggregatorAvailable(ctx context.Context, l *look) []Result {
-	families, err := l.figures(ctx, metricUnavailable, metricTerminations)
+func aggregatorAvailable(ctx context.Context, snap *snapshot) []Result {
+	families, err := snap.readMetrics(ctx, metricUnavailable, metricTerminations)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
 		return []Result{skip(metricsSubject, "kube-apiserver's metrics may not be read; its monitoring should watch %s", metricUnavailable)}
 	case err != nil:
-		return []Result{l.unread(metricsSubject, err, "is kube-apiserver healthy? kubectl get --raw /readyz?verbose")}
+		return []Result{snap.requestFailed(metricsSubject, err, "is kube-apiserver healthy? kubectl get --raw /readyz?verbose")}
 	}
 	unavailable := map[string]float64{}
 	for _, metric := range families[metricUnavailable].GetMetric() {
@@ -46,11 +46,11 @@ func aggregatorAvailable(ctx context.Context, l *look) []Result {
 		}
 	}
 	var results []Result
-	for _, version := range l.expected {
+	for _, version := range snap.expected {
 		series := fmt.Sprintf("%s{name=%q}", metricUnavailable, nameOf(version))
 		value, known := unavailable[nameOf(version)]
 		switch {
-		case !known && l.registration(version) == nil:
+		case !known && snap.registration(version) == nil:
 		case !known:
 			results = append(results, warn(series, "this kube-apiserver has no such series yet", "look again in a minute"))
 		case value != 0:
@@ -59,29 +59,29 @@ func aggregatorAvailable(ctx context.Context, l *look) []Result {
 			results = append(results, pass(series, "is 0"))
 		}
 	}
-	// It counts from kube-apiserver's start, so that only its growth means something.
+	// This counter starts with kube-apiserver: only its growth is a problem.
 	return append(results, pass(metricTerminations+`{component="aggregator"}`, "is %g; it should not grow", terminated))
 }
 
 func label(metric *dto.Metric, name string) string {
-	for _, l := range metric.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
+	for _, pair := range metric.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
 		}
 	}
 	return ""
 }
 
-// figures reads only the named metrics: all of kube-apiserver's are many megabytes.
-func (l *look) figures(ctx context.Context, names ...string) (map[string]*dto.MetricFamily, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cluster.Timeout)
+// readMetrics reads only the named metrics: all of kube-apiserver's are many megabytes.
+func (snap *snapshot) readMetrics(ctx context.Context, names ...string) (map[string]*dto.MetricFamily, error) {
+	ctx, cancel := context.WithTimeout(ctx, snap.cluster.Timeout)
 	defer cancel()
-	body, err := l.cluster.Stream(ctx, metricsSubject)
+	body, err := snap.cluster.Stream(ctx, metricsSubject)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	text, err := only(body, names)
+	text, err := filterMetrics(body, names)
 	if err != nil {
 		return nil, fmt.Errorf("GET %s: %w", metricsSubject, err)
 	}
@@ -93,8 +93,8 @@ func (l *look) figures(ctx context.Context, names ...string) (map[string]*dto.Me
 	return families, nil
 }
 
-// only keeps the lines of the named metrics, with their types.
-func only(body io.Reader, names []string) (io.Reader, error) {
+// filterMetrics keeps the lines of the named metrics, with their types.
+func filterMetrics(body io.Reader, names []string) (io.Reader, error) {
 	var kept bytes.Buffer
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLine)

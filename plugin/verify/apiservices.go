@@ -12,16 +12,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
-// apiServiceRegistered: an unregistered version answers 404, whatever the
-// implementation serves (KEP-5207).
-func apiServiceRegistered(_ context.Context, l *look) []Result {
+// apiServiceRegistered: requests for an unregistered version get 404 (KEP-5207).
+func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 	var results []Result
-	for _, version := range l.expected {
-		r := l.registration(version)
+	for _, version := range snap.expected {
+		r := snap.registration(version)
 		switch {
 		case r == nil:
 			results = append(results, fail(nameOf(version), "there is no such APIService: requests for this version get 404",
-				l.unregisteredRemedy()))
+				snap.unregisteredRemedy()))
 		case r.Deleting:
 			results = append(results, fail(r.Name, "is being deleted", "kubectl describe apiservice "+r.Name+": which finalizer holds it?"))
 		case r.Service == "":
@@ -34,9 +33,9 @@ func apiServiceRegistered(_ context.Context, l *look) []Result {
 	return results
 }
 
-func (l *look) unregisteredRemedy() string {
+func (snap *snapshot) unregisteredRemedy() string {
 	const otherwise = "; if this version should not be there, name the others with --expect"
-	if len(l.backends) == 0 {
+	if len(snap.backends) == 0 {
 		return "the implementation's installation must register it" + otherwise
 	}
 	return "kubectl metrics status tells what it waits for" + otherwise
@@ -49,13 +48,13 @@ func owner(r *aggregation.Registration) string {
 	return ", kept by MetricsBackend " + r.Backend
 }
 
-// apiServiceStale: one that was left behind advertises its version in discovery
-// while its requests fail, and clients prefer v1 (KEP-5207, downgrade).
-func apiServiceStale(_ context.Context, l *look) []Result {
+// apiServiceStale: a stale APIService keeps its version in discovery while its requests
+// fail, and clients prefer v1 (KEP-5207, downgrade).
+func apiServiceStale(_ context.Context, snap *snapshot) []Result {
 	var results []Result
-	for i := range l.registrations {
-		r := &l.registrations[i]
-		if slices.Contains(l.expected, r.Version) {
+	for i := range snap.registrations {
+		r := &snap.registrations[i]
+		if slices.Contains(snap.expected, r.Version) {
 			continue
 		}
 		remedy := fmt.Sprintf("if nothing serves %s any more: kubectl delete apiservice %s; otherwise add it to --expect", r.Version, r.Name)
@@ -66,14 +65,14 @@ func apiServiceStale(_ context.Context, l *look) []Result {
 			r.Service, owner(r)), remedy))
 	}
 	if len(results) == 0 {
-		results = append(results, pass(group, "no APIService but for %s", listed(l.expected)))
+		results = append(results, pass(group, "no APIService but for %s", listed(snap.expected)))
 	}
 	return results
 }
 
-// apiServiceAvailable repeats what the aggregator found when it last looked.
-func apiServiceAvailable(_ context.Context, l *look) []Result {
-	return l.each(func(_ string, r *aggregation.Registration) Result {
+// apiServiceAvailable reports the aggregator's last availability check.
+func apiServiceAvailable(_ context.Context, snap *snapshot) []Result {
+	return snap.each(func(_ string, r *aggregation.Registration) Result {
 		if r.Available {
 			return pass(r.Name, "Available, %s", r.Reason)
 		}
@@ -82,12 +81,12 @@ func apiServiceAvailable(_ context.Context, l *look) []Result {
 	})
 }
 
-// apiServiceVerified: without TLS verification, whoever can answer in the
-// implementation's place decides what autoscalers see.
-func apiServiceVerified(_ context.Context, l *look) []Result {
-	return l.each(func(_ string, r *aggregation.Registration) Result {
+// apiServiceVerified: without TLS verification, anybody who can impersonate the implementation
+// controls the metrics of autoscalers.
+func apiServiceVerified(_ context.Context, snap *snapshot) []Result {
+	return snap.each(func(_ string, r *aggregation.Registration) Result {
 		switch {
-		case r.InsecureSkipTLSVerify && l.insecureByChoice(r):
+		case r.InsecureSkipTLSVerify && snap.insecureAllowed(r):
 			return warn(r.Name, "kube-apiserver does not verify "+r.Service+": insecureSkipTLSVerify",
 				"give its owner a caBundle when it has a certificate for its Service's name")
 		case r.InsecureSkipTLSVerify:
@@ -100,7 +99,7 @@ func apiServiceVerified(_ context.Context, l *look) []Result {
 		case r.Authorities == 0:
 			return fail(r.Name, "has no caBundle", "the operator sets it while it runs: kubectl metrics status "+r.Backend)
 		}
-		end, now := r.CABundleNotAfter.Time, l.cluster.Now()
+		end, now := r.CABundleNotAfter.Time, snap.cluster.Now()
 		switch {
 		case end.Before(now):
 			return fail(r.Name, "every authority in caBundle ended, the last on "+day(end), "renew the certificate of "+r.Service+" and its authority")
@@ -113,14 +112,14 @@ func apiServiceVerified(_ context.Context, l *look) []Result {
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// insecureByChoice: the owner's spec says so, or the owner is not ours to judge, as
-// with metrics-server's stock manifest.
-func (l *look) insecureByChoice(r *aggregation.Registration) bool {
+// insecureAllowed reports whether the owner's spec has insecureSkipTLSVerify, or the owner is
+// no MetricsBackend, as with metrics-server's stock manifest.
+func (snap *snapshot) insecureAllowed(r *aggregation.Registration) bool {
 	if r.Backend == "" {
 		return true
 	}
-	for i := range l.backends {
-		if b := &l.backends[i]; b.Name == r.Backend {
+	for i := range snap.backends {
+		if b := &snap.backends[i]; b.Name == r.Backend {
 			return b.Spec.Existing != nil && b.Spec.Existing.InsecureSkipTLSVerify
 		}
 	}

@@ -15,16 +15,16 @@ import (
 
 const hpaSubject = "HorizontalPodAutoscalers"
 
-// hpaActive looks at autoscalers that use metrics.k8s.io: KEP-5207 wants them to
-// keep scaling through an upgrade and a rollback.
-func hpaActive(ctx context.Context, l *look) []Result {
+// hpaActive checks autoscalers that use metrics.k8s.io: KEP-5207 requires that they keep
+// scaling during an upgrade and a rollback.
+func hpaActive(ctx context.Context, snap *snapshot) []Result {
 	var list autoscalingv2.HorizontalPodAutoscalerList
 	var results []Result
 	active := 0
-	err := l.cluster.Each(ctx, &list, func() {
+	err := snap.cluster.Each(ctx, &list, func() {
 		for i := range list.Items {
 			if hpa := &list.Items[i]; usesResourceMetrics(hpa) {
-				if result := judgeHPA(hpa); result != nil {
+				if result := checkHPA(hpa); result != nil {
 					results = append(results, *result)
 				} else {
 					active++
@@ -34,7 +34,7 @@ func hpaActive(ctx context.Context, l *look) []Result {
 	})
 	switch {
 	case err != nil:
-		return []Result{l.unread(hpaSubject, fmt.Errorf("list HorizontalPodAutoscalers: %w", err), "kube-apiserver does not list autoscaling/v2")}
+		return []Result{snap.requestFailed(hpaSubject, fmt.Errorf("list HorizontalPodAutoscalers: %w", err), "kube-apiserver does not list autoscaling/v2")}
 	case active == 0 && len(results) == 0:
 		return []Result{skip(hpaSubject, "none scales by CPU or memory")}
 	case active > 0:
@@ -43,8 +43,8 @@ func hpaActive(ctx context.Context, l *look) []Result {
 	return results
 }
 
-// byResourceMetrics are the reasons of the HPA controller that speak of metrics.k8s.io;
-// an autoscaler may use other metrics beside it.
+// byResourceMetrics are the HPA controller's reasons for failures of metrics.k8s.io;
+// autoscalers may use other metrics, too.
 var byResourceMetrics = []string{"FailedGetResourceMetric", "FailedGetContainerResourceMetric"}
 
 func usesResourceMetrics(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
@@ -53,8 +53,8 @@ func usesResourceMetrics(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 	})
 }
 
-// judgeHPA returns nil for one that is active.
-func judgeHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) *Result {
+// checkHPA returns nil for an active autoscaler.
+func checkHPA(hpa *autoscalingv2.HorizontalPodAutoscaler) *Result {
 	subject := "hpa/" + hpa.Namespace + "/" + hpa.Name
 	describe := fmt.Sprintf("kubectl describe hpa -n %s %s", hpa.Namespace, hpa.Name)
 	i := slices.IndexFunc(hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {

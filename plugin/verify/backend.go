@@ -14,22 +14,21 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// advisory are conditions that tell of something around the backend: a node that is
-// down, a rule without series, a client that should move on.
+// advisory are conditions about the backend's environment, such as nodes that are down, rules
+// without series, and clients of old versions.
 var advisory = []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady, v1alpha1.ConditionConsumersCompatible}
 
-// backendConditions looks at every condition of every MetricsBackend, one line each
-// for those that are not as they should be.
-func backendConditions(_ context.Context, l *look) []Result {
-	if l.backendsRefused != nil {
-		return []Result{l.unread("MetricsBackends", l.backendsRefused, "")}
+// backendConditions checks all conditions of all MetricsBackends.
+func backendConditions(_ context.Context, snap *snapshot) []Result {
+	if snap.backendsRefused != nil {
+		return []Result{snap.requestFailed("MetricsBackends", snap.backendsRefused, "")}
 	}
-	if len(l.backends) == 0 {
+	if len(snap.backends) == 0 {
 		return []Result{skip("MetricsBackends", "there is none: someone else serves %s", group)}
 	}
 	var results []Result
-	for i := range l.backends {
-		results = append(results, conditionsOf(&l.backends[i])...)
+	for i := range snap.backends {
+		results = append(results, conditionsOf(&snap.backends[i])...)
 	}
 	return results
 }
@@ -55,19 +54,19 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 			good = append(good, c.Type)
 			continue
 		}
-		// Ready says it, too; and what does not apply is no fault.
+		// Ready has the same message.
 		if abnormal || c.Reason == v1alpha1.ReasonNotApplicable {
 			continue
 		}
 		result := fail(subject, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message), remedy)
-		// Like ours of a caBundle, a warning of what is to come: Ready stays True.
+		// Ready stays True with these.
 		if slices.Contains(advisory, c.Type) || c.Reason == v1alpha1.ReasonCertificateExpiring {
 			result.Outcome = Warn
 		}
 		results = append(results, result)
 	}
 	failed := func(r Result) bool { return r.Outcome == Fail }
-	// Ready repeats the words of the area that is the cause.
+	// Ready repeats the message of the condition that is the cause.
 	if i := slices.IndexFunc(results, func(r Result) bool { return strings.HasPrefix(r.Message, v1alpha1.ConditionReady+" ") }); i >= 0 {
 		if others := slices.Delete(slices.Clone(results), i, i+1); slices.ContainsFunc(others, failed) {
 			results = others

@@ -22,7 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-// retryInterval is the time between two looks while --timeout lasts.
+// retryInterval is the time between two runs within --timeout.
 const retryInterval = 2 * time.Second
 
 const example = `  # Is everything as it should be?
@@ -83,9 +83,9 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	return cmd
 }
 
-// complete offers values of a flag to shells.
+// complete registers the completion of a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	// It fails for an unknown flag only, which a test of this command would show.
+	// It only fails for an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -111,7 +111,7 @@ failed, 2 the checks could not be run.
 Checks:
 `)
 	for _, c := range checks {
-		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.looks)
+		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.description)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -138,23 +138,23 @@ func (o *options) validate() error {
 	return nil
 }
 
-// run looks until all checks pass or the time is up, and prints the last look.
+// run repeats the checks until all pass or the timeout ends, and prints the last report.
 func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 	deadline := o.clock.Now().Add(o.timeout)
-	told := ""
+	printed := ""
 	for {
-		l := &look{cluster: cluster, expect: o.expect, maxAge: o.maxAge}
-		report, err := l.verify(ctx, o.skip)
+		snap := &snapshot{cluster: cluster, expect: o.expect, maxAge: o.maxAge}
+		report, err := snap.verify(ctx, o.skip)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}
 		left := deadline.Sub(o.clock.Now())
-		if left <= 0 || settled(report, err) {
+		if left <= 0 || isFinal(report, err) {
 			return o.conclude(report, err)
 		}
-		if waiting := waitingFor(report, err); waiting != told {
+		if waiting := progress(report, err); waiting != printed {
 			_, _ = fmt.Fprintln(o.streams.ErrOut, waiting)
-			told = waiting
+			printed = waiting
 		}
 		select {
 		case <-ctx.Done():
@@ -163,8 +163,8 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 	}
 }
 
-// settled: all passes, or only permissions are missing, which do not come by waiting.
-func settled(report *Report, err error) bool {
+// isFinal reports whether a retry is useless: all checks passed, or permissions are missing.
+func isFinal(report *Report, err error) bool {
 	if err != nil {
 		return connection.Refused(err)
 	}
@@ -190,14 +190,13 @@ func (o *options) conclude(report *Report, err error) error {
 	return nil
 }
 
-// waitingFor names the checks that keep the run from ending; not their messages,
-// which tell of ages.
-func waitingFor(report *Report, err error) string {
+// progress returns the names of the failed checks, without messages, which contain ages.
+func progress(report *Report, err error) string {
 	if err != nil {
 		return "waiting: " + err.Error()
 	}
 	var lines []string
-	for _, check := range report.unmet() {
+	for _, check := range report.failed() {
 		lines = append(lines, check.ID+" "+check.Subject)
 	}
 	return "waiting for " + strings.Join(lines, ", ")

@@ -17,87 +17,87 @@ import (
 )
 
 const (
-	// agreeTries bounds how often versions are read again: between two requests a
-	// node may be scraped, and two replicas need not have asked at one time.
+	// agreeTries bounds the retries of a comparison: a node may be scraped between two
+	// requests, and two replicas scrape at different times.
 	agreeTries = 3
 	namesShown = 3
 )
 
-// nodesFresh asks each version for nodes, as kubectl top does.
-func nodesFresh(ctx context.Context, l *look) []Result {
-	return l.each(func(version string, _ *aggregation.Registration) Result {
+// nodesFresh lists the nodes of each version, as kubectl top does.
+func nodesFresh(ctx context.Context, snap *snapshot) []Result {
+	return snap.each(func(version string, _ *aggregation.Registration) Result {
 		subject := groupSubject + "/" + version + "/nodes"
-		found, err := samples.Nodes(ctx, l.cluster, version)
+		found, err := samples.Nodes(ctx, snap.cluster, version)
 		if err != nil {
-			return l.unread(subject, err, dataRemedy)
+			return snap.requestFailed(subject, err, dataRemedy)
 		}
-		if stale := l.stale(subject, found); stale != nil {
+		if stale := snap.checkFresh(subject, found); stale != nil {
 			return *stale
 		}
-		fresh := found.Since(l.oldest())
-		nodes, err := l.nodes(ctx)
+		fresh := found.Since(snap.oldest())
+		nodes, err := snap.nodes(ctx)
 		if err != nil {
-			// How many nodes there are is only for comparison.
-			return pass(subject, "%d fresh samples, the newest is %s old; of how many nodes is not known: %v", fresh, l.age(found), err)
+			// The number of nodes is only for comparison.
+			return pass(subject, "%d fresh samples, the newest is %s old; of how many nodes is not known: %v", fresh, snap.age(found), err)
 		}
 		var missing []string
 		for _, name := range nodes {
-			if sample, ok := found[name]; !ok || sample.Time.Before(l.oldest()) {
+			if sample, ok := found[name]; !ok || sample.Time.Before(snap.oldest()) {
 				missing = append(missing, name)
 			}
 		}
 		if len(missing) > 0 {
-			return warn(subject, fmt.Sprintf("%d of %d nodes have a fresh sample; not: %s", len(nodes)-len(missing), len(nodes), some(missing)),
+			return warn(subject, fmt.Sprintf("%d of %d nodes have a fresh sample; not: %s", len(nodes)-len(missing), len(nodes), firstNames(missing)),
 				"can the implementation reach these kubelets? kubectl metrics status shows its sources")
 		}
-		return pass(subject, "%d of %d nodes have a fresh sample, the newest is %s old", len(nodes), len(nodes), l.age(found))
+		return pass(subject, "%d of %d nodes have a fresh sample, the newest is %s old", len(nodes), len(nodes), snap.age(found))
 	})
 }
 
-// podsFresh asks each version for pods.
-func podsFresh(ctx context.Context, l *look) []Result {
-	return l.each(func(version string, _ *aggregation.Registration) Result {
+// podsFresh lists the pods of each version.
+func podsFresh(ctx context.Context, snap *snapshot) []Result {
+	return snap.each(func(version string, _ *aggregation.Registration) Result {
 		subject := groupSubject + "/" + version + "/pods"
-		found, err := samples.SomePods(ctx, l.cluster, version)
+		found, err := samples.SomePods(ctx, snap.cluster, version)
 		if err != nil {
-			return l.unread(subject, err, dataRemedy)
+			return snap.requestFailed(subject, err, dataRemedy)
 		}
-		if stale := l.stale(subject, found); stale != nil {
+		if stale := snap.checkFresh(subject, found); stale != nil {
 			return *stale
 		}
-		return pass(subject, "%d of %d pods have a fresh sample, the newest is %s old", found.Since(l.oldest()), len(found), l.age(found))
+		return pass(subject, "%d of %d pods have a fresh sample, the newest is %s old", found.Since(snap.oldest()), len(found), snap.age(found))
 	})
 }
 
 const dataRemedy = "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log"
 
-// stale is a failure unless at least one sample is fresh.
-func (l *look) stale(subject string, found samples.Samples) *Result {
+// checkFresh returns a failure unless at least one sample is fresh.
+func (snap *snapshot) checkFresh(subject string, found samples.Samples) *Result {
 	const remedy = "the API answers without data: can the implementation reach kubelets? kubectl metrics status shows its sources"
 	var result Result
 	switch {
 	case len(found) == 0:
 		result = fail(subject, "no data: the list is empty", remedy)
-	case found.Since(l.oldest()) == 0:
+	case found.Since(snap.oldest()) == 0:
 		result = fail(subject, fmt.Sprintf("no fresh data: the newest of %d samples is %s old, expected: at most %s",
-			len(found), l.age(found), l.samplesMaxAge), remedy)
+			len(found), snap.age(found), snap.samplesMaxAge), remedy)
 	default:
 		return nil
 	}
 	return &result
 }
 
-func (l *look) oldest() time.Time { return l.cluster.Now().Add(-l.samplesMaxAge) }
+func (snap *snapshot) oldest() time.Time { return snap.cluster.Now().Add(-snap.samplesMaxAge) }
 
-func (l *look) age(found samples.Samples) time.Duration {
-	return max(l.cluster.Now().Sub(found.Newest()), 0).Round(time.Second)
+func (snap *snapshot) age(found samples.Samples) time.Duration {
+	return max(snap.cluster.Now().Sub(found.Newest()), 0).Round(time.Second)
 }
 
-// nodes are the names of all nodes.
-func (l *look) nodes(ctx context.Context) ([]string, error) {
+// nodes returns the names of all nodes.
+func (snap *snapshot) nodes(ctx context.Context) ([]string, error) {
 	var list corev1.NodeList
 	var names []string
-	err := l.cluster.Each(ctx, &list, func() {
+	err := snap.cluster.Each(ctx, &list, func() {
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}
@@ -105,7 +105,7 @@ func (l *look) nodes(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func some(names []string) string {
+func firstNames(names []string) string {
 	slices.Sort(names)
 	text := listed(names[:min(len(names), namesShown)])
 	if more := len(names) - namesShown; more > 0 {
@@ -114,11 +114,11 @@ func some(names []string) string {
 	return text
 }
 
-// versionsAgree: the versions are one data under two names (KEP-5207).
-func versionsAgree(ctx context.Context, l *look) []Result {
+// versionsAgree: all versions must serve the same data (KEP-5207).
+func versionsAgree(ctx context.Context, snap *snapshot) []Result {
 	var registered []string
-	for _, version := range l.expected {
-		if l.registration(version) != nil {
+	for _, version := range snap.expected {
+		if snap.registration(version) != nil {
 			registered = append(registered, version)
 		}
 	}
@@ -127,30 +127,30 @@ func versionsAgree(ctx context.Context, l *look) []Result {
 	}
 	var results []Result
 	for _, other := range registered[1:] {
-		results = append(results, l.agree(ctx, registered[0], other))
+		results = append(results, snap.compareVersions(ctx, registered[0], other))
 	}
 	return results
 }
 
-func (l *look) agree(ctx context.Context, version, other string) Result {
+func (snap *snapshot) compareVersions(ctx context.Context, version, other string) Result {
 	subject := version + " and " + other
 	var differ error
 	for range agreeTries {
-		a, errA := samples.Nodes(ctx, l.cluster, version)
-		b, errB := samples.Nodes(ctx, l.cluster, other)
+		a, errA := samples.Nodes(ctx, snap.cluster, version)
+		b, errB := samples.Nodes(ctx, snap.cluster, other)
 		if errA != nil || errB != nil || len(a)+len(b) == 0 {
 			return skip(subject, "there is nothing to compare, see nodes-fresh")
 		}
-		if differ = l.difference(a, b); differ == nil {
+		if differ = snap.difference(a, b); differ == nil {
 			return pass(subject, "tell the same of %d nodes", len(a))
 		}
 	}
 	return fail(subject, differ.Error(), "do both APIServices lead to one implementation? See apiservice-registered")
 }
 
-// difference tells what two versions see differently. Times may differ by what two
-// replicas are apart, figures of one time may not.
-func (l *look) difference(a, b samples.Samples) error {
+// difference returns an error if two versions differ in their nodes, or in samples of the same
+// time. Times may differ by the scrapes of two replicas.
+func (snap *snapshot) difference(a, b samples.Samples) error {
 	names, others := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
 	if !slices.Equal(names, others) {
 		return fmt.Errorf("they know different nodes: %d and %d", len(names), len(others))
@@ -161,7 +161,7 @@ func (l *look) difference(a, b samples.Samples) error {
 		if apart == 0 && !sample.Equal(other) {
 			return fmt.Errorf("their samples of node %s at one time differ", name)
 		}
-		if apart > l.samplesMaxAge {
+		if apart > snap.samplesMaxAge {
 			return fmt.Errorf("their samples of node %s are %s apart", name, apart.Round(time.Second))
 		}
 	}

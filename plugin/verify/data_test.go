@@ -24,8 +24,8 @@ func TestDifferenceIsStable(t *testing.T) {
 		}
 		return all
 	}
-	l := &look{samplesMaxAge: time.Minute}
-	if err, want := l.difference(of("1"), of("2")), "their samples of node node-00 at one time differ"; err == nil || err.Error() != want {
+	snap := &snapshot{samplesMaxAge: time.Minute}
+	if err, want := snap.difference(of("1"), of("2")), "their samples of node node-00 at one time differ"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -20,62 +20,62 @@ const (
 	discoveryRemedy   = "discovery follows APIServices within seconds: see apiservice-registered, apiservice-stale and apiservice-available"
 )
 
-// discoveryAggregated reads the document that clients choose a version by. It is
-// rendered elsewhere than /apis/GROUP, and changes at another moment.
-func discoveryAggregated(ctx context.Context, l *look) []Result {
-	found, err := aggregation.Aggregated(ctx, l.cluster, group)
+// discoveryAggregated checks the document by which clients choose a version. It is not
+// updated at the same time as /apis/GROUP.
+func discoveryAggregated(ctx context.Context, snap *snapshot) []Result {
+	found, err := aggregation.Aggregated(ctx, snap.cluster, group)
 	if err != nil {
-		return []Result{l.unread(aggregatedSubject, err, "this is kube-apiserver's own document: is it healthy? kubectl get --raw /readyz?verbose")}
+		return []Result{snap.requestFailed(aggregatedSubject, err, "this is kube-apiserver's own document: is it healthy? kubectl get --raw /readyz?verbose")}
 	}
 	if len(found.Stale) > 0 {
 		return []Result{fail(aggregatedSubject, fmt.Sprintf("lists %s as stale: kube-apiserver did not get its resources from the implementation", listed(found.Stale)), discoveryRemedy)}
 	}
-	return []Result{l.compare(aggregatedSubject, "lists as current:", found.Current)}
+	return []Result{snap.compare(aggregatedSubject, "lists as current:", found.Current)}
 }
 
-// discoveryGroup reads the document of the group (KEP-5207, upgrade).
-func discoveryGroup(ctx context.Context, l *look) []Result {
-	found, err := aggregation.GroupDocument(ctx, l.cluster, group)
+// discoveryGroup checks the document of the group (KEP-5207, upgrade).
+func discoveryGroup(ctx context.Context, snap *snapshot) []Result {
+	found, err := aggregation.GroupDocument(ctx, snap.cluster, group)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return []Result{fail(groupSubject, "the group is not in discovery", discoveryRemedy)}
 		}
-		return []Result{l.unread(groupSubject, err, discoveryRemedy)}
+		return []Result{snap.requestFailed(groupSubject, err, discoveryRemedy)}
 	}
-	return []Result{l.compare(groupSubject, "lists:", found.Versions)}
+	return []Result{snap.compare(groupSubject, "lists:", found.Versions)}
 }
 
-func (l *look) compare(subject, does string, found []string) Result {
-	if slices.Equal(found, l.expected) {
+func (snap *snapshot) compare(subject, does string, found []string) Result {
+	if slices.Equal(found, snap.expected) {
 		return pass(subject, "%s %s", does, listed(found))
 	}
-	return fail(subject, fmt.Sprintf("%s %s, expected: %s", does, listed(found), listed(l.expected)), discoveryRemedy)
+	return fail(subject, fmt.Sprintf("%s %s, expected: %s", does, listed(found), listed(snap.expected)), discoveryRemedy)
 }
 
-// discoveryPreferred: clients without an opinion of their own use this version.
-func discoveryPreferred(ctx context.Context, l *look) []Result {
-	found, err := aggregation.GroupDocument(ctx, l.cluster, group)
+// discoveryPreferred checks the version that clients use by default.
+func discoveryPreferred(ctx context.Context, snap *snapshot) []Result {
+	found, err := aggregation.GroupDocument(ctx, snap.cluster, group)
 	switch {
 	case apierrors.IsNotFound(err):
 		return []Result{skip(groupSubject, "the group is not in discovery, see discovery-group")}
 	case err != nil:
 		return []Result{skip(groupSubject, "could not be read, see discovery-group")}
-	case !slices.Equal(found.Versions, l.expected):
+	case !slices.Equal(found.Versions, snap.expected):
 		return []Result{skip(groupSubject, "prefers %s, and lists other versions than expected, see discovery-group", found.Preferred)}
-	case found.Preferred != l.expected[0]:
-		return []Result{fail(groupSubject, fmt.Sprintf("prefers %s, expected: %s", found.Preferred, l.expected[0]),
+	case found.Preferred != snap.expected[0]:
+		return []Result{fail(groupSubject, fmt.Sprintf("prefers %s, expected: %s", found.Preferred, snap.expected[0]),
 			"spec.versionPriority of the better version's APIService must be the higher one")}
 	}
 	return []Result{pass(groupSubject, "prefers %s", found.Preferred)}
 }
 
-// resourcesServed asks the implementation itself, through kube-apiserver.
-func resourcesServed(ctx context.Context, l *look) []Result {
-	return l.each(func(version string, r *aggregation.Registration) Result {
+// resourcesServed checks the implementation's own discovery.
+func resourcesServed(ctx context.Context, snap *snapshot) []Result {
+	return snap.each(func(version string, r *aggregation.Registration) Result {
 		subject := groupSubject + "/" + version
-		names, err := aggregation.Resources(ctx, l.cluster, group, version)
+		names, err := aggregation.Resources(ctx, snap.cluster, group, version)
 		if err != nil {
-			return l.unread(subject, err, unservedRemedy(r, err))
+			return snap.requestFailed(subject, err, unservedRemedy(r, err))
 		}
 		for _, want := range []string{"nodes", "pods"} {
 			if !slices.Contains(names, want) {
@@ -86,8 +86,8 @@ func resourcesServed(ctx context.Context, l *look) []Result {
 	})
 }
 
-// unservedRemedy takes an APIService out only where nothing serves it: while its
-// implementation is merely down, that would cost what comes back by itself.
+// unservedRemedy suggests the deletion of an APIService only if its version does not exist,
+// not while the implementation is down.
 func unservedRemedy(r *aggregation.Registration, err error) string {
 	switch {
 	case !apierrors.IsNotFound(err):

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The elements of JUnit's XML that continuous integration reads.
+// The elements of JUnit's XML that CI systems read.
 type (
 	junitSuites struct {
 		XMLName xml.Name     `xml:"testsuites"`
@@ -46,8 +46,8 @@ type (
 	}
 )
 
-// printJUnit writes a report that continuous integration shows as tests. A warning
-// is a test that passed, with its words as output: JUnit has no other place for it.
+// printJUnit writes the report as JUnit XML. A warning is a passed test with the message as
+// its output, since JUnit has no warnings.
 func printJUnit(w io.Writer, report *Report) error {
 	suite := junitSuite{
 		Name: "kubectl metrics verify", Tests: len(report.Checks),

@@ -16,16 +16,16 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
-// otherAPIs looks at the versions of custom.metrics.k8s.io and external.metrics.k8s.io
-// that MetricsBackends want or keep. Others' are not judged: what they should be is not
-// said anywhere. --expect speaks of metrics.k8s.io alone.
-func otherAPIs(ctx context.Context, l *look) []Result {
+// otherAPIs checks the versions of custom.metrics.k8s.io and external.metrics.k8s.io that
+// MetricsBackends desire or own. For other owners' there are no expectations, and --expect is
+// for metrics.k8s.io only.
+func otherAPIs(ctx context.Context, snap *snapshot) []Result {
 	var results []Result
 	for _, group := range []string{custom_metrics.GroupName, external_metrics.GroupName} {
-		wanted := l.wantedOf(group)
-		registrations, err := aggregation.Registrations(ctx, l.cluster, group)
+		wanted := snap.desiredVersions(group)
+		registrations, err := aggregation.Registrations(ctx, snap.cluster, group)
 		if err != nil {
-			return append(results, l.unread("/apis/"+group, err, ""))
+			return append(results, snap.requestFailed("/apis/"+group, err, ""))
 		}
 		byVersion := map[string]*aggregation.Registration{}
 		for i := range registrations {
@@ -38,20 +38,20 @@ func otherAPIs(ctx context.Context, l *look) []Result {
 		if wanted = sorted(wanted); len(wanted) == 0 {
 			continue
 		}
-		discovery, err := aggregation.Aggregated(ctx, l.cluster, group)
+		discovery, err := aggregation.Aggregated(ctx, snap.cluster, group)
 		if err != nil {
-			// Why not is what discovery-aggregated tells.
+			// discovery-aggregated reports the error.
 			discovery = nil
 		}
 		for _, version := range wanted {
-			results = append(results, l.otherAPI(ctx, group, version, byVersion[version], discovery))
+			results = append(results, snap.checkOtherAPI(ctx, group, version, byVersion[version], discovery))
 		}
 	}
 	return results
 }
 
-// otherAPI follows the trip of a request: registered, available, found by clients, answered.
-func (l *look) otherAPI(ctx context.Context, group, version string, r *aggregation.Registration, discovery *aggregation.Discovery) Result {
+// checkOtherAPI checks that a version is registered, available, in discovery, and answers.
+func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, r *aggregation.Registration, discovery *aggregation.Discovery) Result {
 	subject := version + "." + group
 	switch {
 	case r == nil:
@@ -72,23 +72,23 @@ func (l *look) otherAPI(ctx context.Context, group, version string, r *aggregati
 		}
 		return fail(subject, "aggregated discovery "+state+": autoscalers do not find it", "discovery follows APIServices within seconds: look again")
 	}
-	names, err := aggregation.Resources(ctx, l.cluster, group, version)
+	names, err := aggregation.Resources(ctx, snap.cluster, group, version)
 	if err != nil {
 		remedy := "the log of the pods behind " + r.Service + " tells why"
 		if apierrors.IsNotFound(err) {
 			remedy = unservedRemedy(r, err)
 		}
-		return l.unread(subject, err, remedy)
+		return snap.requestFailed(subject, err, remedy)
 	}
 	return pass(subject, "Available%s; metrics in discovery: %d", owner(r), len(names))
 }
 
-// wantedOf are the versions of a group that specs of MetricsBackends have, with
-// spec.existing those of them that are served.
-func (l *look) wantedOf(group string) []string {
+// desiredVersions returns the versions of a group in specs of MetricsBackends; with
+// spec.existing, only those that are served.
+func (snap *snapshot) desiredVersions(group string) []string {
 	var wanted []string
-	for i := range l.backends {
-		backend := &l.backends[i]
+	for i := range snap.backends {
+		backend := &snap.backends[i]
 		if backend.DeletionTimestamp != nil {
 			continue
 		}

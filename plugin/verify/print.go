@@ -13,8 +13,7 @@ import (
 
 var tones = map[Outcome]output.Tone{Pass: output.Good, Warn: output.Warning, Skip: output.Faint, Fail: output.Bad, Error: output.Bad}
 
-// printText writes a line for each check, and below one that is not as it should
-// be what to do.
+// printText writes a line for each result, followed by its remedy unless it passed.
 func printText(w io.Writer, report *Report) error {
 	if _, err := fmt.Fprintf(w, "%s at %s, expected: %s (%s)\n\n", group, report.Cluster, listed(report.Expected), report.ExpectedBy); err != nil {
 		return err

@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify checks whether a cluster's metrics.k8s.io is as KEP-5207 wants it
-// after an upgrade, a rollback or a migration, whoever serves it.
+// Package verify is `kubectl metrics verify`: it checks metrics.k8s.io of any implementation
+// as KEP-5207 requires it after an upgrade, a rollback or a migration.
 package verify
 
 import (
@@ -15,43 +15,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Outcome is how a check ended.
+// Outcome is the outcome of a check.
 type Outcome string
 
 // Outcomes.
 const (
-	// Pass: it is as it should be.
+	// Pass: the check passed.
 	Pass Outcome = "pass"
-	// Warn: something an administrator should know, which fails nothing.
+	// Warn: a problem that does not fail the run.
 	Warn Outcome = "warn"
-	// Skip: there was nothing to look at, or a flag left it out.
+	// Skip: there was nothing to check, or --skip left it out.
 	Skip Outcome = "skip"
-	// Fail: it is not as it should be.
+	// Fail: the check failed.
 	Fail Outcome = "fail"
-	// Error: it could not be looked at.
+	// Error: the check could not be run.
 	Error Outcome = "error"
 )
 
-// Result is one line: what was looked at, and what to do.
+// Result is the result of a check for one object.
 type Result struct {
 	// ID of the check; it stays the same between releases.
 	ID string `json:"id"`
-	// Subject is the object that was looked at.
+	// Subject is the object that was checked.
 	Subject string  `json:"subject"`
 	Outcome Outcome `json:"outcome"`
-	// Message says what was found.
-	Message string `json:"message"`
+	Message string  `json:"message"`
 	// Remedy says what to do.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Report is the answer of one run.
+// Report is the result of one run.
 type Report struct {
 	// Cluster is kube-apiserver's address.
 	Cluster string      `json:"cluster"`
 	Time    metav1.Time `json:"time"`
-	// Expected are the versions that should be served, best first, and ExpectedBy
-	// who says so.
+	// Expected are the versions that should be served, best first, and ExpectedBy is the
+	// origin of this list.
 	Expected   []string `json:"expected"`
 	ExpectedBy string   `json:"expectedBy"`
 	// Outcome is Fail if a check failed, else Error if one could not be run.
@@ -70,8 +69,8 @@ func (r *Report) count(outcome Outcome) int {
 	return n
 }
 
-// unmet are the checks that keep the run from passing.
-func (r *Report) unmet() []Result {
+// failed returns the checks that failed or could not be run.
+func (r *Report) failed() []Result {
 	return slices.DeleteFunc(slices.Clone(r.Checks), func(c Result) bool { return c.Outcome != Fail && c.Outcome != Error })
 }
 
@@ -86,14 +85,14 @@ func (r *Report) conclude() {
 	}
 }
 
-// check looks at one thing and returns a result for each object that it saw.
+// check returns a result for each object that it read.
 type check struct {
-	id    string
-	looks string
-	run   func(context.Context, *look) []Result
+	id          string
+	description string
+	run         func(context.Context, *snapshot) []Result
 }
 
-// checks are in the order in which a reader finds the cause before its effects.
+// checks are sorted so that causes come before their effects.
 var checks = []check{
 	{"backend-conditions", "the conditions of each MetricsBackend", backendConditions},
 	{"apiservice-registered", "an APIService for each expected version", apiServiceRegistered},
@@ -112,18 +111,18 @@ var checks = []check{
 	{"aggregator-available", "aggregator_unavailable_apiservice of kube-apiserver is 0", aggregatorAvailable},
 }
 
-// verify runs every check once. It fails when there is nothing to judge by.
-func (l *look) verify(ctx context.Context, skip []string) (*Report, error) {
-	if err := l.prepare(ctx); err != nil {
+// verify runs every check once. It fails if the objects of prepare cannot be read.
+func (snap *snapshot) verify(ctx context.Context, skip []string) (*Report, error) {
+	if err := snap.prepare(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Cluster: l.cluster.Host, Expected: l.expected, ExpectedBy: l.expectedBy}
+	report := &Report{Cluster: snap.cluster.Host, Expected: snap.expected, ExpectedBy: snap.expectedBy}
 	for _, c := range checks {
 		if slices.Contains(skip, c.id) {
-			report.Checks = append(report.Checks, Result{ID: c.id, Subject: c.looks, Outcome: Skip, Message: "left out by --skip"})
+			report.Checks = append(report.Checks, Result{ID: c.id, Subject: c.description, Outcome: Skip, Message: "left out by --skip"})
 			continue
 		}
-		for _, result := range c.run(ctx, l) {
+		for _, result := range c.run(ctx, snap) {
 			result.ID = c.id
 			if slices.Contains(skip, c.id+"="+result.Subject) {
 				result.Outcome, result.Message, result.Remedy = Skip, "left out by --skip", ""
@@ -135,13 +134,12 @@ func (l *look) verify(ctx context.Context, skip []string) (*Report, error) {
 		}
 	}
 	report.Checks = append(report.Checks, unused(skip, report.Checks)...)
-	report.Time = metav1.NewTime(l.cluster.Now().Truncate(time.Second))
+	report.Time = metav1.NewTime(snap.cluster.Now().Truncate(time.Second))
 	report.conclude()
 	return report, nil
 }
 
-// unused tells of each ID=SUBJECT that left nothing out: a typing error, or a fault
-// that is gone.
+// unused returns a warning for each ID=SUBJECT of --skip that matches no result.
 func unused(skip []string, checks []Result) []Result {
 	var results []Result
 	for _, s := range skip {
@@ -171,7 +169,6 @@ func warn(subject, message, remedy string) Result {
 	return Result{Subject: subject, Outcome: Warn, Message: message, Remedy: remedy}
 }
 
-// listed is versions as a reader wants them.
 func listed(versions []string) string {
 	if len(versions) == 0 {
 		return "none"

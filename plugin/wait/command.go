@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wait waits until a MetricsBackend, or a version of a metrics API, is as
-// a runbook needs it.
+// Package wait is `kubectl metrics wait`: it waits for a condition of a MetricsBackend, or for
+// versions of a metrics API.
 package wait
 
 import (
@@ -44,7 +44,7 @@ const example = `  # Has the change arrived?
   # Is the metrics API gone, so that namespaces can be deleted?
   kubectl metrics wait --for=versions=none`
 
-// defaultTimeout is enough for a rollout of a few pods with their first scrapes.
+// defaultTimeout suffices for a rollout of a few pods with their first scrapes.
 const defaultTimeout = 5 * time.Minute
 
 // NewCommand returns `kubectl metrics wait`.
@@ -81,8 +81,8 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	return cmd
 }
 
-// choose returns the backend that is named, or the only one. Versions can be
-// waited for without any, and by someone who may not read them.
+// choose returns the backend in args, or the only one. Waiting for versions needs no backend,
+// and no permission to read backends.
 func choose(ctx context.Context, cluster *connection.Cluster, args []string, goal goal) (string, error) {
 	backends, err := cluster.Backends(ctx)
 	switch {

@@ -16,11 +16,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
-// none is written for no version at all, as after an uninstall.
+// none is the value of versions= for no version, as after an uninstall.
 const none = "none"
 
-// goal is what is waited for: a condition of a MetricsBackend, or else exactly
-// these versions of an API group.
+// goal is a condition of a MetricsBackend, or else exactly these versions of an API group.
 type goal struct {
 	condition string
 	status    metav1.ConditionStatus
@@ -75,10 +74,10 @@ func parseVersions(text, value string) (goal, error) {
 	return g, nil
 }
 
-// ofBackend tells whether the goal is a backend's, and not the cluster's.
+// ofBackend reports whether the goal is a condition.
 func (g goal) ofBackend() bool { return g.condition != "" }
 
-// String says what is waited for, as in "waiting for …".
+// String returns the object of "waiting for …".
 func (g goal) String() string {
 	if g.ofBackend() {
 		return fmt.Sprintf("%s=%s", g.condition, g.status)
@@ -93,7 +92,7 @@ func (g goal) listed() string {
 	return strings.Join(g.versions, ", ")
 }
 
-// reached says in a sentence that it is so.
+// reached returns the sentence to print once the goal is reached.
 func (g goal) reached(backend string) string {
 	switch {
 	case g.ofBackend():
@@ -104,25 +103,25 @@ func (g goal) reached(backend string) string {
 	return fmt.Sprintf("%s: %s, and no other version, available and in discovery", g.group, g.listed())
 }
 
-// sight is what was seen at one moment.
-type sight struct {
-	// backend is nil when there is none.
+// state is the current state of the cluster.
+type state struct {
+	// backend may be nil.
 	backend *v1alpha1.MetricsBackend
 	// registrations are the APIServices of the group.
 	registrations []aggregation.Registration
 }
 
-// judge tells whether the goal is reached, or what is missing. It asks discovery
-// once everything else is as it should be.
-func (g goal) judge(ctx context.Context, from aggregation.Getter, seen sight) (bool, string, error) {
+// check reports whether the goal is reached, or what is missing. It reads discovery only if
+// the APIServices match the goal.
+func (g goal) check(ctx context.Context, from aggregation.Getter, current state) (bool, string, error) {
 	if g.ofBackend() {
-		done, missing := g.judgeCondition(seen.backend)
+		done, missing := g.checkCondition(current.backend)
 		return done, missing, nil
 	}
-	for _, r := range seen.registrations {
+	for _, r := range current.registrations {
 		switch {
 		case !slices.Contains(g.versions, r.Version):
-			return false, withReason(r.Name+" is registered"+leadsTo(r), seen.backend), nil
+			return false, withReason(r.Name+" is registered"+leadsTo(r), current.backend), nil
 		case r.Deleting:
 			return false, r.Name + " is being deleted", nil
 		case !r.Available:
@@ -130,18 +129,18 @@ func (g goal) judge(ctx context.Context, from aggregation.Getter, seen sight) (b
 		}
 	}
 	for _, version := range g.versions {
-		if !slices.ContainsFunc(seen.registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
-			return false, withReason(version+"."+g.group+" is not registered", seen.backend), nil
+		if !slices.ContainsFunc(current.registrations, func(r aggregation.Registration) bool { return r.Version == version }) {
+			return false, withReason(version+"."+g.group+" is not registered", current.backend), nil
 		}
 	}
-	// Clients go by this document, which follows APIServices some moments later.
+	// Clients use this document, which follows APIServices with a delay.
 	found, err := aggregation.Aggregated(ctx, from, g.group)
 	if err != nil {
 		return false, "", err
 	}
 	for _, version := range slices.Concat(found.Current, found.Stale) {
 		if !slices.Contains(g.versions, version) {
-			// A stale one, too, keeps namespaces from being deleted.
+			// A stale version also blocks the deletion of namespaces.
 			return false, fmt.Sprintf("%s.%s is deleted, and still in discovery%s", version, g.group, asStale(found, version)), nil
 		}
 	}
@@ -153,13 +152,13 @@ func (g goal) judge(ctx context.Context, from aggregation.Getter, seen sight) (b
 	return true, "", nil
 }
 
-func (g goal) judgeCondition(backend *v1alpha1.MetricsBackend) (bool, string) {
+func (g goal) checkCondition(backend *v1alpha1.MetricsBackend) (bool, string) {
 	if backend.Status.ObservedGeneration < backend.Generation {
 		return false, fmt.Sprintf("the operator has not looked at generation %d of the spec yet", backend.Generation)
 	}
 	c := meta.FindStatusCondition(backend.Status.Conditions, g.condition)
 	if c == nil {
-		// Reconciling and Stalled are there only while they are true.
+		// Reconciling and Stalled only exist while they are true.
 		abnormal := g.condition == v1alpha1.ConditionReconciling || g.condition == v1alpha1.ConditionStalled
 		if abnormal && g.status == metav1.ConditionFalse && len(backend.Status.Conditions) > 0 {
 			return true, ""
@@ -189,7 +188,7 @@ func leadsTo(r aggregation.Registration) string {
 	return " and leads to " + r.Service
 }
 
-// withReason adds what the operator says of itself while it works.
+// withReason adds the message of the backend's condition Ready, unless it is True.
 func withReason(what string, backend *v1alpha1.MetricsBackend) string {
 	if backend == nil {
 		return what

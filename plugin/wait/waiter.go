@@ -22,8 +22,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-// lookAgain is for what no watch tells of: discovery, and a watch that broke.
-const lookAgain = time.Second
+// pollInterval is for changes that no watch delivers: discovery, and broken watches.
+const pollInterval = time.Second
 
 // waiter waits for one goal.
 type waiter struct {
@@ -31,35 +31,35 @@ type waiter struct {
 	streams genericiooptions.IOStreams
 	clock   clock.Clock
 	goal    goal
-	// args may name a MetricsBackend.
-	args []string
-	// chosen: backend is its name, or empty when there is none to speak of.
+	args    []string
+	// chosen is set once backend is: the name of the MetricsBackend, or empty if the goal
+	// needs none.
 	chosen  bool
 	backend string
 	timeout time.Duration
 }
 
-// errDeleted: what is waited for can no longer come.
+// errDeleted means that the goal can no longer be reached.
 var errDeleted = errors.New("deleted meanwhile")
 
-// run looks whenever a watch tells of a change, and prints what is missing whenever
-// that changes.
+// run checks the goal after each change that the watch delivers, and prints what is missing
+// whenever that changes.
 func (w *waiter) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changed := make(chan struct{}, 1)
-	go w.follow(ctx, changed)
+	go w.watch(ctx, changed)
 	deadline := w.clock.Now().Add(w.timeout)
-	told := ""
+	printed := ""
 	for {
-		done, missing, err := w.look(ctx)
+		done, missing, err := w.check(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("interrupted while waiting for %s", w.goal)
 		case errors.Is(err, errDeleted):
 			_, _ = fmt.Fprintln(w.streams.ErrOut, "error:", err)
 			return output.ErrNotMet
-		case err != nil && !passes(err):
+		case err != nil && !isTransient(err):
 			return err
 		case err != nil:
 			missing = err.Error()
@@ -67,9 +67,9 @@ func (w *waiter) run(ctx context.Context) error {
 			_, err := fmt.Fprintln(w.streams.Out, w.goal.reached(w.backend))
 			return err
 		}
-		if missing != told {
+		if missing != printed {
 			_, _ = fmt.Fprintf(w.streams.Out, "waiting for %s: %s\n", w.goal, printers.EscapeTerminal(missing))
-			told = missing
+			printed = missing
 		}
 		left := deadline.Sub(w.clock.Now())
 		if left <= 0 {
@@ -79,13 +79,14 @@ func (w *waiter) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-w.clock.After(min(lookAgain, left)):
+		case <-w.clock.After(min(pollInterval, left)):
 		}
 	}
 }
 
-// look reads what the goal depends on, and judges it.
-func (w *waiter) look(ctx context.Context) (bool, string, error) {
+// check reads the objects of the goal. It reports whether the goal is reached, or what is
+// missing.
+func (w *waiter) check(ctx context.Context) (bool, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cluster.Timeout)
 	defer cancel()
 	if !w.chosen {
@@ -95,49 +96,47 @@ func (w *waiter) look(ctx context.Context) (bool, string, error) {
 		}
 		w.chosen = true
 	}
-	var seen sight
+	var current state
 	if w.backend != "" {
 		var backend v1alpha1.MetricsBackend
 		switch err := w.cluster.Objects.Get(ctx, client.ObjectKey{Name: w.backend}, &backend); {
 		case apierrors.IsNotFound(err) && w.goal.ofBackend():
 			return false, "", fmt.Errorf("MetricsBackend %q was %w", w.backend, errDeleted)
 		case err == nil:
-			seen.backend = &backend
+			current.backend = &backend
 		case w.goal.ofBackend():
 			return false, "", fmt.Errorf("get MetricsBackend %s: %w", w.backend, err)
 		}
 	}
 	if !w.goal.ofBackend() {
 		var err error
-		if seen.registrations, err = aggregation.Registrations(ctx, w.cluster, w.goal.group); err != nil {
+		if current.registrations, err = aggregation.Registrations(ctx, w.cluster, w.goal.group); err != nil {
 			return false, "", err
 		}
 	}
-	return w.goal.judge(ctx, w.cluster, seen)
+	return w.goal.check(ctx, w.cluster, current)
 }
 
-// passes tells whether an error may be gone at the next look: kube-apiserver may be
-// restarting, which is when people wait.
-func passes(err error) bool {
+// isTransient reports whether a retry may succeed: kube-apiserver may be restarting.
+func isTransient(err error) bool {
 	var misnamed *connection.MisnamedError
 	return !connection.Refused(err) && !errors.As(err, &misnamed)
 }
 
-// watched is the kind whose changes are worth a look: of APIServices every one, since
-// one of another version may come.
-func (w *waiter) watched() client.ObjectList {
+// watchedList returns the kind to watch: all APIServices, since other versions may appear.
+func (w *waiter) watchedList() client.ObjectList {
 	if w.goal.ofBackend() {
 		return &v1alpha1.MetricsBackendList{}
 	}
 	return &apiregistrationv1.APIServiceList{}
 }
 
-// follow tells of each change of such an object. A watch that ends is begun anew, and
-// begins with the objects as they are, so that nothing is missed.
-func (w *waiter) follow(ctx context.Context, changed chan<- struct{}) {
+// watch signals each change. A watch that ends is opened again and starts with the current
+// objects, so that no change is missed.
+func (w *waiter) watch(ctx context.Context, changed chan<- struct{}) {
 	for ctx.Err() == nil {
-		// Errors are those of look, too, which explains them.
-		if events, err := w.cluster.Objects.Watch(ctx, w.watched()); err == nil {
+		// check has the same errors, and reports them.
+		if events, err := w.cluster.Objects.Watch(ctx, w.watchedList()); err == nil {
 			for range events.ResultChan() {
 				select {
 				case changed <- struct{}{}:
@@ -148,7 +147,7 @@ func (w *waiter) follow(ctx context.Context, changed chan<- struct{}) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-w.clock.After(lookAgain):
+		case <-w.clock.After(pollInterval):
 		}
 	}
 }

@@ -20,30 +20,29 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// silencePatience is how long no pod may tell anything before statuses say so: pods
-// are restarted, and so is the operator.
-const silencePatience = 45 * time.Second
+// missingGrace is how long all reports may be missing before statuses say so: pods are
+// restarted, and so is the operator.
+const missingGrace = 45 * time.Second
 
-// view is how the metrics of one kind are seen at a moment.
-type view struct {
-	// tells is false while there is nothing to say but what the statuses say already.
-	tells bool
-	// problem is why no pod tells anything; nil when one does.
+// reports are the reports of one kind of metrics.
+type reports struct {
+	// usable is false while statuses are left as they are.
+	usable bool
+	// problem is why there are no reports, if so.
 	problem *problem
-	// backend serves the metrics' API, and pods are its ready ones.
-	backend string
-	pods    []podView
+	// pods are the ready pods of the backend that serves the kind, by name.
+	pods []podReport
 }
 
-// problem is a condition's reason and message. Only a change from outside ends one
-// that is stalled.
+// problem is a condition's reason and message. A stalled one only ends with a change of a
+// MetricsBackend.
 type problem struct {
 	stalled         bool
 	reason, message string
 }
 
-// ready is the status of Ready under a problem: nobody knows, unless it is known that
-// nobody serves the metric.
+// ready returns the status of condition Ready: False if it is known that no backend serves
+// the metric, else Unknown.
 func (p *problem) ready() metav1.ConditionStatus {
 	if p.stalled {
 		return metav1.ConditionFalse
@@ -51,8 +50,8 @@ func (p *problem) ready() metav1.ConditionStatus {
 	return metav1.ConditionUnknown
 }
 
-// podView is what one pod said.
-type podView struct {
+// podReport is the report of one pod.
+type podReport struct {
 	name    string
 	metrics map[metricID]*v1alpha1.DeclaredHealth
 }
@@ -63,7 +62,7 @@ type metricID struct {
 	uid types.UID
 }
 
-// groups are the APIs that serve each kind, and the part of the spec that does.
+// groups are the API group of each kind, and the field of the spec that enables it.
 var groups = map[string]struct {
 	suffix, field string
 	wanted        func(*v1alpha1.MetricsBackendSpec) bool
@@ -78,34 +77,33 @@ var groups = map[string]struct {
 	},
 }
 
-// look asks each ready pod once and returns how the kinds of metrics are seen.
-func (c *Controller) look(ctx context.Context, metrics []*metric) (map[string]view, error) {
+// readReports returns the reports of the ready pods, by kind.
+func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[string]reports, error) {
 	var list v1alpha1.MetricsBackendList
 	if err := c.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list MetricsBackends: %w", err)
 	}
-	views := map[string]view{}
-	asked := map[string]view{}
+	byKind, byBackend := map[string]reports{}, map[string]reports{}
 	for _, kind := range []string{kindCustom, kindExternal} {
 		if !slices.ContainsFunc(metrics, func(m *metric) bool { return m.kind == kind }) {
 			continue
 		}
-		backend, why := serves(kind, list.Items)
-		if why != nil {
-			views[kind] = view{tells: true, problem: why}
+		backend, none := backendOf(kind, list.Items)
+		if none != nil {
+			byKind[kind] = reports{usable: true, problem: none}
 			continue
 		}
-		if _, ok := asked[backend]; !ok {
-			asked[backend] = c.ask(ctx, backend)
+		if _, ok := byBackend[backend]; !ok {
+			byBackend[backend] = c.readBackend(ctx, backend)
 		}
-		views[kind] = asked[backend]
+		byKind[kind] = byBackend[backend]
 	}
-	return views, nil
+	return byKind, nil
 }
 
-// serves returns the MetricsBackend that serves a kind: of several, the one whose
-// version is registered, and then the oldest.
-func serves(kind string, backends []v1alpha1.MetricsBackend) (string, *problem) {
+// backendOf returns the MetricsBackend that serves a kind: of several, the one with most
+// registered versions, and then the oldest.
+func backendOf(kind string, backends []v1alpha1.MetricsBackend) (string, *problem) {
 	group := groups[kind]
 	var serving []*v1alpha1.MetricsBackend
 	foreign := ""
@@ -133,7 +131,7 @@ func serves(kind string, backends []v1alpha1.MetricsBackend) (string, *problem) 
 	return serving[0].Name, nil
 }
 
-// registered counts the registered versions of a group.
+// registered returns the number of registered versions of a group.
 func registered(backend *v1alpha1.MetricsBackend, suffix string) int {
 	n := 0
 	for _, service := range backend.Status.APIServices {
@@ -144,36 +142,36 @@ func registered(backend *v1alpha1.MetricsBackend, suffix string) int {
 	return n
 }
 
-// ask asks every ready pod of a backend.
-func (c *Controller) ask(ctx context.Context, backend string) view {
+// readBackend reads the reports of the ready pods of a backend.
+func (c *Controller) readBackend(ctx context.Context, backend string) reports {
 	entries, known := c.Directory.Pods(backend)
-	pods := make([]*podView, len(entries))
+	pods := make([]*podReport, len(entries))
 	errs := make([]error, len(entries))
-	var asked sync.WaitGroup
+	var reads sync.WaitGroup
 	for i, entry := range entries {
-		asked.Go(func() { pods[i], errs[i] = c.askPod(ctx, entry) })
+		reads.Go(func() { pods[i], errs[i] = c.readPod(ctx, entry) })
 	}
-	asked.Wait()
-	v := view{backend: backend}
+	reads.Wait()
+	var r reports
 	for _, pod := range pods {
 		if pod != nil {
-			v.pods = append(v.pods, *pod)
+			r.pods = append(r.pods, *pod)
 		}
 	}
-	slices.SortFunc(v.pods, func(a, b podView) int { return strings.Compare(a.name, b.name) })
-	silent := len(v.pods) == 0
-	lasted := c.silence.lasted(backend, silent, c.Clock.Now())
+	slices.SortFunc(r.pods, func(a, b podReport) int { return strings.Compare(a.name, b.name) })
+	missing := len(r.pods) == 0
+	missingFor := c.missingSince.update(backend, missing, c.Clock.Now())
 	switch {
-	case !silent:
-		v.tells = true
-	case known && lasted >= silencePatience:
-		v.tells, v.problem = true, silenceOf(backend, entries, errs)
+	case !missing:
+		r.usable = true
+	case known && missingFor >= missingGrace:
+		r.usable, r.problem = true, missingProblem(backend, entries, errs)
 	}
-	return v
+	return r
 }
 
-// silenceOf is why no pod of a backend tells anything.
-func silenceOf(backend string, entries []servingclient.Entry, errs []error) *problem {
+// missingProblem returns why no pod of a backend has a report.
+func missingProblem(backend string, entries []servingclient.Entry, errs []error) *problem {
 	if len(entries) == 0 {
 		return &problem{
 			reason:  v1alpha1.ReasonDependencyNotReady,
@@ -194,8 +192,8 @@ func silenceOf(backend string, entries []servingclient.Entry, errs []error) *pro
 	}
 }
 
-// askPod returns nil when the pod has no such report.
-func (c *Controller) askPod(ctx context.Context, entry servingclient.Entry) (*podView, error) {
+// readPod returns nil if the pod has no report.
+func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry) (*podReport, error) {
 	token, err := c.Tokens.Token(ctx, entry.Account)
 	if err != nil {
 		countPoll(err)
@@ -206,26 +204,26 @@ func (c *Controller) askPod(ctx context.Context, entry servingclient.Entry) (*po
 	report, err := c.Pods.Declared(ctx, pod)
 	countPoll(err)
 	if errors.Is(err, servingclient.ErrUnauthorized) {
-		// The account may have been replaced, and its token is worth nothing.
+		// The account may have been replaced, which invalidates its token.
 		c.Tokens.Forget(entry.Account)
 	}
 	if err != nil || report == nil {
 		return nil, err
 	}
-	view := &podView{name: entry.Name, metrics: make(map[metricID]*v1alpha1.DeclaredHealth, len(report.Metrics))}
+	result := &podReport{name: entry.Name, metrics: make(map[metricID]*v1alpha1.DeclaredHealth, len(report.Metrics))}
 	for i := range report.Metrics {
 		h := &report.Metrics[i]
-		view.metrics[metricID{h.Kind, types.NamespacedName{Namespace: h.Namespace, Name: h.Name}, h.UID}] = h
+		result.metrics[metricID{h.Kind, types.NamespacedName{Namespace: h.Namespace, Name: h.Name}, h.UID}] = h
 	}
-	return view, nil
+	return result, nil
 }
 
-// health returns what the pods say of a metric, in their order; nil where one has
-// not taken up the metric's spec yet.
-func (v *view) health(m *metric) []*v1alpha1.DeclaredHealth {
+// health returns the state of a metric in each pod, or nil for a pod that has not applied the
+// metric's newest spec yet.
+func (r *reports) health(m *metric) []*v1alpha1.DeclaredHealth {
 	id := metricID{m.kind, types.NamespacedName{Namespace: m.object.GetNamespace(), Name: m.object.GetName()}, m.object.GetUID()}
-	all := make([]*v1alpha1.DeclaredHealth, len(v.pods))
-	for i, pod := range v.pods {
+	all := make([]*v1alpha1.DeclaredHealth, len(r.pods))
+	for i, pod := range r.pods {
 		if h := pod.metrics[id]; h != nil && h.Generation >= m.object.GetGeneration() {
 			all[i] = h
 		}
@@ -233,18 +231,38 @@ func (v *view) health(m *metric) []*v1alpha1.DeclaredHealth {
 	return all
 }
 
-// newest returns what the pod said that has the newest values, or nil.
+// newest returns the state with the newest values, or nil.
 func newest(all []*v1alpha1.DeclaredHealth) *v1alpha1.DeclaredHealth {
 	var best *v1alpha1.DeclaredHealth
 	for _, h := range all {
 		if h == nil || !h.Ready && !h.Fallback || h.Values == 0 && h.Value == "" {
 			continue
 		}
-		if best == nil || best.Time.Before(ptrTo(h.Time)) {
+		if best == nil || best.Time.Before(&h.Time) {
 			best = h
 		}
 	}
 	return best
 }
 
-func ptrTo(t metav1.Time) *metav1.Time { return &t }
+// missingSince holds for each backend since when all its pods have had no report.
+type missingSince struct {
+	mu    sync.Mutex
+	times map[string]time.Time
+}
+
+func newMissingSince() *missingSince { return &missingSince{times: map[string]time.Time{}} }
+
+// update records whether the reports are missing, and returns for how long.
+func (s *missingSince) update(backend string, missing bool, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !missing {
+		delete(s.times, backend)
+		return 0
+	}
+	if _, ok := s.times[backend]; !ok {
+		s.times[backend] = now
+	}
+	return now.Sub(s.times[backend])
+}

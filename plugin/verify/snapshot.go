@@ -19,53 +19,53 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
-// group is what is verified.
+// group is the API group to verify.
 const group = aggregation.GroupResourceMetrics
 
-// look is one look at a cluster: what several checks need is read once.
-type look struct {
+// snapshot is the state of the cluster that several checks need, read once.
+type snapshot struct {
 	cluster *connection.Cluster
-	// expect and maxAge are the user's words, empty when there are none.
+	// expect and maxAge are flags, empty by default.
 	expect []string
 	maxAge time.Duration
 
 	backends []v1alpha1.MetricsBackend
-	// backendsRefused is set when the user may not read them.
+	// backendsRefused is the error if the user has no permission to read them.
 	backendsRefused error
 	registrations   []aggregation.Registration
 	expected        []string
 	expectedBy      string
-	// samplesMaxAge is the age from which a sample is no longer fresh.
+	// samplesMaxAge is the maximum age of a fresh sample.
 	samplesMaxAge time.Duration
 }
 
-// prepare reads what decides what to look for.
-func (l *look) prepare(ctx context.Context) error {
+// prepare reads the objects that determine what to check.
+func (snap *snapshot) prepare(ctx context.Context) error {
 	var err error
-	if l.backends, err = l.cluster.Backends(ctx); connection.Refused(err) {
-		// Whoever runs another implementation may never have heard of them.
-		l.backendsRefused = err
+	if snap.backends, err = snap.cluster.Backends(ctx); connection.Refused(err) {
+		// The cluster may have another implementation, and users without this permission.
+		snap.backendsRefused = err
 	} else if err != nil {
 		return err
 	}
-	if l.registrations, err = aggregation.Registrations(ctx, l.cluster, group); err != nil {
+	if snap.registrations, err = aggregation.Registrations(ctx, snap.cluster, group); err != nil {
 		return err
 	}
-	l.expected, l.expectedBy = l.expectations()
-	l.samplesMaxAge = l.maxAgeOfSamples()
+	snap.expected, snap.expectedBy = snap.expectations()
+	snap.samplesMaxAge = snap.maxAgeOfSamples()
 	return nil
 }
 
-// expectations are the versions that should be served: what the user says, else
-// what MetricsBackends want, else what is registered, with v1beta1, since the HPA
-// controller of Kubernetes 1.37 asks no other.
-func (l *look) expectations() ([]string, string) {
-	if len(l.expect) > 0 {
-		return sorted(l.expect), "--expect"
+// expectations returns the versions that should be served, and their origin: --expect, else
+// the specs of MetricsBackends, else the registered versions and v1beta1, since the HPA
+// controller of Kubernetes 1.37 uses no other.
+func (snap *snapshot) expectations() ([]string, string) {
+	if len(snap.expect) > 0 {
+		return sorted(snap.expect), "--expect"
 	}
 	var versions, names []string
-	for i := range l.backends {
-		backend := &l.backends[i]
+	for i := range snap.backends {
+		backend := &snap.backends[i]
 		if backend.DeletionTimestamp != nil || backend.Spec.ResourceMetrics == nil {
 			continue
 		}
@@ -82,14 +82,14 @@ func (l *look) expectations() ([]string, string) {
 		return sorted(versions), "spec of MetricsBackend " + strings.Join(names, ", ")
 	}
 	versions = []string{string(v1alpha1.ResourceMetricsV1beta1)}
-	for _, r := range l.registrations {
+	for _, r := range snap.registrations {
 		versions = append(versions, r.Version)
 	}
 	return sorted(versions), "what is registered, and v1beta1, which the HPA controller asks; --expect says otherwise"
 }
 
-// notServedByExisting: of an implementation that someone else runs, the operator
-// registers those of the wanted versions that it serves, and that is all it can do.
+// notServedByExisting reports whether spec.existing does not serve a desired version: the
+// operator registers only those that it serves.
 func notServedByExisting(backend *v1alpha1.MetricsBackend, name string) bool {
 	registered := meta.FindStatusCondition(backend.Status.Conditions, v1alpha1.ConditionAPIServicesRegistered)
 	if backend.Spec.Existing == nil || registered == nil || registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != backend.Generation {
@@ -106,14 +106,14 @@ func sorted(versions []string) []string {
 	return slices.Compact(versions)
 }
 
-// maxAgeOfSamples is the user's, else the longest of any MetricsBackend, else the default.
-func (l *look) maxAgeOfSamples() time.Duration {
-	if l.maxAge > 0 {
-		return l.maxAge
+// maxAgeOfSamples returns --max-age, else the longest of any MetricsBackend, else the default.
+func (snap *snapshot) maxAgeOfSamples() time.Duration {
+	if snap.maxAge > 0 {
+		return snap.maxAge
 	}
 	specs := []v1alpha1.MetricsBackendSpec{}
-	for i := range l.backends {
-		specs = append(specs, *l.backends[i].Spec.DeepCopy())
+	for i := range snap.backends {
+		specs = append(specs, *snap.backends[i].Spec.DeepCopy())
 	}
 	if len(specs) == 0 {
 		specs = append(specs, v1alpha1.MetricsBackendSpec{ResourceMetrics: &v1alpha1.ResourceMetricsSpec{}})
@@ -128,21 +128,21 @@ func (l *look) maxAgeOfSamples() time.Duration {
 	return longest
 }
 
-func (l *look) registration(version string) *aggregation.Registration {
-	for i := range l.registrations {
-		if l.registrations[i].Version == version {
-			return &l.registrations[i]
+func (snap *snapshot) registration(version string) *aggregation.Registration {
+	for i := range snap.registrations {
+		if snap.registrations[i].Version == version {
+			return &snap.registrations[i]
 		}
 	}
 	return nil
 }
 
-// each runs a check for each expected version that is registered; the others have
-// failed already.
-func (l *look) each(run func(version string, r *aggregation.Registration) Result) []Result {
+// each runs a check for each expected version that is registered, and skips the others, which
+// apiservice-registered reports.
+func (snap *snapshot) each(run func(version string, r *aggregation.Registration) Result) []Result {
 	var results []Result
-	for _, version := range l.expected {
-		if r := l.registration(version); r != nil {
+	for _, version := range snap.expected {
+		if r := snap.registration(version); r != nil {
 			results = append(results, run(version, r))
 		} else {
 			results = append(results, skip(nameOf(version), "is not registered, see apiservice-registered"))
@@ -153,14 +153,14 @@ func (l *look) each(run func(version string, r *aggregation.Registration) Result
 
 func nameOf(version string) string { return version + "." + group }
 
-// unread is the result of a request that failed: a missing permission is the
-// user's, anything else the API's.
-func (l *look) unread(subject string, err error, remedy string) Result {
+// requestFailed returns the result of a failed request: Error for a missing permission, else
+// Fail.
+func (snap *snapshot) requestFailed(subject string, err error, remedy string) Result {
 	switch {
 	case connection.Refused(err):
 		return Result{Subject: subject, Outcome: Error, Message: err.Error(), Remedy: "run it as a user who may, or leave it out with --skip"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return fail(subject, fmt.Sprintf("no answer within %s", l.cluster.Timeout), remedy)
+		return fail(subject, fmt.Sprintf("no answer within %s", snap.cluster.Timeout), remedy)
 	}
 	return fail(subject, err.Error(), remedy)
 }
