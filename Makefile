@@ -1,4 +1,4 @@
-# metrics-backend-operator. `make` alone explains the targets.
+# metrics-backend-operator. `make` lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 VERSION ?= dev
-# Images' name without their last part; set it to your registry's for a release.
+# Prefix of the images' names; set it to that of your registry for a release.
 PREFIX ?= metrics-backend
 export RUN
 OPERATOR_IMAGE := $(PREFIX)/operator:$(VERSION)
@@ -15,7 +15,7 @@ SERVING_IMAGE := $(PREFIX)/serving:$(VERSION)
 
 CLUSTER := go -C test/cluster run .
 LDFLAGS = $$(VERSION=$(VERSION) sh hack/ldflags.sh)
-# The same for an image, whose build has no repository.
+# The same for an image, which is built without the repository.
 BUILD_ARGS = --build-arg VERSION=$(VERSION) --build-arg GIT_COMMIT=$$(git rev-parse HEAD) \
 	--build-arg GIT_TREE_STATE=$$([ -z "$$(git status --porcelain)" ] && echo clean || echo dirty) \
 	--build-arg BUILD_DATE=$$(TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
@@ -38,7 +38,7 @@ demo: ## A real cluster on this machine with metrics on both API versions and an
 	@hack/demo.sh
 
 .PHONY: demo-down
-demo-down: ## Remove the demo's cluster and everything that it left on this machine.
+demo-down: ## Remove the demo's cluster and all its files from this machine.
 	@$(CLUSTER) down
 
 .PHONY: test
@@ -46,11 +46,11 @@ test: ## Unit, integration (real kube-apiserver, etcd) and end to end (real clus
 	@TEST_TIER=test RUN= hack/test.sh unit integration e2e
 
 .PHONY: test-long
-test-long: ## What takes longer: takeover of metrics-server, runbooks, chart, faults (half an hour more, builds apart; root).
+test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, faults (half an hour more, without builds; root).
 	@TEST_TIER=long hack/test.sh integration e2e
 
 .PHONY: test-soak
-test-soak: ## Upgrades, rollbacks and rotations ten times over, and time judged (an hour, on a quiet machine; root).
+test-soak: ## Ten upgrades, rollbacks and rotations, and checks of durations (an hour, on an idle machine; root).
 	@TEST_TIER=soak hack/test.sh e2e
 
 ##@ Parts of the tests
@@ -60,11 +60,11 @@ test-unit: ## Unit tests with the race detector, vet, and a check for drift in g
 	@TEST_TIER=test hack/test.sh unit
 
 .PHONY: test-integration
-test-integration: ## Against a real kube-apiserver and etcd; RUN=PATTERN chooses tests, as for go test -run.
+test-integration: ## Against a real kube-apiserver and etcd; RUN=PATTERN selects tests, as for go test -run.
 	@hack/test.sh integration
 
 .PHONY: test-e2e
-test-e2e: ## End to end on the real cluster of test/cluster (root); RUN=PATTERN chooses tests.
+test-e2e: ## End to end on the real cluster of test/cluster (root); RUN=PATTERN selects tests.
 	@hack/test.sh e2e
 
 .PHONY: fuzz

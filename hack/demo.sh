@@ -47,8 +47,8 @@ title "An autoscaler that scales by them"
 kubectl delete -f hack/demo-hpa.yaml --ignore-not-found --wait >/dev/null
 step "apply a Deployment that burns CPU, and its HorizontalPodAutoscaler" kubectl apply -f hack/demo-hpa.yaml
 step "wait for condition ScalingActive" kubectl wait hpa/burn --for=condition=ScalingActive --timeout=120s
-# A watch shows what there is, and then each new data point, until the autoscaler has
-# made another pod and that has metrics, too.
+# A watch shows the current data points, and then each new one, until the autoscaler has
+# created another pod and that has metrics, too.
 printf '\n$ kubectl get pods.v1.metrics.k8s.io --watch\n'
 kubectl get pods.v1.metrics.k8s.io --watch &
 watch=$!
@@ -66,10 +66,10 @@ show kubectl metrics verify --expect v1,v1beta1 --timeout 60s
 
 cat <<END
 
-Done in $(clock). The cluster goes on running:
+Done in $(clock). The cluster is still running:
 
   export KUBECONFIG=$KUBECONFIG
   export PATH=$PWD/bin:$bin:\$PATH
 
-make demo-down removes it and everything it left on this machine.
+make demo-down removes it and all its files from this machine.
 END

@@ -9,8 +9,8 @@ namespace=metrics-backend-system
 operator=deployment/metrics-backend-operator
 serving=app.kubernetes.io/name=metrics-backend-serving
 
-# The tag "dev" names another image after each build: pods that run must be
-# started again to take it.
+# The tag "dev" is another image after each build: running pods must be restarted to use
+# it.
 restart=false
 if [ "${VERSION:-dev}" = dev ] && "$kubectl" -n $namespace get $operator >/dev/null 2>&1; then
 	restart=true

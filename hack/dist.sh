@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes dist/ for PREFIX and VERSION: install.yaml, the CRDs alone, the Helm chart,
-# and the recipe for images. A semantic VERSION is a release, which wants the long and
-# the soak tests passed on the same tree.
+# Writes dist/ for PREFIX and VERSION: install.yaml, the CRDs alone, the Helm chart, and
+# the bake file for images. A semantic VERSION is a release, which requires that the long
+# and the soak tests have passed on the same tree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(eval "echo ${KUBECTL:-kubectl}")
@@ -11,12 +11,12 @@ semantic=${version#v}
 if [[ $semantic =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]]; then
 	require_tested "$version"
 else
-	# Charts have semantic versions; a build that is no release has none.
+	# Charts need a semantic version; a build that is no release has none.
 	semantic=0.0.0-$semantic
 fi
 mkdir -p dist
 hack/render.sh "$kubectl" >dist/install.yaml
-# For those who let another tool upgrade CRDs than the one that installs the rest.
+# For users who upgrade CRDs with another tool than the rest.
 "$kubectl" kustomize config/crd >dist/crds.yaml
 cp docker-bake.hcl dist/
 

@@ -8,7 +8,7 @@ platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows
 home=https://github.com/metricsbackend/metrics-backend-operator
 
 . hack/tested.sh
-# krew wants a semantic version.
+# krew requires a semantic version.
 case $version in
 v[0-9]*)
 	require_tested "$version"
@@ -33,8 +33,8 @@ spec:
   shortDescription: Verify and watch the metrics APIs of a cluster
   description: |
     Shows what serves metrics.k8s.io (status), checks it after an upgrade, a rollback
-    or a migration as KEP-5207 wants it, with an exit code for runbooks (verify), and
-    waits for versions or conditions (wait). Works with any implementation.
+    or a migration as in KEP-5207, with an exit code for runbooks (verify), and waits
+    for versions or conditions (wait). Works with any implementation.
   platforms:
 END
 for platform in $platforms; do
@@ -42,7 +42,7 @@ for platform in $platforms; do
 	[ "$os" != windows ] || bin=$bin.exe
 	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "$(VERSION=$version sh hack/ldflags.sh)" -o "$folder/$bin" ./cmd/kubectl-metrics
 	archive=kubectl-metrics-$os-$arch.tar.gz
-	# The same bytes whenever and by whomever it is packed.
+	# Reproducible archives.
 	tar -C "$folder" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - LICENSE "$bin" | gzip -n >"dist/$archive"
 	rm "$folder/$bin"
 	cat >>$manifest <<END

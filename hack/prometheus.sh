@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Brings a real Prometheus, Debian's, and a workload whose metrics tests set into the
-# current cluster, as images; test/prometheus has the manifests. The package is fetched
-# into the user's cache once.
+# Loads images of Debian's Prometheus, and of a workload whose metrics tests set, into the
+# current cluster; test/prometheus has the manifests. The package is downloaded into the
+# user's cache once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$(go run ./test/prometheus/cmd/binary)
 mkdir -p bin/images
 CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/ ./test/prometheus/cmd/meter ./test/prometheus/cmd/targets
 
-# It is linked with the C library, which comes along, with its loader.
+# It is dynamically linked: the image needs the C library and its loader.
 libraries=()
 for library in $(ldd "$binary" | grep -oE '/[^ ]+'); do
 	libraries+=(--binary "$library=$library")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Removes what deploy.sh installed. MetricsBackends go first, while the operator
+# Removes what deploy.sh installed. MetricsBackends are deleted first, while the operator
 # still runs, so that their APIServices leave discovery before their pods stop.
 set -euo pipefail
 cd "$(dirname "$0")/.."
