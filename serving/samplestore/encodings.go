@@ -5,7 +5,6 @@ package samplestore
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -22,10 +21,8 @@ type Encodings struct {
 }
 
 type encoded struct {
-	name string
-	// mu is held while the bytes are encoded.
-	mu    sync.Mutex
-	bytes atomic.Pointer[[]byte]
+	name  string
+	bytes lazy[[]byte]
 }
 
 // Encoded returns the bytes of the named encoding. It calls encode on first use,
@@ -36,20 +33,7 @@ func (e *Encodings) Encoded(name string, encode func() ([]byte, error)) ([]byte,
 	if found == nil {
 		return encode()
 	}
-	if b := found.bytes.Load(); b != nil {
-		return *b, nil
-	}
-	found.mu.Lock()
-	defer found.mu.Unlock()
-	if b := found.bytes.Load(); b != nil {
-		return *b, nil
-	}
-	b, err := encode()
-	if err != nil {
-		return nil, err
-	}
-	found.bytes.Store(&b)
-	return b, nil
+	return found.bytes.get(encode)
 }
 
 // find returns the named encoding, adding it while there is room, or nil.

@@ -7,20 +7,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 )
 
 // namespace holds the entries of one namespace, or all nodes.
 type namespace struct {
 	entries map[string]*entry
-	// index holds the entries sorted by name; nil after an entry was added or
-	// removed. The first reader then rebuilds it, so that a burst of changes costs
-	// one merge, and a single change does not sort the rest again.
-	index atomic.Pointer[[]*entry]
-
-	// mergeMu lets one reader rebuild the index; Table.mu excludes writers.
-	mergeMu sync.Mutex
+	// index holds the entries sorted by name, and is reset when one is added or
+	// removed. So a burst of changes costs one merge, and a single change does not
+	// sort the rest again.
+	index lazy[[]*entry]
 	// sorted is the previous index, added the entries that are not in it.
 	sorted, added []*entry
 }
@@ -29,30 +24,22 @@ type namespace struct {
 func (ns *namespace) add(e *entry) {
 	ns.entries[e.key.Name] = e
 	ns.added = append(ns.added, e)
-	ns.index.Store(nil)
+	ns.index.reset()
 }
 
 func (ns *namespace) remove(e *entry) {
 	delete(ns.entries, e.key.Name)
 	e.removed = true
-	ns.index.Store(nil)
+	ns.index.reset()
 }
 
 // sortedEntries returns the entries sorted by name. The slice is shared and must
 // not be changed. The caller holds Table.mu for reading.
 func (ns *namespace) sortedEntries() []*entry {
-	if index := ns.index.Load(); index != nil {
-		return *index
-	}
-	ns.mergeMu.Lock()
-	defer ns.mergeMu.Unlock()
-	if index := ns.index.Load(); index != nil {
-		return *index
-	}
-	index := merge(ns.sorted, ns.added, len(ns.entries))
-	ns.sorted, ns.added = index, nil
-	ns.index.Store(&index)
-	return index
+	return ns.index.mustGet(func() []*entry {
+		ns.sorted, ns.added = merge(ns.sorted, ns.added, len(ns.entries)), nil
+		return ns.sorted
+	})
 }
 
 // merge returns the entries of both slices sorted by name, without the removed
@@ -94,7 +81,7 @@ func (t *Table) ensure(key Key) *entry {
 	if ns == nil {
 		ns = &namespace{entries: map[string]*entry{}}
 		t.namespaces[key.Namespace] = ns
-		t.order.Store(nil)
+		t.names.reset()
 	}
 	e := ns.entries[key.Name]
 	if e == nil {
@@ -109,14 +96,9 @@ func (t *Table) ensure(key Key) *entry {
 // slice is shared and must not be changed. The first reader after a change sorts,
 // so that a burst of new namespaces costs one sort.
 func (t *Table) Namespaces() []string {
-	if names := t.order.Load(); names != nil {
-		return *names
-	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	names := slices.Sorted(maps.Keys(t.namespaces))
-	t.order.Store(&names)
-	return names
+	return t.names.mustGet(func() []string { return slices.Sorted(maps.Keys(t.namespaces)) })
 }
 
 // sortedEntries returns a namespace's entries sorted by name. The slice is shared

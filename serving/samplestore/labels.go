@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,10 +59,8 @@ type labelIndex struct {
 // entrySet holds the entries with one value of a label.
 type entrySet struct {
 	entries map[*entry]struct{}
-	// sorted holds them ordered by key; nil after an entry was added or removed.
-	sorted atomic.Pointer[[]*entry]
-	// sortMu lets one reader sort; Table.mu excludes writers.
-	sortMu sync.Mutex
+	// sorted holds them ordered by key, and is reset when one is added or removed.
+	sorted lazy[[]*entry]
 }
 
 // Select is List for selectors: it yields all objects with the required labels,
@@ -214,7 +211,7 @@ func (x *labelIndex) update(name string, e *entry, before, now *Meta) {
 	}
 	if set := x.values[old]; had && set != nil {
 		delete(set.entries, e)
-		set.sorted.Store(nil)
+		set.sorted.reset()
 		if len(set.entries) == 0 {
 			delete(x.values, old)
 		}
@@ -226,7 +223,7 @@ func (x *labelIndex) update(name string, e *entry, before, now *Meta) {
 			x.values[value] = set
 		}
 		set.entries[e] = struct{}{}
-		set.sorted.Store(nil)
+		set.sorted.reset()
 	}
 }
 
@@ -241,18 +238,11 @@ func (m *Meta) label(name string) (value string, has bool) {
 // sortedEntries returns the entries ordered by key. The slice is shared and must
 // not be changed. The caller holds Table.mu for reading.
 func (s *entrySet) sortedEntries() []*entry {
-	if sorted := s.sorted.Load(); sorted != nil {
-		return *sorted
-	}
-	s.sortMu.Lock()
-	defer s.sortMu.Unlock()
-	if sorted := s.sorted.Load(); sorted != nil {
-		return *sorted
-	}
-	sorted := slices.AppendSeq(make([]*entry, 0, len(s.entries)), maps.Keys(s.entries))
-	slices.SortFunc(sorted, func(a, b *entry) int { return a.key.Compare(b.key) })
-	s.sorted.Store(&sorted)
-	return sorted
+	return s.sorted.mustGet(func() []*entry {
+		sorted := slices.AppendSeq(make([]*entry, 0, len(s.entries)), maps.Keys(s.entries))
+		slices.SortFunc(sorted, func(a, b *entry) int { return a.key.Compare(b.key) })
+		return sorted
+	})
 }
 
 // dropUnusedIndexes removes indexes that were not used for indexTTL.

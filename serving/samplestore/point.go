@@ -11,8 +11,6 @@ package samplestore
 
 import (
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -107,27 +105,11 @@ type Object struct {
 	// Events caches the encoded watch events of the object.
 	Events Encodings
 
-	fragments [encodings]atomic.Pointer[[]byte]
-	// encodeMu is held while a fragment is encoded: thousands of watchers may
-	// request it at the same moment.
-	encodeMu sync.Mutex
+	fragments [encodings]lazy[[]byte]
 }
 
 // Encoded returns the object's encoded bytes. It calls encode on first use, once
 // also under concurrent calls. Errors are not cached.
 func (o *Object) Encoded(e Encoding, encode func(*Object) ([]byte, error)) ([]byte, error) {
-	if b := o.fragments[e].Load(); b != nil {
-		return *b, nil
-	}
-	o.encodeMu.Lock()
-	defer o.encodeMu.Unlock()
-	if b := o.fragments[e].Load(); b != nil {
-		return *b, nil
-	}
-	b, err := encode(o)
-	if err != nil {
-		return nil, err
-	}
-	o.fragments[e].Store(&b)
-	return b, nil
+	return o.fragments[e].get(func() ([]byte, error) { return encode(o) })
 }

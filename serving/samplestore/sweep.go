@@ -65,7 +65,7 @@ func (t *Table) removeExpired(name string, entries []*entry, oldest time.Time) {
 	}
 	if len(ns.entries) == 0 {
 		delete(t.namespaces, name)
-		t.order.Store(nil)
+		t.names.reset()
 	}
 }
 

@@ -50,8 +50,9 @@ type Table struct {
 	namespaces map[string]*namespace
 	// entries is the total number of entries.
 	entries int
-	// order holds the sorted names of namespaces; nil after one was added or removed.
-	order atomic.Pointer[[]string]
+	// names holds the sorted names of namespaces, and is reset when one is added or
+	// removed.
+	names lazy[[]string]
 	// labels holds the indexes by the name of the label.
 	labels map[string]*labelIndex
 	// sequence is that of the newest point.
