@@ -19,22 +19,11 @@ const (
 	logBurst = 25
 )
 
-// logEntry is a change in the results of a node's scrapes.
-type logEntry struct {
-	node, url string
-	failed    v1alpha1.ScrapeReason
-	failure   *failure
-	recovered bool
-	skipped   string
-	example   string
-	// unlogged counts the entries before this one that the limit dropped.
-	unlogged int
-}
-
-// newLogEntry returns what to log of an outcome, or nil: a failure with another
-// reason than before, a recovery, or samples skipped for a new reason. failed and
-// skips are those of the scrape before. The caller holds s.mu.
-func (s *Source) newLogEntry(t *target, o *outcome, failed v1alpha1.ScrapeReason, skips uint32, first bool) *logEntry {
+// changeLog returns a function that logs what an outcome changed, or nil: a failure with
+// another reason than before, a recovery, or samples skipped for a new reason. failed
+// and skips are those of the last scrape; first means that there was none. The caller
+// holds s.mu, and calls the function without it.
+func (s *Source) changeLog(t *target, o *outcome, failed v1alpha1.ScrapeReason, skips uint32, first bool) func(context.Context) {
 	changed := t.failed != failed
 	skipsMore := t.failed == "" && t.skips&^skips != 0
 	if !changed && !skipsMore {
@@ -44,32 +33,22 @@ func (s *Source) newLogEntry(t *target, o *outcome, failed v1alpha1.ScrapeReason
 		s.unlogged++
 		return nil
 	}
-	l := &logEntry{node: t.name, url: o.url, failed: t.failed, failure: o.failure, unlogged: s.unlogged}
-	l.recovered = changed && t.failed == "" && !first
-	if skipsMore {
-		l.skipped, l.example = o.stats.String(), o.stats.example
-	}
+	name, reason, unlogged := t.name, t.failed, s.unlogged
 	s.unlogged = 0
-	return l
-}
-
-// write logs the entry. A nil entry is ignored.
-func (l *logEntry) write(ctx context.Context) {
-	if l == nil {
-		return
-	}
-	logger := klog.FromContext(ctx).WithValues("node", l.node, "url", l.url)
-	if l.unlogged > 0 {
-		logger = logger.WithValues("unloggedChanges", l.unlogged)
-	}
-	if l.failed != "" {
-		// Info, since errors have a stack trace and this is a condition of the node.
-		logger.Info("Scrape failed", "reason", l.failed, "err", l.failure)
-	}
-	if l.recovered {
-		logger.Info("Scrape succeeded again")
-	}
-	if l.skipped != "" {
-		logger.Info("Skipped samples", "reasons", l.skipped, "firstLine", l.example)
+	return func(ctx context.Context) {
+		logger := klog.FromContext(ctx).WithValues("node", name, "url", o.url)
+		if unlogged > 0 {
+			logger = logger.WithValues("unloggedChanges", unlogged)
+		}
+		switch {
+		case reason != "":
+			// Info, since errors have a stack trace and this is a condition of the node.
+			logger.Info("Scrape failed", "reason", reason, "err", o.failure)
+		case changed && !first:
+			logger.Info("Scrape succeeded again")
+		}
+		if skipsMore {
+			logger.Info("Skipped samples", "reasons", o.stats.String(), "firstLine", o.stats.example)
+		}
 	}
 }

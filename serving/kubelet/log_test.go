@@ -26,6 +26,15 @@ func recorded(t *testing.T) (context.Context, *[]string) {
 	return klog.NewContext(t.Context(), logger), lines
 }
 
+func logOutcome(ctx context.Context, s *Source, node string, o *outcome) {
+	s.mu.Lock()
+	log := s.recordOutcome(s.targets[node], o)
+	s.mu.Unlock()
+	if log != nil {
+		log(ctx)
+	}
+}
+
 func TestLogLines(t *testing.T) {
 	s := nodesWith(t, history{})
 	ctx, lines := recorded(t)
@@ -45,10 +54,7 @@ func TestLogLines(t *testing.T) {
 		good(), good(skipNegative), good(skipNegative), good(skipNegative, skipMalformed), good(),
 		good(skipMalformed),
 	} {
-		s.mu.Lock()
-		line := s.recordOutcome(s.targets["n00"], o)
-		s.mu.Unlock()
-		line.write(ctx)
+		logOutcome(ctx, s, "n00", o)
 	}
 	want := []string{
 		`"level"=0 "msg"="Scrape failed" "node"="n00" "url"="https://n" "reason"="Forbidden" "err"="why"`,
@@ -69,10 +75,7 @@ func TestLogLimit(t *testing.T) {
 	ctx, lines := recorded(t)
 	failAll := func(reason v1alpha1.ScrapeReason) {
 		for i := range 100 {
-			s.mu.Lock()
-			line := s.recordOutcome(s.targets[fmt.Sprintf("n%02d", i)], &outcome{failure: failf(reason, "why")})
-			s.mu.Unlock()
-			line.write(ctx)
+			logOutcome(ctx, s, fmt.Sprintf("n%02d", i), &outcome{failure: failf(reason, "why")})
 		}
 	}
 	failAll(v1alpha1.ScrapeForbidden)

@@ -92,24 +92,17 @@ func (o *outcome) count() {
 
 // updateGauges sets the gauges of nodes.
 func (s *Source) updateGauges() {
+	report := s.Report()
+	nodesByState.WithLabelValues("healthy").Set(float64(report.Healthy))
+	nodesByState.WithLabelValues("failing").Set(float64(report.Nodes - report.Healthy - report.Pending))
+	nodesByState.WithLabelValues("pending").Set(float64(report.Pending))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var healthy, failing, pending, tracked float64
+	tracked := 0
 	for _, t := range s.targets {
-		switch {
-		case !t.scraped:
-			pending++
-		case t.failed != "":
-			failing++
-		default:
-			healthy++
-		}
 		if t.phase.Tracks(s.settings.Interval) {
 			tracked++
 		}
 	}
-	nodesByState.WithLabelValues("healthy").Set(healthy)
-	nodesByState.WithLabelValues("failing").Set(failing)
-	nodesByState.WithLabelValues("pending").Set(pending)
-	nodesPhaseTracked.Set(tracked)
+	nodesPhaseTracked.Set(float64(tracked))
 }

@@ -157,29 +157,32 @@ func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
 		now := s.clock.Now()
 		s.slowFrom = now.Add(now.Sub(t.started))
 	}
-	var entry *logEntry
+	var log func(context.Context)
 	if o != nil && !t.removed {
-		entry = s.recordOutcome(t, o)
+		log = s.recordOutcome(t, o)
 	}
 	if !t.removed {
 		s.schedule(t, s.clock.Now())
 	}
 	s.mu.Unlock()
-	entry.write(ctx)
+	if log != nil {
+		log(ctx)
+	}
 }
 
-// recordOutcome updates the target from an outcome, and returns what to log, if
-// anything. The caller holds s.mu.
-func (s *Source) recordOutcome(t *target, o *outcome) *logEntry {
+// recordOutcome updates the target from an outcome, and returns a function that logs
+// what changed, or nil. The caller holds s.mu.
+func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 	failed, skips, first := t.failed, t.skips, !t.scraped
 	t.scraped = true
 	t.skips = o.stats.reasons()
 	if o.failure != nil {
 		t.failed = o.failure.reason
-		t.message = fmt.Sprintf("node %s at %s: %v", t.name, o.url, o.failure)
-		if o.url == "" {
-			t.message = fmt.Sprintf("node %s: %v", t.name, o.failure)
+		at := ""
+		if o.url != "" {
+			at = " at " + o.url
 		}
+		t.message = fmt.Sprintf("node %s%s: %v", t.name, at, o.failure)
 	} else {
 		t.failed, t.message = "", ""
 		if o.sample.After(t.sample) {
@@ -195,7 +198,7 @@ func (s *Source) recordOutcome(t *target, o *outcome) *logEntry {
 	} else {
 		t.timeouts = 0
 	}
-	return s.newLogEntry(t, o, failed, skips, first)
+	return s.changeLog(t, o, failed, skips, first)
 }
 
 // schedule queues a target for its next scrape. The caller holds s.mu.
