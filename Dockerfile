@@ -13,6 +13,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY api ./api
 COPY cmd ./cmd
 COPY controllers ./controllers
+COPY internal ./internal
 COPY serving ./serving
 COPY hack/ldflags.sh ./hack/ldflags.sh
 # Where the sources come from, for /version; the context holds no repository.
