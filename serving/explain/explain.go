@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain says how the values of a metric come about: what defines it, what
-// the source was asked and answered, and what became of that.
+// Package explain reports how the values of a metric are computed: its definition, the query, the
+// series that the source returned, and the values made from them.
 package explain
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// Request is a request for a metric, as it was authorized.
+// Request is an authorized request for a metric.
 type Request struct {
 	MetricQuery query.MetricQuery
-	// Objects are the names of the objects that were asked for; nil for all in the
-	// namespace. Answers may hold others, which are none of the client's business.
+	// Objects are the names of the requested objects; nil for all in the namespace. Results may
+	// have others, which must not be shown to the client.
 	Objects []string
 	// Series selects among the values of an external metric; nil for all.
 	Series labels.Selector
 
-	// wanted are Objects: there may be thousands, to be looked for in each of many series.
+	// wanted has Objects, as there may be thousands of them and of series.
 	wanted sets.Set[string]
 }
 
-// Explain asks the question as any other client would, and tells of its answer. What
-// goes wrong with the source is part of the explanation.
+// Explain evaluates the query as for any other client, and describes the result. A failure of the
+// source is part of the explanation.
 func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.MetricExplanation {
 	mq := &r.MetricQuery
 	r.wanted = sets.New(r.Objects...)
@@ -55,14 +55,14 @@ func Explain(ctx context.Context, querier query.Querier, r Request) *v1alpha1.Me
 		e.Evaluated = metav1.NewMicroTime(result.Time)
 		e.Window = metav1.Duration{Duration: result.Window}
 		e.Warnings = result.Warnings
-		r.tellSeries(e, result.Samples)
+		r.addSeries(e, result.Samples)
 	}
 	values, err := mq.Values(result, err, r.Objects...)
 	if err != nil {
 		return e // which is the failure
 	}
 	e.Fallback = values.SourceError != nil
-	r.tellValues(e, values)
+	r.addValues(e, values)
 	return e
 }
 
@@ -74,7 +74,7 @@ func failure(err error) *v1alpha1.ExplainedFailure {
 	return &v1alpha1.ExplainedFailure{Reason: string(query.ReasonInternal), Message: err.Error()}
 }
 
-func (r *Request) tellSeries(e *v1alpha1.MetricExplanation, samples []query.Sample) {
+func (r *Request) addSeries(e *v1alpha1.MetricExplanation, samples []query.Sample) {
 	for i := range samples {
 		s := &samples[i]
 		if !r.concerns(s.Labels) {
@@ -89,14 +89,13 @@ func (r *Request) tellSeries(e *v1alpha1.MetricExplanation, samples []query.Samp
 	}
 }
 
-// concerns tells whether a series is of what was asked for.
+// concerns reports whether a series belongs to the request.
 func (r *Request) concerns(of map[string]string) bool {
 	switch {
 	case r.MetricQuery.Object != "":
 		return r.wants(r.MetricQuery.Object)
 	case r.MetricQuery.ObjectLabel != "":
-		// A series that names no object is of none that the client may not see only where
-		// it may see all of them.
+		// A series without an object is shown only to clients that may read all objects.
 		return r.wants(of[r.MetricQuery.ObjectLabel])
 	}
 	return r.selects(of)
@@ -106,7 +105,7 @@ func (r *Request) wants(object string) bool {
 	return r.Objects == nil || r.wanted.Has(object)
 }
 
-// selects goes by the labels that a value would have.
+// selects reports whether the selector matches the labels of a value.
 func (r *Request) selects(of map[string]string) bool {
 	if r.Series == nil {
 		return true
@@ -114,7 +113,7 @@ func (r *Request) selects(of map[string]string) bool {
 	return r.Series.Matches(labels.Merge(of, r.MetricQuery.Labels))
 }
 
-func (r *Request) tellValues(e *v1alpha1.MetricExplanation, values *query.Values) {
+func (r *Request) addValues(e *v1alpha1.MetricExplanation, values *query.Values) {
 	shown := func(object string, of map[string]string) bool {
 		if r.MetricQuery.Object == "" && r.MetricQuery.ObjectLabel == "" {
 			return r.selects(of)
@@ -129,11 +128,11 @@ func (r *Request) tellValues(e *v1alpha1.MetricExplanation, values *query.Values
 		if e.ValueCount++; e.ValueCount > v1alpha1.MaxExplained {
 			continue
 		}
-		told := v1alpha1.ExplainedValue{Object: v.Object, Value: v.Quantity.String(), Time: metav1.NewTime(v.Time)}
+		explained := v1alpha1.ExplainedValue{Object: v.Object, Value: v.Quantity.String(), Time: metav1.NewTime(v.Time)}
 		if v.Object == "" {
-			told.Labels = v.Labels
+			explained.Labels = v.Labels
 		}
-		e.Values = append(e.Values, told)
+		e.Values = append(e.Values, explained)
 	}
 	for _, o := range values.Omitted {
 		if shown(o.Object, o.Labels) {
@@ -144,7 +143,7 @@ func (r *Request) tellValues(e *v1alpha1.MetricExplanation, values *query.Values
 	}
 }
 
-// number is as Prometheus writes it.
+// number formats a value like Prometheus.
 func number(value float64) string {
 	switch {
 	case math.IsInf(value, 1):

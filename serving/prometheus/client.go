@@ -24,30 +24,30 @@ const (
 	pathSeries = "/api/v1/series"
 )
 
-// call asks the API and has read read the answer's data as it arrives, within what body
-// bounds. It returns the warnings of the server.
+// call requests a path of the API, and decodes the response's data with read as it arrives, within
+// the bounds of body. It returns the server's warnings.
 //
-// client_golang's client is not used: it holds three copies of an answer before the
-// first sample can be counted, and cannot reduce series while it reads them.
+// client_golang's client is not used: it holds three copies of a response before the first
+// sample can be counted, and cannot reduce series while it reads them.
 func (n *connection) call(ctx context.Context, path string, form url.Values, body *boundedReader, read dataReader) ([]string, error) {
 	resp, err := n.request(ctx, path, form.Encode())
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
-	defer discard(resp)
+	defer drain(resp)
 	if resp.StatusCode != http.StatusOK {
 		if wait := retryAfter(resp.StatusCode, resp.Header, n.clock.Now()); wait > 0 {
-			n.heldOff.Store(n.clock.Now().Add(wait).UnixNano())
+			n.retryAt.Store(n.clock.Now().Add(wait).UnixNano())
 		}
 		return nil, classifyStatus(resp, n.credentials)
 	}
 	if !maybeJSON(resp.Header) {
-		return nil, notJSON(resp, n.credentials)
+		return nil, classifyNotJSON(resp, n.credentials)
 	}
 	if resp.ContentLength > body.left && body.whole {
 		return nil, failf(query.ReasonTooLarge, "the answer has %d bytes; %s", resp.ContentLength, n.settings.remedy())
 	}
-	// Of a compressed answer, those bytes count that come out.
+	// The bounds are on the decompressed bytes.
 	body.r = resp.Body
 	warnings, err := readEnvelope(body, read)
 	switch {
@@ -61,37 +61,36 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	return nil, err
 }
 
-// answer bounds the answer to a query.
-func (s *settings) answer() *boundedReader { return &boundedReader{left: s.maxBytes, whole: true} }
+// queryBody returns a reader with the bounds for a query.
+func (s *settings) queryBody() *boundedReader { return &boundedReader{left: s.maxBytes, whole: true} }
 
-// remedy says what to do about an answer that is too large.
+// remedy returns what to do about a response that is too large.
 func (s *settings) remedy() string {
 	return fmt.Sprintf("maxResponseSize is %d bytes, which is at most %d samples: aggregate more in the query, or raise it", s.maxBytes, s.maxSamples)
 }
 
-// request asks with POST or, where that is refused, with GET: there are proxies that only
-// let reads through, and what they refuse is the method.
+// request uses POST or, if that is refused, GET: some proxies forbid POST.
 func (n *connection) request(ctx context.Context, path, form string) (*http.Response, error) {
 	resp, err := n.send(ctx, http.MethodPost, path, form)
 	if err != nil || !refusesPOST(resp.StatusCode) {
 		return resp, err
 	}
 	unclear := resp.StatusCode == http.StatusForbidden
-	if unclear && n.clock.Now().UnixNano() < n.refused.Load() {
+	if unclear && n.clock.Now().UnixNano() < n.postOnlyUntil.Load() {
 		return resp, nil
 	}
-	discard(resp)
+	drain(resp)
 	resp, err = n.send(ctx, http.MethodGet, path, form)
 	if err == nil && unclear && resp.StatusCode == http.StatusForbidden {
-		// It is these credentials that are refused: no query need be in the logs of
-		// proxies as a URL.
-		n.refused.Store(n.clock.Now().Add(refusedTime).UnixNano())
+		// The credentials are refused, not the method. Use POST only, which keeps queries out
+		// of the access logs of proxies.
+		n.postOnlyUntil.Store(n.clock.Now().Add(postOnlyTime).UnixNano())
 	}
 	return resp, err
 }
 
-// refusedTime is how long a source that answers 403 to both methods is asked by POST only.
-const refusedTime = time.Hour
+// postOnlyTime is how long only POST is used after 403 for both methods.
+const postOnlyTime = time.Hour
 
 func (n *connection) send(ctx context.Context, method, path, form string) (*http.Response, error) {
 	target := n.settings.endpoint + path
@@ -108,8 +107,7 @@ func (n *connection) send(ctx context.Context, method, path, form string) (*http
 	r.Header.Set("Accept", "application/json")
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		// Asking twice does no harm: the transport may do it when a connection
-		// that it kept turns out to be dead. Nothing is sent of this header.
+		// The transport may then retry if a kept connection is dead. The header is not sent.
 		r.Header["Idempotency-Key"] = nil
 	}
 	return n.http.Do(r)
@@ -119,13 +117,13 @@ func refusesPOST(code int) bool {
 	return code == http.StatusForbidden || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented
 }
 
-// discard ends an answer. A short rest of it is read, so that the connection stays usable.
-func discard(resp *http.Response) {
+// drain closes a response, after reading a short rest of it so that the connection is reused.
+func drain(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, excerptSize)
 	_ = resp.Body.Close()
 }
 
-// maybeJSON says whether a header does not exclude JSON.
+// maybeJSON reports whether the Content-Type is JSON or missing.
 func maybeJSON(h http.Header) bool {
 	given := h.Get("Content-Type")
 	if given == "" {
@@ -135,14 +133,13 @@ func maybeJSON(h http.Header) bool {
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// boundedReader reads up to a number of bytes, and keeps its errors: a decoder makes
-// others of them.
+// boundedReader limits the bytes read, and keeps the error, which decoders replace.
 type boundedReader struct {
 	r    io.Reader
 	left int64
-	// stretch bounds the bytes between two marks; 0: nothing does.
-	stretch, unmarked int64
-	// whole says that a part of the answer is of no use.
+	// maxItem limits the bytes of an item, if not 0, and item counts those of the current one.
+	maxItem, item int64
+	// whole is set if a part of the response is of no use.
 	whole    bool
 	exceeded bool
 	err      error
@@ -153,8 +150,8 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return 0, io.ErrUnexpectedEOF
 	}
 	n, err := b.r.Read(p)
-	b.unmarked += int64(n)
-	if int64(n) > b.left || b.stretch > 0 && b.unmarked > b.stretch {
+	b.item += int64(n)
+	if int64(n) > b.left || b.maxItem > 0 && b.item > b.maxItem {
 		b.exceeded = true
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -165,10 +162,10 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mark says that what was read so far is no longer in memory.
-func (b *boundedReader) mark() { b.unmarked = 0 }
+// nextItem starts the next item.
+func (b *boundedReader) nextItem() { b.item = 0 }
 
-// timestamp is an instant as the API reads it, to the millisecond.
+// timestamp formats an instant for the API, to the millisecond.
 func timestamp(t time.Time) string {
 	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', -1, 64)
 }

@@ -19,36 +19,32 @@ import (
 )
 
 const (
-	// maxRequests bounds the requests under way to one source, and so the memory
-	// that their answers take. Two replicas stay within the 20 queries that
-	// Prometheus evaluates at a time by default.
+	// maxRequests limits concurrent requests to a source, and so the memory for their
+	// responses. Two replicas stay within the 20 concurrent queries that Prometheus allows
+	// by default.
 	maxRequests = 10
-	// maxHeaderBytes bounds the headers of an answer.
+	// maxHeaderBytes limits the headers of a response.
 	maxHeaderBytes = 64 << 10
 )
 
-// dialFunc opens a connection.
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// connection is the way to a server with certain settings and credentials. It is
-// immutable: a change of either makes a new one, and requests under way end on that
-// on which they began.
+// connection is an HTTP client with certain settings and credentials, which do not change: a new
+// one replaces it when either does, and running requests end on the old one.
 type connection struct {
 	settings    *settings
 	credentials *credentials
 	transport   *http.Transport
 	http        *http.Client
 	clock       clock.PassiveClock
-	// heldOff is when the server, which limits its clients, wants to be asked
-	// again, in nanoseconds since 1970; 0 where it does not.
-	heldOff atomic.Int64
-	// refused is until when 403 is taken for an answer to any method, likewise.
-	refused atomic.Int64
+	// retryAt is the time of the server's last Retry-After in Unix nanoseconds; 0 if none.
+	retryAt atomic.Int64
+	// postOnlyUntil is until when GET is not tried after a 403, in Unix nanoseconds.
+	postOnlyUntil atomic.Int64
 }
 
-// connect makes a connection. It takes over the open connections of the one before
-// where these were verified, and made themselves known, in the same way.
-func connect(cfg *settings, c *credentials, before *connection, dial dialFunc, clk clock.PassiveClock) (*connection, error) {
+// newConnection reuses the transport of the connection before if its TLS settings are the same.
+func newConnection(cfg *settings, c *credentials, before *connection, dial dialFunc, clk clock.PassiveClock) (*connection, error) {
 	n := &connection{settings: cfg, credentials: c, clock: clk}
 	if before != nil && before.credentials.sameTLS(c) && before.settings.endpoint == cfg.endpoint &&
 		before.settings.spec.TLS.ServerName == cfg.spec.TLS.ServerName &&
@@ -66,7 +62,7 @@ func connect(cfg *settings, c *credentials, before *connection, dial dialFunc, c
 		BearerToken: c.token,
 		Username:    c.username,
 		Password:    c.password,
-		// Innermost, so that no debugging output shows them.
+		// Innermost, so that debugging output does not show them.
 		WrapTransport: func(rt http.RoundTripper) http.RoundTripper { return &headers{next: rt, headers: c.headers} },
 	}, n.transport)
 	if err != nil {
@@ -74,7 +70,7 @@ func connect(cfg *settings, c *credentials, before *connection, dial dialFunc, c
 	}
 	n.http = &http.Client{
 		Transport: authenticated,
-		// Credentials are for the host that the administrator named.
+		// Credentials must not be sent to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return n, nil

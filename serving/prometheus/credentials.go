@@ -5,8 +5,12 @@ package prometheus
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -17,39 +21,36 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Secrets returns the newest content of a Secret in the backend's namespace. It is
-// called for each request, so it must be a look into memory; what it returns is not
-// changed. That makes a rotation take effect with the next request, and a Secret that
-// comes late heal the source, without any event.
+// Secrets returns the data of a Secret in the backend's namespace, which is not modified. It is
+// called for each request, so that rotations and new Secrets take effect with the next one, and
+// must read from memory.
 //
-// The error is ErrNoSecret where there is none. Any other means that it is not known yet
-// whether there is, and says why: right after a spec named another Secret this account
-// may not read it yet.
+// The error is ErrNoSecret if there is none. Another error means that this is not known yet:
+// right after a spec names another Secret, permission to read it may still be missing.
 type Secrets func(name string) (map[string][]byte, error)
 
-// ErrNoSecret says that a Secret does not exist.
+// ErrNoSecret is returned by Secrets if a Secret does not exist.
 var ErrNoSecret = errors.New("there is no such Secret")
 
-// errUnread is in the error of resolve where a Secret has yet to be read.
-var errUnread = errors.New("it has yet to be read")
+// errPending is wrapped by the error of resolve if a Secret has not been read yet.
+var errPending = errors.New("it has yet to be read")
 
-// header is one that each request carries.
+// header is set on each request.
 type header struct{ name, value string }
 
-// credentials are what a source is shown, and what it is verified with.
+// credentials are the values that a spec references in Secrets, and its headers.
 type credentials struct {
 	ca, certificate, key []byte
 	token                string
 	username, password   string
 	headers              []header
-	// redactor replaces them in what is told, see redact; nil where there are none.
+	// redactor is nil if there is nothing to redact.
 	redactor *strings.Replacer
-	// longest is the length of the longest text that is replaced.
+	// longest is the length of the longest redacted text.
 	longest int
 }
 
-// resolve reads the credentials of a source. The error names the Secret and the key,
-// never a value.
+// resolve returns the credentials of a source. Errors name Secret and key, never a value.
 func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets) (*credentials, error) {
 	r := resolver{secrets: secrets}
 	c := &credentials{}
@@ -75,11 +76,11 @@ func resolve(spec *v1alpha1.PrometheusSource, secrets Secrets) (*credentials, er
 		}
 		c.headers = append(c.headers, header{name: textproto.CanonicalMIMEHeaderKey(h.Name), value: value})
 	}
-	c.hide()
+	c.initRedactor()
 	return c, r.err
 }
 
-// sameTLS says whether connections that were made with one may serve the other.
+// sameTLS reports whether TLS connections opened with one can be used with the other.
 func (c *credentials) sameTLS(o *credentials) bool {
 	return bytes.Equal(c.ca, o.ca) && bytes.Equal(c.certificate, o.certificate) && bytes.Equal(c.key, o.key)
 }
@@ -115,7 +116,7 @@ func (r *resolver) value(name, key, field string) []byte {
 		r.fail("there is no Secret %q for %s: create it in the backend's namespace", name, field)
 		return nil
 	case err != nil:
-		r.fail("the Secret %q for %s is not known: %w: %w", name, field, errUnread, err)
+		r.fail("the Secret %q for %s is not known: %w: %w", name, field, errPending, err)
 		return nil
 	}
 	value := data[key]
@@ -125,12 +126,78 @@ func (r *resolver) value(name, key, field string) []byte {
 	return value
 }
 
-// text is a value that becomes part of a header. Secrets made from files often end
-// with a newline, which nobody means.
+// text returns a value for a header, without the newline at the end of Secrets made from files.
 func (r *resolver) text(value []byte, name, key string) string {
 	text := strings.TrimSpace(string(value))
 	if len(value) > 0 && (text == "" || !httpguts.ValidHeaderFieldValue(text)) {
 		r.fail("the Secret %q has under the key %q what cannot be in a header: an empty text, a line break or a control character", name, key)
+	}
+	return text
+}
+
+const (
+	// redacted replaces credentials in messages.
+	redacted = "<redacted>"
+	// minRedacted is the length of the shortest text that is redacted: shorter ones are not
+	// secret, and occur in ordinary words.
+	minRedacted = 4
+)
+
+// initRedactor prepares redact. Messages reach users of all namespaces, who may not even read
+// the headers in the spec.
+func (c *credentials) initRedactor() {
+	texts := []string{c.token, c.username, c.password}
+	if c.username != "" || c.password != "" {
+		// The value of the Authorization header.
+		texts = append(texts, base64.StdEncoding.EncodeToString([]byte(c.username+":"+c.password)))
+	}
+	for _, h := range c.headers {
+		// A server may repeat the credentials without the scheme, such as "Basic".
+		_, part, _ := strings.Cut(h.value, " ")
+		texts = append(texts, h.value, part)
+		// Servers decode basic authentication and may repeat the user.
+		r := http.Request{Header: http.Header{"Authorization": {h.value}}}
+		if user, password, ok := r.BasicAuth(); ok {
+			texts = append(texts, user, password)
+		}
+	}
+	for _, text := range texts {
+		// Servers trim the newline at the end of Secrets made from files.
+		texts = append(texts, strings.TrimSpace(text))
+	}
+	texts = slices.DeleteFunc(texts, func(text string) bool { return len(text) < minRedacted })
+	if len(texts) == 0 {
+		return
+	}
+	// Longest first, as one may be a prefix of another.
+	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	var pairs []string
+	for _, text := range slices.Compact(texts) {
+		pairs = append(pairs, text, redacted)
+	}
+	c.redactor, c.longest = strings.NewReplacer(pairs...), len(texts[0])
+}
+
+// redact replaces credentials in a text.
+func (c *credentials) redact(text string) string {
+	if c == nil || c.redactor == nil {
+		return text
+	}
+	return c.redactor.Replace(text)
+}
+
+// excerptSize limits what is read of an error response.
+const excerptSize = 4 << 10
+
+// excerpt returns the beginning of the body of an error response, redacted. Read errors do not
+// matter, as there is the status.
+func (c *credentials) excerpt(r io.Reader) string {
+	limit := excerptSize + c.longest
+	b, _ := io.ReadAll(io.LimitReader(r, int64(limit)))
+	text := c.redact(string(b))
+	if len(b) == limit {
+		// The end may be a prefix of a credential.
+		text = text[:max(len(text)-c.longest, 0)]
 	}
 	return text
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// dataReader reads the member `data` of an answer.
+// dataReader decodes the member `data` of a response.
 type dataReader func(*json.Decoder) error
 
-// readEnvelope reads an answer of the API, in any order of its members.
+// readEnvelope decodes a response of the API, with its members in any order.
 func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
 	var (
 		status, errorType, message string
@@ -55,8 +55,7 @@ func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
 	}
 	switch {
 	case status == "error":
-		// Whatever else it holds, these are the words that help.
-		return nil, classifyTold(errorType, message)
+		return nil, classifyAPIError(errorType, message)
 	case err != nil:
 		return nil, malformed(err)
 	case status != "success":
@@ -67,7 +66,7 @@ func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
 	return warnings, nil
 }
 
-// malformed is the Failure for an answer that is none, unless it is one already.
+// malformed returns err as a Failure.
 func malformed(err error) error {
 	var f *query.Failure
 	if errors.As(err, &f) {
@@ -79,7 +78,7 @@ func malformed(err error) error {
 	return failf(query.ReasonMalformed, "the answer is not one of Prometheus' API: %s", err)
 }
 
-// members reads an object; each reads the member's value.
+// members decodes an object; each decodes the member's value.
 func members(d *json.Decoder, each func(name string) error) error {
 	if err := expect(d, '{'); err != nil {
 		return err
@@ -98,7 +97,7 @@ func members(d *json.Decoder, each func(name string) error) error {
 	return err
 }
 
-// elements reads an array; each reads one element.
+// elements decodes an array; each decodes one element.
 func elements(d *json.Decoder, each func() error) error {
 	if err := expect(d, '['); err != nil {
 		return err
@@ -123,26 +122,24 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// skip reads a value that nobody needs.
 func skip(d *json.Decoder) error {
 	var value json.RawMessage
 	return d.Decode(&value)
 }
 
-// vector takes the samples of an answer to a query.
-type vector struct {
-	// at is the instant that was asked for.
+// sampleReader decodes the samples of a query's response.
+type sampleReader struct {
+	// at is the instant of the query.
 	at time.Time
-	// limit is the largest number of samples; remedy says what to do about more.
+	// limit is the maximum number of samples, and remedy what to do about more.
 	limit   int
 	remedy  string
 	samples []query.Sample
-	// texts are the names and values of labels: most are in many samples, and are held once.
+	// texts interns names and values of labels, most of which are in many samples.
 	texts map[string]string
 }
 
-// intern returns a text that was seen before, where it is equal.
-func (v *vector) intern(text string) string {
+func (v *sampleReader) intern(text string) string {
 	if known, ok := v.texts[text]; ok {
 		return known
 	}
@@ -153,7 +150,7 @@ func (v *vector) intern(text string) string {
 	return text
 }
 
-func (v *vector) read(d *json.Decoder) error {
+func (v *sampleReader) read(d *json.Decoder) error {
 	var kind string
 	var early json.RawMessage
 	result := false
@@ -164,8 +161,7 @@ func (v *vector) read(d *json.Decoder) error {
 		case name == "result" && result:
 			return errors.New("result twice")
 		case name == "result" && kind == "":
-			// Servers tell the type first. From one that does not, the result is
-			// kept until it is told.
+			// Servers send the type first. Otherwise keep the result until it is known.
 			result = true
 			return d.Decode(&early)
 		case name == "result":
@@ -183,7 +179,7 @@ func (v *vector) read(d *json.Decoder) error {
 	return err
 }
 
-func (v *vector) result(kind string, d *json.Decoder) error {
+func (v *sampleReader) result(kind string, d *json.Decoder) error {
 	switch kind {
 	case "vector":
 		return elements(d, func() error { return v.sample(d) })
@@ -201,15 +197,14 @@ func (v *vector) result(kind string, d *json.Decoder) error {
 	return fmt.Errorf("resultType is %q", kind)
 }
 
-// sampleBody is a sample as servers write it.
-type sampleBody struct {
+type sampleJSON struct {
 	Metric    map[string]string `json:"metric"`
 	Value     pair              `json:"value"`
 	Histogram json.RawMessage   `json:"histogram"`
 }
 
-func (v *vector) sample(d *json.Decoder) error {
-	var s sampleBody
+func (v *sampleReader) sample(d *json.Decoder) error {
+	var s sampleJSON
 	if err := d.Decode(&s); err != nil {
 		return err
 	}
@@ -228,11 +223,10 @@ func (v *vector) sample(d *json.Decoder) error {
 	return v.add(labels, s.Value)
 }
 
-// maxAhead is how far a sample may be in the future of the instant that was asked
-// for. A server answers for that very instant; some round it.
+// maxAhead is how much later than the instant of the query a sample may be: some servers round.
 const maxAhead = time.Minute
 
-func (v *vector) add(labels map[string]string, p pair) error {
+func (v *sampleReader) add(labels map[string]string, p pair) error {
 	switch {
 	case len(v.samples) == v.limit:
 		return failf(query.ReasonTooLarge, "the answer has more samples than it may; %s", v.remedy)
@@ -252,7 +246,7 @@ type pair struct {
 	value float64
 }
 
-// maxTime is the last second that RFC 3339 can write.
+// maxTime is the last second that RFC 3339 can represent.
 const maxTime = 253402300799
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -95,25 +95,6 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-func TestWindow(t *testing.T) {
-	tests := map[string]time.Duration{
-		`x`:                                 0,
-		`1`:                                 0,
-		`rate(x[5m])`:                       5 * time.Minute,
-		`rate(x[5m]) / rate(y[1h30m])`:      90 * time.Minute,
-		`max_over_time(rate(x[5m])[1h:1m])`: time.Hour,
-		`max_over_time(rate(x[2h])[1h:1m])`: 2 * time.Hour,
-		`rate(x[1d] offset 1w)`:             24 * time.Hour,
-		`sum by (pod) (rate(x{a=~"b|c"}[2m])) > 3`: 2 * time.Minute,
-		`not PromQL at all (`:                      0,
-	}
-	for expression, want := range tests {
-		if got := windowOf(expression); got != want {
-			t.Errorf("%s: window %s, want %s", expression, got, want)
-		}
-	}
-}
-
 // Credentials that are refused are not tried with each method each time: a query in a URL
 // is in the logs of proxies.
 func TestEvaluateRefused(t *testing.T) {
@@ -125,7 +106,7 @@ func TestEvaluateRefused(t *testing.T) {
 		methods = append(methods, r.Method)
 		http.Error(rw, "no", http.StatusForbidden)
 	}, nil)
-	for _, wait := range []time.Duration{0, time.Minute, refusedTime} {
+	for _, wait := range []time.Duration{0, time.Minute, postOnlyTime} {
 		w.clock.Step(wait)
 		if _, err := w.source.Evaluate(t.Context(), "up", instant); failureIn(t, err).Reason != query.ReasonUnauthorized {
 			t.Error(err)

@@ -22,18 +22,17 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// maxMessage bounds the text of a failure, in bytes.
+// maxMessage limits the bytes of a failure's message.
 const maxMessage = 400
 
-// errTimeout is the cause of a context that was ended by the source's timeout.
+// errTimeout is the cause of a context canceled by the source's timeout.
 var errTimeout = errors.New("timeout of the source")
 
 func failf(reason query.Reason, format string, args ...any) *query.Failure {
 	return &query.Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// failureOf makes the failure that is told of an error of the client: with the
-// source's name, bounded, and without anything that is secret.
+// failureOf returns an error as a Failure of the source, truncated and redacted.
 func failureOf(source string, c *credentials, err error) *query.Failure {
 	var f *query.Failure
 	if !errors.As(err, &f) {
@@ -42,11 +41,11 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage)}
 }
 
-// classify says what an error of a request, or of reading its answer, means.
+// classify returns the Failure for an error of a request, or of reading its response.
 func classify(ctx context.Context, err error) *query.Failure {
 	var asked *url.Error
 	if errors.As(err, &asked) {
-		// It repeats the URL, with the whole query.
+		// Its message contains the URL with the whole query.
 		err = asked.Err
 	}
 	var (
@@ -59,8 +58,8 @@ func classify(ctx context.Context, err error) *query.Failure {
 		timeouts net.Error
 	)
 	if errors.As(err, &network) {
-		// Without our own port, which differs each time: a message that does not
-		// change is not written to the status again.
+		// Without our own port, so that the message is the same each time and the status is
+		// not rewritten.
 		err = &net.OpError{Op: network.Op, Net: network.Net, Addr: network.Addr, Err: network.Err}
 	}
 	switch {
@@ -86,23 +85,23 @@ func classify(ctx context.Context, err error) *query.Failure {
 	return failf(query.ReasonConnectionFailed, "no connection, or it broke: %s", err)
 }
 
-// errorBody is how Prometheus tells of an error.
-type errorBody struct {
+// errorResponse is an error of Prometheus.
+type errorResponse struct {
 	Status    string `json:"status"`
 	ErrorType string `json:"errorType"`
 	Error     string `json:"error"`
-	// Message and the field below are how some gateways tell of theirs.
+	// Message is that of some gateways.
 	Message string `json:"message"`
 }
 
-// classifyStatus says what an answer with another status than 200 means.
+// classifyStatus returns the Failure for a response with another status than 200.
 func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 	code := resp.StatusCode
 	if code >= 300 && code < 400 {
 		return failf(query.ReasonBadStatus, "HTTP %d: redirects are not followed, as they would show credentials to someone else; set the source's url to what it names: %s", code, location(resp))
 	}
 	body := c.excerpt(resp.Body)
-	var told errorBody
+	var told errorResponse
 	text := ""
 	if json.Unmarshal([]byte(body), &told) == nil {
 		text = told.Error
@@ -111,7 +110,7 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 		}
 	}
 	if text == "" {
-		text = plain(resp.Header, body)
+		text = readable(resp.Header, body)
 	}
 	said := fmt.Sprintf("HTTP %d", code)
 	if text != "" {
@@ -124,7 +123,7 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 		return failf(query.ReasonTimeout, "%s", text)
 	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
 		if told.Error != "" {
-			// Prometheus' own words need no status.
+			// Prometheus' own message needs no status.
 			said = told.Error
 		}
 		return failf(query.ReasonRejected, "%s", said)
@@ -136,8 +135,8 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 	return failf(query.ReasonBadStatus, "%s", said)
 }
 
-// classifyTold says what an error means that came with status 200.
-func classifyTold(errorType, message string) *query.Failure {
+// classifyAPIError returns the Failure for an error in a response with status 200.
+func classifyAPIError(errorType, message string) *query.Failure {
 	switch errorType {
 	case "timeout":
 		return failf(query.ReasonTimeout, "%s", message)
@@ -147,13 +146,13 @@ func classifyTold(errorType, message string) *query.Failure {
 	return failf(query.ReasonBadStatus, "%s: %s", errorType, message)
 }
 
-// notJSON says what came instead.
-func notJSON(resp *http.Response, c *credentials) *query.Failure {
+// classifyNotJSON returns the Failure for a response that is not JSON.
+func classifyNotJSON(resp *http.Response, c *credentials) *query.Failure {
 	return failf(query.ReasonMalformed, "the answer is %s, not JSON; check that the source's url ends before /api/v1, and that no login page stands before the server: %s",
-		resp.Header.Get("Content-Type"), plain(resp.Header, c.excerpt(resp.Body)))
+		resp.Header.Get("Content-Type"), readable(resp.Header, c.excerpt(resp.Body)))
 }
 
-// location is where a redirect leads, without credentials and query.
+// location returns the target of a redirect, without credentials and query.
 func location(resp *http.Response) string {
 	u, err := resp.Location()
 	if err != nil {
@@ -163,10 +162,10 @@ func location(resp *http.Response) string {
 	return u.String()
 }
 
-// maxHeldOff bounds how long a source is left alone because it said so.
-const maxHeldOff = time.Minute
+// maxRetryAfter limits the time of a Retry-After.
+const maxRetryAfter = time.Minute
 
-// retryAfter is how long a server wants to be left alone; zero where it does not say.
+// retryAfter returns the time of a Retry-After header; zero if there is none.
 func retryAfter(code int, h http.Header, now time.Time) time.Duration {
 	if code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable {
 		return 0
@@ -178,11 +177,11 @@ func retryAfter(code int, h http.Header, now time.Time) time.Duration {
 	} else if at, err := http.ParseTime(given); err == nil {
 		wait = at.Sub(now)
 	}
-	return min(max(wait, 0), maxHeldOff)
+	return min(max(wait, 0), maxRetryAfter)
 }
 
-// plain is the readable part of a body, which may be HTML.
-func plain(h http.Header, text string) string {
+// plain returns the readable part of a body, which may be HTML.
+func readable(h http.Header, text string) string {
 	if strings.Contains(h.Get("Content-Type"), "html") || strings.HasPrefix(strings.TrimSpace(text), "<") {
 		if title, ok := between(text, "<title>", "</title>"); ok {
 			return title

@@ -29,7 +29,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	const limit = 5
 	f.Fuzz(func(t *testing.T, body []byte) {
-		v := vector{at: instant, limit: limit, remedy: "ask for less"}
+		v := sampleReader{at: instant, limit: limit, remedy: "ask for less"}
 		_, err := readEnvelope(strings.NewReader(string(body)), v.read)
 		if len(v.samples) > limit {
 			t.Errorf("%d samples", len(v.samples))
@@ -49,7 +49,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		c := &credentials{token: "s3cret"}
-		c.hide()
+		c.initRedactor()
 		told := failureOf("main", c, err)
 		if told.Reason == "" || len(told.Message) > maxMessage || strings.Contains(told.Message, "s3cret") {
 			t.Errorf("failure %+v", told)
@@ -84,7 +84,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		if wait := retryAfter(http.StatusTooManyRequests, http.Header{"Retry-After": {value}}, instant); wait < 0 || wait > maxHeldOff {
+		if wait := retryAfter(http.StatusTooManyRequests, http.Header{"Retry-After": {value}}, instant); wait < 0 || wait > maxRetryAfter {
 			t.Errorf("%q: %s", value, wait)
 		}
 	})

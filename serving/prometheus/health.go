@@ -16,41 +16,37 @@ import (
 )
 
 const (
-	// probeExpression is what every server with this API evaluates, whatever it
-	// stores. Paths such as /-/ready are not part of the API, and would prove
-	// neither the credentials nor the tenant.
+	// probeExpression can be evaluated by every server with this API, whatever it stores.
+	// Paths such as /-/ready are not part of the API, and need neither credentials nor tenant.
 	probeExpression = "vector(1)"
-	// quietTime is how long after its last good answer a healthy source is asked
-	// for its health.
-	quietTime = 30 * time.Second
-	// failingTime is the time between two probes of a source that fails.
-	failingTime = 10 * time.Second
-	// probeSpacing is the least time between two probes.
-	probeSpacing = 2 * time.Second
+	// healthyProbeInterval is the time from the last response of a healthy source to a probe.
+	healthyProbeInterval = 30 * time.Second
+	// failingProbeInterval is the time between two probes of an unhealthy source.
+	failingProbeInterval = 10 * time.Second
+	// minProbeInterval is the least time between two probes.
+	minProbeInterval = 2 * time.Second
 )
 
-// health is how a source does: whether it answers questions as such. A question that
-// fails alone, by being wrong or too dear, is the question's failure. So those failures
-// which could be either have the source probed, and the probe decides.
+// health tracks whether a source answers queries. A query may also fail because it is invalid or
+// too expensive: after failures that can be either, a probe decides.
 type health struct {
 	mu    sync.Mutex
 	state v1alpha1.SourceHealth
-	// answered is the time of the newest good answer.
-	answered time.Time
-	// doubt asks for a probe.
-	doubt chan struct{}
+	// answered is the time of the last successful response.
+	answered       time.Time
+	probeRequested chan struct{}
 }
 
-// Health returns how the source does. Before the first answer it is not healthy, and
-// has no reason.
+// Health returns the health of the source. Before the first response it is unhealthy without a
+// reason.
 func (s *Source) Health() v1alpha1.SourceHealth {
 	s.health.mu.Lock()
 	defer s.health.mu.Unlock()
 	return s.health.state
 }
 
-// note takes in how a request ended, and returns whether the source has begun to answer.
-func (h *health) note(f *query.Failure, probe bool, now time.Time) (recovered bool) {
+// record takes the result of a request, and reports whether the source has become healthy.
+func (h *health) record(f *query.Failure, probe bool, now time.Time) (recovered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -60,17 +56,19 @@ func (h *health) note(f *query.Failure, probe bool, now time.Time) (recovered bo
 		h.set(true, "", "", now)
 	case probe:
 		h.set(false, f.Reason, f.Message, now)
-	case aboutSource(f.Reason):
-		h.question()
-		h.set(false, f.Reason, f.Message, now)
 	case f.Reason != query.ReasonRejected:
-		h.question()
+		if h.state.Healthy { // an unhealthy source is probed anyway
+			h.requestProbe()
+		}
+		if concernsSource(f.Reason) {
+			h.set(false, f.Reason, f.Message, now)
+		}
 	}
 	return recovered
 }
 
-// aboutSource says whether no question at all can have an answer.
-func aboutSource(r query.Reason) bool {
+// concernsSource reports whether a failure affects all queries.
+func concernsSource(r query.Reason) bool {
 	return r == query.ReasonCredentials || r == query.ReasonConnectionFailed || r == query.ReasonCertificateUntrusted
 }
 
@@ -81,34 +79,28 @@ func (h *health) set(healthy bool, reason query.Reason, message string, now time
 	h.state.Healthy, h.state.Reason, h.state.Message = healthy, string(reason), message
 }
 
-// question has the source probed soon. One that fails is probed all the time.
-func (h *health) question() {
-	if h.state.Healthy {
-		h.doubtful()
-	}
-}
-
-func (h *health) doubtful() {
+// requestProbe requests a probe soon.
+func (h *health) requestProbe() {
 	select {
-	case h.doubt <- struct{}{}:
+	case h.probeRequested <- struct{}{}:
 	default:
 	}
 }
 
-// due is when the source is to be probed, if nothing casts doubt on it before.
+// due returns when the source is probed, unless a probe is requested before.
 func (h *health) due(probed time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state.Healthy {
-		return h.answered.Add(quietTime)
+		return h.answered.Add(healthyProbeInterval)
 	}
-	return probed.Add(failingTime)
+	return probed.Add(failingProbeInterval)
 }
 
-// watchHealth probes the source at once, and then whenever its health is in doubt.
+// watchHealth probes the source at once, then when a probe is due or requested.
 func (s *Source) watchHealth(ctx context.Context) {
 	var probed time.Time
-	due, doubted := s.clock.Now(), false
+	due, requested := s.clock.Now(), false
 	timer := s.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -116,33 +108,33 @@ func (s *Source) watchHealth(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.health.doubt:
-			doubted = true
-			if soon := probed.Add(probeSpacing); soon.Before(due) {
+		case <-s.health.probeRequested:
+			requested = true
+			if soon := probed.Add(minProbeInterval); soon.Before(due) {
 				due = soon
 			}
 			continue
 		case <-timer.C():
 		}
 		now := s.clock.Now()
-		if next := s.health.due(probed); !doubted && next.After(now) {
-			// It has answered somebody else since.
+		if next := s.health.due(probed); !requested && next.After(now) {
+			// Another request has succeeded since.
 			due = next
 			continue
 		}
 		s.probe(ctx, now)
-		probed, doubted = now, false
+		probed, requested = now, false
 		due = s.health.due(probed)
 	}
 }
 
 func (s *Source) probe(ctx context.Context, at time.Time) {
-	// The error is what Health tells.
-	_ = s.ask(ctx, forProbe, func(ctx context.Context, n *connection) error {
-		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
+	// Health has the error.
+	_ = s.request(ctx, forProbe, func(ctx context.Context, n *connection) error {
+		v := sampleReader{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
 		_, err := n.call(ctx, pathQuery, url.Values{
 			"query": {probeExpression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-		}, n.settings.answer(), v.read)
+		}, n.settings.queryBody(), v.read)
 		return err
 	})
 }

@@ -112,10 +112,10 @@ func TestHealthOfAQuietSource(t *testing.T) {
 			t.Errorf("probed %d times in five minutes", n)
 		}
 		b.answers(status(http.StatusUnauthorized, "text/plain", "who are you?"))
-		time.Sleep(quietTime)
+		time.Sleep(healthyProbeInterval)
 		b.health(t, v1alpha1.SourceHealth{Reason: "Unauthorized", Message: "HTTP 401: who are you? (check authentication and headers of the source)", Since: b.since(330 * time.Second)})
 		b.answers(good)
-		time.Sleep(failingTime)
+		time.Sleep(failingProbeInterval)
 		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(340 * time.Second)})
 	})
 }
@@ -166,7 +166,7 @@ func TestHealthAndOneQuestion(t *testing.T) {
 					if _, err := b.source.Evaluate(t.Context(), "bad", time.Now()); err == nil {
 						t.Fatal("no error")
 					}
-					time.Sleep(probeSpacing)
+					time.Sleep(minProbeInterval)
 				}
 				b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(0)})
 			})

@@ -33,7 +33,7 @@ func TestSeriesOfARecoveredSource(t *testing.T) {
 		for range 2 {
 			time.Sleep(11 * time.Minute)
 			b.answers(back)
-			time.Sleep(failingTime + time.Second)
+			time.Sleep(failingProbeInterval + time.Second)
 			if found := b.source.Series().Found("up"); found.Err != nil || len(found.Series) != 1 {
 				t.Errorf("after the source is back: %+v", found)
 			}

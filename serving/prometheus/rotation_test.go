@@ -132,7 +132,7 @@ func TestAnotherSecret(t *testing.T) {
 				t.Fatal(err)
 			}
 			ask(before)
-			w.clock.Step(maxUnread - time.Second)
+			w.clock.Step(maxPending - time.Second)
 			ask(before)
 			w.clock.Step(2 * time.Second)
 			fails(`the Secret "new" for authentication.bearerToken is not known: it has yet to be read: Forbidden`)

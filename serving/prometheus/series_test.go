@@ -35,11 +35,11 @@ func TestLookup(t *testing.T) {
 			handler: answers("application/json", ten), least: 10000,
 		},
 		"without end": {
-			handler: drips(begins, ","+one), change: func(s *settings) { s.lookBytes = 1 << 20 }, least: 10000, cut: true,
+			handler: drips(begins, ","+one), change: func(s *settings) { s.seriesResponseBytes = 1 << 20 }, least: 10000, cut: true,
 		},
 		"says that it is too long": {
 			handler: status(http.StatusOK, "application/json", ten, "Content-Length", fmt.Sprint(len(ten))),
-			change:  func(s *settings) { s.lookBytes = 100 << 10 }, least: 2000, cut: true,
+			change:  func(s *settings) { s.seriesResponseBytes = 100 << 10 }, least: 2000, cut: true,
 		},
 		"one series without end": {
 			handler: drips(`{"status":"success","data":[{"a":"`, "x"), change: func(s *settings) { s.seriesBytes = 64 << 10 }, reason: query.ReasonTooLarge,
@@ -51,14 +51,14 @@ func TestLookup(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 				<-r.Context().Done()
 			},
-			change: func(s *settings) { s.lookTimeout = time.Second }, least: 1, cut: true,
+			change: func(s *settings) { s.seriesTimeout = time.Second }, least: 1, cut: true,
 		},
 		"does not begin in time": {
 			handler: func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				<-r.Context().Done()
 			},
-			change: func(s *settings) { s.lookTimeout = 50 * time.Millisecond }, reason: query.ReasonTimeout,
+			change: func(s *settings) { s.seriesTimeout = 50 * time.Millisecond }, reason: query.ReasonTimeout,
 		},
 		"breaks off": {handler: answers("application/json", begins), least: 1, reason: query.ReasonMalformed},
 	}

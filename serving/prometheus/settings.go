@@ -19,35 +19,34 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
-// minSampleSize is less than a labelled sample takes in JSON. An answer of many
-// smaller things, which take far more memory than bytes, is none that anybody asked for.
+// minSampleSize is less than the size of a labelled sample in JSON. It limits the samples of a
+// response, which take more memory than their text if they are smaller.
 const minSampleSize = 64
 
-// settings are a spec as it is used. They are immutable.
+// settings are a validated spec. They are immutable.
 type settings struct {
 	spec           *v1alpha1.PrometheusSource
 	endpoint       string
 	timeout        time.Duration
 	seriesInterval time.Duration
 	seriesMaxAge   time.Duration
-	// maxBytes and maxSamples bound an answer to a query.
+	// maxBytes and maxSamples limit the response to a query.
 	maxBytes   int64
 	maxSamples int
-	// lookTimeout, lookBytes and seriesBytes bound a look for series, see series.go.
-	lookTimeout            time.Duration
-	lookBytes, seriesBytes int64
+	// seriesTimeout, seriesResponseBytes and seriesBytes limit a lookup of series.
+	seriesTimeout                    time.Duration
+	seriesResponseBytes, seriesBytes int64
 }
 
-// managedHeaders are those that the client sets itself; another value would break
-// requests, or the bound on answers.
+// managedHeaders are set by the client itself; other values would break requests, or the limits
+// of responses.
 var managedHeaders = []string{
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// settle checks a spec. Errors say what to change; what is in Secrets is looked at
-// only when a request needs it.
-func settle(given *v1alpha1.PrometheusSource) (*settings, error) {
+// newSettings validates a spec. Errors say what to change. Secrets are not read.
+func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 	spec := given.DeepCopy()
 	v1alpha1.SetDefaults(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{{Prometheus: spec}}})
 	u, err := url.Parse(spec.URL)
@@ -75,14 +74,14 @@ func settle(given *v1alpha1.PrometheusSource) (*settings, error) {
 		}
 	}
 	s := &settings{
-		spec:           spec,
-		endpoint:       strings.TrimRight(u.String(), "/"),
-		timeout:        spec.Timeout.Duration,
-		seriesInterval: spec.SeriesInterval.Duration,
-		seriesMaxAge:   max(spec.SeriesMaxAge.Duration, spec.SeriesInterval.Duration),
-		lookTimeout:    max(spec.Timeout.Duration, minLookTimeout),
-		lookBytes:      maxLookBytes,
-		seriesBytes:    maxSeriesBytes,
+		spec:                spec,
+		endpoint:            strings.TrimRight(u.String(), "/"),
+		timeout:             spec.Timeout.Duration,
+		seriesInterval:      spec.SeriesInterval.Duration,
+		seriesMaxAge:        max(spec.SeriesMaxAge.Duration, spec.SeriesInterval.Duration),
+		seriesTimeout:       max(spec.Timeout.Duration, minSeriesTimeout),
+		seriesResponseBytes: maxSeriesResponseBytes,
+		seriesBytes:         maxSeriesBytes,
 	}
 	if s.maxBytes, err = spec.MaxResponseBytes(); err != nil {
 		return nil, fmt.Errorf("maxResponseSize %w", err)
@@ -96,8 +95,8 @@ func settle(given *v1alpha1.PrometheusSource) (*settings, error) {
 	return s, nil
 }
 
-// sameData says that others ask the same server for the same tenant, as far as the spec
-// says it: what is in Secrets may be what rotates.
+// sameData reports whether both are for the same server and tenant, as far as the spec tells:
+// contents of Secrets may rotate.
 func (s *settings) sameData(o *settings) bool {
 	return s.endpoint == o.endpoint && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {
 		return a.Name == b.Name && a.Value == b.Value

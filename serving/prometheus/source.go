@@ -17,30 +17,30 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// Options are what a Source is made of, for its lifetime.
+// Options configure a Source for its lifetime.
 type Options struct {
 	// Name in spec.sources.
 	Name string
-	// Secrets gives the credentials; nil where the spec names none.
+	// Secrets returns the credentials; nil if the spec references none.
 	Secrets Secrets
-	// Clock tells the time.
-	Clock clock.WithTicker
-	// Dial opens connections; nil: as Go does by default.
+	Clock   clock.WithTicker
+	// Dial opens connections; nil for the default.
 	Dial dialFunc
 }
 
-// Source is a server with Prometheus' HTTP API. Its methods may be called at any
-// time, also before Run.
+// Source is a server with Prometheus' HTTP API. Its methods may be called at any time, also before
+// Run.
 type Source struct {
 	name    string
 	secrets Secrets
 	clock   clock.WithTicker
 	dial    dialFunc
-	// slots bounds the requests under way, over one connection or many.
+	// slots limits concurrent requests over all connections.
 	slots  *semaphore.Weighted
 	series *series.Discovery
 	health health
@@ -48,19 +48,19 @@ type Source struct {
 	mu         sync.Mutex
 	settings   *settings
 	connection *connection
-	// unread is since when a Secret has yet to be read; zero where none has.
-	unread time.Time
+	// pendingSince is since when a Secret has not been read yet; zero if all have.
+	pendingSince time.Time
 }
 
 var _ query.Source = (*Source)(nil)
 
-// New returns a source. It fails when the spec cannot be used; a Secret that is
-// missing or unusable is a failure of each request, until it is there.
+// New returns a source, or an error if the spec is invalid. If a Secret is missing or unusable,
+// requests fail until it is there.
 func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 	if o.Name == "" || o.Clock == nil {
 		return nil, errors.New("prometheus source: a name and a clock are needed")
 	}
-	cfg, err := settle(&spec)
+	cfg, err := newSettings(&spec)
 	if err != nil {
 		return nil, fmt.Errorf("source %q: prometheus.%w", o.Name, err)
 	}
@@ -70,34 +70,32 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		settings: cfg,
 	}
 	s.health.state.Name = o.Name
-	s.health.doubt = make(chan struct{}, 1)
+	s.health.probeRequested = make(chan struct{}, 1)
 	s.series = series.NewDiscovery(s.lookup, o.Clock, cfg.discovery())
 	return s, nil
 }
 
-// Apply puts another spec in force, for requests from now on; those under way end as
-// they began. On an error the old one stays.
+// Apply replaces the spec for future requests. On an error the old one stays.
 func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
-	cfg, err := settle(&spec)
+	cfg, err := newSettings(&spec)
 	if err != nil {
 		return fmt.Errorf("source %q: prometheus.%w", s.name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Another tenant, or whom the server takes for one, has other series.
-	moved := s.settings.endpoint != cfg.endpoint || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
+	// Headers and credentials may select the tenant, which has other series.
+	otherSeries := s.settings.endpoint != cfg.endpoint || !reflect.DeepEqual(s.settings.spec.Headers, cfg.spec.Headers) ||
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
 	s.series.Apply(cfg.discovery())
-	s.health.doubtful()
-	if moved {
+	s.health.requestProbe()
+	if otherSeries {
 		s.series.Restart()
 	}
 	return nil
 }
 
-// Run looks for series, and after the source's health, until the context ends. It is
-// called once.
+// Run discovers series and probes the source's health until the context ends. It is called once.
 func (s *Source) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.series.Run(ctx) })
@@ -106,47 +104,47 @@ func (s *Source) Run(ctx context.Context) {
 	s.Close()
 }
 
-// maxUnread is how long the connection in force is used on while a Secret that the spec
-// has begun to name has yet to be read: that takes the operator's change of a Role first.
-const maxUnread = 30 * time.Second
+// maxPending is how long the present connection is still used while a Secret that the spec newly
+// references has not been read: the operator has to update a Role first.
+const maxPending = 30 * time.Second
 
-// current returns the connection for the settings and the credentials of now.
+// current returns the connection for the present settings and credentials.
 func (s *Source) current() (*connection, *query.Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := resolve(s.settings.spec, s.secrets)
 	before := s.connection
-	if errors.Is(err, errUnread) {
-		if s.unread.IsZero() {
-			s.unread = s.clock.Now()
+	if errors.Is(err, errPending) {
+		if s.pendingSince.IsZero() {
+			s.pendingSince = s.clock.Now()
 		}
-		// What another server says, or one to another tenant, is no answer, however.
-		if before != nil && before.settings.sameData(s.settings) && s.clock.Since(s.unread) < maxUnread {
+		// Results of another server or tenant would be wrong, though.
+		if before != nil && before.settings.sameData(s.settings) && s.clock.Since(s.pendingSince) < maxPending {
 			return before, nil
 		}
 		return nil, failf(query.ReasonCredentials, "%s", err)
 	}
-	s.unread = time.Time{}
+	s.pendingSince = time.Time{}
 	if err != nil {
 		return nil, failf(query.ReasonCredentials, "%s", err)
 	}
 	if before != nil && before.settings == s.settings && before.credentials.equal(c) {
 		return before, nil
 	}
-	next, err := connect(s.settings, c, before, s.dial, s.clock)
+	next, err := newConnection(s.settings, c, before, s.dial, s.clock)
 	if err != nil {
 		return nil, failf(query.ReasonCredentials, "%s", err)
 	}
 	if before != nil && before.transport != next.transport {
-		// Requests under way are not touched by it.
+		// Running requests are not affected.
 		before.transport.CloseIdleConnections()
 	}
 	s.connection = next
 	return next, nil
 }
 
-// retire closes what a request leaves open of a connection that was replaced meanwhile.
-func (s *Source) retire(n *connection) {
+// closeReplaced closes the connections that a request leaves idle after they were replaced.
+func (s *Source) closeReplaced(n *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.connection.transport != n.transport {
@@ -165,17 +163,16 @@ func (s *Source) Close() {
 
 // Evaluate implements query.Source. Errors are *query.Failure.
 //
-// The samples' times are those that the server gives, which is the instant of the
-// evaluation: PromQL's results have no other. The data behind them may be older, by
-// up to the server's lookback (5m by default) and the Window.
+// The samples have the time of the evaluation, as in all results of PromQL. The data may be older,
+// by up to the server's lookback (5m by default) and the Window.
 func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
-	answer := &query.Result{Time: at, Window: windowOf(expression)}
-	err := s.ask(ctx, forQuery, func(ctx context.Context, n *connection) error {
-		v := vector{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
+	answer := &query.Result{Time: at, Window: promql.Window(expression)}
+	err := s.request(ctx, forQuery, func(ctx context.Context, n *connection) error {
+		v := sampleReader{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
 		warnings, err := n.call(ctx, pathQuery, url.Values{
 			"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-		}, n.settings.answer(), v.read)
-		answer.Samples, answer.Warnings = v.samples, tidy(warnings, n.credentials)
+		}, n.settings.queryBody(), v.read)
+		answer.Samples, answer.Warnings = v.samples, cleanWarnings(warnings, n.credentials)
 		return err
 	})
 	if err != nil {
@@ -184,21 +181,20 @@ func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) 
 	return answer, nil
 }
 
-// purpose is what a request is for.
 type purpose int
 
 const (
 	forQuery purpose = iota
 	forProbe
-	forLook
+	forSeries
 )
 
-// ask makes one request, and notes how the source does by it. Errors are *query.Failure.
-func (s *Source) ask(ctx context.Context, why purpose, request func(context.Context, *connection) error) error {
-	f := s.try(ctx, why, request)
+// request makes one request and records its result. Errors are *query.Failure.
+func (s *Source) request(ctx context.Context, why purpose, request func(context.Context, *connection) error) error {
+	f := s.send(ctx, why, request)
 	if f == nil || ctx.Err() == nil {
-		// What a caller gave up says nothing of the source.
-		if s.health.note(f, why == forProbe, s.clock.Now()) {
+		// A canceled request says nothing about the source.
+		if s.health.record(f, why == forProbe, s.clock.Now()) {
 			s.series.Recovered()
 		}
 	}
@@ -208,18 +204,18 @@ func (s *Source) ask(ctx context.Context, why purpose, request func(context.Cont
 	return nil
 }
 
-// try makes a request in its turn, with the source's timeout or that of a look.
-func (s *Source) try(ctx context.Context, why purpose, request func(context.Context, *connection) error) *query.Failure {
+// send makes a request once a slot is free, with the timeout for its purpose.
+func (s *Source) send(ctx context.Context, why purpose, request func(context.Context, *connection) error) *query.Failure {
 	n, f := s.current()
 	if f != nil {
 		return failureOf(s.name, nil, f)
 	}
-	if until := time.Unix(0, n.heldOff.Load()); s.clock.Now().Before(until) {
+	if until := time.Unix(0, n.retryAt.Load()); s.clock.Now().Before(until) {
 		return failureOf(s.name, nil, failf(query.ReasonBadStatus, "the server limits its clients; it is not asked until %s, as it said", until.UTC().Format(time.RFC3339)))
 	}
 	timeout := n.settings.timeout
-	if why == forLook {
-		timeout = n.settings.lookTimeout
+	if why == forSeries {
+		timeout = n.settings.seriesTimeout
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
@@ -227,15 +223,15 @@ func (s *Source) try(ctx context.Context, why purpose, request func(context.Cont
 		return failureOf(s.name, nil, failf(query.ReasonTimeout, "%d other requests were under way all the time: the source is slow, or is asked too much", maxRequests))
 	}
 	defer s.slots.Release(1)
-	defer s.retire(n)
+	defer s.closeReplaced(n)
 	if err := request(ctx, n); err != nil {
 		return failureOf(s.name, n.credentials, err)
 	}
 	return nil
 }
 
-// serverTimeout is what is sent as `timeout`: a little less than is left, so that the
-// server's own words are in time. Prometheus knows no fractions: 9.5s is an error.
+// serverTimeout returns the parameter `timeout`: a little less than what is left, so that the
+// server's own error arrives in time. Prometheus accepts no fractions, such as 9.5s.
 func serverTimeout(ctx context.Context) string {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
@@ -246,10 +242,10 @@ func serverTimeout(ctx context.Context) string {
 	return max(left.Truncate(time.Millisecond), time.Millisecond).String()
 }
 
-// maxWarnings bounds the warnings of an answer.
+// maxWarnings limits the warnings of a result.
 const maxWarnings = 5
 
-func tidy(warnings []string, c *credentials) []string {
+func cleanWarnings(warnings []string, c *credentials) []string {
 	var tidied []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
 		tidied = append(tidied, text.Line(c.redact(w), maxMessage))

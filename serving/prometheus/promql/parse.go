@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -87,6 +88,26 @@ func MetricName(selector string) string {
 		return ""
 	}
 	return fixedName(matchers)
+}
+
+// Window returns the longest range of an expression's range selectors and subqueries; zero for
+// an expression that cannot be parsed, which the server may still understand.
+func Window(expression string) time.Duration {
+	parsed, err := Parse(expression)
+	if err != nil {
+		return 0
+	}
+	var window time.Duration
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.MatrixSelector:
+			window = max(window, n.Range)
+		case *parser.SubqueryExpr:
+			window = max(window, n.Range)
+		}
+		return nil
+	})
+	return window
 }
 
 // checkNesting limits operators and brackets: the parser's time is quadratic in their number.

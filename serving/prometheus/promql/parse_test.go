@@ -6,6 +6,7 @@ package promql
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	promlabels "github.com/prometheus/prometheus/model/labels"
@@ -73,6 +74,25 @@ func TestSyntaxError(t *testing.T) {
 		_, err := Parse(expression)
 		if unknown := (*SyntaxError)(nil); err == nil || errors.As(err, &unknown) != want {
 			t.Errorf("%s: %v", expression, err)
+		}
+	}
+}
+
+func TestWindow(t *testing.T) {
+	tests := map[string]time.Duration{
+		`x`:                                 0,
+		`1`:                                 0,
+		`rate(x[5m])`:                       5 * time.Minute,
+		`rate(x[5m]) / rate(y[1h30m])`:      90 * time.Minute,
+		`max_over_time(rate(x[5m])[1h:1m])`: time.Hour,
+		`max_over_time(rate(x[2h])[1h:1m])`: 2 * time.Hour,
+		`rate(x[1d] offset 1w)`:             24 * time.Hour,
+		`sum by (pod) (rate(x{a=~"b|c"}[2m])) > 3`: 2 * time.Minute,
+		`not PromQL at all (`:                      0,
+	}
+	for expression, want := range tests {
+		if got := Window(expression); got != want {
+			t.Errorf("%s: window %s, want %s", expression, got, want)
 		}
 	}
 }

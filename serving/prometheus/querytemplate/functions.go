@@ -11,15 +11,15 @@ import (
 	"text/template"
 )
 
-// stepFunction cannot be written in a template by accident; who writes it counts a step.
+// stepFunction counts a step. A template that calls it itself only uses up its own budget.
 const stepFunction = "_step"
 
-// scaleBytes is the length of strings with which a step costs twice as much.
+// scaleBytes is the length of strings that doubles the cost of a step.
 const scaleBytes = 4096
 
-// functions are the builtin ones that make strings, bounded: a loop that doubles a
-// string would take all memory before anything is written. The others of text/template
-// return what is there already.
+// functions returns the builtin functions that create strings, with limits: a loop that doubles a
+// string would exhaust memory before it writes anything. The other functions of text/template
+// return existing values.
 func (t *Template) functions() template.FuncMap {
 	return template.FuncMap{
 		stepFunction: func(cost int) (string, error) { return "", t.charge(cost * t.scale) },
@@ -43,7 +43,7 @@ func (t *Template) functions() template.FuncMap {
 }
 
 func (t *Template) charge(cost int) error {
-	// Costs are far below an overflow, but a template may name its own.
+	// The template may call stepFunction with any cost.
 	if cost < 0 || cost > maxWork-t.work {
 		return ErrTooMuchWork
 	}
@@ -51,7 +51,7 @@ func (t *Template) charge(cost int) error {
 	return nil
 }
 
-// width is a width or a precision of a verb that is too large or not written down.
+// width matches widths and precisions of verbs that are too large, or *.
 var width = regexp.MustCompile(`%[^a-zA-Z%]*([0-9]{4}|\*)`)
 
 func (t *Template) printf(format string, args ...any) (string, error) {
@@ -62,11 +62,11 @@ func (t *Template) printf(format string, args ...any) (string, error) {
 	if len(format)+verbs*999 > MaxOutput {
 		return "", ErrTooLong
 	}
-	// An argument can be printed by each verb: %[1]s.
+	// Each verb can print the same argument: %[1]s.
 	return t.guard(append([]any{format}, args...), max(1, verbs), func() string { return fmt.Sprintf(format, args...) })
 }
 
-// guard calls f if what it makes of the arguments cannot be far beyond the bound.
+// guard calls f unless its result for the arguments could be far beyond the limit.
 func (t *Template) guard(args []any, times int, f func() string) (string, error) {
 	total := 0
 	for _, arg := range args {
@@ -86,7 +86,7 @@ func (t *Template) guard(args []any, times int, f func() string) (string, error)
 	return s, nil
 }
 
-// size is about how long a value is when it is printed.
+// size returns the approximate length of a printed value.
 func size(arg any) int {
 	const scalar = 32
 	switch arg := arg.(type) {

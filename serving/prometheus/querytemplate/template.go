@@ -1,10 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package querytemplate executes the templates in rules: Go's text/template with the
-// delimiters << and >>, as prometheus-adapter has them. Whatever a template holds, it
-// ends soon and writes little: steps, results of functions and output are counted
-// while it runs, and no goroutine is needed to stop it.
+// Package querytemplate executes the templates in rules: Go's text/template with the delimiters
+// << and >>, as in prometheus-adapter. Time and output of any template are bounded: steps,
+// results of functions and output are counted while it runs.
 package querytemplate
 
 import (
@@ -19,38 +18,38 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// Bounds of a template.
+// Limits of a template.
 const (
-	// MaxSource is the most bytes of a template's text.
+	// MaxSource limits the bytes of a template's text.
 	MaxSource = 32 << 10
-	// MaxOutput is the most bytes that it may write, and that a function may return.
+	// MaxOutput limits the bytes that it writes, and that a function returns.
 	MaxOutput = 1 << 20
-	// maxWork is the most bytes of a template's text that are executed, each round of a
-	// loop counted, and of arguments to functions; about a third of a second.
+	// maxWork limits the bytes of text that are executed, in each iteration of a loop, and of
+	// arguments to functions; about a third of a second.
 	maxWork = 16 << 20
-	// stepWork is what a step costs beside its text: calling a function and a template.
+	// stepWork is the cost of a step in addition to its text.
 	stepWork = 256
 )
 
-// Why a template was ended.
+// Errors of an execution.
 var (
 	ErrTooMuchWork = errors.New("it takes too long: loop over .GroupBySlice or .LabelValuesByName only")
 	ErrTooLong     = fmt.Errorf("it makes more than %d bytes", MaxOutput)
 	ErrEmpty       = errors.New("it makes nothing")
 )
 
-// Template is a parsed template, for concurrent use.
+// Template is a parsed template. It is safe for concurrent use.
 type Template struct {
-	// mu guards what the template's own functions count. A template runs for
-	// microseconds, so waiting costs less than a clone for each execution.
+	// mu guards work and scale. Executions take microseconds, so waiting is cheaper than a
+	// clone for each.
 	mu sync.Mutex
-	// work is what was done, and scale what a step costs: functions that compare look
-	// at whole strings.
+	// work is the work done, and scale the factor of a step's cost: comparisons read whole
+	// strings.
 	work, scale int
 	tmpl        *template.Template
 }
 
-// Query is what the template of a query sees. The names are prometheus-adapter's.
+// Query is the input of a query's template. The field names are prometheus-adapter's.
 type Query struct {
 	Series            string
 	LabelMatchers     string
@@ -59,13 +58,12 @@ type Query struct {
 	GroupBySlice      []string
 }
 
-// Label is what the template of a label's name sees.
+// Label is the input of the template of a label's name.
 type Label struct {
 	Group    string
 	Resource string
 }
 
-// Parse parses a template.
 func Parse(name, text string) (*Template, error) {
 	if len(text) > MaxSource {
 		return nil, fmt.Errorf("it is %d bytes long: at most %d are possible", len(text), MaxSource)
@@ -79,7 +77,7 @@ func Parse(name, text string) (*Template, error) {
 		if each.Tree == nil || each.Root == nil {
 			continue
 		}
-		if err := count(each.Root); err != nil {
+		if err := addSteps(each.Root); err != nil {
 			return nil, err
 		}
 	}
@@ -87,11 +85,10 @@ func Parse(name, text string) (*Template, error) {
 	return t, nil
 }
 
-// count has each template and each round of a loop begin with a step that says how
-// much it is.
-func count(list *parse.ListNode) error {
+// addSteps inserts a step, with its cost, at the start of each template and loop body.
+func addSteps(list *parse.ListNode) error {
 	cost := len(list.String()) + stepWork
-	if err := descend(list); err != nil {
+	if err := addStepsBelow(list); err != nil {
 		return err
 	}
 	const name = "step"
@@ -103,7 +100,7 @@ func count(list *parse.ListNode) error {
 	return nil
 }
 
-func descend(list *parse.ListNode) error {
+func addStepsBelow(list *parse.ListNode) error {
 	if list == nil {
 		return nil
 	}
@@ -111,11 +108,11 @@ func descend(list *parse.ListNode) error {
 		var err error
 		switch n := n.(type) {
 		case *parse.RangeNode:
-			err = errors.Join(count(n.List), descend(n.ElseList))
+			err = errors.Join(addSteps(n.List), addStepsBelow(n.ElseList))
 		case *parse.IfNode:
-			err = errors.Join(descend(n.List), descend(n.ElseList))
+			err = errors.Join(addStepsBelow(n.List), addStepsBelow(n.ElseList))
 		case *parse.WithNode:
-			err = errors.Join(descend(n.List), descend(n.ElseList))
+			err = errors.Join(addStepsBelow(n.List), addStepsBelow(n.ElseList))
 		}
 		if err != nil {
 			return err
@@ -124,7 +121,7 @@ func descend(list *parse.ListNode) error {
 	return nil
 }
 
-// Execute returns what the template makes of data, a Query or a Label. It is never empty.
+// Execute returns the output for data, a Query or a Label. Empty output is an error.
 func (t *Template) Execute(data any) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +141,7 @@ func (t *Template) Execute(data any) (string, error) {
 	return out.String(), nil
 }
 
-// bounded is a writer that refuses what is too much.
+// bounded is a writer of at most MaxOutput bytes.
 type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -154,7 +151,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Builder.Write(p)
 }
 
-// WriteString keeps io.WriteString from going around Write.
+// WriteString is limited, too, since io.WriteString prefers it to Write.
 func (b *bounded) WriteString(s string) (int, error) {
 	if b.Len()+len(s) > MaxOutput {
 		return 0, ErrTooLong
@@ -162,7 +159,7 @@ func (b *bounded) WriteString(s string) (int, error) {
 	return b.Builder.WriteString(s)
 }
 
-// trim leaves off the words of text/template that say nothing to a user.
+// trim removes the prefix of text/template, which does not help users.
 func trim(err error, name string) error {
 	message := strings.TrimPrefix(err.Error(), "template: "+name+":")
 	return errors.New(text.Truncate(message, 300))

@@ -9,9 +9,8 @@ import (
 	"text/template/parse"
 )
 
-// Words returns what a template names and quotes, in order: the last part of each field,
-// such as team of .LabelValuesByName.team, and each string. The labels that it looks up
-// are among them.
+// Words returns the last part of each field of a template, such as team of
+// .LabelValuesByName.team, and each string literal, sorted. They include the labels that it uses.
 func (t *Template) Words() []string {
 	seen := words{}
 	for _, each := range t.tmpl.Templates() {
