@@ -21,7 +21,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'CertManager') == has(self.certManager)",message="certificates.certManager is needed with mode: CertManager, and has no effect without: set both or none"
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Secret') == has(self.secret)",message="certificates.secret is needed with mode: Secret, and has no effect without: set both or none"
-// +kubebuilder:validation:XValidation:rule="!has(self.rotate) || !has(self.mode) || self.mode == 'Managed'",message="certificates.rotate has an effect with mode: Managed only: whoever keeps the certificate renews it"
+// +kubebuilder:validation:XValidation:rule="!has(self.rotate) || !has(self.mode) || self.mode == 'Managed'",message="certificates.rotate has an effect with mode: Managed only: in other modes the issuer renews the certificate"
 type CertificatesSpec struct {
 	// Who issues the certificate. Managed: the operator creates a CA (valid 10 years)
 	// and a certificate (valid 90 days) and renews both in time; kube-apiserver trusts

@@ -112,7 +112,7 @@ type MetricsBackendSpec struct {
 	ExternalMetrics *ExternalMetricsSpec `json:"externalMetrics,omitempty"`
 
 	// Versions, as VERSION.GROUP, that are removed although clients used them today or
-	// yesterday. It is for groups that were removed from the spec altogether; the others
+	// yesterday. It is for groups that were removed from the spec completely; the others
 	// have a field of the same name. At most 10. Default: none.
 	// +optional
 	// +listType=set

@@ -190,7 +190,7 @@ type SourceAuthentication struct {
 
 // SourceHeader is a header of each request. Its value is given here or in a Secret.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="whoever may read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !(self.name.lowerAscii() in ['apikey', 'api-key', 'authorization', 'cookie', 'proxy-authorization', 'x-api-key', 'x-auth-token'])",message="everyone who can read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="each of headers needs value or valueFrom, and not both"
 type SourceHeader struct {
 	// Name of the header.

@@ -203,7 +203,7 @@ func validateHeaders(path *field.Path, headers []SourceHeader) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("value"), field.OmitValueType{}, "must hold no line ends and control characters"))
 		}
 		if header.Value != "" && IsCredentialHeader(name) {
-			errs = append(errs, field.Forbidden(path.Child("value"), "whoever may read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"))
+			errs = append(errs, field.Forbidden(path.Child("value"), "everyone who can read MetricsBackends would see this header's credentials: put the value into a Secret and name it in valueFrom"))
 		}
 		if header.Value != "" && header.ValueFrom != nil {
 			errs = append(errs, field.Forbidden(path, "needs value or valueFrom, and not both"))

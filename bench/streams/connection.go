@@ -195,7 +195,7 @@ func (c *Connection) take(frame http2.Frame, now time.Time) error {
 	case *http2.RSTStreamFrame:
 		c.end(f.StreamID, http2.StreamError{StreamID: f.StreamID, Code: f.ErrCode}, now)
 	case *http2.GoAwayFrame:
-		return fmt.Errorf("the server says goodbye: %v", f.ErrCode)
+		return fmt.Errorf("the server closed the connection: %v", f.ErrCode)
 	case *http2.SettingsFrame:
 		if !f.IsAck() {
 			return c.write(func() error { return c.framer.WriteSettingsAck() })

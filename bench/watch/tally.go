@@ -13,8 +13,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 )
 
-// tally is what the clients of one connection count. They share its reader, and
-// the lock is for whoever sums up.
+// tally has the counts of the clients of one connection. They share its reader; the
+// lock is for readers of the counts.
 type tally struct {
 	world *world
 

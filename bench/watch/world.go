@@ -78,8 +78,8 @@ func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) 
 	return w, nil
 }
 
-// startServing starts serving anew, with room for that many streams on a
-// connection, and waits until it has run for a while.
+// startServing restarts serving, with a limit of streams per connection, and waits until
+// it has run for a while.
 func (w *world) startServing(ctx context.Context, f *flags, streams int, say progress.Say) error {
 	if err := w.stopServing(); err != nil {
 		return err

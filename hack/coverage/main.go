@@ -88,7 +88,7 @@ func judge(profiles []*cover.Profile, parts []part) (string, error) {
 				}
 			}
 			if !found {
-				wrong = append(wrong, fmt.Sprintf("the profile knows no file %s: name the files of %s anew in hack/coverage", pattern, part.name))
+				wrong = append(wrong, fmt.Sprintf("the profile has no file %s: update the files of %s in hack/coverage", pattern, part.name))
 			}
 		}
 		fmt.Fprintf(&report, "    %5.1f %%  %s (at least %.0f %%; %d of %d)\n", all.percent(), part.name, part.least, all.run, all.statements)

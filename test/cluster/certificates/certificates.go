@@ -29,7 +29,7 @@ import (
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
-	// renewal is how long before its end a certificate is made anew by the next "up".
+	// renewal is how long before its expiry the next "up" renews a certificate.
 	renewal = 30 * 24 * time.Hour
 )
 

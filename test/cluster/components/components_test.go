@@ -77,7 +77,7 @@ func TestKubeletCertificateConcernsTheKubeletAlone(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{Kubelet}, changed); diff != "" {
-		t.Errorf("components that are to be started anew (-want +got):\n%s", diff)
+		t.Errorf("components to restart (-want +got):\n%s", diff)
 	}
 }
 

@@ -45,7 +45,7 @@ func newClients(c Config) (*clients, error) {
 		Timeout: probeTimeout,
 		Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-			// Each probe asks anew: a kept connection to a component that was killed would only say so once.
+			// Each probe uses a new connection: a kept one to a killed component would fail only once.
 			DisableKeepAlives: true,
 		},
 	}}, nil

@@ -55,7 +55,7 @@ func (c Cluster) Up(ctx context.Context, certificate state.KubeletCertificate) e
 	defer unlock()
 	err = c.bringUp(ctx, folder, certificate)
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w\n(the logs are in %s; run up again to repair, or down and up to begin anew)", err, c.Dir.Path("logs"))
+		return fmt.Errorf("%w\n(the logs are in %s; run up again to repair, or down and up to start over)", err, c.Dir.Path("logs"))
 	}
 	return err
 }
