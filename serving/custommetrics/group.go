@@ -51,7 +51,7 @@ func GroupVersions() []schema.GroupVersion {
 func APIs() []stream.API {
 	var apis []stream.API
 	for _, version := range GroupVersions() {
-		apis = append(apis, valueapi.MeteredAs(version))
+		apis = append(apis, valueapi.MetricsAPI(version))
 	}
 	return apis
 }

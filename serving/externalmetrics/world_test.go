@@ -144,7 +144,7 @@ func newWorld(t testing.TB) *world {
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.RequestInfoResolver = NewRequestInfoResolver(valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), GroupName))
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stream.WithRequestFacts(genericapiserver.DefaultBuildHandlerChain(handler, c))
+		return stream.WithRequestMetadata(genericapiserver.DefaultBuildHandlerChain(handler, c))
 	}
 	server, err := config.Complete(nil).New("external-metrics", genericapiserver.NewEmptyDelegate())
 	if err != nil {

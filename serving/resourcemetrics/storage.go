@@ -27,12 +27,12 @@ type storage struct {
 	table     *samplestore.Table
 	publisher *publisher
 	streams   *Streams
-	// meter counts the watches of this version.
-	meter *stream.Meter
+	// metrics count the watches of this version.
+	metrics *stream.Metrics
 }
 
 func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, p *publisher, streams *Streams) *storage {
-	return &storage{kind: k, table: table, publisher: p, streams: streams, meter: stream.NewMeter(k.api(version))}
+	return &storage{kind: k, table: table, publisher: p, streams: streams, metrics: stream.NewMetrics(k.api(version))}
 }
 
 var (

@@ -95,7 +95,7 @@ func (s *storage) watchRequest(ctx context.Context, options *metainternalversion
 	r := stream.Request{
 		Selection:   s.selection(request.NamespaceValue(ctx), options),
 		NewBookmark: s.publisher.bookmark,
-		Meter:       s.meter,
+		Metrics:     s.metrics,
 	}
 	if options == nil {
 		return r

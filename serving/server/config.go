@@ -64,7 +64,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 		handler = withLeaveOnShutdown(genericapiserver.DefaultBuildHandlerChain(handler, c), shuttingDown)
 		handler = stream.WithRequestMetrics(handler, c.RequestInfoResolver, countedAPIs())
 		// Outermost: it needs the connection's own ResponseWriter.
-		return stream.WithRequestFacts(handler)
+		return stream.WithRequestMetadata(handler)
 	}
 	return config, authentication, nil
 }

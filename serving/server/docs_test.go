@@ -70,7 +70,7 @@ func TestMetricsDocumented(t *testing.T) {
 // TestEndingsDocumented checks that the page for administrators explains why a watch ends.
 func TestEndingsDocumented(t *testing.T) {
 	page := readPage(t, "watch-metrics.md")
-	for _, ending := range []stream.Ending{
+	for _, ending := range []stream.EndReason{
 		stream.ClientClosed, stream.TimedOut, stream.AgedOut, stream.ShutDown, stream.Disabled, stream.Revoked,
 		stream.Stalled, stream.WriteFailed, stream.Abandoned,
 	} {

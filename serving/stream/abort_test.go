@@ -23,9 +23,9 @@ func TestAbort(t *testing.T) {
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
 		// As the API server's watch handler, which begins with the headers.
-		Handler: WithRequestFacts(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		Handler: WithRequestMetadata(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			defer close(returned)
-			watcher, err := w.hub.Watch(r.Context(), Request{Abort: AbortFrom(r.Context())})
+			watcher, err := w.hub.Watch(r.Context(), Request{Metrics: w.metrics, Abort: AbortFrom(r.Context())})
 			if err != nil {
 				t.Error(err)
 				return
@@ -59,10 +59,10 @@ func TestAbort(t *testing.T) {
 // TestAbortAfterTheAnswer must not touch a writer that is no longer the handler's.
 func TestAbortAfterTheAnswer(t *testing.T) {
 	var abort func()
-	WithRequestFacts(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { abort = AbortFrom(r.Context()) })).
+	WithRequestMetadata(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { abort = AbortFrom(r.Context()) })).
 		ServeHTTP(nil, httptest.NewRequest(http.MethodGet, "/", nil))
 	abort()
 	if AbortFrom(context.Background()) != nil {
-		t.Error("a request that did not come through WithRequestFacts can be aborted")
+		t.Error("a request that did not come through WithRequestMetadata can be aborted")
 	}
 }

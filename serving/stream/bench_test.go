@@ -32,12 +32,13 @@ const (
 type fleet struct {
 	table   *samplestore.Table
 	hub     *Hub
+	metrics *Metrics
 	updates [][]samplestore.Update // of each node
 	round   int
 }
 
 func newFleet() *fleet {
-	f := &fleet{table: samplestore.NewStore(clock.RealClock{}, time.Hour).Pods}
+	f := &fleet{metrics: NewMetrics(API{Group: "fleet"}), table: samplestore.NewStore(clock.RealClock{}, time.Hour).Pods}
 	f.hub = NewHub(tableSource{f.table}, clock.RealClock{}, func() float64 { return 1 }, usual)
 	var items []Item
 	f.table.Observe(func(objects []*samplestore.Object) {
@@ -84,12 +85,12 @@ func (f *fleet) scrape(node int) {
 // watchers of which each selects the 20 pods of an app, by label.
 func (f *fleet) watchers(b *testing.B) []*Watcher {
 	b.Helper()
-	meter, ctx := newMeter(b), quiet(b)
+	m, ctx := newMetrics(b), quiet(b)
 	watchers := make([]*Watcher, benchWatchers)
 	for n := range watchers {
 		app := n % benchApps
 		w, err := f.hub.Watch(ctx, Request{
-			Selection: selecting(b, namespace(app), fmt.Sprintf("app=app-%04d", app), ""), Meter: meter,
+			Selection: selecting(b, namespace(app), fmt.Sprintf("app=app-%04d", app), ""), Metrics: m,
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -185,7 +186,7 @@ func BenchmarkConnect(b *testing.B) {
 // while others watch the same.
 func BenchmarkConnectClusterWide(b *testing.B) {
 	connect := func(b *testing.B, f *fleet, team int) *Watcher {
-		w, err := f.hub.Watch(quiet(b), Request{Selection: selecting(b, "", fmt.Sprintf("team=team-%02d", team%benchTeams), "")})
+		w, err := f.hub.Watch(quiet(b), Request{Metrics: f.metrics, Selection: selecting(b, "", fmt.Sprintf("team=team-%02d", team%benchTeams), "")})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -271,7 +272,7 @@ func BenchmarkStalled(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		all := make([]*Watcher, watchers)
 		for i := range all {
-			w, err := f.hub.Watch(quiet(b), Request{})
+			w, err := f.hub.Watch(quiet(b), Request{Metrics: f.metrics})
 			if err != nil {
 				b.Fatal(err)
 			}

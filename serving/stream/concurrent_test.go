@@ -49,7 +49,7 @@ func TestConcurrent(t *testing.T) {
 				want[item.ItemKey().Namespace+"/"+item.ItemKey().Name] = strconv.Itoa(rounds)
 			}
 		}
-		watcher, err := w.hub.Watch(ctx, Request{Selection: s, Bookmarks: true, InitialEventsEnd: true, NewBookmark: bookmark})
+		watcher, err := w.hub.Watch(ctx, Request{Metrics: w.metrics, Selection: s, Bookmarks: true, InitialEventsEnd: true, NewBookmark: bookmark})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestConcurrent(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(n)))
 		churn.Go(func() {
 			for ctx.Err() == nil {
-				watcher, err := w.hub.Watch(ctx, Request{Selection: selections[random.IntN(len(selections))]})
+				watcher, err := w.hub.Watch(ctx, Request{Metrics: w.metrics, Selection: selections[random.IntN(len(selections))]})
 				if err != nil {
 					t.Error(err)
 					return

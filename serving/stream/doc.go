@@ -1,24 +1,22 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stream hands each new data point to the watchers that want it.
+// Package stream delivers each new data point to the watchers that select it.
 //
-// A source (a table of newest values) numbers its points. Watchers that select
-// the same share a group; the hub finds the groups of a point by an index, so a
-// point costs the groups that want it and not all watchers. A group keeps a
-// short log of the keys that were stored. A watcher is little more than its
-// position in that log:
+// A Source, a table of newest values, numbers its points. Watchers with the same selection
+// share a group, and the Hub finds the groups of a point in an index, so a point costs work
+// for the groups that select it and not for every watcher. Each group has a short log of the
+// keys that were stored. A watcher is little more than its position in that log:
 //
-//   - A log entry counts only while its point is still the newest of its key.
-//     Whoever falls behind thus has at most one point of an object ahead of it.
-//   - A watcher that the log has outrun sweeps the source for what it has not
-//     seen, going by the points' numbers, and then takes up the log again, where
-//     it skips what the sweep came by (see coverage). The initial events are the
-//     same sweep, from number zero: all of them are out when it ends. So a slow
-//     client costs no more memory than a fast one.
+//   - A log entry is delivered only while its point is still the newest of its key. So a slow
+//     watcher has at most one pending point per object.
+//   - A watcher that fell behind the log scans the source for points that it has not seen, by
+//     their numbers, and then continues with the log, where it skips what the scan delivered
+//     (see watermarks). The initial events are the same scan, from number zero, and complete
+//     when it ends. So a slow client takes no more memory than a fast one.
 //
-// No watcher has a goroutine or a queue of its own. The API server's stock watch
-// handler reads a channel of events and encodes the event's object; that object
-// is the watcher itself (see Watcher.CacheEncode), which picks the point at the
-// moment at which it is written. Bytes are shared through samplestore.Encodings.
+// No watcher has a goroutine or a queue. The API server's watch handler reads a channel of
+// events and encodes the event's object. That object is the watcher itself, which picks the
+// point at the moment it is written (see Watcher.CacheEncode). Encoded bytes are shared through
+// samplestore.Encodings.
 package stream

@@ -13,21 +13,21 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// EncodeOnce writes the event of an item as the API server encodes it, for its
-// CacheEncode: once for all watchers that ask for the same version and encoding, as
-// long as these are few, and kept with the data point. object makes the event's object.
-func EncodeOnce(kept *samplestore.Encodings, id runtime.Identifier, object func() runtime.Object,
+// EncodeOnce implements an item's CacheEncode with the API server's own encoding. The bytes
+// are cached with the data point and shared by all watchers of the same version and encoding,
+// as long as these are few. object returns the event's object.
+func EncodeOnce(cached *samplestore.Encodings, id runtime.Identifier, object func() runtime.Object,
 	encode func(runtime.Object, io.Writer) error, w io.Writer,
 ) error {
-	if beginsTable(id) {
+	if isFirstTable(id) {
 		return encode(object(), w)
 	}
-	event, err := kept.Encoded(string(id), func() ([]byte, error) {
+	event, err := cached.Encoded(string(id), func() ([]byte, error) {
 		var event bytes.Buffer
 		if err := encode(object(), &event); err != nil {
 			return nil, err
 		}
-		// Of its exact size, unlike the buffer.
+		// The buffer has spare capacity.
 		return bytes.Clone(event.Bytes()), nil
 	})
 	if err != nil {
@@ -37,9 +37,9 @@ func EncodeOnce(kept *samplestore.Encodings, id runtime.Identifier, object func(
 	return err
 }
 
-// beginsTable says that an event is to have a Table with the definitions of its
-// columns, as a client's first one has. The API server's watch handler leaves them
-// out after it encoded one itself, so such an event must not come from elsewhere.
-func beginsTable(id runtime.Identifier) bool {
+// isFirstTable reports whether an event is a Table with column definitions, as a client's first
+// one is. The API server's watch handler omits them after it has encoded one itself, so such an
+// event must not come from the cache.
+func isFirstTable(id runtime.Identifier) bool {
 	return strings.Contains(string(id), "Kind=Table") && !strings.Contains(string(id), "noHeaders")
 }

@@ -20,89 +20,84 @@ import (
 type Settings struct {
 	// BookmarkInterval is the time between bookmarks.
 	BookmarkInterval time.Duration
-	// MaxAge is the longest that a watch lasts, minus up to a quarter by chance;
-	// 0 for as long as the client asks for.
+	// MaxAge limits the duration of a watch, minus a random part of up to a quarter; 0 means no
+	// limit.
 	MaxAge time.Duration
-	// StallTimeout ends the watch of a client that takes nothing for so long
-	// while there is something to take; 0 for never.
+	// StallTimeout ends the watch of a client that has not read a pending event for so long; 0
+	// means never.
 	StallTimeout time.Duration
 }
 
-// Request is a watch that was asked for.
+// Request is a request for a watch.
 type Request struct {
 	Selection Selection
-	// Bookmarks says that the client understands BOOKMARK events.
+	// Bookmarks says that the client accepts BOOKMARK events.
 	Bookmarks bool
-	// InitialEventsEnd says that a bookmark is to follow the initial events. It
-	// must not be set unless the client asked for both that and bookmarks: the
-	// API server's watch handler panics on one that was not asked for.
+	// InitialEventsEnd requests a bookmark after the initial events. It must be set only if the
+	// client asked for that and for bookmarks: otherwise the API server's watch handler panics.
 	InitialEventsEnd bool
-	// CleanEnd ends the watch without an error, although it has InitialEventsEnd:
-	// for clients that do not list by watching, as reflectors do, and so are not to
-	// start over.
+	// CleanEnd ends the watch without an error in spite of InitialEventsEnd, for clients other
+	// than reflectors, which need not list again.
 	CleanEnd bool
-	// NewBookmark makes the object of a BOOKMARK event; the one that ends the
-	// initial events is annotated.
+	// NewBookmark returns the object of a BOOKMARK event, annotated if it ends the initial events.
 	NewBookmark func(initialEventsEnd bool) runtime.Object
-	// Abort breaks the connection of a client that does not read, where nothing
-	// else would wake the goroutine that writes to it; may be nil.
+	// Abort breaks the connection of a client that does not read, since nothing else unblocks
+	// the goroutine that writes to it. It may be nil.
 	Abort func()
-	// Meter counts the watch; nil counts it nowhere. It belongs to one hub.
-	Meter *Meter
-	// Client is who watches.
+	// Metrics counts the watch. It must not be shared between hubs.
+	Metrics *Metrics
+	// Client is logged.
 	Client Client
-	// Received is when the request came; zero for now.
+	// Received is when the request was received; zero means now.
 	Received time.Time
-	// Release is called once, when the watch has ended; may be nil.
+	// Release is called once, when the watch has ended or was not opened. It may be nil.
 	Release func()
 }
 
-// startsOver says that the client is to list again after the watch.
-func (r *Request) startsOver() bool { return r.InitialEventsEnd && !r.CleanEnd }
+// relists reports whether the client is told to list again when the watch ends.
+func (r *Request) relists() bool { return r.InitialEventsEnd && !r.CleanEnd }
 
-// Hub distributes the points of one source.
+// Hub distributes the points of one source to watchers.
 type Hub struct {
 	source   Source
 	clock    clock.WithTicker
 	random   func() float64
-	agenda   *agenda
-	journal  *journal
+	due      dueQueue
+	logger   *logger
 	settings atomic.Pointer[Settings]
 
-	// mu guards the groups. Publish holds it for reading.
+	// mu guards the groups. Publish read-locks it.
 	mu       sync.RWMutex
 	groups   map[string]*group
 	index    *index
 	watchers map[*Watcher]struct{}
-	closing  bool
+	draining bool
 
-	// touched is Publish's, kept for its memory.
+	// touched is reused by Publish.
 	touched []*group
-	// gauges are Run's.
+	// gauges belong to Run.
 	gauges gauges
 }
 
-// NewHub returns a hub over a source. random returns numbers in [0, 1) and may be
-// called by several goroutines. Run keeps its time.
+// NewHub returns a hub over a source. random returns numbers in [0, 1) and must be safe for
+// concurrent use. Bookmarks and ends of watches need Run.
 func NewHub(source Source, c clock.WithTicker, random func() float64, initial Settings) *Hub {
 	h := &Hub{
-		source: source, clock: c, random: random, agenda: newAgenda(c.Now()), journal: newJournal(c),
+		source: source, clock: c, random: random, due: dueQueue{start: c.Now()}, logger: newLogger(c),
 		groups: map[string]*group{}, index: newIndex(), watchers: map[*Watcher]struct{}{},
 	}
 	h.settings.Store(&initial)
 	return h
 }
 
-// now is the time by which everything happens here: a monotonic one, whatever becomes
-// of the time of day.
-func (h *Hub) now() time.Time { return h.agenda.begin.Add(h.clock.Since(h.agenda.begin)) }
+// now returns a monotonic time, which does not jump when the wall clock is set.
+func (h *Hub) now() time.Time { return h.due.start.Add(h.clock.Since(h.due.start)) }
 
-// Apply changes the settings. Watches that are open keep the end they have.
+// Apply changes the settings. Open watches keep their end.
 func (h *Hub) Apply(s Settings) { h.settings.Store(&s) }
 
-// Publish tells the watchers of points that the source has stored. The source
-// calls it in the order of their numbers, one call at a time, after they became
-// visible. It waits for no client.
+// Publish notifies the watchers of stored points. The source calls it in the order of their
+// numbers, one call at a time, after they became visible. It does not wait for clients.
 func (h *Hub) Publish(items []Item) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -126,8 +121,8 @@ func (h *Hub) Publish(items []Item) {
 	h.touched = h.touched[:0]
 }
 
-// Watch begins a watch: all that the source has and the request selects, and then
-// each new point. It ends with the context, or by Stop.
+// Watch opens a watch: it sends all selected points of the source, and then each new one. It
+// ends with the context, or by Stop.
 func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 	selection := request.Selection.Normalize()
 	now := h.now()
@@ -136,9 +131,9 @@ func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 	}
 	w := &Watcher{
 		hub: h, request: request, selection: selection, began: now, logger: klog.FromContext(ctx),
-		events: make(chan watch.Event, backlog),
+		events: make(chan watch.Event, eventBuffer),
 	}
-	w.progress.Store(h.agenda.current.Load())
+	w.progress.Store(h.due.current.Load())
 	if err := h.add(w); err != nil {
 		if request.Release != nil {
 			request.Release()
@@ -146,52 +141,51 @@ func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 		return nil, err
 	}
 	settings := h.settings.Load()
-	deadline, limited := ctx.Deadline()
-	request.Meter.begin()
-	h.journal.begin(w, deadline, limited)
-	w.plan(now, deadline, limited, settings)
+	timeout, limited := ctx.Deadline()
+	request.Metrics.begin()
+	h.logger.begin(w, timeout, limited)
+	w.setDeadlines(now, timeout, limited, settings)
 	w.wake()
-	if next, goOn := w.visit(now, settings); goOn {
-		h.agenda.put(w, next)
+	if next, ok := w.visit(now, settings); ok {
+		h.due.put(w, next)
 	}
-	w.bind(ctx)
+	w.stopWith(ctx)
 	return w, nil
 }
 
-// add enters a watcher into its group.
+// add adds a watcher to the group of its selection.
 func (h *Hub) add(w *Watcher) error {
-	// Long selectors take a while to go through: not under the lock, for which
-	// Publish waits.
-	filed, err := file(w.selection)
+	// Before the lock, on which Publish waits: long selectors take a while.
+	entry, err := newIndexEntry(w.selection)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closing {
-		return apierrors.NewTooManyRequests("this server shuts down; watch again, which leads to another", whenShutDown.pick(h.random))
+	if h.draining {
+		return apierrors.NewTooManyRequests("this server shuts down; watch again, which leads to another", retryWhenDraining.pick(h.random))
 	}
-	g := h.groups[filed.id]
+	g := h.groups[entry.id]
 	if g == nil {
-		g = newGroup(w.selection, filed)
-		h.groups[filed.id] = g
+		g = newGroup(w.selection, entry)
+		h.groups[entry.id] = g
 		h.index.add(g)
 	}
 	w.group = g
-	// One copy of the selection for all of the group.
+	// All watchers of a group share one copy of the selection.
 	w.selection, w.request.Selection = g.selection, Selection{}
 	g.join(w)
-	// Before Publish can reach it: from then on the sweep is its reader's.
-	w.beginSweep()
+	// Before Publish can reach the watcher: from then on its reader owns the scan.
+	w.startScan()
 	h.watchers[w] = struct{}{}
 	return nil
 }
 
 func (h *Hub) remove(w *Watcher) {
-	h.agenda.remove(w)
+	h.due.remove(w)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, there := h.watchers[w]; !there {
+	if _, ok := h.watchers[w]; !ok {
 		return
 	}
 	delete(h.watchers, w)
@@ -201,7 +195,7 @@ func (h *Hub) remove(w *Watcher) {
 	}
 }
 
-// Run keeps the hub's time until the context ends.
+// Run sends bookmarks and ends watches when they are due, until the context ends.
 func (h *Hub) Run(ctx context.Context) {
 	ticker := h.clock.NewTicker(tick)
 	defer ticker.Stop()
@@ -215,53 +209,52 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// advance does all that is due.
+// advance visits the watchers that are due.
 func (h *Hub) advance(now time.Time) {
 	settings := h.settings.Load()
-	for _, w := range h.agenda.take(now) {
-		if next, goOn := w.visit(now, settings); goOn {
-			h.agenda.put(w, next)
+	for _, w := range h.due.advance(now) {
+		if next, ok := w.visit(now, settings); ok {
+			h.due.put(w, next)
 		}
 	}
-	h.gauge(now)
+	h.setGauges(now)
 }
 
-// Drain refuses new watches and ends those that are open, spread over a time so
-// that their clients do not all reach the other replicas at once.
+// Drain rejects new watches and ends the open ones, spread over a duration so that their clients
+// do not all reach the other replicas at once.
 func (h *Hub) Drain(over time.Duration) {
 	h.mu.Lock()
-	h.closing = true
+	h.draining = true
 	h.mu.Unlock()
 	h.endAll(over, ShutDown)
 }
 
-// EndAll ends the watches that are open, spread over a time, since watches are
-// turned off.
+// EndAll ends the open watches, spread over a duration, because the verb is disabled.
 func (h *Hub) EndAll(over time.Duration) { h.endAll(over, Disabled) }
 
-func (h *Hub) endAll(over time.Duration, why Ending) {
+func (h *Hub) endAll(over time.Duration, reason EndReason) {
 	now := h.now()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for w := range h.watchers {
-		w.endBy(now.Add(time.Duration(h.random()*float64(over))), why)
+		w.endBy(now.Add(time.Duration(h.random()*float64(over))), reason)
 	}
 }
 
-// Watchers returns how many watches are open, and of how many selections.
+// Watchers returns the number of open watches and of their different selections.
 func (h *Hub) Watchers() (watchers, selections int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.watchers), len(h.groups)
 }
 
-func (h *Hub) shutsDown() bool {
+func (h *Hub) isDraining() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.closing
+	return h.draining
 }
 
-// jitter returns three to four quarters of a duration.
+// jitter returns a random duration from three quarters of d to d.
 func (h *Hub) jitter(d time.Duration) time.Duration {
 	return time.Duration((0.75 + 0.25*h.random()) * float64(d))
 }

@@ -13,165 +13,161 @@ import (
 )
 
 const (
-	// maxPlaces is how many values of one label a group is filed under. A selector
-	// that names more is filed under the label alone, so that a request of a
-	// thousand terms does not take a thousand places.
-	maxPlaces = 16
-	// maxSelector is the longest selector of a watch, in bytes: about what fits a URL
-	// on its way through other proxies, and memory that a watch may take.
+	// maxKeys is the most buckets that a group is in. A selector with more values of a label is
+	// indexed by the label alone, so that a request with a thousand values does not take a
+	// thousand buckets.
+	maxKeys = 16
+	// maxSelector is the longest selector of a watch, in bytes: about what fits a URL on its way
+	// through proxies, and memory that a watch may take.
 	maxSelector = 32 << 10
-	// maxMatched is how many terms a selection may have to be matched while others
-	// wait for the same data point, and maxPlaceMatched how many all at one place may
-	// have together. Selections beyond that hear of every point at their place, and
-	// their watchers match it in their own time. kube-apiserver's watch cache has all
-	// of them do so, with a goroutine for each.
-	maxMatched, maxPlaceMatched = 8, 256
+	// maxTerms and maxBucketTerms bound the terms of a selection, and of all in a bucket, that
+	// the publisher matches while others wait for the point. Beyond that it writes every point of
+	// the bucket to the group's log, and the watchers match. In kube-apiserver's watch cache all
+	// watchers match, each in its own goroutine.
+	maxTerms, maxBucketTerms = 8, 256
 )
 
-// place is where a group is filed: what an object must have for the group to be
-// asked about it. Unset parts do not matter.
-type place struct {
-	kind      placeKind
+// bucketKey is a condition that an object must meet for the groups in the bucket. Unused fields
+// are empty.
+type bucketKey struct {
+	kind      bucketKind
 	namespace string
-	// name is an object's, or a label's.
+	// name of an object or of a label.
 	name, value string
 }
 
-type placeKind byte
+type bucketKind byte
 
 const (
-	placeNamespace placeKind = iota // every object of a namespace, or of all
-	placeName                       // an object's name
-	placeLabel                      // a label, whatever its value
-	placePair                       // a label and its value
+	inNamespace    bucketKind = iota // every object of a namespace, or of all
+	withName                         // an object's name
+	withLabel                        // a label, whatever its value
+	withLabelValue                   // a label and its value
 )
 
-// filing is how the hub files the groups of a selection.
-type filing struct {
-	// id tells selections apart that do not mean the same.
-	id     string
-	places []place
-	// terms is about how much there is to compare to match an object.
+func (k bucketKey) byLabel() bool { return k.kind == withLabel || k.kind == withLabelValue }
+
+// indexEntry says where a selection is in the index.
+type indexEntry struct {
+	// id is equal for equal selections only.
+	id   string
+	keys []bucketKey
+	// terms estimates the comparisons that matching an object takes.
 	terms int
 }
 
-// file returns the filing of a selection, or an error that tells the client that
-// the selection is too long.
-func file(s Selection) (filing, error) {
+// newIndexEntry returns the entry of a selection, or a BadRequest if the selection is too long.
+func newIndexEntry(s Selection) (indexEntry, error) {
 	id := s.id()
 	if len(id) > maxSelector {
-		return filing{}, apierrors.NewBadRequest(fmt.Sprintf(
+		return indexEntry{}, apierrors.NewBadRequest(fmt.Sprintf(
 			"the selectors of a watch may have %d bytes, not %d: watch more than you need, and select among the events", maxSelector, len(id)))
 	}
-	return filing{id: id, places: places(s), terms: s.terms()}, nil
+	return indexEntry{id: id, keys: bucketKeys(s), terms: s.terms()}, nil
 }
 
-// index finds the groups that a data point may concern. Each group is filed under
-// the narrowest condition of its selection.
+// index finds the groups that may select a data point. Each group is indexed by the narrowest
+// condition of its selection.
 type index struct {
-	places map[place]*shelf
-	// labelled counts the places that are found by a label: without any, an
-	// object's labels need not be looked at.
-	labelled int
+	buckets map[bucketKey]*bucket
+	// byLabel counts the buckets of labels: without any, an object's labels are not looked up.
+	byLabel int
 }
 
-// shelf holds the groups of a place.
-type shelf struct {
+type bucket struct {
 	groups []*group
-	// matched are the terms of those that are matched when they are visited.
-	matched int
+	// terms of the prefiltered groups.
+	terms int
 }
 
-func newIndex() *index { return &index{places: map[place]*shelf{}} }
-
-func (p place) labelled() bool { return p.kind == placeLabel || p.kind == placePair }
+func newIndex() *index { return &index{buckets: map[bucketKey]*bucket{}} }
 
 func (x *index) add(g *group) {
-	g.matched = g.terms <= maxMatched && !slices.ContainsFunc(g.places, func(p place) bool {
-		return x.places[p] != nil && x.places[p].matched+g.terms > maxPlaceMatched
+	g.prefiltered = g.terms <= maxTerms && !slices.ContainsFunc(g.keys, func(k bucketKey) bool {
+		return x.buckets[k] != nil && x.buckets[k].terms+g.terms > maxBucketTerms
 	})
-	for _, p := range g.places {
-		at := x.places[p]
-		if at == nil {
-			at = &shelf{}
-			x.places[p] = at
-			if p.labelled() {
-				x.labelled++
+	for _, k := range g.keys {
+		b := x.buckets[k]
+		if b == nil {
+			b = &bucket{}
+			x.buckets[k] = b
+			if k.byLabel() {
+				x.byLabel++
 			}
 		}
-		at.groups = append(at.groups, g)
-		if g.matched {
-			at.matched += g.terms
+		b.groups = append(b.groups, g)
+		if g.prefiltered {
+			b.terms += g.terms
 		}
 	}
 }
 
 func (x *index) remove(g *group) {
-	for _, p := range g.places {
-		at := x.places[p]
-		if at == nil {
+	for _, k := range g.keys {
+		b := x.buckets[k]
+		if b == nil {
 			continue
 		}
-		i := slices.Index(at.groups, g)
+		i := slices.Index(b.groups, g)
 		if i < 0 {
 			continue
 		}
-		at.groups = slices.Delete(at.groups, i, i+1)
-		if g.matched {
-			at.matched -= g.terms
+		b.groups = slices.Delete(b.groups, i, i+1)
+		if g.prefiltered {
+			b.terms -= g.terms
 		}
-		if len(at.groups) > 0 {
+		if len(b.groups) > 0 {
 			continue
 		}
-		delete(x.places, p)
-		if p.labelled() {
-			x.labelled--
+		delete(x.buckets, k)
+		if k.byLabel() {
+			x.byLabel--
 		}
 	}
 }
 
-// each calls visit once with every group that wants the item, and may do so with
-// groups that are not matched here.
+// each calls visit once for every group that selects the item, and for groups that are not
+// prefiltered and may select it.
 func (x *index) each(item Item, visit func(*group)) {
 	key := item.ItemKey()
-	x.visit(place{kind: placeNamespace}, item, visit)
-	x.visit(place{kind: placeName, name: key.Name}, item, visit)
+	x.visit(bucketKey{kind: inNamespace}, item, visit)
+	x.visit(bucketKey{kind: withName, name: key.Name}, item, visit)
 	if key.Namespace != "" {
-		x.visit(place{kind: placeNamespace, namespace: key.Namespace}, item, visit)
-		x.visit(place{kind: placeName, namespace: key.Namespace, name: key.Name}, item, visit)
+		x.visit(bucketKey{kind: inNamespace, namespace: key.Namespace}, item, visit)
+		x.visit(bucketKey{kind: withName, namespace: key.Namespace, name: key.Name}, item, visit)
 	}
-	if x.labelled == 0 {
+	if x.byLabel == 0 {
 		return
 	}
 	for label, value := range item.ItemLabels() {
-		x.visit(place{kind: placeLabel, name: label}, item, visit)
-		x.visit(place{kind: placePair, name: label, value: value}, item, visit)
+		x.visit(bucketKey{kind: withLabel, name: label}, item, visit)
+		x.visit(bucketKey{kind: withLabelValue, name: label, value: value}, item, visit)
 		if key.Namespace != "" {
-			x.visit(place{kind: placeLabel, namespace: key.Namespace, name: label}, item, visit)
-			x.visit(place{kind: placePair, namespace: key.Namespace, name: label, value: value}, item, visit)
+			x.visit(bucketKey{kind: withLabel, namespace: key.Namespace, name: label}, item, visit)
+			x.visit(bucketKey{kind: withLabelValue, namespace: key.Namespace, name: label, value: value}, item, visit)
 		}
 	}
 }
 
-func (x *index) visit(p place, item Item, visit func(*group)) {
-	at := x.places[p]
-	if at == nil {
+func (x *index) visit(k bucketKey, item Item, visit func(*group)) {
+	b := x.buckets[k]
+	if b == nil {
 		return
 	}
-	for _, g := range at.groups {
-		if !g.matched || g.selection.matches(item) {
+	for _, g := range b.groups {
+		if !g.prefiltered || g.selection.matches(item) {
 			visit(g)
 		}
 	}
 }
 
-// places are where a selection is filed. An object is found at one of them at
-// most, since a label has one value.
-func places(s Selection) []place {
+// bucketKeys returns the buckets of a selection. An object is in at most one of them, since a
+// label has one value.
+func bucketKeys(s Selection) []bucketKey {
 	if name, exact := s.name(); exact {
-		return []place{{kind: placeName, namespace: s.Namespace, name: name}}
+		return []bucketKey{{kind: withName, namespace: s.Namespace, name: name}}
 	}
-	everything := []place{{kind: placeNamespace, namespace: s.Namespace}}
+	everything := []bucketKey{{kind: inNamespace, namespace: s.Namespace}}
 	if s.Labels == nil {
 		return everything
 	}
@@ -183,28 +179,28 @@ func places(s Selection) []place {
 	fewest := 0
 	for i := range requirements {
 		r := &requirements[i]
-		if !narrow(r) {
+		if !requiresLabel(r) {
 			continue
 		}
-		if values := breadth(r); best == nil || values < fewest {
+		if values := valueCount(r); best == nil || values < fewest {
 			best, fewest = r, values
 		}
 	}
 	if best == nil {
 		return everything
 	}
-	if fewest > maxPlaces {
-		return []place{{kind: placeLabel, namespace: s.Namespace, name: best.Key()}}
+	if fewest > maxKeys {
+		return []bucketKey{{kind: withLabel, namespace: s.Namespace, name: best.Key()}}
 	}
-	filed := make([]place, 0, fewest)
+	keys := make([]bucketKey, 0, fewest)
 	for value := range best.Values() {
-		filed = append(filed, place{kind: placePair, namespace: s.Namespace, name: best.Key(), value: value})
+		keys = append(keys, bucketKey{kind: withLabelValue, namespace: s.Namespace, name: best.Key(), value: value})
 	}
-	return filed
+	return keys
 }
 
-// narrow says whether only objects with the label can meet the requirement.
-func narrow(r *labels.Requirement) bool {
+// requiresLabel reports whether only objects with the label can meet the requirement.
+func requiresLabel(r *labels.Requirement) bool {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In, selection.Exists,
 		selection.GreaterThan, selection.LessThan:
@@ -213,11 +209,11 @@ func narrow(r *labels.Requirement) bool {
 	return false
 }
 
-// breadth orders requirements by how much they are expected to match.
-func breadth(r *labels.Requirement) int {
+// valueCount returns how many values meet the requirement, or more than maxKeys if any may.
+func valueCount(r *labels.Requirement) int {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
 		return len(r.ValuesUnsorted())
 	}
-	return maxPlaces + 1
+	return maxKeys + 1
 }

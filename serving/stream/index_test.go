@@ -34,19 +34,19 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 			with = append(with, requirement())
 		}
 		if random.IntN(2) == 0 { // more than is matched at once
-			for i := range maxMatched {
+			for i := range maxTerms {
 				with = append(with, fmt.Sprintf("app notin (w%d,%s)", i, value()))
 			}
 		}
 		s := selecting(t, pick("", "", "a", "b"), strings.Join(with, ","),
 			pick("", "", "metadata.name=p1", "metadata.name!=p1", "metadata.namespace=a")).Normalize()
-		filed, err := file(s)
+		entry, err := newIndexEntry(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if groups[filed.id] == nil {
-			groups[filed.id] = newGroup(s, filed)
-			index.add(groups[filed.id])
+		if groups[entry.id] == nil {
+			groups[entry.id] = newGroup(s, entry)
+			index.add(groups[entry.id])
 		}
 	}
 	check := func() {
@@ -67,7 +67,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 				}
 			}
 			index.each(item, func(g *group) {
-				if g.matched || g.selection.matches(item) {
+				if g.prefiltered || g.selection.matches(item) {
 					got[g.id]++
 				}
 			})
@@ -79,7 +79,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 	check()
 	matched := 0
 	for _, g := range groups {
-		if g.matched {
+		if g.prefiltered {
 			matched++
 		}
 	}
@@ -96,7 +96,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 	for _, g := range groups {
 		index.remove(g)
 	}
-	if len(index.places) != 0 || index.labelled != 0 {
+	if len(index.buckets) != 0 || index.byLabel != 0 {
 		t.Errorf("left in the index: %v", index)
 	}
 }
@@ -108,8 +108,8 @@ func TestThousandTerms(t *testing.T) {
 		terms[i] = fmt.Sprintf("v%04d", i)
 	}
 	s := selecting(t, "a", "app in ("+strings.Join(terms, ",")+"),tier", "")
-	if diff := cmp.Diff(1, len(places(s))); diff != "" {
-		t.Errorf("places (-want +got):\n%s", diff)
+	if diff := cmp.Diff(1, len(bucketKeys(s))); diff != "" {
+		t.Errorf("buckets (-want +got):\n%s", diff)
 	}
 	w := newWorld(t)
 	w.pod("a", "web", "app=v0999,tier=x")
@@ -136,13 +136,13 @@ func TestCostlySelections(t *testing.T) {
 	costly := w.watch(Request{Selection: selecting(t, "", differs(1000, 0), "")}, 0)
 	many := make([]*Watcher, 100)
 	for i := range many {
-		many[i] = w.watch(Request{Selection: selecting(t, "", differs(maxMatched, i), "")}, 0)
+		many[i] = w.watch(Request{Selection: selecting(t, "", differs(maxTerms, i), "")}, 0)
 	}
-	if costly.group.matched || !many[0].group.matched {
-		t.Errorf("matched by the publisher: that of 1000 terms %t, the first of %d terms %t", costly.group.matched, maxMatched, many[0].group.matched)
+	if costly.group.prefiltered || !many[0].group.prefiltered {
+		t.Errorf("matched by the publisher: that of 1000 terms %t, the first of %d terms %t", costly.group.prefiltered, maxTerms, many[0].group.prefiltered)
 	}
-	if at := w.hub.index.places[place{kind: placeNamespace}]; at.matched > maxPlaceMatched {
-		t.Errorf("%d terms are matched at one place", at.matched)
+	if at := w.hub.index.buckets[bucketKey{kind: inNamespace}]; at.terms > maxBucketTerms {
+		t.Errorf("%d terms are matched at one place", at.terms)
 	}
 	for _, watcher := range append(many, costly) {
 		read(t, watcher)
@@ -166,8 +166,8 @@ func TestCostlySelections(t *testing.T) {
 		}
 		watcher.Stop()
 	}
-	if at := w.hub.index.places[place{kind: placeNamespace}]; at.matched != 0 {
-		t.Errorf("%d terms are left after those who asked for them", at.matched)
+	if at := w.hub.index.buckets[bucketKey{kind: inNamespace}]; at.terms != 0 {
+		t.Errorf("%d terms are left after those who asked for them", at.terms)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestLongSelector(t *testing.T) {
 	for i := range values {
 		values[i] = fmt.Sprintf("value-%d", i)
 	}
-	_, err := w.hub.Watch(t.Context(), Request{
+	_, err := w.hub.Watch(t.Context(), Request{Metrics: w.metrics,
 		Selection: selecting(t, "", "app in ("+strings.Join(values, ",")+")", ""), Release: func() { released++ },
 	})
 	if !apierrors.IsBadRequest(err) || released != 1 || len(w.hub.groups) != 0 {

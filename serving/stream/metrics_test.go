@@ -34,7 +34,7 @@ func ownAPI(t testing.TB) API {
 	return API{Group: fmt.Sprintf("%s-%d", strings.NewReplacer("/", "-", " ", "-", ":", "").Replace(t.Name()), ownGroups.Add(1)), Version: "v1", Resource: "pods"}
 }
 
-func newMeter(t testing.TB) *Meter { return NewMeter(ownAPI(t)) }
+func newMetrics(t testing.TB) *Metrics { return NewMetrics(ownAPI(t)) }
 
 // quiet is the context of a test that has nothing to log.
 func quiet(t testing.TB) context.Context { return klog.NewContext(t.Context(), klog.Logger{}) }
@@ -74,15 +74,15 @@ func series(t testing.TB, api API) map[string]float64 {
 	return got
 }
 
-// TestMeter follows a watch from its request to its end.
-func TestMeter(t *testing.T) {
-	w, meter := newWorld(t), newMeter(t)
+// TestMetrics follows a watch from its request to its end.
+func TestMetrics(t *testing.T) {
+	w, m := newWorld(t), newMetrics(t)
 	w.pod("a", "one", "app=web")
 	w.pod("a", "two", "app=web")
 	w.store("a", "one", 1)
 	w.store("a", "two", 1)
 	watcher := w.watch(Request{
-		Bookmarks: true, InitialEventsEnd: true, Meter: meter, Received: t0.Add(-20 * time.Millisecond),
+		Bookmarks: true, InitialEventsEnd: true, Metrics: m, Received: t0.Add(-20 * time.Millisecond),
 	}, 0)
 
 	w.clock.Step(30 * time.Millisecond)
@@ -92,15 +92,15 @@ func TestMeter(t *testing.T) {
 		"watch_events_sent_total initial": 2, "watch_events_sent_total bookmark": 1,
 		"watch_first_event_seconds count": 1, "watch_first_event_seconds sum": 0.05,
 	}
-	if diff := cmp.Diff(want, series(t, meter.api)); diff != "" {
+	if diff := cmp.Diff(want, series(t, m.api)); diff != "" {
 		t.Errorf("after the initial events (-want +got):\n%s", diff)
 	}
 
 	w.store("a", "one", 2)
 	w.store("a", "two", 2)
 	w.store("a", "one", 3) // supersedes the first
-	w.hub.gauge(w.clock.Now())
-	if got := series(t, meter.api)["watch_pending_points"]; got != 3 {
+	w.hub.setGauges(w.clock.Now())
+	if got := series(t, m.api)["watch_pending_points"]; got != 3 {
 		t.Errorf("%v points pending, want 3", got)
 	}
 	w.clock.Step(250 * time.Millisecond)
@@ -113,7 +113,7 @@ func TestMeter(t *testing.T) {
 		"watch_duration_seconds count": 1, "watch_duration_seconds sum": 0.28,
 	})
 	maps.DeleteFunc(want, func(_ string, v float64) bool { return v == 0 })
-	got := series(t, meter.api)
+	got := series(t, m.api)
 	if diff := cmp.Diff(want, got, approximately); diff != "" {
 		t.Errorf("after the end (-want +got):\n%s", diff)
 	}
@@ -125,34 +125,34 @@ var approximately = cmp.Comparer(func(a, b float64) bool { return a-b < 1e-6 && 
 // TestFirstEventIsTheServers: a watch that has to wait for a data point says
 // nothing about how fast the server is.
 func TestFirstEventIsTheServers(t *testing.T) {
-	w, meter := newWorld(t), newMeter(t)
+	w, m := newWorld(t), newMetrics(t)
 	w.pod("a", "one", "")
-	watcher := w.watch(Request{Meter: meter}, 0)
+	watcher := w.watch(Request{Metrics: m}, 0)
 	read(t, watcher)
 	w.pass(time.Minute)
 	w.store("a", "one", 1)
 	read(t, watcher)
-	got := series(t, meter.api)
+	got := series(t, m.api)
 	if got["watch_events_sent_total live"] != 1 || got["watch_first_event_seconds count"] != 0 {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestMeterOutrun is about a client that read nothing while more was stored than
+// TestRescan is about a client that read nothing while more was stored than
 // its log holds.
-func TestMeterOutrun(t *testing.T) {
-	w, meter := newWorld(t), newMeter(t)
+func TestRescan(t *testing.T) {
+	w, m := newWorld(t), newMetrics(t)
 	w.pod("a", "one", "")
 	w.pod("a", "two", "")
-	watcher := w.watch(Request{Meter: meter}, 0)
+	watcher := w.watch(Request{Metrics: m}, 0)
 	read(t, watcher)
 	for value := range 2 * minLog {
 		w.store("a", "one", value)
 		w.store("a", "two", value)
 	}
 	read(t, watcher)
-	got := series(t, meter.api)
-	if got["watch_outrun_total"] != 1 || got["watch_events_sent_total live"] != 2 {
+	got := series(t, m.api)
+	if got["watch_rescans_total"] != 1 || got["watch_events_sent_total live"] != 2 {
 		t.Errorf("%v", got)
 	}
 }
@@ -168,24 +168,24 @@ func TestPendingPoints(t *testing.T) {
 		"of all":        {"", minLog},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, meter := newWorld(t), newMeter(t)
+			w, m := newWorld(t), newMetrics(t)
 			w.pod("a", "one", "")
-			request := Request{Selection: selecting(t, "a", "", c.fields), Meter: meter}
+			request := Request{Selection: selecting(t, "a", "", c.fields), Metrics: m}
 			read(t, w.watch(request, 0))
 			for value := range 2 * minLog {
 				w.store("a", "one", value)
 			}
-			w.hub.gauge(w.clock.Now())
-			if got := series(t, meter.api)["watch_pending_points"]; got != c.want {
+			w.hub.setGauges(w.clock.Now())
+			if got := series(t, m.api)["watch_pending_points"]; got != c.want {
 				t.Errorf("%v points pending, want %v", got, c.want)
 			}
 		})
 	}
 }
 
-// TestLimited counts refused watches by the limit that they met.
-func TestLimited(t *testing.T) {
-	limited := func() map[string]float64 {
+// TestRejected counts refused watches by the limit that they met.
+func TestRejected(t *testing.T) {
+	rejected := func() map[string]float64 {
 		families, err := testRegistry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestLimited(t *testing.T) {
 		got := map[string]float64{}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
-				if f.GetName() == "metrics_api_watch_limited_total" {
+				if f.GetName() == "metrics_api_watch_rejected_total" {
 					got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
 				}
 			}
@@ -201,7 +201,7 @@ func TestLimited(t *testing.T) {
 		return got
 	}
 	NewAdmission(clock.RealClock{}, rand.Float64, Limits{})
-	before := limited() // all of them, from zero: of a series that appears at 1 a rate is 0
+	before := rejected() // all of them, from zero: of a series that appears at 1 a rate is 0
 	limits := map[string]Limits{
 		limitConnections: {PerUser: 1, OpensPerSecond: 1, OpensBurst: 1},
 		limitPerUser:     {Connections: 1, OpensPerSecond: 1, OpensBurst: 1},
@@ -215,7 +215,7 @@ func TestLimited(t *testing.T) {
 	if len(before) != len(limits) {
 		t.Errorf("before any was met there are %v", before)
 	}
-	for name, after := range limited() {
+	for name, after := range rejected() {
 		if after-before[name] != 1 {
 			t.Errorf("%s met %v times, want once", name, after-before[name])
 		}

@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 		go func() { hub.Run(ctx); close(returned) }()
 
 		begin := time.Now()
-		w, err := hub.Watch(ctx, Request{Bookmarks: true, NewBookmark: bookmark})
+		w, err := hub.Watch(ctx, Request{Metrics: newMetrics(t), Bookmarks: true, NewBookmark: bookmark})
 		if err != nil {
 			t.Fatal(err)
 		}

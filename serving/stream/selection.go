@@ -18,20 +18,19 @@ const (
 	fieldNamespace = "metadata.namespace"
 )
 
-// Selection is what a watcher wants to see, or who lists.
+// Selection says which objects a watch or a list returns.
 type Selection struct {
 	// Namespace of the objects; empty for all, and for objects without one.
 	Namespace string
-	// Labels and Fields select among those; nil selects all. Fields names
-	// metadata.name and metadata.namespace, and no other field.
+	// Labels and Fields select among those; nil selects all. Fields may only use
+	// metadata.name and metadata.namespace.
 	Labels labels.Selector
 	Fields fields.Selector
-	// Clustered says that the objects have no namespace: a name is then all
-	// there is to a key.
+	// Clustered says that the objects are cluster-scoped, so a name alone is a key.
 	Clustered bool
 }
 
-// Normalize brings selections that mean the same into the same form.
+// Normalize returns an equivalent selection in canonical form.
 func (s Selection) Normalize() Selection {
 	if s.Labels != nil && s.Labels.Empty() {
 		s.Labels = nil
@@ -47,7 +46,7 @@ func (s Selection) Normalize() Selection {
 	return s
 }
 
-// id tells selections apart that do not mean the same.
+// id returns a string that is equal for equal selections only.
 func (s Selection) id() string {
 	id := strconv.Quote(s.Namespace)
 	if s.Labels != nil {
@@ -59,7 +58,7 @@ func (s Selection) id() string {
 	return id
 }
 
-// terms counts what there is to compare at most: values are gone through one by one.
+// terms returns the most comparisons that matching an object takes: values are compared one by one.
 func (s Selection) terms() int {
 	n := 0
 	if s.Labels != nil {
@@ -74,7 +73,7 @@ func (s Selection) terms() int {
 	return n
 }
 
-// name is the only name that can match, where that is known.
+// name returns the only name that can match, if the fields require one.
 func (s Selection) name() (string, bool) {
 	if s.Fields == nil {
 		return "", false
@@ -82,8 +81,8 @@ func (s Selection) name() (string, bool) {
 	return s.Fields.RequiresExactMatch(fieldName)
 }
 
-// Key is the only key that can match, where a normalized selection tells it: a
-// name without a namespace is looked for in all of them.
+// Key returns the only key that can match, if a normalized selection requires one. A name
+// without a namespace may match in any namespace.
 func (s Selection) Key() (samplestore.Key, bool) {
 	name, exact := s.name()
 	if !exact || (s.Namespace == "" && !s.Clustered) {
@@ -94,17 +93,17 @@ func (s Selection) Key() (samplestore.Key, bool) {
 
 func (s Selection) matches(item Item) bool { return s.Matches(item.ItemKey(), item.ItemLabels()) }
 
-// Matches says whether a normalized selection selects the object of a key.
+// Matches reports whether a normalized selection selects an object by its key and labels.
 func (s Selection) Matches(key samplestore.Key, of map[string]string) bool {
 	return (s.Namespace == "" || s.Namespace == key.Namespace) &&
 		(s.Fields == nil || matchesFields(s.Fields, key)) &&
 		(s.Labels == nil || s.Labels.Matches(labels.Set(of)))
 }
 
-// matchesFields moves the key to the heap, which most selections do without.
+// matchesFields is a function of its own because it moves the key to the heap.
 func matchesFields(f fields.Selector, key samplestore.Key) bool { return f.Matches(keyFields{&key}) }
 
-// keyFields are the fields of a key that a field selector can name.
+// keyFields implements fields.Fields.
 type keyFields struct{ *samplestore.Key }
 
 func (f keyFields) Has(field string) bool { return field == fieldName || field == fieldNamespace }

@@ -16,17 +16,20 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// backlog is the room in a watcher's channel: an ADDED, the end of the initial
-// events, a bookmark, and the last event before the close. There is never more
-// than one of each.
-const backlog = 4
+// eventBuffer is the size of a watcher's channel: an ADDED, the bookmark after the initial
+// events, another bookmark, and the final event. There is never more than one of each.
+const eventBuffer = 4
 
-// Watcher is one client's watch. It is a watch.Interface for the API server's
-// watch handler, and the object of its own ADDED events.
+// Watcher is the watch of one client. It implements watch.Interface for the API server's watch
+// handler, and is the object of its own ADDED events.
 type Watcher struct {
+	// Entry is used by the hub's dueQueue.
+	delayqueue.Entry
+
 	hub       *Hub
 	group     *group
 	request   Request
@@ -37,39 +40,39 @@ type Watcher struct {
 	events chan watch.Event
 	// armed says that an ADDED event is in the channel or being encoded.
 	armed atomic.Bool
-	// synced says that the initial events are out.
+	// synced says that the initial events were sent.
 	synced atomic.Bool
-	// progress is the tick of the agenda at which the client last took an ADDED,
-	// or was offered one after it had taken all.
+	// progress is the tick at which the client last read an ADDED, or was sent one after it had
+	// read all.
 	progress atomic.Int64
 	// stopped says that Stop was called.
 	stopped atomic.Bool
-	// ending is why the watch ends, as soon as that is known.
-	ending atomic.Pointer[Ending]
+	// reason is why the watch ends, once that is known.
+	reason atomic.Pointer[EndReason]
 
-	// These are written by whoever encodes: the one goroutine of the watch handler.
+	// Written by the goroutine of the watch handler alone.
 
 	position  atomic.Uint64 // in the group's log
-	delivered atomic.Uint64 // events with a data point
+	delivered atomic.Uint64 // number of points
 
-	// These belong to it.
+	// Owned by the goroutine of the watch handler.
 
-	seen  coverage // what was written or superseded
-	sweep *sweep   // nil unless the log does not have all that is to come
-	sink  sink
+	seen   watermarks // of what was written or superseded
+	scan   *scan      // nil while the watcher reads the log
+	writer errorWriter
 
-	// mu guards what goes into events, and their closing.
+	// mu guards the fields below and the closing of events.
 	mu     sync.Mutex
 	closed bool
-	// sent counts the events, and marked is the number of the last bookmark among
-	// them, but for the one that ends the initial events.
-	sent, marked uint64
+	// sent counts the events, and bookmarked is the number of the last bookmark among them, except
+	// for the one that ends the initial events.
+	sent, bookmarked uint64
+	// ctx is that of the request, and unregister removes its AfterFunc.
+	ctx        context.Context
+	unregister func() bool
 
-	timetable timetable
+	deadlines deadlines
 	stop      sync.Once
-	// bound is the request's context, and unbind lets go of it; both under mu.
-	bound  context.Context
-	unbind func() bool
 }
 
 var (
@@ -77,60 +80,60 @@ var (
 	_ runtime.CacheableObject = &Watcher{}
 )
 
-// ResultChan returns the events. Those of type ADDED have the watcher itself as
-// their object and must be encoded in order, each once.
+// ResultChan returns the events. The object of ADDED events is the watcher itself; they must be
+// encoded in order, each once.
 func (w *Watcher) ResultChan() <-chan watch.Event { return w.events }
 
-// Stop ends the watch and releases all that it holds. It may be called again.
+// Stop ends the watch and releases its resources. It may be called more than once.
 func (w *Watcher) Stop() {
 	w.close()
 	w.stop.Do(func() {
 		w.stopped.Store(true)
 		w.mu.Lock()
-		unbind := w.unbind
+		unregister := w.unregister
 		w.mu.Unlock()
-		ending, after := w.endingNow(), w.hub.clock.Since(w.began)
-		if unbind != nil {
-			unbind()
+		reason, after := w.endReason(), w.hub.clock.Since(w.began)
+		if unregister != nil {
+			unregister()
 		}
 		w.hub.remove(w)
-		w.request.Meter.end(ending, after)
-		w.hub.journal.end(w, ending, after)
+		w.request.Metrics.end(reason, after)
+		w.hub.logger.end(w, reason, after)
 		if w.request.Release != nil {
 			w.request.Release()
 		}
 	})
 }
 
-// bind makes the watch end with a context: the watch handler calls Stop, unless
-// it fails before it begins.
-func (w *Watcher) bind(ctx context.Context) {
+// stopWith stops the watch when the context ends: the watch handler does not if it fails before
+// it starts.
+func (w *Watcher) stopWith(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.bound, w.unbind = ctx, context.AfterFunc(ctx, w.Stop)
+	w.ctx, w.unregister = ctx, context.AfterFunc(ctx, w.Stop)
 }
 
-// wake announces that there may be something to encode. It never blocks.
+// wake sends an ADDED event, which may turn out to be empty, unless one is pending. It never
+// blocks.
 func (w *Watcher) wake() {
 	if w.armed.Load() {
 		return
 	}
-	// Before it is armed: one that had nothing for long has not stalled.
-	w.progress.Store(w.hub.agenda.current.Load())
+	// Before it is armed: a watch that had no events for long has not stalled.
+	w.progress.Store(w.hub.due.current.Load())
 	if w.armed.CompareAndSwap(false, true) {
 		w.send(watch.Event{Type: watch.Added, Object: w})
 	}
 }
 
-// send puts an event into the channel, unless it is closed or has no room.
+// send puts an event into the channel, unless it is closed or full.
 func (w *Watcher) send(e watch.Event) (sent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put(e)
+	return w.sendLocked(e)
 }
 
-// put is send, for who holds mu.
-func (w *Watcher) put(e watch.Event) (sent bool) {
+func (w *Watcher) sendLocked(e watch.Event) (sent bool) {
 	if w.closed {
 		return false
 	}
@@ -143,7 +146,7 @@ func (w *Watcher) put(e watch.Event) (sent bool) {
 	}
 }
 
-// close ends the channel after what is in it.
+// close closes the channel; pending events can still be read.
 func (w *Watcher) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,14 +162,13 @@ func (w *Watcher) hasClosed() bool {
 	return w.closed
 }
 
-// CacheEncode writes the next data point that the client has not seen, as it is
-// now. It may turn out that there is none; then it writes nothing, which is no
-// event to the client. As long as there is more, the next ADDED is in the channel
-// before this one is done: the watch handler flushes when the channel is empty,
-// so a burst leaves in one piece.
+// CacheEncode writes the current version of the next point that the client has not seen, or
+// nothing if there is none. Writing nothing is valid: it sends no event. The next ADDED is in
+// the channel before this one is done, because the watch handler flushes when the channel is
+// empty; so a burst is sent in one piece.
 func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
-	w.progress.Store(w.hub.agenda.current.Load())
-	if w.revoked() {
+	w.progress.Store(w.hub.due.current.Load())
+	if w.isRevoked() {
 		return nil
 	}
 	item := w.next()
@@ -175,74 +177,76 @@ func (w *Watcher) CacheEncode(id runtime.Identifier, encode func(runtime.Object,
 			return err
 		}
 	}
-	if w.sweep != nil && w.sweep.done() {
-		w.endSweep()
+	if w.scan != nil && w.scan.done() {
+		w.finishScan()
 	}
 	w.rearm()
 	return nil
 }
 
-// write writes a data point and counts it. One that cannot be encoded is left out:
-// with an end of the watch the client would come back to the same point.
+// write writes and counts a point. One that cannot be encoded is skipped: if the watch ended,
+// the client would come back to the same point.
 func (w *Watcher) write(item Item, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, out io.Writer) error {
-	w.sink.Writer = out
-	if err := item.CacheEncode(id, encode, &w.sink); err != nil {
-		if !w.sink.failed {
-			w.hub.journal.skip(w, item, err)
-			w.request.Meter.skip()
+	m := w.request.Metrics
+	w.writer.Writer = out
+	if err := item.CacheEncode(id, encode, &w.writer); err != nil {
+		if !w.writer.failed {
+			w.hub.logger.skip(w, item, err)
+			m.encodeErrors.Inc()
 			return nil
 		}
-		w.fail()
+		w.writeFailed()
 		return err
 	}
-	m := w.request.Meter
-	if w.delivered.Add(1) == 1 && !w.synced.Load() {
-		m.deliverFirst(w.hub.clock.Since(w.request.Received))
+	synced := w.synced.Load()
+	if w.delivered.Add(1) == 1 && !synced {
+		m.firstEvent.Observe(w.hub.clock.Since(w.request.Received).Seconds())
 	}
-	if w.synced.Load() {
-		m.deliverLive(w.hub.clock.Since(w.hub.source.Stored(item.ItemSequence())))
+	if synced {
+		m.liveEvents.Inc()
+		m.latency.Observe(w.hub.clock.Since(w.hub.source.Stored(item.ItemSequence())).Seconds())
 	} else {
-		m.deliverInitial()
+		m.initialEvents.Inc()
 	}
 	return nil
 }
 
 // rearm puts the next ADDED into the channel, or leaves that to the next wake.
 func (w *Watcher) rearm() {
-	if w.more() {
+	if w.hasMore() {
 		w.send(watch.Event{Type: watch.Added, Object: w})
 		return
 	}
 	w.armed.Store(false)
-	// A point that came in between found the watcher armed and did not wake it.
-	if w.more() {
+	// A point that was published in between found the watcher armed and did not wake it.
+	if w.hasMore() {
 		w.wake()
 	}
 }
 
-func (w *Watcher) more() bool { return w.sweep != nil || w.group.head.Load() > w.position.Load() }
+func (w *Watcher) hasMore() bool { return w.scan != nil || w.group.head.Load() > w.position.Load() }
 
 // next returns the point to write, or nil.
 func (w *Watcher) next() Item {
 	for {
-		if w.sweep != nil {
-			if item := w.sweep.next(); item != nil {
+		if w.scan != nil {
+			if item := w.scan.next(); item != nil {
 				return item
 			}
-			w.endSweep()
+			w.finishScan()
 		}
 		position := w.position.Load()
-		e, after, lost := w.group.read(position)
+		e, next, lost := w.group.read(position)
 		if lost {
 			w.catchUp()
 			continue
 		}
-		if after == position {
+		if next == position {
 			return nil
 		}
-		w.position.Store(after)
-		w.coalesce(after - position - 1)
-		covered := e.sequence <= w.seen.of(e.key)
+		w.position.Store(next)
+		w.countCoalesced(next - position - 1)
+		covered := e.sequence <= w.seen.get(e.key)
 		// The log is in the order of the numbers.
 		w.seen.raise(e.sequence)
 		if covered {
@@ -251,7 +255,7 @@ func (w *Watcher) next() Item {
 		item := w.hub.source.Get(e.key)
 		if item == nil || item.ItemSequence() != e.sequence {
 			// Superseded: the newer point has its own entry.
-			w.coalesce(1)
+			w.countCoalesced(1)
 			continue
 		}
 		if w.selection.matches(item) {
@@ -260,57 +264,69 @@ func (w *Watcher) next() Item {
 	}
 }
 
-// coalesce counts points that were superseded, unless they may be some that the
-// selection does not select.
-func (w *Watcher) coalesce(n uint64) {
-	if n > 0 && w.group.matched {
-		w.request.Meter.coalesce(n)
+// countCoalesced counts superseded points, unless the log may have points that the selection
+// does not select.
+func (w *Watcher) countCoalesced(n uint64) {
+	if n > 0 && w.group.prefiltered {
+		w.request.Metrics.coalesced.Add(float64(n))
 	}
 }
 
-// catchUp begins a sweep in place of log entries that were overwritten.
+// catchUp starts a scan in place of log entries that were overwritten.
 func (w *Watcher) catchUp() {
-	w.request.Meter.runOut()
+	w.request.Metrics.rescans.Inc()
 	w.group.grow()
-	// First the position, then the sweep: what is stored in between is in both, and
-	// is skipped in the log.
+	// First the position, then the scan: what is stored in between is in both, and is skipped in
+	// the log.
 	w.position.Store(w.group.head.Load())
-	w.beginSweep()
+	w.startScan()
 }
 
-func (w *Watcher) beginSweep() {
-	w.sweep = &sweep{
+func (w *Watcher) startScan() {
+	w.scan = &scan{
 		source: w.hub.source, selection: w.selection, required: samplestore.RequiredLabels(w.selection.Labels), before: w.seen,
 	}
 }
 
-func (w *Watcher) endSweep() {
-	w.seen = w.sweep.covered
-	w.sweep = nil
+func (w *Watcher) finishScan() {
+	w.seen = w.scan.covered
+	w.scan = nil
 	if w.synced.Load() {
 		return
 	}
 	if w.request.InitialEventsEnd && w.request.NewBookmark != nil &&
 		w.send(watch.Event{Type: watch.Bookmark, Object: w.request.NewBookmark(true)}) {
-		w.request.Meter.bookmark()
+		w.request.Metrics.bookmarks.Inc()
 	}
 	w.synced.Store(true)
 }
 
-// idle says how long the client has left an event untaken; 0 when there is none.
+// idle returns how long the client has not read a pending event; 0 if there is none.
 func (w *Watcher) idle() time.Duration {
 	if !w.armed.Load() {
 		return 0
 	}
-	return time.Duration(w.hub.agenda.current.Load()-w.progress.Load()) * tick
+	return time.Duration(w.hub.due.current.Load()-w.progress.Load()) * tick
 }
 
-// GetObject returns an object without content: which point it will be is not
-// known before it is encoded. Encoders that know CacheableObject do not call it.
+// GetObject returns an empty object: the point is chosen when it is encoded. Encoders that know
+// CacheableObject do not call it.
 func (w *Watcher) GetObject() runtime.Object { return &metav1.PartialObjectMetadata{} }
 
-// GetObjectKind is empty, as it is for objects of an internal version.
+// GetObjectKind returns an empty kind, as objects of an internal version do.
 func (w *Watcher) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns the watcher: there is but one position in the stream.
+// DeepCopyObject returns the watcher itself: it has one position in the stream.
 func (w *Watcher) DeepCopyObject() runtime.Object { return w }
+
+// errorWriter records whether a write failed, to tell that from an encoding error.
+type errorWriter struct {
+	io.Writer
+	failed bool
+}
+
+func (w *errorWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.failed = w.failed || err != nil
+	return n, err
+}

@@ -97,8 +97,8 @@ func TestOnePendingPoint(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/one 9"}, read(t, one)); diff != "" {
 		t.Errorf("a single pod (-want +got):\n%s", diff)
 	}
-	const coalesced, outrun = "watch_coalesced_points_total", "watch_outrun_total"
-	if c := w.counted(); c[coalesced]-before[coalesced] != 9 || c[outrun] != before[outrun] {
+	const coalesced, rescans = "watch_coalesced_points_total", "watch_rescans_total"
+	if c := w.counted(); c[coalesced]-before[coalesced] != 9 || c[rescans] != before[rescans] {
 		t.Errorf("a single pod: counted %v after %v", c, before)
 	}
 	if c := before; c["watch_events_sent_total live"] != 6 || c[coalesced] == 0 {
@@ -157,7 +157,7 @@ func TestOutrun(t *testing.T) {
 // TestStoredWhileSweeping: the initial events of a slow client are not the end of
 // what it hears of pods that were renewed meanwhile, and are complete when they end.
 func TestStoredWhileSweeping(t *testing.T) {
-	const pods = 3 * sweepChunk
+	const pods = 3 * scanChunk
 	w := newWorld(t)
 	for i := range pods {
 		w.pod("a", fmt.Sprintf("p%03d", i), "")
@@ -173,18 +173,18 @@ func TestStoredWhileSweeping(t *testing.T) {
 			for i := range pods {
 				w.store("a", fmt.Sprintf("p%03d", i), value)
 			}
-			for i := range sweepChunk / 2 {
+			for i := range scanChunk / 2 {
 				got = append(got, take(t, <-watcher.ResultChan()))
 				want = append(want, fmt.Sprintf("a/p%03d %d", i, value))
 			}
 			newer := value + 1
 			w.store("a", "p000", newer) // swept before
-			for i := 2 * sweepChunk; i < pods; i++ {
+			for i := 2 * scanChunk; i < pods; i++ {
 				w.store("a", fmt.Sprintf("p%03d", i), newer) // not swept yet
 			}
 			got = append(got, read(t, watcher)...)
-			for i := sweepChunk / 2; i < pods; i++ {
-				if i < 2*sweepChunk {
+			for i := scanChunk / 2; i < pods; i++ {
+				if i < 2*scanChunk {
 					want = append(want, fmt.Sprintf("a/p%03d %d", i, value))
 				} else {
 					want = append(want, fmt.Sprintf("a/p%03d %d", i, newer))

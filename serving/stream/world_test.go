@@ -79,18 +79,18 @@ func (s tableSource) Select(namespace string, required []samplestore.Label, afte
 
 // world is a hub over a table, with a clock that only the test moves.
 type world struct {
-	t     testing.TB
-	clock *clocktesting.FakeClock
-	table *samplestore.Table
-	hub   *Hub
-	meter *Meter
+	t       testing.TB
+	clock   *clocktesting.FakeClock
+	table   *samplestore.Table
+	hub     *Hub
+	metrics *Metrics
 	// sample counts the publications: no two points are of the same time.
 	sample int
 }
 
 func newWorld(t testing.TB) *world {
 	c := clocktesting.NewFakeClock(t0)
-	w := &world{t: t, clock: c, table: samplestore.NewStore(c, maxAge).Pods, meter: newMeter(t)}
+	w := &world{t: t, clock: c, table: samplestore.NewStore(c, maxAge).Pods, metrics: newMetrics(t)}
 	w.hub = NewHub(tableSource{w.table}, c, func() float64 { return 1 }, usual)
 	w.table.Observe(func(objects []*samplestore.Object) {
 		items := make([]Item, len(objects))
@@ -142,7 +142,7 @@ func bookmark(end bool) runtime.Object {
 }
 
 // counted is what the watches have counted.
-func (w *world) counted() map[string]float64 { return series(w.t, w.meter.api) }
+func (w *world) counted() map[string]float64 { return series(w.t, w.metrics.api) }
 
 // watch begins a watch; a zero timeout is none.
 func (w *world) watch(r Request, timeout time.Duration) *Watcher {
@@ -152,8 +152,8 @@ func (w *world) watch(r Request, timeout time.Duration) *Watcher {
 		ctx = deadline{Context: ctx, at: w.clock.Now().Add(timeout)}
 	}
 	r.NewBookmark = bookmark
-	if r.Meter == nil {
-		r.Meter = w.meter
+	if r.Metrics == nil {
+		r.Metrics = w.metrics
 	}
 	watcher, err := w.hub.Watch(ctx, r)
 	if err != nil {

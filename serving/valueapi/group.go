@@ -42,7 +42,7 @@ type Group struct {
 	*stream.WatchVerb
 	api               API
 	hub               *stream.Hub
-	meters            map[schema.GroupVersion]*stream.Meter
+	metrics           map[schema.GroupVersion]*stream.Metrics
 	clock             clock.WithTicker
 	random            func() float64
 	minRequestTimeout time.Duration
@@ -71,12 +71,12 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 		api: api, clock: o.Clock, random: o.Random, minRequestTimeout: o.MinRequestTimeout,
 		aggregated: server.AggregatedDiscoveryGroupManager,
 		hub:        stream.NewHub(o.Source, o.Clock, o.Random, o.Settings),
-		meters:     map[schema.GroupVersion]*stream.Meter{},
+		metrics:    map[schema.GroupVersion]*stream.Metrics{},
 		watchable:  true,
 	}
 	g.WatchVerb = stream.NewWatchVerb(o.Admission, g.hub)
 	for _, version := range api.Versions {
-		g.meters[version] = stream.NewMeter(MeteredAs(version))
+		g.metrics[version] = stream.NewMetrics(MetricsAPI(version))
 	}
 	g.resources.Store(&[]metav1.APIResource{})
 	if err := g.installPaths(server); err != nil {
@@ -90,9 +90,9 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 	return g, nil
 }
 
-// MeteredAs returns what requests for a version are counted by: clients name the
+// MetricsAPI returns what requests for a version are counted by: clients name the
 // resources, so these are none of it.
-func MeteredAs(version schema.GroupVersion) stream.API {
+func MetricsAPI(version schema.GroupVersion) stream.API {
 	return stream.API{Group: version.Group, Version: version.Version}
 }
 

@@ -33,7 +33,7 @@ func (g *Group) watch(ctx context.Context, version schema.GroupVersion, options 
 				return newBookmark(g.api.NewList(), following.ResourceVersion())
 			},
 			Release: following.Stop,
-			Meter:   g.meters[version],
+			Metrics: g.metrics[version],
 		}, nil
 	})
 	if err != nil {

@@ -551,7 +551,7 @@ func TestConcurrentUse(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					watcher, err := w.hub.Watch(t.Context(), stream.Request{Selection: stream.Selection{Namespace: feed.ID}, Release: release})
+					watcher, err := w.hub.Watch(t.Context(), stream.Request{Metrics: stream.NewMetrics(stream.API{}), Selection: stream.Selection{Namespace: feed.ID}, Release: release})
 					if err != nil {
 						t.Error(err)
 						return

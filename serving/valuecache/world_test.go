@@ -159,7 +159,7 @@ func (w *world) watch(selector string) *stream.Watcher {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	watcher, err := w.hub.Watch(w.t.Context(), stream.Request{Selection: stream.Selection{Namespace: "hits", Labels: s}, Release: release})
+	watcher, err := w.hub.Watch(w.t.Context(), stream.Request{Metrics: stream.NewMetrics(stream.API{}), Selection: stream.Selection{Namespace: "hits", Labels: s}, Release: release})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 		t.Fatal(err)
 	}
 	server.PrepareRun()
-	r.server = httptest.NewUnstartedServer(stream.WithRequestFacts(server.Handler))
+	r.server = httptest.NewUnstartedServer(stream.WithRequestMetadata(server.Handler))
 	r.server.EnableHTTP2 = true
 	// Handshakes with its keys are cheap, which those of httptest's own are not.
 	ca, err := authority.New("reference")

@@ -92,7 +92,7 @@ func newValuesReference(t *testing.T) *reference {
 		t.Fatal(err)
 	}
 	generic.PrepareRun()
-	r := &reference{server: httptest.NewServer(stream.WithRequestFacts(generic.Handler))}
+	r := &reference{server: httptest.NewServer(stream.WithRequestMetadata(generic.Handler))}
 	r.config = &rest.Config{Host: r.server.URL}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -72,11 +72,11 @@ func TestRetriesAreSpread(t *testing.T) {
 	draw := 0.0
 	random := func() float64 { draw += 0.1; return draw - 0.1 }
 	tests := map[string]struct {
-		from seconds
+		from retryAfter
 		want []int
 	}{
-		"full":      {whenFull, []int{5, 6, 7, 8, 9, 10, 11, 12, 13, 14}},
-		"shut down": {whenShutDown, []int{1, 1, 1, 1, 2, 2, 2, 3, 3, 3}},
+		"full":      {retryWhenFull, []int{5, 6, 7, 8, 9, 10, 11, 12, 13, 14}},
+		"shut down": {retryWhenDraining, []int{1, 1, 1, 1, 2, 2, 2, 3, 3, 3}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestInitialEventsUnasked(t *testing.T) {
 			got := false
 			var handler http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = InitialEventsUnasked(r.Context()) })
 			if test.wrapped {
-				handler = WithRequestFacts(handler)
+				handler = WithRequestMetadata(handler)
 			}
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods?"+test.query, nil))
 			if got != test.want {

@@ -28,16 +28,16 @@ func logged(lines <-chan string) []string {
 	return got
 }
 
-// TestJournal has the lines of a watch.
-func TestJournal(t *testing.T) {
+// TestLog has the lines of a watch.
+func TestLog(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "one", "app=web")
 	w.store("a", "one", 1)
 	lines := make(chan string, 8)
 	watcher, err := w.hub.Watch(deadline{Context: logging(t, lines), at: t0.Add(10 * time.Minute)}, Request{
 		Selection: selecting(t, "a", "app=web", "metadata.name=one"), Bookmarks: true,
-		Meter:  NewMeter(API{"metrics.k8s.io", "v1", "pods"}),
-		Client: Client{User: "jane", UserAgent: strings.Repeat("x", 300)},
+		Metrics: NewMetrics(API{"metrics.k8s.io", "v1", "pods"}),
+		Client:  Client{User: "jane", UserAgent: strings.Repeat("x", 300)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -57,15 +57,15 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestJournalLimit opens and ends a thousand watches in a second: some lines, a
+// TestLogLimit opens and ends a thousand watches in a second: some lines, a
 // count of the others, and room for those that broke.
-func TestJournalLimit(t *testing.T) {
+func TestLogLimit(t *testing.T) {
 	w := newWorld(t)
 	w.hub.Apply(Settings{BookmarkInterval: time.Hour, StallTimeout: time.Minute})
 	lines := make(chan string, 4000)
 	ctx := logging(t, lines)
 	open := func() *Watcher {
-		watcher, err := w.hub.Watch(ctx, Request{})
+		watcher, err := w.hub.Watch(ctx, Request{Metrics: w.metrics})
 		if err != nil {
 			t.Fatal(err)
 		}

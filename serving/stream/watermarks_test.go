@@ -19,46 +19,46 @@ func key(n int) samplestore.Key {
 	return samplestore.Key{Namespace: "a", Name: fmt.Sprintf("p%05d", n)}
 }
 
-// TestCoverage covers keys step by step.
-func TestCoverage(t *testing.T) {
+// TestWatermarks covers keys step by step.
+func TestWatermarks(t *testing.T) {
 	tests := map[string]struct {
-		cover func(*coverage)
-		want  map[int]uint64
-		spans int
+		cover  func(*watermarks)
+		want   map[int]uint64
+		ranges int
 	}{
-		"nothing":               {cover: func(*coverage) {}, want: map[int]uint64{0: 0, 9: 0}},
-		"all at once":           {cover: func(c *coverage) { c.end(7) }, want: map[int]uint64{0: 7, 9: 7}},
-		"a number for all":      {cover: func(c *coverage) { c.extend(key(3), 7); c.extend(key(5), 7); c.end(7) }, want: map[int]uint64{0: 7, 9: 7}},
-		"a number for each":     {cover: func(c *coverage) { c.extend(key(3), 5); c.extend(key(5), 6); c.end(7) }, want: map[int]uint64{3: 5, 4: 6, 5: 6, 6: 7}, spans: 2},
-		"the log catches up":    {cover: func(c *coverage) { c.extend(key(3), 5); c.end(7); c.raise(6) }, want: map[int]uint64{3: 6, 4: 7}, spans: 1},
-		"the log has caught up": {cover: func(c *coverage) { c.extend(key(3), 5); c.end(7); c.raise(8) }, want: map[int]uint64{3: 8, 4: 8}},
+		"nothing":               {cover: func(*watermarks) {}, want: map[int]uint64{0: 0, 9: 0}},
+		"all at once":           {cover: func(c *watermarks) { c.extendToEnd(7) }, want: map[int]uint64{0: 7, 9: 7}},
+		"a number for all":      {cover: func(c *watermarks) { c.extend(key(3), 7); c.extend(key(5), 7); c.extendToEnd(7) }, want: map[int]uint64{0: 7, 9: 7}},
+		"a number for each":     {cover: func(c *watermarks) { c.extend(key(3), 5); c.extend(key(5), 6); c.extendToEnd(7) }, want: map[int]uint64{3: 5, 4: 6, 5: 6, 6: 7}, ranges: 2},
+		"the log catches up":    {cover: func(c *watermarks) { c.extend(key(3), 5); c.extendToEnd(7); c.raise(6) }, want: map[int]uint64{3: 6, 4: 7}, ranges: 1},
+		"the log has caught up": {cover: func(c *watermarks) { c.extend(key(3), 5); c.extendToEnd(7); c.raise(8) }, want: map[int]uint64{3: 8, 4: 8}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var c coverage
+			var c watermarks
 			test.cover(&c)
 			got := map[int]uint64{}
 			for n := range test.want {
-				got[n] = c.of(key(n))
+				got[n] = c.get(key(n))
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" || len(c.spans) != test.spans {
-				t.Errorf("%d spans; numbers (-want +got):\n%s", len(c.spans), diff)
+			if diff := cmp.Diff(test.want, got); diff != "" || len(c.ranges) != test.ranges {
+				t.Errorf("%d ranges; numbers (-want +got):\n%s", len(c.ranges), diff)
 			}
 		})
 	}
 }
 
-// TestCoverageIsBounded and never covers more than it was told to.
-func TestCoverageIsBounded(t *testing.T) {
-	var c coverage
-	for n := range 10 * maxSpans {
+// TestWatermarksIsBounded and never covers more than it was told to.
+func TestWatermarksIsBounded(t *testing.T) {
+	var c watermarks
+	for n := range 10 * maxRanges {
 		c.extend(key(n), uint64(n+1))
 	}
-	if len(c.spans) > maxSpans {
-		t.Errorf("%d spans", len(c.spans))
+	if len(c.ranges) > maxRanges {
+		t.Errorf("%d ranges", len(c.ranges))
 	}
-	for n := range 10 * maxSpans {
-		if got := c.of(key(n)); got > uint64(n+1) || got == 0 && n > maxSpans {
+	for n := range 10 * maxRanges {
+		if got := c.get(key(n)); got > uint64(n+1) || got == 0 && n > maxRanges {
 			t.Fatalf("key %d is covered up to %d", n, got)
 		}
 	}
@@ -71,7 +71,7 @@ func TestCoverageIsBounded(t *testing.T) {
 func TestEachPointOnce(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		pods := 1 + random.IntN(5*sweepChunk)
+		pods := 1 + random.IntN(5*scanChunk)
 		w := newWorld(t)
 		newest := map[string]string{}
 		store := func(n, value int) {
@@ -117,8 +117,8 @@ func TestEachPointOnce(t *testing.T) {
 		if diff := cmp.Diff(newest, got); diff != "" {
 			t.Errorf("seed %d: the newest points (-want +got):\n%s", seed, diff)
 		}
-		if !slices.IsSortedFunc(watcher.seen.spans, func(a, b span) int { return a.through.Compare(b.through) }) {
-			t.Errorf("seed %d: spans out of order", seed)
+		if !slices.IsSortedFunc(watcher.seen.ranges, func(a, b keyRange) int { return a.through.Compare(b.through) }) {
+			t.Errorf("seed %d: ranges out of order", seed)
 		}
 	}
 }

@@ -22,10 +22,10 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// TestEndings ends a watch in each way: what is logged as the reason, and which
+// TestEndReasons ends a watch in each way: what is logged as the reason, and which
 // are errors.
-func TestEndings(t *testing.T) {
-	tests := map[Ending]struct {
+func TestEndReasons(t *testing.T) {
+	tests := map[EndReason]struct {
 		settings Settings
 		end      func(w *world, watcher *Watcher, cancel context.CancelFunc)
 		error    bool
@@ -71,9 +71,9 @@ func TestEndings(t *testing.T) {
 			end: func(_ *world, watcher *Watcher, _ context.CancelFunc) { watcher.Stop() },
 		},
 	}
-	for ending, test := range tests {
-		t.Run(string(ending), func(t *testing.T) {
-			w, meter := newWorld(t), newMeter(t)
+	for reason, test := range tests {
+		t.Run(string(reason), func(t *testing.T) {
+			w, m := newWorld(t), newMetrics(t)
 			w.pod("a", "one", "")
 			test.settings.BookmarkInterval = time.Hour
 			w.hub.Apply(test.settings)
@@ -81,22 +81,22 @@ func TestEndings(t *testing.T) {
 			ctx, cancel := context.WithCancel(logging(t, lines))
 			defer cancel()
 			watcher, err := w.hub.Watch(deadline{Context: ctx, at: t0.Add(time.Minute)},
-				Request{Meter: meter, InitialEventsEnd: true, NewBookmark: bookmark})
+				Request{Metrics: m, InitialEventsEnd: true, NewBookmark: bookmark})
 			if err != nil {
 				t.Fatal(err)
 			}
 			read(t, watcher)
 			<-lines // that it began
 			test.end(w, watcher, cancel)
-			if line := <-lines; !strings.Contains(line, `"reason"="`+string(ending)+`"`) {
+			if line := <-lines; !strings.Contains(line, `"reason"="`+string(reason)+`"`) {
 				t.Errorf("logged %s", line)
 			}
 			want := 0.0
 			if test.error {
 				want = 1
 			}
-			got := series(t, meter.api)
-			if got["watch_errors_total "+string(ending)] != want || got["watch_connections_open"] != 0 || got["watch_duration_seconds count"] != 1 {
+			got := series(t, m.api)
+			if got["watch_errors_total "+string(reason)] != want || got["watch_connections_open"] != 0 || got["watch_duration_seconds count"] != 1 {
 				t.Errorf("counted %v", got)
 			}
 		})
@@ -117,10 +117,10 @@ func fails(t *testing.T, w *Watcher, out io.Writer, want string) {
 // TestClientLeavesWhileWritten: a write that fails since the client went away is
 // no error.
 func TestClientLeavesWhileWritten(t *testing.T) {
-	w, meter := newWorld(t), newMeter(t)
+	w, m := newWorld(t), newMetrics(t)
 	w.pod("a", "one", "")
 	ctx, cancel := context.WithCancel(quiet(t))
-	watcher, err := w.hub.Watch(ctx, Request{Meter: meter})
+	watcher, err := w.hub.Watch(ctx, Request{Metrics: m})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestClientLeavesWhileWritten(t *testing.T) {
 		t.Error("the error of the write is lost")
 	}
 	watcher.Stop()
-	if got := series(t, meter.api)["watch_errors_total WriteFailed"]; got != 0 {
+	if got := series(t, m.api)["watch_errors_total WriteFailed"]; got != 0 {
 		t.Errorf("%v errors", got)
 	}
 }
@@ -140,13 +140,13 @@ func TestClientLeavesWhileWritten(t *testing.T) {
 // TestUnencodable: a data point that cannot be encoded costs its own event, in the
 // initial ones as well as later, and is told of.
 func TestUnencodable(t *testing.T) {
-	w, meter := newWorld(t), newMeter(t)
+	w, m := newWorld(t), newMetrics(t)
 	lines := make(chan string, 8)
 	for _, name := range []string{"one", unencodable, "zero"} {
 		w.pod("a", name, "")
 		w.store("a", name, 1)
 	}
-	watcher, err := w.hub.Watch(logging(t, lines), Request{Meter: meter, Bookmarks: true, InitialEventsEnd: true, NewBookmark: bookmark})
+	watcher, err := w.hub.Watch(logging(t, lines), Request{Metrics: m, Bookmarks: true, InitialEventsEnd: true, NewBookmark: bookmark})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestUnencodable(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/one 2"}, read(t, watcher)); diff != "" {
 		t.Errorf("live events (-want +got):\n%s", diff)
 	}
-	got := series(t, meter.api)
+	got := series(t, m.api)
 	if got["watch_errors_total EncodeFailed"] != 2 || got["watch_connections_open"] != 1 {
 		t.Errorf("counted %v", got)
 	}

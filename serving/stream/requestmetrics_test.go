@@ -76,7 +76,7 @@ func TestRequestMetrics(t *testing.T) {
 func TestRequestMetricsOfAWatch(t *testing.T) {
 	own := ownAPI(t)
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	server := httptest.NewServer(WithRequestFacts(WithRequestMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(WithRequestMetadata(WithRequestMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
@@ -139,7 +139,7 @@ func TestRequestMetricsOfAWebSocket(t *testing.T) {
 	}
 }
 
-// TestNoUserAgent: requests that did not come through WithRequestFacts have none.
+// TestNoUserAgent: requests that did not come through WithRequestMetadata have none.
 func TestNoUserAgent(t *testing.T) {
 	if got := UserAgentFrom(t.Context()); got != "" {
 		t.Errorf("%q", got)

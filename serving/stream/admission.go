@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Limits on open watches. They hold across hubs that share an Admission.
+// Limits bound the open watches of all hubs that share an Admission.
 type Limits struct {
 	// Connections in total, and PerUser.
 	Connections, PerUser int
@@ -23,29 +23,29 @@ type Limits struct {
 	OpensBurst     int
 }
 
-// What a client is told to wait, in seconds. When some watch ends and a place becomes
-// free nobody can foresee; another server may be there already.
+// The Retry-After of rejected watches, in seconds. It cannot be known when a watch ends;
+// another replica may have room at once.
 var (
-	whenFull     = seconds{least: 5, most: 15}
-	whenShutDown = seconds{least: 1, most: 3}
+	retryWhenFull     = retryAfter{least: 5, most: 15}
+	retryWhenDraining = retryAfter{least: 1, most: 3}
 )
 
-// seconds are picked from at random: client-go waits exactly as long as it is told,
-// so those that were refused together would come again together.
-type seconds struct{ least, most int }
+// retryAfter is a range of seconds. client-go waits exactly as long as it is told, so clients
+// that were rejected together get different values.
+type retryAfter struct{ least, most int }
 
-func (s seconds) pick(random func() float64) int {
-	return min(s.most, s.least+int(random()*float64(s.most-s.least+1)))
+func (r retryAfter) pick(random func() float64) int {
+	return min(r.most, r.least+int(random()*float64(r.most-r.least+1)))
 }
 
-// The limits, as labels.
+// The values of the label limit.
 const (
 	limitOpenRate    = "openRate"
 	limitConnections = "maxConnections"
 	limitPerUser     = "maxConnectionsPerUser"
 )
 
-// Admission counts watches against limits.
+// Admission counts open watches against limits.
 type Admission struct {
 	clock  clock.PassiveClock
 	random func() float64
@@ -62,20 +62,20 @@ type user struct {
 	rate *rate.Limiter
 }
 
-// pruneInterval is how often users are forgotten that have no watch.
+// pruneInterval is how often users without watches are removed.
 const pruneInterval = time.Minute
 
-// NewAdmission returns an admission under which nothing is open. random returns
-// numbers in [0, 1) and is called by one goroutine at a time. What is refused is counted
-// only where the metrics were registered before, from zero, so that a rate sees the first.
+// NewAdmission returns an Admission without open watches. random returns numbers in [0, 1) and
+// is called by one goroutine at a time. Rejections are counted only if the metrics were
+// registered before; their series start at zero, so that a rate includes the first.
 func NewAdmission(c clock.PassiveClock, random func() float64, limits Limits) *Admission {
 	for _, limit := range []string{limitOpenRate, limitConnections, limitPerUser} {
-		limitedTotal.WithLabelValues(limit)
+		rejectedTotal.WithLabelValues(limit)
 	}
 	return &Admission{clock: c, random: random, limits: limits, users: map[string]*user{}, pruned: c.Now()}
 }
 
-// Apply changes the limits. It closes nothing that is open.
+// Apply changes the limits. Open watches stay open.
 func (a *Admission) Apply(limits Limits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,9 +87,8 @@ func (a *Admission) Apply(limits Limits) {
 	}
 }
 
-// Admit takes a place for a user's watch, and returns what gives it back, which
-// must be called once. Where there is none it returns a 429 that says which limit
-// was met and, as Retry-After, when to try again.
+// Admit counts a watch of a user until release is called, which must happen exactly once. Over
+// a limit it returns a 429 that names the limit and has a Retry-After.
 func (a *Admission) Admit(name string) (release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,22 +99,22 @@ func (a *Admission) Admit(name string) (release func(), err error) {
 		u = &user{rate: rate.NewLimiter(rate.Limit(a.limits.OpensPerSecond), a.limits.OpensBurst)}
 		a.users[name] = u
 	}
-	// The rate goes first: a client that is refused for another reason and tries
-	// again at once is what it is for.
+	// The rate is checked first: it also bounds clients that the other limits reject and that
+	// retry at once.
 	if !u.rate.AllowN(now, 1) {
-		limitedTotal.WithLabelValues(limitOpenRate).Inc()
+		rejectedTotal.WithLabelValues(limitOpenRate).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q opens watches faster than %g a second (spec.watch.maxOpensPerSecondPerUser)", name, a.limits.OpensPerSecond), a.wait(u, now))
+			fmt.Sprintf("user %q opens watches faster than %g a second (spec.watch.maxOpensPerSecondPerUser)", name, a.limits.OpensPerSecond), a.untilAllowed(u, now))
 	}
 	if a.open >= a.limits.Connections {
-		limitedTotal.WithLabelValues(limitConnections).Inc()
+		rejectedTotal.WithLabelValues(limitConnections).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections)", a.limits.Connections), whenFull.pick(a.random))
+			fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections)", a.limits.Connections), retryWhenFull.pick(a.random))
 	}
 	if u.open >= a.limits.PerUser {
-		limitedTotal.WithLabelValues(limitPerUser).Inc()
+		rejectedTotal.WithLabelValues(limitPerUser).Inc()
 		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), whenFull.pick(a.random))
+			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), retryWhenFull.pick(a.random))
 	}
 	a.open++
 	u.open++
@@ -129,15 +128,15 @@ func (a *Admission) release(u *user) {
 	u.open--
 }
 
-// wait returns the seconds until the rate admits one more.
-func (a *Admission) wait(u *user, now time.Time) int {
+// untilAllowed returns the seconds until the rate limiter allows one more watch.
+func (a *Admission) untilAllowed(u *user, now time.Time) int {
 	if a.limits.OpensPerSecond <= 0 {
-		return whenFull.pick(a.random)
+		return retryWhenFull.pick(a.random)
 	}
 	return max(1, int(math.Ceil((1-u.rate.TokensAt(now))/a.limits.OpensPerSecond)))
 }
 
-// prune forgets users that have no watch and have not tried for a while.
+// prune removes users without watches whose rate limiter is full again.
 func (a *Admission) prune(now time.Time) {
 	if now.Sub(a.pruned) < pruneInterval {
 		return
@@ -150,7 +149,7 @@ func (a *Admission) prune(now time.Time) {
 	}
 }
 
-// Open returns how many watches are open.
+// Open returns the number of open watches.
 func (a *Admission) Open() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

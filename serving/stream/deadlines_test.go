@@ -223,7 +223,7 @@ func TestSpread(t *testing.T) {
 		t.Errorf("ends (-want +got):\n%s", diff)
 	}
 	released := 0
-	_, err := w.hub.Watch(t.Context(), Request{Release: func() { released++ }})
+	_, err := w.hub.Watch(t.Context(), Request{Metrics: w.metrics, Release: func() { released++ }})
 	if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds != 3 || released != 1 {
 		t.Errorf("a new watch while draining: %v, released %d times", err, released)
 	}
@@ -339,7 +339,7 @@ func TestNothingLeaks(t *testing.T) {
 			for i, s := range selections {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				watcher, err := w.hub.Watch(ctx, Request{Selection: s, Release: func() { released <- i }})
+				watcher, err := w.hub.Watch(ctx, Request{Metrics: w.metrics, Selection: s, Release: func() { released <- i }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -351,8 +351,8 @@ func TestNothingLeaks(t *testing.T) {
 			}
 			w.pass(time.Minute)
 			watchers, groups := w.hub.Watchers()
-			if watchers != 0 || groups != 0 || len(w.hub.index.places) != 0 || w.hub.index.labelled != 0 || len(w.hub.agenda.due) != 0 {
-				t.Errorf("left: %d watchers, %d groups, index %v, agenda %v", watchers, groups, w.hub.index, w.hub.agenda.due)
+			if watchers != 0 || groups != 0 || len(w.hub.index.buckets) != 0 || w.hub.index.byLabel != 0 || w.hub.due.queue.Len() != 0 {
+				t.Errorf("left: %d watchers, %d groups, index %v, %d due", watchers, groups, w.hub.index, w.hub.due.queue.Len())
 			}
 			if len(seen) != len(selections) || len(released) != 0 {
 				t.Errorf("released %v and %d more, want each of %d once", seen, len(released), len(selections))

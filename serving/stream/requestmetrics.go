@@ -1,0 +1,124 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// WithRequestMetrics counts requests for the APIs by verb and code when the response starts,
+// and rejected watches as errors. It must wrap authentication and authorization, to count
+// rejected clients. Other APIs are not counted, since clients can make up their names.
+func WithRequestMetrics(next http.Handler, resolver request.RequestInfoResolver, apis []API) http.Handler {
+	known := map[API]struct{}{}
+	for _, api := range apis {
+		known[api] = struct{}{}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/apis/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		info, err := resolver.NewRequestInfo(r)
+		if err != nil || !info.IsResourceRequest || !countedVerbs[info.Verb] {
+			next.ServeHTTP(w, r)
+			return
+		}
+		api := API{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+		if _, ok := known[api]; !ok {
+			// Resources that clients choose are not counted by name.
+			api.Resource = ""
+		}
+		if _, ok := known[api]; !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		counting := &countingWriter{ResponseWriter: w, api: api, verb: info.Verb}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(counting), r)
+		if r.Context().Err() == nil {
+			// If the handler wrote nothing, net/http sends a 200.
+			counting.count(http.StatusOK)
+		}
+	})
+}
+
+// countedVerbs are the verbs of clients that watch and of clients that poll.
+var countedVerbs = map[string]bool{"get": true, "list": true, "watch": true}
+
+// countingWriter counts a request when its response starts.
+type countingWriter struct {
+	http.ResponseWriter
+	api     API
+	verb    string
+	counted bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader counts the response, unless it is provisional.
+func (w *countingWriter) WriteHeader(code int) {
+	if code >= http.StatusOK {
+		w.count(code)
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write counts the response if WriteHeader was not called.
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.count(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+// Hijack counts the response of a WebSocket, which is not written through this writer.
+func (w *countingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.count(http.StatusSwitchingProtocols)
+	}
+	return conn, buffers, err
+}
+
+func (w *countingWriter) count(code int) {
+	if w.counted {
+		return
+	}
+	w.counted = true
+	requestsTotal.WithLabelValues(w.api.Group, w.api.Version, w.api.Resource, w.verb, strconv.Itoa(code)).Inc()
+	if w.verb == "watch" && code >= http.StatusBadRequest {
+		errorsTotal.WithLabelValues(w.api.Group, w.api.Version, w.api.Resource, statusReason(code)).Inc()
+	}
+}
+
+// statusReasons are the API machinery's reasons of HTTP codes.
+var statusReasons = map[int]metav1.StatusReason{
+	http.StatusBadRequest:          metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized:        metav1.StatusReasonUnauthorized,
+	http.StatusForbidden:           metav1.StatusReasonForbidden,
+	http.StatusMethodNotAllowed:    metav1.StatusReasonMethodNotAllowed,
+	http.StatusNotAcceptable:       metav1.StatusReasonNotAcceptable,
+	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+	http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+	http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
+}
+
+func statusReason(code int) string {
+	if reason, ok := statusReasons[code]; ok {
+		return string(reason)
+	}
+	if code >= http.StatusInternalServerError {
+		return string(metav1.StatusReasonInternalError)
+	}
+	return "Other"
+}
