@@ -15,7 +15,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// backend is a MetricsBackend as it is written, with the fields that an import sets.
+// backend is a MetricsBackend with the fields that an import sets.
 type backend struct {
 	APIVersion string            `yaml:"apiVersion"`
 	Kind       string            `yaml:"kind"`
@@ -47,11 +47,11 @@ type resourceMetrics struct {
 }
 
 type metrics struct {
-	Rules []takenRule `yaml:"rules"`
+	Rules []importedRule `yaml:"rules"`
 }
 
-// takenRule is a rule with the one field of ours that an import may set.
-type takenRule struct {
+// importedRule is a rule with the one additional field that an import may set.
+type importedRule struct {
 	rule      `yaml:",inline"`
 	NaNAsZero bool `yaml:"nanAsZero,omitempty"`
 }
@@ -63,8 +63,8 @@ type options struct {
 	nanAsZero        bool
 }
 
-// write writes the MetricsBackend, with comments on what differs.
-func write(out io.Writer, f *found, o options) error {
+// write writes the MetricsBackend, with comments on differences.
+func write(out io.Writer, f *input, o options) error {
 	spec := backendSpec{Sources: []namedSource{{Name: o.sourceName, Prometheus: prometheusSource{
 		URL: f.source.URL, Headers: f.source.Headers,
 	}}}}
@@ -77,9 +77,9 @@ func write(out io.Writer, f *found, o options) error {
 	if f.config.ResourceRules != nil {
 		spec.ResourceMetrics = &resourceMetrics{Rules: f.config.ResourceRules}
 	}
-	spec.CustomMetrics = taken(f.config.Rules, o.nanAsZero)
-	// Of a NaN prometheus-adapter makes the least integer there, which nobody wants back.
-	spec.ExternalMetrics = taken(f.config.ExternalRules, false)
+	spec.CustomMetrics = imported(f.config.Rules, o.nanAsZero)
+	// prometheus-adapter converts a NaN to the least integer there, which nobody wants.
+	spec.ExternalMetrics = imported(f.config.ExternalRules, false)
 
 	var document yaml.Node
 	err := document.Encode(backend{
@@ -101,37 +101,37 @@ func write(out io.Writer, f *found, o options) error {
 	return err
 }
 
-func taken(rules []rule, nanAsZero bool) *metrics {
+func imported(rules []rule, nanAsZero bool) *metrics {
 	if len(rules) == 0 {
 		return nil
 	}
 	m := &metrics{}
 	for _, r := range rules {
-		m.Rules = append(m.Rules, takenRule{rule: r, NaNAsZero: nanAsZero})
+		m.Rules = append(m.Rules, importedRule{rule: r, NaNAsZero: nanAsZero})
 	}
 	return m
 }
 
-// annotate puts what is wrong with a rule above it.
-func annotate(document *yaml.Node, f *found) {
+// annotate adds comments with the problems of rules.
+func annotate(document *yaml.Node, f *input) {
 	spec := at(document, "spec")
 	for section, rules := range map[string][]rule{"customMetrics": f.config.Rules, "externalMetrics": f.config.ExternalRules} {
 		nodes := at(at(spec, section), "rules")
 		for i := range rules {
-			if wrong := rules[i].judge(section == "externalMetrics"); len(wrong) > 0 {
+			if wrong := rules[i].problems(section == "externalMetrics"); len(wrong) > 0 {
 				nodes.Content[i].HeadComment = comment("prometheus-adapter refuses this rule: "+strings.Join(wrong, "; "), "")
 			}
 		}
 	}
 	if f.config.ResourceRules != nil {
-		if wrong := f.config.ResourceRules.judge(); len(wrong) > 0 {
+		if wrong := f.config.ResourceRules.problems(); len(wrong) > 0 {
 			at(at(spec, "resourceMetrics"), "rules").HeadComment = comment("prometheus-adapter refuses these rules: "+strings.Join(wrong, "; "), "")
 		}
 	}
 }
 
-// preamble says where the rules come from, and what is not as it was.
-func preamble(f *found, o options) string {
+// preamble returns a comment with the origin of the rules, and differences.
+func preamble(f *input, o options) string {
 	remarks := slices.Concat(f.remarks, f.config.tooLarge(), f.source.remarks)
 	if f.config.ResourceRules == nil {
 		remarks = append(remarks, "resourceRules: there are none, so this says nothing of metrics.k8s.io; resourceMetrics: {} serves it from the kubelets")
@@ -154,10 +154,10 @@ func preamble(f *found, o options) string {
 	return b.String()
 }
 
-// commentWidth is where comments are broken.
+// commentWidth is the width at which comments are wrapped.
 const commentWidth = 96
 
-// comment breaks a text into lines of a comment; further lines are set in as the bullet is.
+// comment wraps a text into lines of a comment, indented by the width of the bullet.
 func comment(text, bullet string) string {
 	var lines []string
 	line := "# " + bullet

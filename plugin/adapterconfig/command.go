@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adapterconfig reads the configuration of prometheus-adapter and writes the
-// MetricsBackend that serves the same metrics.
+// Package adapterconfig is `kubectl metrics import adapter-config`: it converts the
+// configuration of prometheus-adapter to a MetricsBackend.
 package adapterconfig
 
 import (
@@ -39,7 +39,7 @@ const example = `  # From what runs
   # What would it change?
   kubectl diff -f backend.yaml`
 
-// maxFile bounds what is read; a ConfigMap has at most 1 MiB.
+// maxFile bounds a file, in bytes; a ConfigMap has at most 1 MiB.
 const maxFile = 16 << 20
 
 // NewCommand returns `kubectl metrics import`.
@@ -104,7 +104,7 @@ func oneFile(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// validate refuses names that the CRD would refuse.
+// validate rejects names that the CRD would reject.
 func (o *options) validate() error {
 	if wrong := validation.IsDNS1123Subdomain(o.name); len(wrong) > 0 {
 		return fmt.Errorf("--name %q: %s", o.name, strings.Join(wrong, "; "))

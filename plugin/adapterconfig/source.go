@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
@@ -19,9 +21,9 @@ type source struct {
 	SeriesInterval time.Duration
 	SeriesMaxAge   time.Duration
 	Headers        []header
-	// ambiguous says which Deployments name different URLs.
+	// ambiguous names Deployments with different URLs.
 	ambiguous string
-	// remarks on flags that are not taken over.
+	// remarks are about flags that are not imported.
 	remarks []string
 }
 
@@ -30,33 +32,32 @@ type header struct {
 	Value string `yaml:"value"`
 }
 
-// adapterRelist is prometheus-adapter's own time between two looks at the series, and
-// how far it then looks back, where no flag says otherwise.
+// adapterRelist is prometheus-adapter's default of --metrics-relist-interval and
+// --metrics-max-age.
 const adapterRelist = 10 * time.Minute
 
-// takeDeployments takes over what the flags of the first say; the others have to agree
-// with it on the URL.
-func (s *source) takeDeployments(adapters []deployment) {
+// readDeployments reads the flags of the first Deployment. The others must have the same URL.
+func (s *source) readDeployments(adapters []deployment) {
 	for i, d := range adapters {
 		var other source
 		if i == 0 {
-			s.takeArguments(d.args)
+			s.readArguments(d.args)
 			if s.SeriesInterval == 0 && s.SeriesMaxAge == 0 {
 				// Otherwise series that come each 6 to 10 minutes would be lost.
 				s.SeriesMaxAge = adapterRelist
 			}
 			continue
 		}
-		if other.takeArguments(d.args); other.URL != s.URL {
-			// The URLs themselves may hold credentials.
+		if other.readArguments(d.args); other.URL != s.URL {
+			// Not the URLs, which may contain credentials.
 			s.URL, s.ambiguous = "", fmt.Sprintf("the Deployments %s and %s have different flags --prometheus-url", adapters[0], d)
 			return
 		}
 	}
 }
 
-// takeArguments takes over what the flags of prometheus-adapter say of its Prometheus.
-func (s *source) takeArguments(args []string) {
+// readArguments reads prometheus-adapter's flags about its Prometheus.
+func (s *source) readArguments(args []string) {
 	for i, arg := range args {
 		name, value, assigned := strings.Cut(arg, "=")
 		if !strings.HasPrefix(name, "-") {
@@ -74,7 +75,7 @@ func (s *source) takeArguments(args []string) {
 		case "metrics-max-age":
 			s.SeriesMaxAge = s.duration(name, value, 5*time.Second, 24*time.Hour)
 		case "prometheus-header":
-			s.takeHeader(value)
+			s.readHeader(value)
 		case "prometheus-ca-file", "prometheus-client-tls-cert-file", "prometheus-client-tls-key-file":
 			s.remark("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls")
 		case "prometheus-token-file":
@@ -101,8 +102,8 @@ func (s *source) duration(name, value string, least, most time.Duration) time.Du
 	return d
 }
 
-// takeHeader takes a tenant's header over, and no credentials.
-func (s *source) takeHeader(text string) {
+// readHeader reads a header, unless it contains credentials.
+func (s *source) readHeader(text string) {
 	name, value, _ := strings.Cut(text, "=")
 	if v1alpha1.IsCredentialHeader(name) {
 		s.remark("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication, or in valueFrom of a header")
@@ -111,7 +112,7 @@ func (s *source) takeHeader(text string) {
 	s.Headers = append(s.Headers, header{Name: name, Value: value})
 }
 
-// check makes of the URL what the CRD takes.
+// check converts the URL to one that the CRD accepts.
 func (s *source) check() error {
 	if s.URL == "" && s.ambiguous != "" {
 		return fmt.Errorf("%s: say which Prometheus is asked: --prometheus-url=http://NAME.NAMESPACE.svc:9090", s.ambiguous)
@@ -140,4 +141,72 @@ func (s *source) check() error {
 	}
 	s.URL = parsed.String()
 	return nil
+}
+
+// object names an object of a manifest, which may leave its namespace out.
+type object struct{ namespace, name string }
+
+func (o object) String() string { return strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
+
+// deployment is a Deployment of prometheus-adapter.
+type deployment struct {
+	object
+	args []string
+}
+
+// adapters returns the Deployments that use the configuration: those that mount its ConfigMap,
+// or if none does, those that look like prometheus-adapter. Other Deployments may have a flag
+// of the same name.
+func (f *input) adapters(documents []*yaml.Node) []deployment {
+	var mounting, alike []deployment
+	for _, document := range documents {
+		metadata, pod := at(document, "metadata"), at(at(at(document, "spec"), "template"), "spec")
+		d := deployment{object: object{stringAt(metadata, "namespace"), stringAt(metadata, "name")}}
+		isAlike := false
+		for _, container := range list(pod, "containers") {
+			args := slices.Concat(scalars(container, "command"), scalars(container, "args"))
+			isAlike = isAlike || strings.Contains(stringAt(container, "image"), "prometheus-adapter") || slices.ContainsFunc(args, func(arg string) bool {
+				name, _, _ := strings.Cut(arg, "=")
+				return name == "--config" || name == "-config"
+			})
+			d.args = append(d.args, args...)
+		}
+		sameNamespace := d.namespace == f.configMap.namespace || d.namespace == "" || f.configMap.namespace == ""
+		switch {
+		case f.configMap.name != "" && sameNamespace && mounts(pod, f.configMap.name):
+			mounting = append(mounting, d)
+		case isAlike:
+			alike = append(alike, d)
+		}
+	}
+	if len(mounting) > 0 {
+		return mounting
+	}
+	return alike
+}
+
+// mounts reports whether a volume of the pods has the ConfigMap.
+func mounts(pod *yaml.Node, configMap string) bool {
+	return slices.ContainsFunc(list(pod, "volumes"), func(volume *yaml.Node) bool {
+		return stringAt(at(volume, "configMap"), "name") == configMap ||
+			slices.ContainsFunc(list(at(volume, "projected"), "sources"), func(source *yaml.Node) bool {
+				return stringAt(at(source, "configMap"), "name") == configMap
+			})
+	})
+}
+
+// list returns the elements of a sequence, if it is one.
+func list(node *yaml.Node, key string) []*yaml.Node {
+	if found := at(node, key); found != nil && found.Kind == yaml.SequenceNode {
+		return found.Content
+	}
+	return nil
+}
+
+func scalars(node *yaml.Node, key string) []string {
+	var all []string
+	for _, one := range list(node, key) {
+		all = append(all, one.Value)
+	}
+	return all
 }

@@ -15,8 +15,8 @@ import (
 
 const (
 	acceptJSON = "application/json"
-	// acceptAggregated asks for the one discovery document of all groups, which
-	// clients of Kubernetes 1.27 and later read.
+	// acceptAggregated requests the discovery document of all groups, which clients of
+	// Kubernetes 1.27 and later use.
 	acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 )
 
@@ -25,16 +25,16 @@ type Getter interface {
 	Get(ctx context.Context, path, accept string) ([]byte, error)
 }
 
-// Discovery is what the aggregated document says of a group.
+// Discovery holds the versions of a group in the aggregated discovery document.
 type Discovery struct {
-	// Current are the versions that clients use, best first.
+	// Current are the versions that clients use.
 	Current []string
-	// Stale are those that did not answer and that clients skip.
+	// Stale are the versions that did not answer; clients skip them.
 	Stale []string
 }
 
-// Aggregated reads a group from the aggregated discovery document, /apis. It is
-// the document of the kube-apiserver that answers, which need not be the only one.
+// Aggregated reads a group from the aggregated discovery document, /apis, of one
+// kube-apiserver. Versions are sorted, best first.
 func Aggregated(ctx context.Context, from Getter, group string) (*Discovery, error) {
 	var list apidiscoveryv2.APIGroupDiscoveryList
 	if err := read(ctx, from, "/apis", acceptAggregated, &list); err != nil {
@@ -61,7 +61,7 @@ func Aggregated(ctx context.Context, from Getter, group string) (*Discovery, err
 	return found, nil
 }
 
-// Group is what /apis/GROUP says.
+// Group is the discovery document /apis/GROUP.
 type Group struct {
 	// Versions, best first.
 	Versions []string
@@ -83,8 +83,7 @@ func GroupDocument(ctx context.Context, from Getter, group string) (*Group, erro
 	return found, nil
 }
 
-// Resources reads the names of the resources of a version, which the
-// implementation itself answers.
+// Resources returns the names of a version's resources, from the implementation's own discovery.
 func Resources(ctx context.Context, from Getter, group, version string) ([]string, error) {
 	var list metav1.APIResourceList
 	if err := read(ctx, from, "/apis/"+group+"/"+version, acceptJSON, &list); err != nil {

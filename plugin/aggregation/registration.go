@@ -1,8 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aggregation reads what kube-apiserver's aggregation layer says of a
-// metrics API: its APIServices, and the two discovery documents they show up in.
+// Package aggregation reads the APIServices of metrics APIs, and their discovery documents.
 package aggregation
 
 import (
@@ -31,15 +30,15 @@ import (
 // GroupResourceMetrics is the API group of CPU and memory metrics.
 const GroupResourceMetrics = "metrics.k8s.io"
 
-// Groups are the API groups of all metrics.
+// Groups returns the API groups of metrics.
 func Groups() []string {
 	return []string{GroupResourceMetrics, custom_metrics.GroupName, external_metrics.GroupName}
 }
 
-// ExpiresSoon is when the end of a certificate is worth a warning.
+// ExpiresSoon is the remaining lifetime at which a certificate causes a warning.
 const ExpiresSoon = 14 * 24 * time.Hour
 
-// Registration is an APIService, as far as users of a metrics API care.
+// Registration holds the fields of an APIService that matter to users of a metrics API.
 type Registration struct {
 	// Name is VERSION.GROUP.
 	Name    string `json:"name"`
@@ -47,24 +46,22 @@ type Registration struct {
 	Version string `json:"-"`
 	// Service is NAMESPACE/NAME:PORT; empty for an API of kube-apiserver's own.
 	Service string `json:"service,omitempty"`
-	// Available is what the aggregator last found, with its reason and message.
+	// Available is the condition Available, with its reason and message.
 	Available bool   `json:"available"`
 	Reason    string `json:"reason,omitempty"`
 	Message   string `json:"message,omitempty"`
 	// Backend names the MetricsBackend that owns it.
 	Backend string `json:"backend,omitempty"`
-	// AdoptedFrom is the Service that it led to before it was taken over.
-	AdoptedFrom string `json:"adoptedFrom,omitempty"`
-	// InsecureSkipTLSVerify: kube-apiserver does not verify who answers.
-	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
+	// AdoptedFrom is the Service before the adoption.
+	AdoptedFrom           string `json:"adoptedFrom,omitempty"`
+	InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify,omitempty"`
 	// Authorities is the number of certificates in caBundle.
 	Authorities int `json:"authorities"`
-	// CABundleNotAfter is the end of the one that ends last.
+	// CABundleNotAfter is when the last of them expires.
 	CABundleNotAfter *metav1.Time `json:"caBundleNotAfter,omitempty"`
 	// CABundleError says why caBundle cannot be used.
 	CABundleError string `json:"caBundleError,omitempty"`
-	// Deleting: it is on its way out.
-	Deleting bool `json:"deleting,omitempty"`
+	Deleting      bool   `json:"deleting,omitempty"`
 }
 
 // Lister lists all APIServices.
@@ -88,15 +85,15 @@ func Registrations(ctx context.Context, from Lister, group string) ([]Registrati
 	return found, nil
 }
 
-// CompareVersions orders versions as Kubernetes does, the best first: v1, v1beta1.
+// CompareVersions sorts versions as Kubernetes does, best first: v1, v1beta1.
 func CompareVersions(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) }
 
 var versionPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 
-// IsVersion tells whether a text is an API version's name, such as v1 or v1beta1.
+// IsVersion reports whether a text is an API version, such as v1 or v1beta1.
 func IsVersion(text string) bool { return versionPattern.MatchString(text) }
 
-// Describe reads one APIService.
+// Describe converts an APIService.
 func Describe(service *apiregistrationv1.APIService) Registration {
 	r := Registration{
 		Name: service.Name, Group: service.Spec.Group, Version: service.Spec.Version,
@@ -137,8 +134,8 @@ func serviceName(namespace, name string, port int32) string {
 	return namespace + "/" + net.JoinHostPort(name, strconv.Itoa(int(port)))
 }
 
-// authorities counts the certificates of a bundle and returns the end of the one
-// that ends last: while a CA is rotated, the bundle holds the old and the new.
+// authorities returns the number of certificates in a bundle, and when the last one expires:
+// during a rotation, the bundle has the old and the new authority.
 func authorities(bundle []byte) (int, time.Time, error) {
 	count, last := 0, time.Time{}
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {

@@ -33,7 +33,7 @@ import (
 // requestTimeout bounds a single request, unless --request-timeout does.
 const requestTimeout = 15 * time.Second
 
-// Cluster is a cluster that the user may ask.
+// Cluster is a connection to the cluster of a kubeconfig.
 type Cluster struct {
 	// Objects reads and watches objects.
 	Objects client.WithWatch
@@ -41,15 +41,14 @@ type Cluster struct {
 	Host string
 	// Timeout bounds a single request.
 	Timeout time.Duration
-	// Config is for clients of other packages: it has the plugin's name, its limits and
-	// no timeout, and tells Now the time.
+	// Config is for clients of other packages. It has no timeout, and updates Now.
 	Config *rest.Config
 
-	raw   rest.Interface
-	dates *dates
+	raw  rest.Interface
+	time *serverClock
 }
 
-// Namespace is that of the kubeconfig's context, or of --namespace.
+// Namespace returns the namespace of the kubeconfig's context, or of --namespace.
 func Namespace(getter genericclioptions.RESTClientGetter) (string, error) {
 	namespace, _, err := getter.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -71,13 +70,13 @@ func Open(getter genericclioptions.RESTClientGetter, warnings io.Writer) (*Clust
 func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
-	// Serving does not count what the plugin asks among the users of a version.
+	// Serving leaves requests with this user agent out of its consumers.
 	config.UserAgent = userAgent()
 	timeout := cmp.Or(config.Timeout, requestTimeout)
 	config.Timeout = 0 // it would end watches, too
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-	c := &Cluster{Host: config.Host, Timeout: timeout, dates: &dates{clock: clock}}
-	config.Wrap(c.dates.observe)
+	c := &Cluster{Host: config.Host, Timeout: timeout, time: &serverClock{clock: clock}}
+	config.Wrap(c.time.observe)
 	c.Config = rest.CopyConfig(config)
 
 	kinds, mapper, err := known()
@@ -99,8 +98,7 @@ func userAgent() string {
 	return fmt.Sprintf("kubectl-metrics/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// known are the kinds that the plugin reads. Their paths are fixed here: discovery
-// may be what is broken.
+// known returns the kinds that the plugin reads, with a static mapper: discovery may be broken.
 func known() (*apiruntime.Scheme, meta.RESTMapper, error) {
 	kinds := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{
@@ -124,14 +122,14 @@ func (c *Cluster) Get(ctx context.Context, path, accept string) ([]byte, error) 
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	result := c.raw.Get().RequestURI(path).SetHeader("Accept", accept).Do(ctx)
-	// Unlike Raw's, this error holds the words of the Status that was answered.
+	// Unlike Raw's, this error has the message of the Status.
 	if err := result.Error(); err != nil {
 		return nil, fmt.Errorf("GET %s: %w", path, withoutURL(err))
 	}
 	return result.Raw()
 }
 
-// Stream is Get for a body that is too long to keep. The caller closes it.
+// Stream is Get for large bodies. The caller closes the body.
 func (c *Cluster) Stream(ctx context.Context, path string) (io.ReadCloser, error) {
 	body, err := c.raw.Get().RequestURI(path).SetHeader("Accept", "*/*").Stream(ctx)
 	if err != nil {
@@ -140,7 +138,7 @@ func (c *Cluster) Stream(ctx context.Context, path string) (io.ReadCloser, error
 	return body, nil
 }
 
-// withoutURL takes out what the caller says again.
+// withoutURL removes the URL, which the caller adds.
 func withoutURL(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -149,11 +147,10 @@ func withoutURL(err error) error {
 	return err
 }
 
-// Now is the time at kube-apiserver: a clock that is wrong here must not make
-// samples old.
-func (c *Cluster) Now() time.Time { return c.dates.now() }
+// Now returns kube-apiserver's time, so that a wrong local clock does not make samples old.
+func (c *Cluster) Now() time.Time { return c.time.now() }
 
-// pageSize bounds an answer.
+// pageSize is the number of objects of a page.
 const pageSize = 500
 
 // Each calls do with each page of a list of objects.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// Version is the plugin's: that of its release, else that of the module or commit
-// that it was built from.
+// Version returns the plugin's version: that of its release, else of the module or commit that
+// it was built from.
 func Version() string {
 	info, _ := debug.ReadBuildInfo()
 	return versionOf(version.Get().GitVersion, info)

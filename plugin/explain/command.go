@@ -1,7 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain shows how the values of a custom or external metric come about.
+// Package explain is `kubectl metrics explain-metric`: it shows how the values of a custom or
+// external metric are evaluated.
 package explain
 
 import (
@@ -123,17 +124,16 @@ func (o *options) complete(flags genericclioptions.RESTClientGetter) error {
 	return err
 }
 
-// Explained is an explanation and what it is of.
+// Explained is the explanation of a metric.
 type Explained struct {
-	// Path at which clients read the values.
+	// Path is the path by which clients read the values.
 	Path string `json:"path"`
 	v1alpha1.MetricExplanation
 
 	title string
 }
 
-// run prints what can be explained, and then what cannot. Of several targets one that fails
-// hides nothing of the others.
+// run prints the explanations, then the errors of the targets that failed.
 func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams genericiooptions.IOStreams) error {
 	targets, errs := o.targets(ctx, cluster)
 	var all []Explained
@@ -162,7 +162,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	return output.ErrNotMet
 }
 
-// print keeps errors out of the output, which programs read.
+// print writes errors to the error stream, since programs read the output.
 func (o *options) print(streams genericiooptions.IOStreams, all []Explained, errs []error, now time.Time) error {
 	trees := func() []*output.Node {
 		var roots []*output.Node

@@ -17,7 +17,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-// tree reads from the top as the trip of a request: definition, question, answer, values.
+// tree returns definition, query, result and values, in the order of evaluation.
 func (e *Explained) tree(now time.Time) *output.Node {
 	root := output.New(output.Cell{Text: e.title, Tone: output.Strong})
 	row := func(what, text string) { root.Add(output.Text(what), output.Text(text)) }
@@ -36,7 +36,7 @@ func (e *Explained) tree(now time.Time) *output.Node {
 	return root
 }
 
-// answer is what the source said.
+// answer adds the source's result.
 func (e *Explained) answer(root *output.Node, now time.Time) {
 	if e.Failure != nil {
 		root.Add(output.Text("answer"), output.Cell{Text: e.Failure.Reason + ": " + e.Failure.Message, Tone: output.Bad})
@@ -60,7 +60,7 @@ func (e *Explained) answer(root *output.Node, now time.Time) {
 	}
 }
 
-// values are what clients get.
+// values adds the values that clients get.
 func (e *Explained) values(root *output.Node, now time.Time) {
 	heading := output.Cell{Text: strconv.Itoa(e.ValueCount), Tone: output.Good}
 	switch {
@@ -103,7 +103,7 @@ func ago(t, now time.Time) string {
 	return duration.HumanDuration(max(now.Sub(t), 0)) + " ago"
 }
 
-// series is a set of labels as PromQL writes it.
+// series returns labels in PromQL's notation.
 func series(labels map[string]string) string {
 	var b strings.Builder
 	b.WriteByte('{')

@@ -26,7 +26,7 @@ const (
 
 var versions = map[string][]string{customGroup: {"v1beta2", "v1beta1"}, externalGroup: {"v1beta1"}}
 
-// target is what is asked: a path, by its segments, and parameters.
+// target is a path, by its segments, and parameters.
 type target struct {
 	segments []string
 	query    map[string]string
@@ -42,8 +42,8 @@ func (t *target) path() string {
 	return path.String()
 }
 
-// targets are those of the command line, or all that discovery has of the name. The errors
-// are of what could not be looked up; there may be targets all the same.
+// targets returns the target of the flags, or all metrics of the name in discovery. There may
+// be targets in addition to errors.
 func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]target, []error) {
 	if o.of == "" && !o.external {
 		return o.discovered(ctx, cluster)
@@ -55,7 +55,7 @@ func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]t
 	return []target{t}, nil
 }
 
-// chosen is what --for or --external name.
+// chosen returns the target of --for or --external.
 func (o *options) chosen(ctx context.Context, cluster *connection.Cluster) (target, error) {
 	name := customGroup
 	if o.external {
@@ -74,18 +74,17 @@ func (o *options) chosen(ctx context.Context, cluster *connection.Cluster) (targ
 	return o.object(api, resource, object), nil
 }
 
-// discovered is what discovery has of the name. One API that fails does not hide what the
-// other has.
+// discovered returns the metrics of the name in discovery of both APIs.
 func (o *options) discovered(ctx context.Context, cluster *connection.Cluster) ([]target, []error) {
 	var errs []error
-	look := func(name string) group {
+	read := func(name string) group {
 		api, err := discover(ctx, cluster, name)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		return api
 	}
-	custom, external := look(customGroup), look(externalGroup)
+	custom, external := read(customGroup), read(externalGroup)
 	var all []target
 	for _, r := range custom.resources {
 		if resource, metric, _ := strings.Cut(r.Name, "/"); metric == o.metric {
@@ -103,10 +102,10 @@ func (o *options) discovered(ctx context.Context, cluster *connection.Cluster) (
 	return all, errs
 }
 
-// rootScoped are the usual objects without a namespace, where discovery does not tell.
+// rootScoped are common cluster-scoped resources, for those that are not in discovery.
 var rootScoped = []string{"nodes", "namespaces", "persistentvolumes"}
 
-// object is a metric of objects.
+// object returns the target of a custom metric.
 func (o *options) object(api group, resource, name string) target {
 	namespaced := !slices.Contains(rootScoped, resource)
 	for _, r := range api.resources {
@@ -126,7 +125,7 @@ func (o *options) object(api group, resource, name string) target {
 	}
 	switch {
 	case resource == "namespaces":
-		// They have a pseudo-resource of their own. The namespace of the command line is meant.
+		// Namespaces have a pseudo-resource. The default is the namespace of the flags.
 		if name == "" {
 			object = o.namespace
 			delete(t.query, "labelSelector")
@@ -150,7 +149,7 @@ func named(resource, name string) string {
 	return resource + "/" + name
 }
 
-// value is an external metric.
+// value returns the target of an external metric.
 func (o *options) value(api group) target {
 	return target{
 		segments: []string{"apis", externalGroup, api.version, "namespaces", o.namespace, escaped(o.metric)},
@@ -159,10 +158,10 @@ func (o *options) value(api group) target {
 	}
 }
 
-// escaped writes a slash as the External Metrics API wants it in paths.
+// escaped escapes a slash as the External Metrics API requires it in paths.
 func escaped(metric string) string { return strings.ReplaceAll(metric, "/", `\|`) }
 
-// group is what discovery says of an API group; without a version it is not served.
+// group is the discovery of an API group. It has no version if the group is not served.
 type group struct {
 	version   string
 	resources []metav1.APIResource

@@ -1,8 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package samples reads the data of metrics.k8s.io as any client does: through
-// kube-apiserver, with one version.
+// Package samples reads node and pod metrics of one version of metrics.k8s.io.
 package samples
 
 import (
@@ -20,34 +19,29 @@ import (
 )
 
 const (
-	// pageSize bounds an answer where the server pages; metrics-server does not.
+	// pageSize is the limit of a page, which metrics-server ignores.
 	pageSize = 500
-	// maxPages bounds the nodes that are read: 25,000, more than any cluster has.
+	// maxPages limits a list to 25,000 nodes, more than any cluster has.
 	maxPages = 50
 )
 
-// Getter reads a path of kube-apiserver.
-type Getter interface {
-	Get(ctx context.Context, path, accept string) ([]byte, error)
-}
-
 // Sample is a data point of a node or a pod.
 type Sample struct {
-	// Time is the end of the window that it speaks of.
+	// Time is the end of the sample's window.
 	Time time.Time
-	// Usage is a node's, or of each of a pod's containers, as CONTAINER/RESOURCE.
+	// Usage is by RESOURCE for nodes, and by CONTAINER/RESOURCE for pods.
 	Usage map[string]resource.Quantity
 }
 
-// Equal tells whether two samples of one time are the same.
+// Equal reports whether two samples are the same.
 func (s Sample) Equal(other Sample) bool {
 	return s.Time.Equal(other.Time) && maps.EqualFunc(s.Usage, other.Usage, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
-// Samples are data points by name: a node's, or NAMESPACE/NAME of a pod.
+// Samples are samples by the node's name, or the pod's NAMESPACE/NAME.
 type Samples map[string]Sample
 
-// Newest is the time of the newest; zero when there is none.
+// Newest returns the time of the newest sample, or zero.
 func (s Samples) Newest() time.Time {
 	var newest time.Time
 	for _, sample := range s {
@@ -58,7 +52,7 @@ func (s Samples) Newest() time.Time {
 	return newest
 }
 
-// Since counts those that are not older than a time.
+// Since returns the number of samples that are not older than a time.
 func (s Samples) Since(oldest time.Time) int {
 	count := 0
 	for _, sample := range s {
@@ -70,12 +64,12 @@ func (s Samples) Since(oldest time.Time) int {
 }
 
 // Nodes reads the samples of all nodes.
-func Nodes(ctx context.Context, from Getter, version string) (Samples, error) {
+func Nodes(ctx context.Context, from aggregation.Getter, version string) (Samples, error) {
 	return read(ctx, from, version, "nodes", maxPages)
 }
 
-// SomePods reads the samples of the first pods: of all where the server does not page.
-func SomePods(ctx context.Context, from Getter, version string) (Samples, error) {
+// SomePods reads the samples of the first page of pods.
+func SomePods(ctx context.Context, from aggregation.Getter, version string) (Samples, error) {
 	return read(ctx, from, version, "pods", 1)
 }
 
@@ -84,7 +78,7 @@ type list struct {
 	Items           []item `json:"items"`
 }
 
-// item is a NodeMetrics or a PodMetrics of any version: they are alike.
+// item is a NodeMetrics or a PodMetrics of any version.
 type item struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Timestamp         metav1.Time                  `json:"timestamp"`
@@ -95,7 +89,7 @@ type item struct {
 	} `json:"containers"`
 }
 
-func read(ctx context.Context, from Getter, version, kind string, pages int) (Samples, error) {
+func read(ctx context.Context, from aggregation.Getter, version, kind string, pages int) (Samples, error) {
 	found := Samples{}
 	next := ""
 	for range pages {

@@ -14,9 +14,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-// addAPIServices shows those of each group, since all compete for its versions, and
-// the versions of the backend that are not registered yet, or no longer. Groups that
-// nobody serves or wants are left out, but for the one that kubectl top needs.
+// addAPIServices adds the APIServices of each group, of any owner, and the backend's versions
+// that are not registered. It leaves out unused groups, except for metrics.k8s.io.
 func addAPIServices(root *output.Node, report *Report, backend string, now time.Time) {
 	for _, of := range aggregation.Groups() {
 		if of == group || inUse(report, backend, of) {
@@ -25,7 +24,7 @@ func addAPIServices(root *output.Node, report *Report, backend string, now time.
 	}
 }
 
-// inUse tells whether the group has an APIService, or the backend a version of it.
+// inUse reports whether the group has an APIService, or a version in the backend's status.
 func inUse(report *Report, backend, group string) bool {
 	return slices.ContainsFunc(report.APIServices, func(s APIService) bool { return s.Group == group }) ||
 		slices.ContainsFunc(report.Backends, func(b Backend) bool {
@@ -33,7 +32,7 @@ func inUse(report *Report, backend, group string) bool {
 		})
 }
 
-// groupOf is the group in VERSION.GROUP.
+// groupOf returns the group in VERSION.GROUP.
 func groupOf(name string) string {
 	_, group, _ := strings.Cut(name, ".")
 	return group
@@ -77,8 +76,8 @@ func addGroup(root *output.Node, report *Report, backend, of string, now time.Ti
 	}
 }
 
-// addUnregistered shows what the operator says of versions without an APIService,
-// and why one is on its way out.
+// addUnregistered adds the states of versions without an APIService, and the messages of the
+// others.
 func addUnregistered(node *output.Node, rows map[string]*output.Node, b *Backend, of string) {
 	for _, v := range b.Status.APIServices {
 		switch row := rows[v.Name]; {
@@ -133,7 +132,7 @@ func data(s *APIService, now time.Time) output.Cell {
 	return output.Text(fmt.Sprintf("samples of %d %s, the newest from %s", s.Samples.Nodes, noun, ago(now, s.Samples.Newest.Time)))
 }
 
-// until tells when something ends.
+// until returns when something expires.
 func until(what string, end, now time.Time) output.Cell {
 	date := end.UTC().Format(time.DateOnly)
 	switch left := end.Sub(now); {

@@ -1,7 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status shows what serves the metrics APIs of a cluster, and how it is.
+// Package status is `kubectl metrics status`: it shows MetricsBackends and the APIServices of
+// metrics APIs.
 package status
 
 import (
@@ -23,39 +24,38 @@ type Report struct {
 	// Cluster is kube-apiserver's address.
 	Cluster  string    `json:"cluster"`
 	Backends []Backend `json:"backends"`
-	// APIServices of the metrics APIs, whoever owns them.
+	// APIServices are those of the metrics APIs, of any owner.
 	APIServices []APIService `json:"apiServices"`
 }
 
-// APIService is one of a group.
+// APIService is an APIService of a metrics API.
 type APIService struct {
 	aggregation.Registration `json:",inline"`
-	// Samples are the node samples that the version answers.
+	// Samples are the node samples of the version.
 	Samples *Samples `json:"samples,omitempty"`
-	// SamplesError says why they could not be read.
+	// SamplesError is the error of reading them.
 	SamplesError string `json:"samplesError,omitempty"`
 }
 
-// Samples sums up node samples.
+// Samples is a summary of node samples.
 type Samples struct {
-	// Nodes is the number of nodes that have one.
+	// Nodes is the number of nodes with a sample.
 	Nodes int `json:"nodes"`
-	// Newest is the time of the newest.
+	// Newest is the time of the newest sample.
 	Newest metav1.Time `json:"newest,omitzero"`
 }
 
-// Backend is a MetricsBackend, without what its spec says.
+// Backend is a MetricsBackend without its spec.
 type Backend struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation"`
 	Deleting   bool   `json:"deleting,omitempty"`
-	// Existing is the Service of someone else that it keeps APIServices for.
-	Existing string `json:"existing,omitempty"`
-	// Status is as the operator wrote it.
-	Status v1alpha1.MetricsBackendStatus `json:"status"`
+	// Existing is the Service of spec.existing.
+	Existing string                        `json:"existing,omitempty"`
+	Status   v1alpha1.MetricsBackendStatus `json:"status"`
 }
 
-// read looks at the backend of that name, or at all when it is empty.
+// read reads the backend of that name, or all if it is empty.
 func read(ctx context.Context, cluster *connection.Cluster, name string) (*Report, error) {
 	backends, err := cluster.Backends(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 	}
 	for _, r := range registrations {
 		service := APIService{Registration: r}
-		// One that is unavailable would only cost the time of its timeout.
+		// A request for an unavailable version would only time out.
 		if r.Available && r.Group == aggregation.GroupResourceMetrics {
 			found, err := samples.Nodes(ctx, cluster, r.Version)
 			if err != nil {
@@ -105,7 +105,7 @@ func describe(backend *v1alpha1.MetricsBackend) Backend {
 	return b
 }
 
-// condition is nil while the operator has not set it.
+// condition returns nil if the condition does not exist.
 func (b *Backend) condition(kind string) *metav1.Condition {
 	i := slices.IndexFunc(b.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
 	if i < 0 {
@@ -114,7 +114,7 @@ func (b *Backend) condition(kind string) *metav1.Condition {
 	return &b.Status.Conditions[i]
 }
 
-// ago is how long ago a time was, in days from two days on.
+// ago returns the time since then, in days from two days on.
 func ago(now, then time.Time) string { return span(now.Sub(then)) + " ago" }
 
 func span(d time.Duration) string {

@@ -18,7 +18,7 @@ import (
 
 const group = aggregation.GroupResourceMetrics
 
-// trees are what is printed: a tree for each backend, or one for the cluster.
+// trees returns a tree for each backend, or one for the cluster if there is none.
 func trees(report *Report, now time.Time) []*output.Node {
 	if len(report.Backends) == 0 {
 		root := output.New(output.Cell{Text: "No MetricsBackend", Tone: output.Strong}, output.Text("at "+report.Cluster))
@@ -40,7 +40,7 @@ func trees(report *Report, now time.Time) []*output.Node {
 	return roots
 }
 
-// headline is the state in one word, and what the operator is doing.
+// headline returns the state in one word, with the message of the condition.
 func headline(b *Backend) output.Cell {
 	ready, stalled := b.condition(v1alpha1.ConditionReady), b.condition(v1alpha1.ConditionStalled)
 	switch {
@@ -60,7 +60,7 @@ func headline(b *Backend) output.Cell {
 	return output.Cell{Text: "in progress: " + ready.Message, Tone: output.Warning}
 }
 
-// order puts the summary first, then the areas in the order of work.
+// order is the order of conditions: the summary first, then the areas.
 var order = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling,
 	v1alpha1.ConditionStaleAPIServicesRemoved, v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionServingReady,
@@ -169,7 +169,7 @@ func addConsumers(root *output.Node, b *Backend) {
 	}
 }
 
-// nobodySeen tells no clients from nobody who could tell of them.
+// nobodySeen distinguishes no consumers from unknown ones.
 func nobodySeen(b *Backend) output.Cell {
 	switch c := b.condition(v1alpha1.ConditionConsumersCompatible); {
 	case c == nil:
@@ -180,10 +180,10 @@ func nobodySeen(b *Backend) output.Cell {
 	return output.Text("none seen today or yesterday")
 }
 
-// maxShown bounds rows of what fails; -o yaml has all.
+// maxShown bounds the rows of failures; -o yaml has all.
 const maxShown = 20
 
-// addSources shows how each source is, and the rules that fail. Warnings are counted.
+// addSources adds the sources, the rules that fail, and the number of warnings.
 func addSources(root *output.Node, b *Backend) {
 	healthy := b.condition(v1alpha1.ConditionSourcesHealthy)
 	if healthy == nil {

@@ -5,6 +5,8 @@ package top
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,16 +16,16 @@ import (
 
 const (
 	gap = "  "
-	// minTrend and maxTrend are the widths of a history.
+	// minTrend and maxTrend are the limits of a history's width.
 	minTrend, maxTrend = 8, historyLength
-	// minNames is what all names of a row get at least, together.
+	// minNames is the minimum width of all names of a row together.
 	minNames = 16
-	// minName is what each gets in a terminal that is too narrow even so.
+	// minName is the minimum width of each name, in a terminal that is too narrow for that.
 	minName = 6
 	unknown = "<unknown>"
 )
 
-// layout are the columns that a terminal has room for, with their widths.
+// layout holds the columns that fit the terminal, with their widths.
 type layout struct {
 	names     []nameColumn
 	cpu       int
@@ -43,7 +45,7 @@ type nameColumn struct {
 	width int
 }
 
-// usage is of a node: what pods may use.
+// usage is CPU in millicores and memory in bytes.
 type usage struct{ cpu, memory int64 }
 
 const (
@@ -52,9 +54,9 @@ const (
 	memoryTrendHead, sampledHead          = "MEMORY TREND", "SAMPLE AGE"
 )
 
-// arrange chooses the columns for a width. Where it is too narrow for all of them, it
-// does without the age, then the history of memory, of CPU, and the percentages; names
-// are cut before that only down to two fifths of the width.
+// arrange returns the columns for a width. If they do not all fit, it leaves out the age, then
+// the history of memory, of CPU, and the percentages. Before that, names are truncated to no
+// less than two fifths of the width.
 func (v *view) arrange(rows []*row, width int) layout {
 	l := layout{
 		names: v.nameColumns(), cpu: len(cpuHead), memory: len(memoryHead),
@@ -75,7 +77,7 @@ func (v *view) arrange(rows []*row, width int) layout {
 	if short := min(-left, names-len(l.names)*(minName+len(gap))); short > 0 {
 		names, left = names-short, left+short
 	}
-	take := func(columns int) bool {
+	reserve := func(columns int) bool {
 		if left < columns {
 			return false
 		}
@@ -83,21 +85,21 @@ func (v *view) arrange(rows []*row, width int) layout {
 		return true
 	}
 	percents := len(cpuPercentHead) + len(memoryPercentHead) + 2*len(gap)
-	if v.percentages && take(percents) {
+	if v.percentages && reserve(percents) {
 		l.percent = 1
 	}
 	if !v.percentages || l.percent > 0 {
-		if take(max(minTrend, len(cpuTrendHead)) + len(gap)) {
+		if reserve(max(minTrend, len(cpuTrendHead)) + len(gap)) {
 			l.trend = max(minTrend, len(cpuTrendHead))
-			if take(len(memoryTrendHead) + len(gap)) {
+			if reserve(len(memoryTrendHead) + len(gap)) {
 				l.memTrend = len(memoryTrendHead)
-				if take(len(sampledHead) + len(gap)) {
+				if reserve(len(sampledHead) + len(gap)) {
 					l.sampled = len(sampledHead)
 				}
 			}
 		}
 	}
-	// What is left goes to names first, and then to histories.
+	// The remaining width goes to names first, then to histories.
 	more := min(max(left, 0), wanted-names)
 	names, left = names+more, left-more
 	if l.memTrend > 0 {
@@ -108,14 +110,14 @@ func (v *view) arrange(rows []*row, width int) layout {
 	if l.trend > 0 {
 		l.trend += min(max(left, 0), maxTrend-l.trend)
 	}
-	if l.memTrend > 0 && l.trend > l.memTrend { // two that can be compared
+	if l.memTrend > 0 && l.trend > l.memTrend { // the same scale of time for both
 		l.trend = l.memTrend
 	}
 	shrink(l.names, wanted-min(names, wanted))
 	return l
 }
 
-// shrink takes columns from the widest names.
+// shrink reduces the widths of the widest names.
 func shrink(names []nameColumn, columns int) {
 	for ; columns > 0; columns-- {
 		widest := &names[0]
@@ -142,7 +144,7 @@ func (v *view) nameColumns() []nameColumn {
 func (l *layout) heads() string {
 	var cells []string
 	for i := range l.names {
-		cells = append(cells, pad(cut(l.names[i].head, l.names[i].width, l.symbols.cut), l.names[i].width))
+		cells = append(cells, pad(truncateMiddle(l.names[i].head, l.names[i].width, l.symbols.cut), l.names[i].width))
 	}
 	add := func(width int, text string) {
 		if width > 0 {
@@ -163,7 +165,7 @@ func (l *layout) line(r *row) string {
 	var cells []string
 	for i := range l.names {
 		c := &l.names[i]
-		cells = append(cells, pad(cut(c.of(&r.id), c.width, l.symbols.cut), c.width))
+		cells = append(cells, pad(truncateMiddle(c.of(&r.id), c.width, l.symbols.cut), c.width))
 	}
 	available := l.available[r.id.name]
 	add := func(width int, text string) {
@@ -196,15 +198,15 @@ func percent(used, available int64) string {
 	return fmt.Sprintf("%d%%", int64(float64(used)/float64(available)*100))
 }
 
-// age is never negative: clocks differ by less than a sample's age.
+// age formats a duration. Clocks may differ, so that it could be negative.
 func age(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
 
 func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
 }
 
-// cut takes out the middle of what is too long: names differ at their ends.
-func cut(text string, width int, mark string) string {
+// truncateMiddle removes the middle of a name that is too long: names differ at their ends.
+func truncateMiddle(text string, width int, mark string) string {
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text
@@ -214,11 +216,64 @@ func cut(text string, width int, mark string) string {
 	return string(runes[:head]) + mark + string(runes[len(runes)-tail:])
 }
 
-// cutEnd takes out the end of a sentence that is too long.
-func cutEnd(text string, width int, mark string) string {
+// truncateEnd removes the end of a sentence that is too long.
+func truncateEnd(text string, width int, mark string) string {
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text
 	}
 	return string(runes[:max(width-1, 0)]) + mark
+}
+
+// symbols are the characters that draw the table.
+type symbols struct {
+	// ramp are the symbols of values, lowest to highest.
+	ramp []rune
+	// cut replaces the removed part of a name.
+	cut string
+	// arrows are the keys that scroll.
+	arrows string
+}
+
+var (
+	blocks = symbols{ramp: []rune("▁▂▃▄▅▆▇█"), cut: "…", arrows: "↑↓"}
+	ascii  = symbols{ramp: []rune("_.-:=+*#"), cut: "~", arrows: "j/k"}
+)
+
+// symbolsFor returns the symbols for the locale, in the first variable that is set, as libc does.
+func symbolsFor(getenv func(string) string) symbols {
+	if runtime.GOOS == "windows" {
+		if getenv("WT_SESSION") != "" { // Windows Terminal; an old console has other code pages
+			return blocks
+		}
+		return ascii
+	}
+	for _, variable := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if locale := strings.ToLower(getenv(variable)); locale != "" {
+			if strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8") {
+				return blocks
+			}
+			return ascii
+		}
+	}
+	return ascii
+}
+
+// sparkline draws the last values in width columns, the newest at the right, on a scale from
+// zero to the highest.
+func sparkline(values []int64, width int, ramp []rune) string {
+	if len(values) > width {
+		values = values[len(values)-width:]
+	}
+	var out strings.Builder
+	out.WriteString(strings.Repeat(" ", width-len(values)))
+	if len(values) == 0 {
+		return out.String()
+	}
+	highest := float64(max(slices.Max(values), 1))
+	top := float64(len(ramp) - 1)
+	for _, value := range values {
+		out.WriteRune(ramp[int(float64(max(value, 0))/highest*top+0.5)])
+	}
+	return out.String()
 }

@@ -1,6 +1,12 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package top is `kubectl metrics top`: the usage of nodes or pods, once, or as a table that a
+// watch updates.
+//
+// Changes from the client become samples (source.go), which a table keeps with their history
+// (table.go). A frame is a pure function of the table, the terminal's size and the time
+// (frame.go, columns.go). Without a terminal each change is a line (print.go).
 package top
 
 import (
@@ -13,6 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -89,7 +96,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	return cmd
 }
 
-// complete reads the arguments, and finds what does not fit together.
+// complete reads the arguments, validates the flags and sets the namespace.
 func (o *options) complete(args []string, flags genericclioptions.RESTClientGetter) error {
 	what := "pods"
 	if len(args) > 0 {
@@ -158,7 +165,7 @@ func (o *options) source(cluster *connection.Cluster) (*source, error) {
 	return newSource(pods, podSamples), nil
 }
 
-// title names what is shown.
+// title returns the heading of the table.
 func (o *options) title() string {
 	title := "nodes"
 	switch {
@@ -191,11 +198,11 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 		title: o.title(), by: order(o.sortBy), namespaces: o.allNamespaces, containers: o.containers, percentages: o.nodes,
 		noHeaders: o.noHeaders, symbols: symbolsFor(getenv), table: newTable(), stale: o.maxAge * 2 / 3,
 	}
-	var nodes *capacity
+	var nodes *nodeLister
 	if o.nodes {
-		nodes = newCapacity(cluster, o.selector, o.fields)
-		found := nodes.look(ctx)
-		v.available, v.notice.also = found.available, found.problem
+		nodes = newNodeLister(cluster, o.selector, o.fields)
+		found := nodes.list(ctx)
+		v.available, v.notice.problem = found.available, found.problem
 	}
 	if !o.watch {
 		return o.once(v, s, streams)
@@ -224,7 +231,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	ticker := time.NewTicker(refresh)
 	defer ticker.Stop()
 	l := &live{
-		view: v, source: s, display: shown, capacity: nodes, interval: o.interval, now: cluster.Now, local: time.Now,
+		view: v, source: s, display: shown, nodes: nodes, interval: o.interval, now: cluster.Now, local: time.Now,
 		keys: shown.keys, resized: resized, ticks: ticker.C,
 	}
 	return l.run(ctx)
@@ -234,8 +241,8 @@ func (o *options) once(v *view, s *source, streams genericiooptions.IOStreams) e
 	for _, c := range s.snapshot() {
 		v.table.apply(c)
 	}
-	if v.notice.also != "" {
-		if _, err := fmt.Fprintln(streams.ErrOut, v.notice.also); err != nil {
+	if v.notice.problem != "" {
+		if _, err := fmt.Fprintln(streams.ErrOut, v.notice.problem); err != nil {
 			return err
 		}
 	}
@@ -247,4 +254,28 @@ func (o *options) once(v *view, s *source, streams genericiooptions.IOStreams) e
 		return err
 	}
 	return v.printOnce(streams.Out)
+}
+
+// explain adds a remedy to an error.
+func (o *options) explain(err error) error {
+	what := "pods"
+	if o.nodes {
+		what = "nodes"
+	}
+	switch {
+	case errors.Is(err, client.ErrNotServed):
+		return fmt.Errorf("%w (apply a MetricsBackend, or install another implementation such as metrics-server; "+
+			"`kubectl metrics status` shows what is registered)", err)
+	case apierrors.IsForbidden(err):
+		where := ""
+		if !o.nodes && o.namespace != "" {
+			where = " in namespace " + o.namespace
+		}
+		return fmt.Errorf("%w (you need the permission to list and watch %s.metrics.k8s.io%s; the role view has it)", err, what, where)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w (your credentials are not accepted: renew them, or choose another --context)", err)
+	case apierrors.IsServiceUnavailable(err):
+		return fmt.Errorf("%w (the API is registered, and what serves it does not answer; `kubectl metrics status` shows more)", err)
+	}
+	return err
 }

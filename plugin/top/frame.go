@@ -10,7 +10,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-// view is everything that a frame shows, but for the terminal's size.
+// view is the input of a frame, except for the terminal's size.
 type view struct {
 	title       string
 	by          order
@@ -28,7 +28,7 @@ type view struct {
 	scroll    int           // rows that are above the first one shown
 }
 
-// tone is how a line is meant.
+// tone is the meaning of a line, which a terminal shows as a colour.
 type tone int
 
 const (
@@ -43,8 +43,8 @@ type line struct {
 	tone tone
 }
 
-// frame is what a terminal of that size shows. It has at most height lines, none wider
-// than width. Where there is little room rows go before words.
+// frame returns the lines for a terminal of that size: at most height lines, none wider than
+// width. On small terminals rows take precedence over title and footer.
 func (v *view) frame(width, height int) []line {
 	var above, below []line
 	if height >= 10 {
@@ -76,13 +76,12 @@ func (v *view) frame(width, height int) []line {
 	}
 	lines = append(lines, below...)
 	for i := range lines {
-		lines[i].text = cutEnd(output.Line(lines[i].text), width, v.symbols.cut)
+		lines[i].text = truncateEnd(output.Line(lines[i].text), width, v.symbols.cut)
 	}
 	return lines
 }
 
-// window is which rows are shown: as many as there is room for, even if more were
-// scrolled away than there are left.
+// window returns the range of rows that fit, even if scroll is beyond the last one.
 func (v *view) window(rows, room int) (first, last int) {
 	room = max(room, 1)
 	first = max(min(v.scroll, rows-room), 0)

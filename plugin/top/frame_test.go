@@ -60,7 +60,7 @@ func TestFrame(t *testing.T) {
 	}
 	lost := notice{
 		status: client.Status{Mode: client.Starting, Synced: true, Err: errors.New("listing /apis/metrics.k8s.io/v1/pods: connection\nrefused\x1b[2J")},
-		newest: 81 * time.Second, heard: 75 * time.Second,
+		newest: 81 * time.Second, lastContact: 75 * time.Second,
 	}
 	inPods := view{title: "pods in all namespaces", by: byCPU, namespaces: true, table: pods(3), notice: watching(), symbols: blocks}
 	inNodes := view{
@@ -89,7 +89,7 @@ func TestFrame(t *testing.T) {
 		"nodes-80":          {inNodes, 80, 12},
 		"nodes-no-list": {with(inNodes, func(v *view) {
 			v.available = nil
-			v.notice.also = "no percentages without the permission to list nodes"
+			v.notice.problem = "no percentages without the permission to list nodes"
 		}), 100, 12},
 		"nothing":    {with(inPods, func(v *view) { v.table = newTable(); v.notice.newest = -1 }), 100, 12},
 		"containers": {with(inPods, func(v *view) { v.containers = true }), 100, 12},

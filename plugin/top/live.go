@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// refresh is how often a frame may be drawn.
+// refresh is the minimum time between two frames.
 const refresh = 250 * time.Millisecond
 
-// display is where frames go.
+// display shows frames; tests have their own.
 type display interface {
 	size() (width, height int)
 	show([]line) error
 }
 
-// live draws the table again when something changed, and each second, since ages do.
+// live redraws the table after changes, and each second, since ages change.
 type live struct {
 	view     *view
 	source   *source
 	display  display
-	capacity *capacity // of nodes; nil for pods
+	nodes    *nodeLister // of nodes; nil for pods
 	interval time.Duration
 	now      func() time.Time // the cluster's
-	local    func() time.Time // this machine's, by which the client counts
+	local    func() time.Time // this machine's, as in the client's status
 
 	keys    <-chan key
 	resized <-chan os.Signal
@@ -44,7 +44,7 @@ func (l *live) run(ctx context.Context) error {
 			}
 			dirty, drawn = false, l.local()
 		}
-		// Changes are taken in as they come and drawn at the next tick; what a user does, at once.
+		// Changes are drawn at the next tick, keys and new sizes at once.
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
@@ -61,7 +61,7 @@ func (l *live) run(ctx context.Context) error {
 				if k == keyQuit {
 					return nil
 				}
-				l.press(k)
+				l.handleKey(k)
 				dirty, waiting = true, false
 			case c, open := <-l.source.changes:
 				if !open {
@@ -69,11 +69,11 @@ func (l *live) run(ctx context.Context) error {
 				}
 				l.view.table.apply(c)
 				dirty = true
-			case found := <-l.capacity.found():
-				if found.available != nil { // what was known is better than nothing
+			case found := <-l.nodes.results():
+				if found.available != nil { // else keep the former ones
 					l.view.available = found.available
 				}
-				l.view.notice.also = found.problem
+				l.view.notice.problem = found.problem
 				dirty = true
 			}
 		}
@@ -84,16 +84,16 @@ func (l *live) draw() error {
 	v := l.view
 	v.now = l.now()
 	status := l.source.status()
-	n := notice{status: status, interval: l.interval, newest: -1, also: v.notice.also}
+	n := notice{status: status, interval: l.interval, newest: -1, problem: v.notice.problem}
 	if newest := v.table.newest(); !newest.IsZero() {
 		n.newest = max(v.now.Sub(newest), 0)
 	}
-	n.heard = l.local().Sub(status.LastContact)
+	n.lastContact = l.local().Sub(status.LastContact)
 	v.notice = n
-	if l.capacity != nil {
+	if l.nodes != nil {
 		for _, r := range v.table.rows {
 			if _, known := v.available[r.id.name]; !known {
-				l.capacity.want()
+				l.nodes.request()
 				break
 			}
 		}
@@ -102,7 +102,7 @@ func (l *live) draw() error {
 	return l.display.show(v.frame(width, height))
 }
 
-func (l *live) press(k key) {
+func (l *live) handleKey(k key) {
 	v := l.view
 	_, height := l.display.size()
 	page := max(height-4, 1)

@@ -11,34 +11,33 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/client"
 )
 
-// notice tells how the table is fed, and how old its data is.
+// notice is the state of the connection, and the age of the data.
 type notice struct {
-	status   client.Status
-	interval time.Duration // of polls
-	newest   time.Duration // the age of the newest sample; negative without any
-	heard    time.Duration // since the server was last heard of
-	// also is what else is wrong; empty if nothing.
-	also string
+	status      client.Status
+	interval    time.Duration // of polls
+	newest      time.Duration // the age of the newest sample; negative without any
+	lastContact time.Duration // time since then
+	problem     string        // another problem, if any
 }
 
 func (n *notice) line() line {
 	tone := plain
-	text := n.fed()
-	if n.status.Mode != client.Watching || n.status.Err != nil || n.also != "" {
+	text := n.connection()
+	if n.status.Mode != client.Watching || n.status.Err != nil || n.problem != "" {
 		tone = warning
 	}
 	var words []string
 	if n.status.Mode == client.Starting && n.status.Synced {
-		words = append(words, "last answer "+age(n.heard)+" ago")
+		words = append(words, "last answer "+age(n.lastContact)+" ago")
 	}
 	if n.newest >= 0 {
 		words = append(words, "newest sample "+age(n.newest)+" old")
 	}
-	if n.also != "" {
-		words = append(words, n.also)
+	if n.problem != "" {
+		words = append(words, n.problem)
 	}
 	if len(words) > 0 {
-		// Before the reason, which may be long and is cut first.
+		// Before the reason, which may be long and is truncated.
 		lead, reason, has := strings.Cut(text, ": ")
 		text = lead + "; " + strings.Join(words, "; ")
 		if has {
@@ -48,9 +47,9 @@ func (n *notice) line() line {
 	return line{text, tone}
 }
 
-// fed is how the data comes, with the reason if it could come in a better way. It does
-// not change with time alone.
-func (n *notice) fed() string {
+// connection describes the connection, with the reason if it is not a watch. It does not
+// change with time alone.
+func (n *notice) connection() string {
 	api := "metrics.k8s.io"
 	if n.status.Version != "" {
 		api += "/" + n.status.Version

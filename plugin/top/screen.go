@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// The alternate screen leaves what was there before as it was.
+	// The alternate screen preserves the former content.
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	home        = "\x1b[H"
@@ -45,7 +45,7 @@ func terminal(out io.Writer, getenv func(string) string) (int, bool) {
 	return fd, term.IsTerminal(fd)
 }
 
-// openScreen takes the terminal. close gives it back as it was.
+// openScreen switches the terminal to raw mode and the alternate screen until close.
 func openScreen(streams genericiooptions.IOStreams, fd int) (*screen, error) {
 	s := &screen{out: streams.Out, fd: fd, colour: printers.AllowsColorOutput(streams.Out), restore: func() {}}
 	if in, ok := streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) { //nolint:gosec // descriptors are small
@@ -69,7 +69,7 @@ func (s *screen) close() {
 	s.restore()
 }
 
-// size is that of now; of a terminal that does not know, the usual one.
+// size returns the current size, or 80x24 if it is unknown.
 func (s *screen) size() (width, height int) {
 	width, height, err := term.GetSize(s.fd)
 	if err != nil || width <= 0 || height <= 0 {
@@ -78,7 +78,7 @@ func (s *screen) size() (width, height int) {
 	return width, height
 }
 
-// show replaces what is on the screen, in one write, so that nothing flickers.
+// show replaces the screen in one write, so that it does not flicker.
 func (s *screen) show(lines []line) error {
 	if _, err := io.WriteString(s.out, render(lines, s.colour)); err != nil {
 		return fmt.Errorf("write to the terminal: %w", err)
@@ -104,8 +104,7 @@ func render(lines []line, colour bool) string {
 	return out.String()
 }
 
-// readKeys reads until the input ends. Nothing can end it before, so it lives as long as
-// the process.
+// readKeys reads until the input ends. Its goroutine cannot be stopped before.
 func readKeys(in io.Reader) <-chan key {
 	keys := make(chan key)
 	go func() {
@@ -122,4 +121,64 @@ func readKeys(in io.Reader) <-chan key {
 		}
 	}()
 	return keys
+}
+
+// key is a command of the user.
+type key string
+
+const (
+	keyQuit     key = "quit"
+	keyCPU      key = "cpu"
+	keyMemory   key = "memory"
+	keyName     key = "name"
+	keyUp       key = "up"
+	keyDown     key = "down"
+	keyPageUp   key = "page up"
+	keyPageDown key = "page down"
+	keyHome     key = "home"
+	keyEnd      key = "end"
+)
+
+// sequences are the bytes of keys, longer ones before their prefixes.
+var sequences = []struct {
+	bytes string
+	key   key
+}{
+	{"\x1b[A", keyUp}, {"\x1bOA", keyUp}, {"\x1b[B", keyDown}, {"\x1bOB", keyDown},
+	{"\x1b[5~", keyPageUp}, {"\x1b[6~", keyPageDown},
+	{"\x1b[H", keyHome}, {"\x1bOH", keyHome}, {"\x1b[1~", keyHome},
+	{"\x1b[F", keyEnd}, {"\x1bOF", keyEnd}, {"\x1b[4~", keyEnd},
+	{"q", keyQuit}, {"\x03", keyQuit}, {"\x04", keyQuit}, // Ctrl-C and Ctrl-D, which a raw terminal does not act on
+	{"c", keyCPU}, {"m", keyMemory}, {"n", keyName},
+	{"k", keyUp}, {"j", keyDown}, {"b", keyPageUp}, {" ", keyPageDown}, {"g", keyHome}, {"G", keyEnd},
+}
+
+// keysOf returns the keys in the input, without unknown ones.
+func keysOf(typed string) []key {
+	var keys []key
+next:
+	for typed != "" {
+		for _, s := range sequences {
+			if rest, ok := strings.CutPrefix(typed, s.bytes); ok {
+				keys, typed = append(keys, s.key), rest
+				continue next
+			}
+		}
+		typed = typed[unknownLength(typed):]
+	}
+	return keys
+}
+
+// unknownLength returns the length of the unknown key at the start of typed: an escape
+// sequence ends with its first letter or tilde.
+func unknownLength(typed string) int {
+	if !strings.HasPrefix(typed, "\x1b[") {
+		return 1
+	}
+	for i := 2; i < len(typed); i++ {
+		if c := typed[i]; c >= '@' && c <= '~' {
+			return i + 1
+		}
+	}
+	return len(typed)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/client"
 )
 
-// id names a row.
+// id identifies a row.
 type id struct {
 	// object is the key of the node or pod, which may have several rows.
 	object               string
@@ -28,15 +28,15 @@ type sample struct {
 	at     time.Time
 }
 
-// change is what became of an object.
+// change is the new state of an object.
 type change struct {
 	object  string
-	samples []sample // none: it has no metrics any more
+	samples []sample // none if it has no metrics any more
 	// last are the samples that an object without metrics had.
 	last []sample
 }
 
-// source is a client.Watcher of whatever is shown.
+// source is a client.Watcher of nodes or pods.
 type source struct {
 	sync     func(context.Context) error
 	run      func(context.Context) error
@@ -46,7 +46,7 @@ type source struct {
 	changes <-chan change
 }
 
-// newSource makes samples of what watcher tells.
+// newSource converts the objects of watcher to samples.
 func newSource[T any](watcher *client.Watcher[T], samples func(*T) []sample) *source {
 	of := func(object *T) change {
 		s := samples(object)
@@ -63,15 +63,15 @@ func newSource[T any](watcher *client.Watcher[T], samples func(*T) []sample) *so
 			go func() {
 				defer close(out)
 				for c := range watcher.Changes() {
-					told := of(c.Object)
+					next := of(c.Object)
 					if c.Type == client.Dropped {
-						told.samples, told.last = nil, told.samples
+						next.samples, next.last = nil, next.samples
 					}
-					if told.object == "" {
+					if next.object == "" {
 						continue
 					}
 					select {
-					case out <- told:
+					case out <- next:
 					case <-ctx.Done():
 						return
 					}
@@ -96,7 +96,7 @@ func nodeSamples(m *metricsv1.NodeMetrics) []sample {
 	return []sample{newSample(id{object: m.Name, name: m.Name}, m.Usage, m.Timestamp.Time)}
 }
 
-// podSamples is one sample, the sum of the pod's containers.
+// podSamples returns one sample, the sum of the pod's containers.
 func podSamples(m *metricsv1.PodMetrics) []sample {
 	key := m.Namespace + "/" + m.Name
 	sum := sample{id: id{object: key, namespace: m.Namespace, name: m.Name}, at: m.Timestamp.Time}
@@ -108,7 +108,7 @@ func podSamples(m *metricsv1.PodMetrics) []sample {
 	return []sample{sum}
 }
 
-// containerSamples is a sample for each container.
+// containerSamples returns a sample for each container.
 func containerSamples(m *metricsv1.PodMetrics) []sample {
 	key := m.Namespace + "/" + m.Name
 	var all []sample

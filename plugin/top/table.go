@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// historyLength is how many samples a row remembers: with one each 15 s, ten minutes.
+// historyLength is the number of samples of a row's history: ten minutes at one each 15 s.
 const historyLength = 40
 
-// row is the newest sample of a row with those before it.
+// row is the newest sample with its history.
 type row struct {
 	sample
-	// cpus and memories end with the newest.
+	// cpus and memories are the history, newest last.
 	cpus, memories []int64
 }
 
-// table holds the rows of what is shown.
+// table holds all rows.
 type table struct {
 	rows map[id]*row
 	// objects are the rows of each object.
@@ -28,7 +28,7 @@ type table struct {
 
 func newTable() *table { return &table{rows: map[id]*row{}, objects: map[string][]id{}} }
 
-// apply takes a change in.
+// apply updates the rows of an object.
 func (t *table) apply(c change) {
 	gone := t.objects[c.object]
 	delete(t.objects, c.object)
@@ -41,14 +41,14 @@ func (t *table) apply(c change) {
 			t.rows[s.id] = r
 		}
 		r.sample = s
-		r.cpus, r.memories = remember(r.cpus, s.cpu), remember(r.memories, s.memory)
+		r.cpus, r.memories = appendHistory(r.cpus, s.cpu), appendHistory(r.memories, s.memory)
 	}
 	for _, other := range gone {
 		delete(t.rows, other)
 	}
 }
 
-func remember(values []int64, value int64) []int64 {
+func appendHistory(values []int64, value int64) []int64 {
 	if len(values) == historyLength {
 		copy(values, values[1:])
 		values = values[:historyLength-1]
@@ -56,7 +56,7 @@ func remember(values []int64, value int64) []int64 {
 	return append(values, value)
 }
 
-// newest is the time of the newest sample; zero without any.
+// newest returns the time of the newest sample, or zero.
 func (t *table) newest() time.Time {
 	var newest time.Time
 	for _, r := range t.rows {
@@ -67,7 +67,7 @@ func (t *table) newest() time.Time {
 	return newest
 }
 
-// order is by what rows are sorted.
+// order is the sort order of rows.
 type order string
 
 const (
@@ -76,7 +76,7 @@ const (
 	byMemory order = "memory"
 )
 
-// sorted returns the rows: the highest usage first, or by name.
+// sorted returns the rows, by name or with the highest usage first.
 func (t *table) sorted(by order) []*row {
 	rows := make([]*row, 0, len(t.rows))
 	for _, r := range t.rows {

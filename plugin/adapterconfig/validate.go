@@ -5,13 +5,68 @@ package adapterconfig
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"text/template"
 	"unicode/utf8"
+
+	"github.com/prometheus/common/model"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// What the CRD takes at most. It refuses the whole MetricsBackend for one that is longer.
+// problems returns why prometheus-adapter rejects a rule, which it does when it starts. The
+// rule is imported all the same, and reported by its own condition.
+func (r *rule) problems(external bool) []string {
+	var wrong []string
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	for i, f := range r.SeriesFilters {
+		if (f.Is == "") == (f.IsNot == "") {
+			add("seriesFilters[%d] needs is or isNot, and not both", i)
+		}
+		for _, expression := range []string{f.Is, f.IsNot} {
+			if _, err := regexp.Compile(expression); err != nil {
+				add("seriesFilters[%d]: %v", i, err)
+			}
+		}
+	}
+	if matches, err := regexp.Compile(r.Name.Matches); err != nil {
+		add("name.matches: %v", err)
+	} else if r.Name.As == "" && matches.NumSubexp() > 1 {
+		add("name.as is needed, since name.matches has %d groups", matches.NumSubexp())
+	}
+	if r.Resources.Template == "" && len(r.Resources.Overrides) == 0 && !external {
+		add("resources needs a template or overrides, or no series describes an object")
+	}
+	for _, field := range []struct{ name, text string }{
+		{"resources.template", r.Resources.Template}, {"metricsQuery", r.MetricsQuery},
+	} {
+		if _, err := template.New(field.name).Delims("<<", ">>").Parse(field.text); err != nil {
+			add("%v", err)
+		}
+	}
+	return wrong
+}
+
+func (r *resourceRules) problems() []string {
+	var wrong []string
+	if r.Window != "" {
+		if _, err := model.ParseDuration(r.Window); err != nil {
+			wrong = append(wrong, "window: "+err.Error())
+		}
+	}
+	for _, one := range []struct {
+		name string
+		rule resourceRule
+	}{{"cpu", r.CPU}, {"memory", r.Memory}} {
+		if one.rule.ContainerQuery == "" || one.rule.NodeQuery == "" || one.rule.ContainerLabel == "" {
+			wrong = append(wrong, one.name+" needs containerQuery, nodeQuery and containerLabel")
+		}
+	}
+	return wrong
+}
+
+// The limits of the CRD, which rejects a MetricsBackend that exceeds one.
 const (
 	maxRules     = 1000
 	maxQuery     = v1alpha1.MaxQueryLength
@@ -23,7 +78,7 @@ const (
 	maxWindow    = 32
 )
 
-// tooLarge says what the CRD will refuse.
+// tooLarge returns what the CRD will reject.
 func (c *config) tooLarge() []string {
 	var all []string
 	add := func(path string, n, most int) {

@@ -13,37 +13,36 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// found is what was read from a file.
-type found struct {
+// input is what was read from a file.
+type input struct {
 	config config
-	// where it stood, for messages.
-	where string
-	// source is what else the file says of Prometheus.
+	// where is the origin of config, for messages.
+	where  string
 	source source
-	// configMap is the one that holds it, if one does.
+	// configMap is the ConfigMap with config, if any.
 	configMap object
-	// remarks on what is not in the file.
+	// remarks are about what is missing in the file.
 	remarks []string
 }
 
 // sections are the keys of prometheus-adapter's configuration.
 var sections = []string{"rules", "externalRules", "resourceRules"}
 
-// find reads prometheus-adapter's configuration: by itself, in a ConfigMap (alone, in a
-// list or among other manifests), or in the values of its Helm chart. Arguments of a
-// Deployment beside it tell of the source.
-func find(text []byte, name string) (*found, error) {
+// find reads prometheus-adapter's configuration: a file of its own, a ConfigMap (alone, in a
+// list or among other manifests), or the values of its Helm chart. The source comes from the
+// arguments of Deployments in the same file.
+func find(text []byte, name string) (*input, error) {
 	documents, err := split(text)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	var (
-		configs     []*found
+		configs     []*input
 		broken      []error
 		deployments []*yaml.Node
 	)
 	for _, document := range documents {
-		var f *found
+		var f *input
 		switch kind := stringAt(document, "kind"); {
 		case kind == "ConfigMap":
 			var wrong []error
@@ -56,7 +55,7 @@ func find(text []byte, name string) (*found, error) {
 		case isValues(document):
 			f, err = inValues(document)
 		default:
-			f = &found{}
+			f = &input{}
 			if err = checkSections(document); err == nil {
 				err = decodeDocument(text, documents, document, &f.config)
 			}
@@ -88,11 +87,11 @@ func find(text []byte, name string) (*found, error) {
 	for _, err := range broken {
 		f.remarks = append(f.remarks, "left out, since it is no configuration of prometheus-adapter: "+err.Error())
 	}
-	f.source.takeDeployments(f.adapters(deployments))
+	f.source.readDeployments(f.adapters(deployments))
 	return f, nil
 }
 
-// split reads all documents, those in lists too.
+// split returns all documents, with the items of lists.
 func split(text []byte) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -124,8 +123,8 @@ func split(text []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// decodeDocument reads a file that is one document from its own text, for the numbers of
-// the lines in errors.
+// decodeDocument decodes a document, from the original text if it is the only one, so that
+// errors have the right line numbers.
 func decodeDocument(text []byte, documents []*yaml.Node, document *yaml.Node, into *config) error {
 	if len(documents) == 1 {
 		return decodeStrict(text, into)
@@ -142,9 +141,9 @@ func checkSections(document *yaml.Node) error {
 	return fmt.Errorf("line %d: none of %s", document.Line, strings.Join(sections, ", "))
 }
 
-// inConfigMap returns nil where the ConfigMap holds something else. What only looks like
-// a configuration is told in wrong: namespaces hold other files with rules, too.
-func inConfigMap(document *yaml.Node) (f *found, wrong []error, err error) {
+// inConfigMap returns nil if the ConfigMap has no configuration. Errors of files that only
+// look like one are in wrong: namespaces have other files with rules, too.
+func inConfigMap(document *yaml.Node) (f *input, wrong []error, err error) {
 	data := at(document, "data")
 	if data == nil {
 		return nil, nil, nil
@@ -161,7 +160,7 @@ func inConfigMap(document *yaml.Node) (f *found, wrong []error, err error) {
 		if at(inner.Content[0], "apiVersion") != nil || at(inner.Content[0], "kind") != nil {
 			continue // some API's object, such as an audit policy
 		}
-		one := found{where: fmt.Sprintf("(ConfigMap %s, key %s)", of, key), configMap: of}
+		one := input{where: fmt.Sprintf("(ConfigMap %s, key %s)", of, key), configMap: of}
 		if err := decodeStrict([]byte(value), &one.config); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", one.where, err))
 			continue
@@ -174,7 +173,7 @@ func inConfigMap(document *yaml.Node) (f *found, wrong []error, err error) {
 	return f, wrong, nil
 }
 
-// at is the value of a key in a mapping, nil where there is none.
+// at returns the value of a key in a mapping, or nil.
 func at(node *yaml.Node, key string) *yaml.Node {
 	if node == nil {
 		return nil
@@ -198,4 +197,71 @@ func stringAt(node *yaml.Node, key string) string {
 		return value.Value
 	}
 	return ""
+}
+
+// chart is the name of prometheus-adapter's Helm chart, and the key of its values in charts
+// that depend on it.
+const chart = "prometheus-adapter"
+
+// chartRules are the rules in the chart's values.
+type chartRules struct {
+	Default  *bool          `yaml:"default"`
+	Custom   []rule         `yaml:"custom"`
+	Existing string         `yaml:"existing"`
+	External []rule         `yaml:"external"`
+	Resource *resourceRules `yaml:"resource"`
+}
+
+// isValues reports whether a document is the chart's values: rules is a mapping there, and a
+// list in a configuration.
+func isValues(document *yaml.Node) bool {
+	if at(document, chart) != nil {
+		return true
+	}
+	rules := at(document, "rules")
+	return rules != nil && rules.Kind == yaml.MappingNode
+}
+
+func inValues(document *yaml.Node) (*input, error) {
+	if nested := at(document, chart); nested != nil {
+		document = nested
+	}
+	f := &input{where: "(values of its Helm chart)"}
+	var rules chartRules
+	if node := at(document, "rules"); node != nil {
+		if err := decodeNode(node, &rules); err != nil {
+			return nil, fmt.Errorf("rules in the values of the Helm chart: %w", err)
+		}
+	}
+	f.config = config{Rules: rules.Custom, ExternalRules: rules.External}
+	// The chart's own default is an empty mapping, which means none.
+	if rules.Resource != nil && (rules.Resource.CPU.ContainerQuery != "" || rules.Resource.Memory.ContainerQuery != "") {
+		f.config.ResourceRules = rules.Resource
+	}
+	const rendered = "import what the cluster has: kubectl get configmap -o yaml, then kubectl metrics import adapter-config"
+	switch {
+	case rules.Existing != "":
+		f.remarks = append(f.remarks, fmt.Sprintf("rules.existing: the rules in force are in the ConfigMap %s, not in these values; %s", rules.Existing, rendered))
+	case rules.Default == nil || *rules.Default:
+		f.remarks = append(f.remarks, "rules.default: the rules that the chart adds by itself are not in its values, and so not here; if you need them, "+rendered)
+	}
+	prometheus := at(document, "prometheus")
+	f.source.URL = stringAt(prometheus, "url")
+	if port := stringAt(prometheus, "port"); f.source.URL != "" && port != "" && port != "0" {
+		f.source.URL += ":" + port
+	}
+	if path := stringAt(prometheus, "path"); f.source.URL != "" {
+		f.source.URL += path
+	}
+	if relist := stringAt(document, "metricsRelistInterval"); relist != "" {
+		f.source.readArguments([]string{"--metrics-relist-interval=" + relist})
+	}
+	if extra := at(document, "extraArguments"); extra != nil {
+		var args []string
+		for _, arg := range extra.Content {
+			args = append(args, strings.TrimSpace(arg.Value))
+		}
+		f.source.readArguments(args)
+	}
+	return f, nil
 }

@@ -7,12 +7,77 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/cli-runtime/pkg/printers"
+
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
+
+// printOnce writes the table of kubectl top.
+func (v *view) printOnce(out io.Writer) error {
+	w := printers.GetNewTabWriter(out)
+	names := v.nameColumns()
+	write := func(cells []string) {
+		// kubectl ends each cell with a tab, the last one too.
+		_, _ = fmt.Fprintln(w, tabbed(cells))
+	}
+	if !v.noHeaders {
+		var heads []string
+		for i := range names {
+			heads = append(heads, names[i].head)
+		}
+		if heads = append(heads, cpuHead); v.percentages {
+			heads = append(heads, cpuPercentHead)
+		}
+		if heads = append(heads, memoryHead); v.percentages {
+			heads = append(heads, memoryPercentHead)
+		}
+		write(heads)
+	}
+	rows := v.table.sorted(v.by)
+	for _, r := range rows {
+		var cells []string
+		for i := range names {
+			cells = append(cells, names[i].of(&r.id))
+		}
+		available := v.available[r.id.name]
+		if cells = append(cells, cores(r.cpu)); v.percentages {
+			cells = append(cells, percent(r.cpu, available.cpu))
+		}
+		if cells = append(cells, mebibytes(r.memory)); v.percentages {
+			cells = append(cells, percent(r.memory, available.memory))
+		}
+		write(cells)
+	}
+	for _, name := range v.withoutMetrics() {
+		write([]string{name, unknown, unknown, unknown, unknown})
+	}
+	return w.Flush()
+}
+
+// withoutMetrics returns the nodes that have no metrics.
+func (v *view) withoutMetrics() []string {
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(v.available)) {
+		if _, has := v.table.objects[name]; !has {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+func tabbed(cells []string) string {
+	var out strings.Builder
+	for _, cell := range cells {
+		out.WriteString(output.Line(cell) + "\t")
+	}
+	return out.String()
+}
 
 // lines appends a line for each sample, for pipes and logs.
 type lines struct {
@@ -20,10 +85,10 @@ type lines struct {
 	out, err io.Writer
 	now      func() time.Time
 	widths   []int
-	told     string
+	printed  string
 }
 
-// follow writes all rows, and then what changes, until ctx ends or changes is closed.
+// follow writes all rows, then the changes, until ctx ends or the source is closed.
 func (l *lines) follow(ctx context.Context, s *source, interval time.Duration) error {
 	first := s.snapshot()
 	known := map[string][]sample{}
@@ -34,7 +99,7 @@ func (l *lines) follow(ctx context.Context, s *source, interval time.Duration) e
 	if err := l.begin(); err != nil {
 		return err
 	}
-	if err := l.tell(s, interval); err != nil {
+	if err := l.printConnection(s, interval); err != nil {
 		return err
 	}
 	tick := time.NewTicker(time.Second)
@@ -44,15 +109,15 @@ func (l *lines) follow(ctx context.Context, s *source, interval time.Duration) e
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := l.tell(s, interval); err != nil {
+			if err := l.printConnection(s, interval); err != nil {
 				return err
 			}
 		case c, open := <-s.changes:
 			if !open {
 				return nil
 			}
-			// The first changes repeat what was written above.
-			if same(known[c.object], c.samples) {
+			// The first changes repeat the snapshot.
+			if len(c.samples) > 0 && slices.Equal(known[c.object], c.samples) {
 				delete(known, c.object)
 				continue
 			}
@@ -64,30 +129,18 @@ func (l *lines) follow(ctx context.Context, s *source, interval time.Duration) e
 	}
 }
 
-func same(a, b []sample) bool {
-	if len(a) != len(b) || len(a) == 0 {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// tell says on the error stream how the lines come about, whenever that changes.
-func (l *lines) tell(s *source, interval time.Duration) error {
+// printConnection writes the connection's state to the error stream when it changes.
+func (l *lines) printConnection(s *source, interval time.Duration) error {
 	n := notice{status: s.status(), interval: interval}
-	if fed := n.fed(); fed != l.told {
-		l.told = fed
-		_, err := fmt.Fprintln(l.err, output.Line(fed))
+	if text := n.connection(); text != l.printed {
+		l.printed = text
+		_, err := fmt.Fprintln(l.err, output.Line(text))
 		return err
 	}
 	return nil
 }
 
-// begin writes the heads and the rows that there are. Columns keep their widths.
+// begin writes the heads and the current rows, which determine the widths of columns.
 func (l *lines) begin() error {
 	var table [][]string
 	if !l.view.noHeaders {
@@ -124,7 +177,7 @@ func (l *lines) cells(s *sample) []string {
 	return append(cells, cores(s.cpu), mebibytes(s.memory))
 }
 
-// change writes the rows of an object; of one that is gone, without figures.
+// change writes the rows of an object, with dashes for one that is gone.
 func (l *lines) change(c change) error {
 	for i := range c.samples {
 		if err := l.write(l.cells(&c.samples[i])); err != nil {

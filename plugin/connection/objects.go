@@ -5,17 +5,26 @@ package connection
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Backends lists the MetricsBackends in order of their names; none when the cluster
-// does not know the kind, which is no error.
+// Backends lists the MetricsBackends by name. It returns none, and no error, if the CRD is not
+// installed.
 func (c *Cluster) Backends(ctx context.Context) ([]v1alpha1.MetricsBackend, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -28,7 +37,7 @@ func (c *Cluster) Backends(ctx context.Context) ([]v1alpha1.MetricsBackend, erro
 	return list.Items, nil
 }
 
-// APIServices lists those of all groups.
+// APIServices lists the APIServices of all groups.
 func (c *Cluster) APIServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -39,10 +48,10 @@ func (c *Cluster) APIServices(ctx context.Context) ([]apiregistrationv1.APIServi
 	return list.Items, nil
 }
 
-// Refused tells whether the user lacks a permission: to ask again changes nothing.
+// Refused reports whether the user has no permission, so that a retry is useless.
 func Refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// hint adds what a user who may not read something lacks.
+// hint adds the missing permission to an error.
 func hint(err error, lack string) error {
 	if Refused(err) {
 		return fmt.Errorf("%w (%s)", err, lack)
@@ -50,7 +59,7 @@ func hint(err error, lack string) error {
 	return err
 }
 
-// MisnamedError tells that the user has to name a MetricsBackend, or another one.
+// MisnamedError means that the user has to name a MetricsBackend, or another one.
 type MisnamedError struct{ message string }
 
 // Error implements error.
@@ -77,7 +86,7 @@ func Named(name string, backends []v1alpha1.MetricsBackend) error {
 	return &MisnamedError{fmt.Sprintf("MetricsBackend %q not found; there are: %s", name, known)}
 }
 
-// BackendNames are for the completion of a command line; errors mean none.
+// BackendNames returns the names for completion, or none after an error.
 func (c *Cluster) BackendNames(ctx context.Context) []string {
 	backends, err := c.Backends(ctx)
 	if err != nil {
@@ -88,4 +97,45 @@ func (c *Cluster) BackendNames(ctx context.Context) []string {
 		names = append(names, backends[i].Name)
 	}
 	return names
+}
+
+// Allocatable returns the allocatable resources of the selected nodes, by name.
+func (c *Cluster) Allocatable(ctx context.Context, labelSelector, fieldSelector string) (map[string]corev1.ResourceList, error) {
+	byLabel, err := labels.Parse(labelSelector)
+	if err != nil {
+		return nil, err
+	}
+	byField, err := fields.ParseSelector(fieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]corev1.ResourceList{}
+	var page corev1.NodeList
+	err = c.Each(ctx, &page, func() {
+		for i := range page.Items {
+			found[page.Items[i].Name] = page.Items[i].Status.Allocatable
+		}
+	}, client.MatchingLabelsSelector{Selector: byLabel}, client.MatchingFieldsSelector{Selector: byField})
+	return found, err
+}
+
+// CompleteBackend completes the first argument with the names of MetricsBackends.
+func CompleteBackend(flags genericclioptions.RESTClientGetter) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		cluster, err := Open(flags, io.Discard)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return cluster.BackendNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// isUnknownKind reports whether an error of a list means that the API does not exist. A list
+// is never NotFound for another reason.
+func isUnknownKind(err error) bool {
+	var noMatch *meta.NoKindMatchError
+	return apierrors.IsNotFound(err) || errors.As(err, &noMatch)
 }

@@ -12,9 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// config is prometheus-adapter's configuration, in the order in which it is written.
-// The operator's own fields of a rule are not in it, as prometheus-adapter would refuse
-// them.
+// config is prometheus-adapter's configuration, in the order of its fields, without the
+// operator's own fields of a rule, which prometheus-adapter rejects.
 type config struct {
 	Rules         []rule         `yaml:"rules,omitempty"`
 	ResourceRules *resourceRules `yaml:"resourceRules,omitempty"`
@@ -67,7 +66,7 @@ func (c *config) empty() bool {
 	return len(c.Rules) == 0 && len(c.ExternalRules) == 0 && c.ResourceRules == nil
 }
 
-// decodeStrict is as strict as prometheus-adapter: no unknown field, no key twice.
+// decodeStrict rejects unknown fields and duplicate keys, as prometheus-adapter does.
 func decodeStrict(text []byte, into any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -77,10 +76,10 @@ func decodeStrict(text []byte, into any) error {
 	return nil
 }
 
-// goType is what the decoder says of this program rather than of the file.
+// goType is the part of the decoder's errors that names Go types.
 var goType = regexp.MustCompile(` (in type|into) \S*adapterconfig\.\w+`)
 
-// decodeNode is decodeStrict for what was read already.
+// decodeNode is decodeStrict for a node.
 func decodeNode(node *yaml.Node, into any) error {
 	text, err := yaml.Marshal(node)
 	if err != nil {
