@@ -69,20 +69,20 @@ func newOptions() *options {
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "File with the address of, and credentials for, kube-apiserver. Default: the pod's own.")
-	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", o.kubeAPIQPS, "Requests a second to kube-apiserver, sustained.")
-	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", o.kubeAPIBurst, "Requests to kube-apiserver at once.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "File with the address of kube-apiserver and credentials. Default: those of the pod.")
+	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", o.kubeAPIQPS, "Maximum sustained rate of requests to kube-apiserver, per second.")
+	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", o.kubeAPIBurst, "Maximum burst of requests to kube-apiserver.")
 	fs.StringSliceVar(&o.namespaces, "namespaces", nil, ""+
-		"Namespaces that serving components may run in, comma-separated; the operator needs its Role in each (config/rbac). "+
+		"Namespaces in which serving components may run, comma-separated; the operator needs its Role in each (config/rbac). "+
 		"Default: the operator's own.")
 	fs.StringVar(&o.servingImage, "serving-image", o.servingImage, ""+
-		"Image of the serving component where a MetricsBackend names none. Default: the environment variable "+servingImageEnv+".")
-	fs.StringVar(&o.metricsAddr, "metrics-bind-address", o.metricsAddr, "Address of /metrics; 0 turns it off.")
+		"Image of the serving component, unless a MetricsBackend names one. Default: the environment variable "+servingImageEnv+".")
+	fs.StringVar(&o.metricsAddr, "metrics-bind-address", o.metricsAddr, "Address of /metrics; 0 disables it.")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", o.metricsSecure, ""+
 		"Serve /metrics over TLS, to clients that kube-apiserver authenticates and authorizes to get /metrics.")
 	fs.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for /metrics. Default: a self-signed certificate.")
 	fs.StringVar(&o.healthAddr, "health-probe-bind-address", o.healthAddr, "Address of /healthz and /readyz.")
-	fs.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "Work only while holding the Lease, so that one of several operators does.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "Use leader election by a Lease, so that only one of several operators is active.")
 	logsapi.AddFlags(o.logging, fs)
 }
 
