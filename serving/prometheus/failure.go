@@ -101,38 +101,38 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 		return failf(query.ReasonBadStatus, "HTTP %d: redirects are not followed, as they would show credentials to someone else; set the source's url to what it names: %s", code, location(resp))
 	}
 	body := c.excerpt(resp.Body)
-	var told errorResponse
+	var parsed errorResponse
 	text := ""
-	if json.Unmarshal([]byte(body), &told) == nil {
-		text = told.Error
+	if json.Unmarshal([]byte(body), &parsed) == nil {
+		text = parsed.Error
 		if text == "" {
-			text = told.Message
+			text = parsed.Message
 		}
 	}
 	if text == "" {
 		text = readable(resp.Header, body)
 	}
-	said := fmt.Sprintf("HTTP %d", code)
+	message := fmt.Sprintf("HTTP %d", code)
 	if text != "" {
-		said += ": " + text
+		message += ": " + text
 	}
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", said)
-	case told.Status == "error" && told.ErrorType == "timeout":
+		return failf(query.ReasonUnauthorized, "%s (check authentication and headers of the source)", message)
+	case parsed.Status == "error" && parsed.ErrorType == "timeout":
 		return failf(query.ReasonTimeout, "%s", text)
 	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
-		if told.Error != "" {
+		if parsed.Error != "" {
 			// Prometheus' own message needs no status.
-			said = told.Error
+			message = parsed.Error
 		}
-		return failf(query.ReasonRejected, "%s", said)
+		return failf(query.ReasonRejected, "%s", message)
 	case code == http.StatusNotFound:
-		return failf(query.ReasonBadStatus, "%s (check that the source's url ends before /api/v1)", said)
+		return failf(query.ReasonBadStatus, "%s (check that the source's url ends before /api/v1)", message)
 	case code == http.StatusRequestURITooLong:
-		return failf(query.ReasonBadStatus, "%s (the server takes no POST, and the query is too long for a URL)", said)
+		return failf(query.ReasonBadStatus, "%s (the server takes no POST, and the query is too long for a URL)", message)
 	}
-	return failf(query.ReasonBadStatus, "%s", said)
+	return failf(query.ReasonBadStatus, "%s", message)
 }
 
 // classifyAPIError returns the Failure for an error in a response with status 200.

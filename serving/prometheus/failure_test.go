@@ -295,7 +295,7 @@ func TestApplyRefuses(t *testing.T) {
 }
 
 // A caller that leaves ends its question, and says nothing of the source.
-func TestEvaluateGivenUp(t *testing.T) {
+func TestEvaluateCanceled(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -319,7 +319,7 @@ func TestEvaluateGivenUp(t *testing.T) {
 }
 
 // A server that says how long it wants to be left alone is left alone, for all questions.
-func TestEvaluateHeldOff(t *testing.T) {
+func TestEvaluateAfterRetryAfter(t *testing.T) {
 	asked := 0
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		if asked++; asked == 1 {

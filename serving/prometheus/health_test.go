@@ -142,7 +142,7 @@ func TestHealthOfABusySource(t *testing.T) {
 }
 
 // One question that is wrong, or too dear, does not make the source unhealthy.
-func TestHealthAndOneQuestion(t *testing.T) {
+func TestHealthAfterOneFailedQuery(t *testing.T) {
 	tests := map[string]http.HandlerFunc{
 		"rejected":     status(http.StatusUnprocessableEntity, "application/json", `{"status":"error","errorType":"execution","error":"too many samples"}`),
 		"hangs":        hangs,
@@ -176,7 +176,7 @@ func TestHealthAndOneQuestion(t *testing.T) {
 
 // Where the source as such is the matter, that is known within the timeouts of a
 // question and a probe, and told once.
-func TestHealthAndEveryQuestion(t *testing.T) {
+func TestHealthAfterManyFailedQueries(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		time.Sleep(10 * time.Second)
 		b.answers(hangs)
@@ -197,7 +197,7 @@ func TestHealthAndEveryQuestion(t *testing.T) {
 }
 
 // More questions than may be asked at once wait for their turn, up to the timeout.
-func TestTurns(t *testing.T) {
+func TestMaxRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
 		begun := time.Now()

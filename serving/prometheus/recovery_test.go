@@ -43,8 +43,8 @@ func TestSeriesOfARecoveredSource(t *testing.T) {
 	})
 }
 
-// TestLookThatKillsItsServer is not made again at once whenever the server is back.
-func TestLookThatKillsItsServer(t *testing.T) {
+// TestLookupThatKillsItsServer is not made again at once whenever the server is back.
+func TestLookupThatKillsItsServer(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		var looks atomic.Int64
 		var dead atomic.Int64

@@ -47,7 +47,7 @@ func TestSameButName(t *testing.T) {
 	}
 }
 
-func TestCarries(t *testing.T) {
+func TestFindMatchers(t *testing.T) {
 	m := []Matcher{Equal("a", "b"), {Label: "c", Type: promlabels.MatchNotEqual, Value: "d"}}
 	for expression, want := range map[string][]Occurrence{
 		`x{a="b",c!="d"}`:                 {InAll, InAll},

@@ -333,7 +333,7 @@ func TestLateTimers(t *testing.T) {
 }
 
 // A round that waits for a source ends when the queries are others.
-func TestApplyDuringARound(t *testing.T) {
+func TestApplyDuringAPoll(t *testing.T) {
 	run(t, func(t *testing.T, s *server, poller *Poller, _ *samplestore.Store) {
 		s.hangs = true
 		poller.Apply(compile(t, ruleSet()))

@@ -40,7 +40,7 @@ type Declared struct {
 	Name       string
 	UID        types.UID
 	Generation int64
-	// Reading is how it is read; its values are all values of the metric.
+	// MetricQuery yields all values of the metric.
 	MetricQuery query.MetricQuery
 	// Reason and Message are why it is not in effect; empty if it is.
 	Reason, Message string

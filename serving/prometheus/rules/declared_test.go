@@ -150,7 +150,7 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestWhichDeclarationCounts(t *testing.T) {
+func TestOldestDeclarationWins(t *testing.T) {
 	spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "m", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "m"}})
 	c := newCatalogue(t, spec, seriesOf("m", "namespace", "pod"))
 	older, younger, elsewhere := customMetric("shop", "z", "old"), customMetric("shop", "a", "young"), customMetric("other", "m", "elsewhere")

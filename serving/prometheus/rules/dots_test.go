@@ -110,7 +110,7 @@ func TestDotsInNames(t *testing.T) {
 }
 
 // What is in a path may be anything, and must not become more than one namespace or object.
-func TestNamesThatAreRegularExpressions(t *testing.T) {
+func TestNamesWithRegexpCharacters(t *testing.T) {
 	c := external(t, `sum(lag{namespace=~"<<index .LabelValuesByName "namespace">>"})`)
 	for _, namespace := range []string{"shop|bank", ".*", "sh.p", "shop.", "Shop", "[a-z]+", ""} {
 		if mq, err := c.ExternalQuery(query.ExternalRequest{Namespace: namespace, Metric: "lag"}); !apierrors.IsBadRequest(err) {

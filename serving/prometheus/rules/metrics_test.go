@@ -75,7 +75,7 @@ func TestListsBeginWithRules(t *testing.T) {
 	}
 }
 
-func TestFirstOf(t *testing.T) {
+func TestFirstN(t *testing.T) {
 	names := map[string]bool{}
 	for range 5000 {
 		names[fmt.Sprint(rand.IntN(1e9))] = true

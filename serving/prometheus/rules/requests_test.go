@@ -21,7 +21,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 
-func TestRequestsThatCannotBeMeant(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{
 		{SeriesQuery: "requests", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}},
 	}, []v1alpha1.MetricRule{
@@ -78,7 +78,7 @@ func TestRequestsThatCannotBeMeant(t *testing.T) {
 }
 
 // A metric that may exist is not said to be missing.
-func TestNothingIsKnownYet(t *testing.T) {
+func TestBeforeDiscovery(t *testing.T) {
 	world := &cluster{index: &restmapping.Index{}}
 	c := NewCatalogue(world)
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}))
@@ -129,7 +129,7 @@ func TestSeriesStayWhileTheSourceFails(t *testing.T) {
 
 // Autoscalers with different selectors share one question, until the metric has too
 // many series; then each names its objects.
-func TestSharedQuestions(t *testing.T) {
+func TestSharedQueries(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
 	questions := map[query.Query]bool{}
 	ask := func(series string, names ...string) {
@@ -166,7 +166,7 @@ func TestSharedQuestions(t *testing.T) {
 }
 
 // A namespace owns what is asked for it; what is the same for all is asked once for all.
-func TestOwnersOfQuestions(t *testing.T) {
+func TestTenantsOfQueries(t *testing.T) {
 	for metricsQuery, want := range map[string]string{
 		"sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)": "shop",
 		"sum(<<.Series>>) by (<<.GroupBy>>)":                     "",

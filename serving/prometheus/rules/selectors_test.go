@@ -21,7 +21,7 @@ func external(t testing.TB, metricsQuery string) *Catalogue {
 
 // The values of labels say nothing of how they are compared: what would be answered
 // with the opposite is refused, for objects too.
-func TestInvertedSelectors(t *testing.T) {
+func TestNegatedSelectors(t *testing.T) {
 	const (
 		matchers = `max(<<.Series>>{<<.LabelMatchers>>}) by (env)`
 		values   = `max(<<.Series>>{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>}) by (env)`

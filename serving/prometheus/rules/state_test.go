@@ -13,7 +13,7 @@ import (
 
 // What cannot be compiled is told apart from what waits for series: only the former
 // needs another spec.
-func TestStates(t *testing.T) {
+func TestRuleStates(t *testing.T) {
 	good := v1alpha1.MetricRule{
 		SeriesQuery:  `requests_total{namespace!="",pod!=""}`,
 		Resources:    v1alpha1.RuleResources{Template: "<<.Resource>>"},
