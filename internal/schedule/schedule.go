@@ -18,12 +18,25 @@ func Phase(interval time.Duration, keys ...string) time.Duration {
 	return time.Duration(hash.Sum64()%uint64(interval.Milliseconds())) * time.Millisecond
 }
 
-// Schedule has a slot of each Interval, which starts at Phase.
+// Schedule divides time into slots of an Interval, with a start at Phase after the Unix epoch. Its
+// resolution is a millisecond.
 type Schedule struct{ Interval, Phase time.Duration }
+
+// Slot returns the number of the slot that t is in, and its start.
+func (s Schedule) Slot(t time.Time) (n int64, start time.Time) {
+	interval, phase := s.Interval.Milliseconds(), s.Phase.Milliseconds()
+	since := t.UnixMilli() - phase
+	n = since / interval
+	if since < n*interval { // before 1970
+		n--
+	}
+	return n, time.UnixMilli(n*interval + phase)
+}
 
 // Start returns the start of the slot that t is in.
 func (s Schedule) Start(t time.Time) time.Time {
-	return t.Add(-s.Phase).Truncate(s.Interval).Add(s.Phase)
+	_, start := s.Slot(t)
+	return start
 }
 
 // Next returns the start of the slot after that of t: later than t, by at most an interval.

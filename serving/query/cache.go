@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
 
@@ -36,7 +37,7 @@ type tenantUsage struct {
 // entry is the state of a query.
 type entry struct {
 	query  Query
-	slots  slots
+	slots  schedule.Schedule
 	tenant *tenantUsage
 
 	// lru is the element in the tenant's lru; nil while there are subscribers.
@@ -229,7 +230,7 @@ func (c *cache) evict(measure func(usage) int, own int, except *entry) bool {
 func (c *cache) expire(now time.Time) {
 	for _, e := range c.entries {
 		switch {
-		case !e.inUse() && now.Sub(e.lastUsed) >= max(c.limits.IdleTime, 4*e.slots.length()):
+		case !e.inUse() && now.Sub(e.lastUsed) >= max(c.limits.IdleTime, 4*e.slots.Interval):
 			c.remove(e)
 		case e.lastResult != nil && e.outcome.err != nil && now.Sub(e.lastResult.Time) > c.limits.MaxResultAge:
 			c.dropResult(e)

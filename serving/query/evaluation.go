@@ -54,7 +54,7 @@ func (v *Evaluator) current(e *entry, source Source, now time.Time) *outcome {
 	if o == nil || e.source != source {
 		return nil
 	}
-	slot, _ := e.slots.at(now)
+	slot, _ := e.slots.Slot(now)
 	switch {
 	case o.err == nil && (o.slot == slot || now.Before(o.until)):
 		return o
@@ -107,7 +107,7 @@ func (v *Evaluator) evaluate(e *entry, source Source, now time.Time) *evaluation
 // start runs an evaluation in a goroutine.
 func (v *Evaluator) start(ev *evaluation, now time.Time) {
 	var slotStart time.Time
-	ev.slot, slotStart = ev.entry.slots.at(now)
+	ev.slot, slotStart = ev.entry.slots.Slot(now)
 	ev.started, ev.at = now, time.UnixMilli(now.UnixMilli())
 	if len(ev.entry.subscribers) > 0 && !ev.entry.replaces {
 		ev.at = slotStart
@@ -190,7 +190,7 @@ func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, 
 		e.attempts, e.failedIntervals, e.retryAt = 0, 0, time.Time{}
 		o := &outcome{result: result, slot: ev.slot}
 		if ev.waiters == 0 && len(e.subscribers) == 0 {
-			o.until = now.Add(e.slots.length())
+			o.until = now.Add(e.slots.Interval)
 		}
 		v.setOutcome(e, ev.source, o)
 	}
@@ -201,9 +201,9 @@ func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, 
 // retryAfter returns for how long a failure is shared.
 func (v *Evaluator) retryAfter(e *entry, reason Reason) time.Duration {
 	if reason.queryFault() {
-		return e.slots.length()
+		return e.slots.Interval
 	}
-	return min(backoff(e.attempts, v.random()), e.slots.length())
+	return min(backoff(e.attempts, v.random()), e.slots.Interval)
 }
 
 // startQueued starts the evaluations that wait for a source, up to the limit.
@@ -252,7 +252,7 @@ func (v *Evaluator) fail(e *entry, source Source, slot int64, failure *Failure, 
 // shared with the next request, which may be admitted.
 func (v *Evaluator) reject(e *entry, source Source, failure *Failure, now time.Time) {
 	e.retryAt = time.Time{}
-	slot, _ := e.slots.at(now)
+	slot, _ := e.slots.Slot(now)
 	if o := e.outcome; o == nil || o.err == nil || e.source != source || e.failedSlot != slot {
 		v.fail(e, source, slot, failure, now)
 	}

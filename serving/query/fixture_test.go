@@ -132,7 +132,7 @@ func testQuery(expression string) Query {
 
 // waitForSlot sleeps until shortly after the start of a slot of the query.
 func waitForSlot(q Query) {
-	time.Sleep(slotsOf(q).untilNext(time.Now()) + 100*time.Millisecond)
+	time.Sleep(untilNext(slotsOf(q), time.Now()) + 100*time.Millisecond)
 }
 
 func (f *fixture) query(q Query) (float64, error) {

@@ -16,20 +16,20 @@ func FuzzSlots(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expression string, interval, nanos int64) {
 		s := slotsOf(Query{Expression: expression, Interval: time.Duration(interval) % (100 * time.Hour)})
 		now := time.Unix(0, nanos)
-		slot, began := s.at(now)
-		if since := now.Sub(began); since < 0 || since >= s.length()+time.Millisecond {
-			t.Errorf("a slot of %s began %s ago", s.length(), since)
+		slot, began := s.Slot(now)
+		if since := now.Sub(began); since < 0 || since >= s.Interval+time.Millisecond {
+			t.Errorf("a slot of %s began %s ago", s.Interval, since)
 		}
 		if began.Nanosecond()%int(time.Millisecond) != 0 {
 			t.Errorf("a slot began at %s, amid a millisecond", began)
 		}
-		if again, same := s.at(began); again != slot || !same.Equal(began) {
+		if again, same := s.Slot(began); again != slot || !same.Equal(began) {
 			t.Error("a slot does not begin in itself")
 		}
-		if wait := s.untilNext(now); wait <= 0 || wait > s.length() {
-			t.Errorf("the next slot of %s begins in %s", s.length(), wait)
+		if wait := untilNext(s, now); wait <= 0 || wait > s.Interval {
+			t.Errorf("the next slot of %s begins in %s", s.Interval, wait)
 		}
-		if next, _ := s.at(now.Add(s.untilNext(now))); next != slot+1 {
+		if next, _ := s.Slot(now.Add(untilNext(s, now))); next != slot+1 {
 			t.Errorf("after slot %d comes %d", slot, next)
 		}
 	})
@@ -39,7 +39,7 @@ func TestSlotsAreSpread(t *testing.T) {
 	quarters := [4]int{}
 	for i := range 1000 {
 		s := slotsOf(testQuery(string(rune(i))))
-		quarters[s.phase*4/s.interval]++
+		quarters[s.Phase*4/s.Interval]++
 	}
 	for i, n := range quarters {
 		if n < 200 || n > 300 {

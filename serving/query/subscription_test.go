@@ -69,7 +69,7 @@ func TestSubscribeSince(t *testing.T) {
 			withFixture(t, Limits{}, func(t *testing.T, f *fixture, _ *fakeSource) {
 				q := testQuery("a")
 				waitForSlot(q)
-				_, began := slotsOf(q).at(time.Now())
+				_, began := slotsOf(q).Slot(time.Now())
 				if test.known {
 					defer f.subscribe(q, func(*Result, error) {})()
 				}
@@ -132,7 +132,7 @@ func TestSubscriptionsAreEvaluatedAtSlots(t *testing.T) {
 		synctest.Wait()
 		stop()
 		stop()
-		_, began := slotsOf(q).at(one.times()[0])
+		_, began := slotsOf(q).Slot(one.times()[0])
 		want := []time.Time{began, began.Add(15 * time.Second), began.Add(30 * time.Second)}
 		if diff := cmp.Diff([][]time.Time{want, want}, [][]time.Time{one.times(), two.times()}); diff != "" {
 			t.Error(diff)
@@ -285,7 +285,7 @@ func TestClockJumps(t *testing.T) {
 			if _, err := d.Query(t.Context(), q); err != nil {
 				t.Fatal(err)
 			}
-			_, want := slotsOf(q).at(c.Now())
+			_, want := slotsOf(q).Slot(c.Now())
 			if got := <-told; !got.Equal(want) {
 				t.Errorf("evaluated as of %s, not of %s", got, want)
 			}
