@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster is what a load needs around it, on loopback: a real
-// kube-apiserver and etcd, fake kubelets, and the real serving component as a
-// process of its own, so that the kernel tells what it costs.
+// Package cluster starts the environment of a load test on loopback: a real
+// kube-apiserver and etcd, fake kubelets, and the real serving component as a separate
+// process, so that the kernel measures its cost.
 package cluster
 
 import (
@@ -31,38 +31,38 @@ import (
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
 const (
-	// readers is the group whose users may read metrics.
+	// readers is the group of users who may read metrics.
 	readers = "load:readers"
-	// servingAccount, in servingNamespace, has the permissions that the operator
-	// grants, no others.
+	// servingAccount, in servingNamespace, has exactly the permissions that the operator
+	// grants.
 	servingAccount, servingNamespace = "load-serving", metav1.NamespaceDefault
 	// proxyName is the front proxy's name, in its certificate.
 	proxyName = "front-proxy-client"
-	// startTimeout is ample for a machine that also compiles.
+	// startTimeout is enough for a machine that also compiles.
 	startTimeout = 2 * time.Minute
 )
 
 // ControlPlane is a kube-apiserver and its etcd.
 type ControlPlane struct {
-	// Config is an administrator's.
+	// Config has an administrator's credentials.
 	Config *rest.Config
 
 	env    *envtest.Environment
 	folder string
 	proxy  *authority.Authority
-	// kubeconfig is serving's.
+	// kubeconfig is the file for serving.
 	kubeconfig string
 }
 
-// StartControlPlane starts kube-apiserver and etcd, whose files go to a folder.
+// StartControlPlane starts kube-apiserver and etcd, with their files in a folder.
 func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error) {
 	assets := os.Getenv(AssetsVariable)
 	if assets == "" {
 		return nil, fmt.Errorf("%s is not set: it names the folder with kube-apiserver and etcd. "+
 			"`make bench-watch` and `make bench-queries` build them and set it", AssetsVariable)
 	}
-	// A CA of its own for the front proxy, or any client certificate could claim to
-	// be anyone.
+	// The front proxy needs a separate CA, or any client certificate could impersonate
+	// any user.
 	proxy, err := authority.New("front-proxy-ca")
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	return c, nil
 }
 
-// Stop ends both.
+// Stop stops both.
 func (c *ControlPlane) Stop() error {
 	if err := c.env.Stop(); err != nil {
 		return fmt.Errorf("stop kube-apiserver and etcd: %w", err)
@@ -117,7 +117,7 @@ func (c *ControlPlane) Stop() error {
 	return nil
 }
 
-// prepare makes serving's account and lets the readers read.
+// prepare creates serving's account and the readers' permissions.
 func (c *ControlPlane) prepare(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *ControlPlane) prepare(ctx context.Context) error {
 	return nil
 }
 
-// writeKubeconfig writes serving's, with a token: kubelets want one.
+// writeKubeconfig writes serving's kubeconfig with a token, which kubelets require.
 func (c *ControlPlane) writeKubeconfig(ctx context.Context, client kubernetes.Interface) error {
 	accounts := client.CoreV1().ServiceAccounts(servingNamespace)
 	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: servingAccount}}, metav1.CreateOptions{}); err != nil {

@@ -16,12 +16,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 )
 
-// Prometheus is a real one, as a process.
+// Prometheus is a process of a real Prometheus.
 type Prometheus struct {
 	*prometheus.Process
 }
 
-// StartPrometheus scrapes a target each second, and keeps its data in a folder.
+// StartPrometheus starts Prometheus, which scrapes a target each second and stores its data
+// in a folder.
 func StartPrometheus(ctx context.Context, folder, target string) (*Prometheus, error) {
 	folder = filepath.Join(folder, "prometheus")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -38,7 +39,7 @@ func StartPrometheus(ctx context.Context, folder, target string) (*Prometheus, e
 	return &Prometheus{process}, nil
 }
 
-// Queries is how many instant queries it has answered, as it counts itself.
+// Queries returns the number of instant queries that Prometheus has counted.
 func (p *Prometheus) Queries(ctx context.Context) (int, error) {
 	body, err := p.Get(ctx, "/metrics")
 	if err != nil {

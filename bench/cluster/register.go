@@ -22,8 +22,8 @@ import (
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// Register leads requests for a version of a group from kube-apiserver to serving, and
-// waits until it is available.
+// Register registers an API version with serving as its server, and waits until it is
+// available.
 func (c *ControlPlane) Register(ctx context.Context, s *Serving, version schema.GroupVersion) error {
 	core, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *ControlPlane) Register(ctx context.Context, s *Serving, version schema.
 	if _, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", namespace, err)
 	}
-	// Nothing leads to a cluster IP here.
+	// Cluster IPs do not work here.
 	if _, err := core.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: service},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
@@ -69,8 +69,7 @@ func (c *ControlPlane) Register(ctx context.Context, s *Serving, version schema.
 	return nil
 }
 
-// Reader is a configuration for kube-apiserver of one of the readers, without a limit of
-// requests.
+// Reader returns a client configuration for one of the readers, without a rate limit.
 func (c *ControlPlane) Reader(user string) *rest.Config {
 	config := rest.CopyConfig(c.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{readers}}

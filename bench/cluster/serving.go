@@ -35,10 +35,10 @@ const servingName = "serving.load.svc"
 type Serving struct {
 	// Address it serves on.
 	Address string
-	// TLS is a front proxy's configuration: who has it names the user in headers,
-	// as kube-apiserver does.
+	// TLS is a front proxy's configuration, which sends the user in headers like
+	// kube-apiserver.
 	TLS *tls.Config
-	// CA signed its certificate, PEM; Port is where it serves.
+	// CA is the CA of its certificate, PEM; Port is its port.
 	CA   []byte
 	Port int32
 
@@ -49,8 +49,8 @@ type Serving struct {
 	result  error
 }
 
-// StartServing runs a binary against a control plane, with the settings of a
-// manifest, and trusts kubelets of a CA; nil where none is scraped.
+// StartServing runs a binary with a control plane, the settings of a manifest, and the CA
+// of kubelets, or nil if none is scraped.
 func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, flags ...string) (*Serving, error) {
 	ca, err := authority.New("serving-ca")
 	if err != nil {
@@ -117,7 +117,7 @@ func StartServing(c *ControlPlane, binary string, manifest, kubeletCA []byte, fl
 // PID of the process.
 func (s *Serving) PID() int { return s.command.Process.Pid }
 
-// Stop ends the process, if need be by force.
+// Stop ends the process, with SIGKILL if necessary.
 func (s *Serving) Stop() error {
 	s.client.CloseIdleConnections()
 	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -132,7 +132,7 @@ func (s *Serving) Stop() error {
 	return nil
 }
 
-// WaitReady waits for the first readiness, which takes two samples of each node.
+// WaitReady waits until serving is ready, which needs two samples of each node.
 func (s *Serving) WaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -151,7 +151,7 @@ func (s *Serving) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Get asks for a path as an administrator.
+// Get requests a path as an administrator.
 func (s *Serving) Get(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.Address+path, nil)
 	if err != nil {
@@ -226,8 +226,8 @@ func (s *Serving) WaitWatches(ctx context.Context, want int) error {
 	}
 }
 
-// Header names the user of a request, who is one of the readers or, as master, of
-// those that are not asked for authorization.
+// Header returns the headers of a request's user: one of the readers or, with master, one
+// that needs no authorization.
 func Header(user string, master bool) []string {
 	group := readers
 	if master {

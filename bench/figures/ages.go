@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// resolution and span of Ages. What is older counts as the oldest.
+// resolution and span of Ages. Older values count as the oldest.
 const (
 	resolution = 10 * time.Millisecond
 	span       = 2 * time.Minute
 )
 
-// Ages is how old values were, over time: what a look at any of them at any moment
-// finds. A value that was a old when it came, and b old when the next took its
-// place, was each age in between for the same time.
+// Ages is the distribution of the ages of values over time, with equal weight for each
+// time. A value that arrived at age a and was replaced at age b had each age in between
+// for the same time.
 type Ages struct {
-	// slope is the difference of weights between an age and the one before, so
-	// that a stretch of ages costs two additions.
+	// slope is the difference of weights between an age and the previous one, so that a
+	// range of ages costs two additions.
 	slope [span/resolution + 2]int64
 }
 
-// Add a value that was there while its age grew from one to another.
+// Add adds a value that existed while its age grew from one to another.
 func (a *Ages) Add(from, to time.Duration) {
 	first, last := bucket(from), bucket(to)
 	if last < first {
@@ -36,15 +36,15 @@ func bucket(age time.Duration) int {
 	return int(min(max(age, 0), span) / resolution)
 }
 
-// Merge adds all of another.
+// Merge adds the measurements of another.
 func (a *Ages) Merge(other *Ages) {
 	for i, s := range other.slope {
 		a.slope[i] += s
 	}
 }
 
-// Distribution returns the ages in steps of the resolution, and the share of looks
-// that found a value no older than that.
+// Distribution returns the ages in steps of the resolution, and the cumulative share of
+// each.
 func (a *Ages) Distribution() (ages []time.Duration, shares []float64) {
 	var weight, total int64
 	weights := make([]int64, len(a.slope))
@@ -63,8 +63,7 @@ func (a *Ages) Distribution() (ages []time.Duration, shares []float64) {
 	return ages, shares
 }
 
-// Quantile is the age that a share q of all looks does not exceed, 0 when nothing
-// was added.
+// Quantile returns the q-quantile of the ages, or 0 if nothing was added.
 func (a *Ages) Quantile(q float64) time.Duration {
 	ages, shares := a.Distribution()
 	for i, share := range shares {

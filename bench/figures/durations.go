@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package figures sums up many measurements.
+// Package figures aggregates measurements.
 package figures
 
 import (
@@ -10,30 +10,29 @@ import (
 	"time"
 )
 
-// Durations are single measurements, kept whole: a histogram's buckets would
-// decide what a quantile can be.
+// Durations are the single measurements, since a histogram's buckets would limit the
+// precision of quantiles.
 type Durations struct {
 	all    []time.Duration
 	sorted bool
 }
 
-// Add a measurement.
+// Add adds a measurement.
 func (d *Durations) Add(one time.Duration) {
 	d.all = append(d.all, one)
 	d.sorted = false
 }
 
-// Merge adds all of another.
+// Merge adds the measurements of another.
 func (d *Durations) Merge(other *Durations) {
 	d.all = append(d.all, other.all...)
 	d.sorted = false
 }
 
-// Len is how many there are.
+// Len returns the number of measurements.
 func (d *Durations) Len() int { return len(d.all) }
 
-// Quantile is the smallest measurement that is not below a share q of all, 0 when
-// there are none.
+// Quantile returns the q-quantile of the measurements, or 0 if there are none.
 func (d *Durations) Quantile(q float64) time.Duration {
 	if len(d.all) == 0 {
 		return 0

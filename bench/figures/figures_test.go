@@ -35,14 +35,14 @@ func TestAges(t *testing.T) {
 	if ages, _ := a.Distribution(); ages != nil || a.Quantile(0.5) != 0 {
 		t.Error("a distribution of nothing")
 	}
-	// Each second a value that is new: half of all looks find it 0.5 s old.
+	// A new value each second: the median age is 0.5 s.
 	for range 10 {
 		a.Add(0, time.Second)
 	}
 	near(t, "median", a.Quantile(0.5), 500*time.Millisecond)
 	near(t, "p99", a.Quantile(0.99), 990*time.Millisecond)
 
-	// As much time with values that are 3 to 4 s old.
+	// The same time with values of 3 to 4 s.
 	for range 10 {
 		b.Add(3*time.Second, 4*time.Second)
 	}
@@ -50,8 +50,8 @@ func TestAges(t *testing.T) {
 	near(t, "first quarter", a.Quantile(0.25), 500*time.Millisecond)
 	near(t, "third quarter", a.Quantile(0.75), 3500*time.Millisecond)
 
-	// Beyond the span, before the value was sampled, backwards: no panic, no weight
-	// where there is no time.
+	// Beyond the span, before the value was sampled, backwards: no panic, and no weight
+	// without time.
 	var c Ages
 	c.Add(time.Hour, 2*time.Hour)
 	near(t, "beyond", c.Quantile(0.5), span)

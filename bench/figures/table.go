@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Mebibytes of a number of bytes.
+// Mebibytes formats a number of bytes.
 func Mebibytes(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }
 
-// Milliseconds of a duration, to a tenth.
+// Milliseconds formats a duration with one decimal.
 func Milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// Quantiles of what was measured, in milliseconds.
+// Quantiles formats quantiles in milliseconds.
 func Quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) string {
 	var all []string
 	for _, q := range qs {
@@ -28,7 +28,7 @@ func Quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) st
 	return strings.Join(all, ", ")
 }
 
-// Table writes rows of a Markdown table, the first being the head.
+// Table writes rows of a Markdown table. The first row is the head.
 func Table(out io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.Debug)
 	for i, row := range rows {

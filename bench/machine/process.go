@@ -1,7 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine reads what processes, and the whole machine, cost. Linux only.
+// Package machine reads the resource usage of processes and of the whole machine. Linux
+// only.
 package machine
 
 import (
@@ -16,13 +17,13 @@ import (
 // ticksPerSecond of the times in /proc; it has been 100 on every Linux for decades.
 const ticksPerSecond = 100
 
-// CPU is the processor time of a process so far, its own and the kernel's for it.
+// CPU returns the processor time of a process so far, in user and kernel mode.
 func CPU(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read the CPU time of a process: %w", err)
 	}
-	// The name in parentheses may hold anything. utime and stime are the 14th and
+	// The name in parentheses may contain any character. utime and stime are the 14th and
 	// 15th field, and the state after the name is the third.
 	fields := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
 	if len(fields) < 13 {
@@ -39,7 +40,7 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
-// RSS is the memory of a process that is in RAM, in bytes.
+// RSS returns the resident memory of a process in bytes.
 func RSS(pid int) (int64, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -57,7 +58,7 @@ func RSS(pid int) (int64, error) {
 	return 0, fmt.Errorf("read the memory of process %d: no VmRSS, it has ended", pid)
 }
 
-// Load is the machine's processor time so far, of all processors: busy and in all.
+// Load is the machine's processor time so far, of all processors: busy and total.
 type Load struct{ Busy, All time.Duration }
 
 // ReadLoad reads the machine's load.
@@ -86,7 +87,7 @@ func ReadLoad() (Load, error) {
 	return l, nil
 }
 
-// Since is the share of the processors that was busy since an earlier reading, 0 to 1.
+// Since returns the utilization of the processors since an earlier reading, 0 to 1.
 func (l Load) Since(earlier Load) float64 {
 	if l.All == earlier.All {
 		return 0
@@ -94,5 +95,5 @@ func (l Load) Since(earlier Load) float64 {
 	return float64(l.Busy-earlier.Busy) / float64(l.All-earlier.All)
 }
 
-// OwnCPU is the processor time of this process so far.
+// OwnCPU returns the processor time of this process so far.
 func OwnCPU() (time.Duration, error) { return CPU(os.Getpid()) }

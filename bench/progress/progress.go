@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress is how a load runs, as a program: it says how far it is, in a folder of
-// its own, until it is done, interrupted or out of time.
+// Package progress runs a load test as a program: in a temporary folder, with progress
+// messages, until it is done, interrupted or timed out.
 package progress
 
 import (
@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Settings are what the command line sets.
+// Settings are the flags of the command line.
 type Settings interface {
-	// Deadline is how long the load may take.
+	// Deadline is the timeout of the load.
 	Deadline() time.Duration
 }
 
-// Main is the program of a load: it parses the command line and runs the load.
+// Main parses the command line and runs the load.
 func Main[S Settings](name string, parse func([]string) (S, error), load func(context.Context, S, string, io.Writer, Say) error) {
 	log.SetLogger(logr.Discard())
 	settings, err := parse(os.Args[1:])
@@ -47,8 +47,7 @@ func Main[S Settings](name string, parse func([]string) (S, error), load func(co
 // Say prints a line, with the time since the load began.
 type Say func(format string, arguments ...any)
 
-// run calls load with a folder, which is kept when it fails: what went wrong may be in
-// the logs there.
+// run calls load with a folder, which is kept if it fails, since it has the logs.
 func run(out io.Writer, timeout time.Duration, load func(ctx context.Context, folder string, say Say) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -69,7 +68,7 @@ func run(out io.Writer, timeout time.Duration, load func(ctx context.Context, fo
 	return os.RemoveAll(folder)
 }
 
-// Wait waits, or until the context ends.
+// Wait waits for a time, or until the context ends.
 func Wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -17,14 +17,14 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// way is how requests get to serving, and what came of them.
+// way is a path of requests to serving, with its results.
 type way struct {
 	name string
 	ask  func(ctx context.Context, path string) error
 
 	took     figures.Durations
 	failures []error
-	// queries is what Prometheus was asked meanwhile, in span.
+	// queries is the number of Prometheus' queries during span.
 	queries int
 	span    time.Duration
 	// cpu of serving, rss of it afterwards, in bytes.
@@ -33,8 +33,7 @@ type way struct {
 	busy float64
 }
 
-// measure lets each autoscaler ask once an interval, at its own moment of it: there are
-// as many ages of autoscalers as there are autoscalers.
+// measure sends a request of each autoscaler once per interval, each at its own offset.
 func (one *way) measure(ctx context.Context, w *world, f *flags) error {
 	queries, err := w.prometheus.Queries(ctx)
 	if err != nil {
@@ -77,7 +76,7 @@ func (one *way) measure(ctx context.Context, w *world, f *flags) error {
 	return one.settle(ctx, w, began, queries, cpu, load)
 }
 
-// settle notes what the time since began cost.
+// settle records the cost of the time since began.
 func (one *way) settle(ctx context.Context, w *world, began time.Time, queries int, cpu time.Duration, load machine.Load) error {
 	one.span = time.Since(began)
 	now, err := w.prometheus.Queries(ctx)

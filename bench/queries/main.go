@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command queries asks the serving component for what many autoscalers ask of custom
-// metrics, on loopback, over a real Prometheus. See bench/README.md.
+// Command queries sends the serving component the requests of many autoscalers for custom
+// metrics, on loopback, with a real Prometheus. See bench/README.md.
 package main
 
 import (
@@ -50,7 +50,7 @@ func parse(arguments []string) (*flags, error) {
 	return f, nil
 }
 
-// Deadline is when to give up.
+// Deadline returns the timeout of the load.
 func (f *flags) Deadline() time.Duration { return f.timeout }
 
 func main() { progress.Main("queries", parse, run) }

@@ -26,7 +26,7 @@ import (
 
 const namespace = metav1.NamespaceDefault
 
-// manifest of the backend: a rule as prometheus-adapter's configurations have it.
+// manifest of the backend, with a rule as in prometheus-adapter's configurations.
 const manifest = `apiVersion: metricsbackend.io/v1alpha1
 kind: MetricsBackend
 metadata: {name: cluster}
@@ -41,7 +41,7 @@ spec:
       metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
 `
 
-// world is all that is not the load itself.
+// world is the environment of the load.
 type world struct {
 	plane      *cluster.ControlPlane
 	target     *httptest.Server
@@ -71,7 +71,7 @@ func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) 
 	if w.prometheus, err = cluster.StartPrometheus(ctx, folder, w.target.URL); err != nil {
 		return w, err
 	}
-	// Serving looks for series when it starts, and then each minute.
+	// Serving searches for series when it starts, and then each minute.
 	if err := w.prometheus.WaitFor(ctx, metric(f.metrics-1)); err != nil {
 		return w, err
 	}
@@ -95,7 +95,7 @@ func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) 
 	return w, w.waitForMetrics(ctx, f)
 }
 
-// waitForMetrics waits until the last metric that the rule finds has its values.
+// waitForMetrics waits until the last metric of the rule has its values.
 func (w *world) waitForMetrics(ctx context.Context, f *flags) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -108,7 +108,7 @@ func (w *world) waitForMetrics(ctx context.Context, f *flags) error {
 	return nil
 }
 
-// stop ends all that was started.
+// stop stops everything that was started.
 func (w *world) stop() error {
 	var errs []error
 	if w.serving != nil {
@@ -127,7 +127,7 @@ func (w *world) stop() error {
 	return errors.Join(errs...)
 }
 
-// ways are through kube-apiserver, as autoscalers ask, and without it.
+// ways returns the paths through kube-apiserver, like autoscalers, and without it.
 func (w *world) ways() ([]way, error) {
 	core, err := kubernetes.NewForConfig(w.plane.Reader("load:autoscalers"))
 	if err != nil {
@@ -149,7 +149,7 @@ func metric(n int) string { return fmt.Sprintf("load_%03d", n) }
 // podName of a pod of an application.
 func podName(app, pod int) string { return fmt.Sprintf("app-%02d-%03d", app, pod) }
 
-// lines are what Prometheus scrapes.
+// lines returns the body that Prometheus scrapes.
 func lines(f *flags) string {
 	var b strings.Builder
 	for m := range f.metrics {
@@ -162,13 +162,13 @@ func lines(f *flags) string {
 	return b.String()
 }
 
-// path of what an autoscaler asks for.
+// path returns the path of an autoscaler's request.
 func path(f *flags, autoscaler int) string {
 	return fmt.Sprintf("/apis/custom.metrics.k8s.io/v1beta2/namespaces/%s/pods/*/%s?labelSelector=app%%3Dapp-%02d",
 		namespace, metric(autoscaler%f.metrics), autoscaler/f.metrics%f.apps)
 }
 
-// createPods makes pods that nothing runs: their names and labels are all that counts.
+// createPods creates pods that do not run: only their names and labels matter.
 func createPods(ctx context.Context, plane *cluster.ControlPlane, f *flags) error {
 	config := plane.Config
 	config.QPS = -1

@@ -1,10 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package streams holds thousands of HTTP/2 requests open on one connection, for a
-// fraction of what the server pays: no goroutine, buffer or timer for each
-// request, one reader for all. A load that shares its machine with the server must
-// not be what is measured.
+// Package streams keeps thousands of HTTP/2 requests open on one connection, at a fraction
+// of the server's cost: it has one reader for all, and no goroutine, buffer or timer per
+// request, so that clients on the same machine do not distort the measurement.
 package streams
 
 import (
@@ -24,21 +23,21 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// window is the room for answers, of each stream and of the connection, in
-// bytes. It is so large that the server never waits for this client.
+// window is the flow-control window of each stream and of the connection, in bytes. It is
+// large enough that the server never waits for this client.
 const window = 1 << 30
 
-// refill is after how many bytes the connection's window is widened again.
+// refill is the number of bytes after which the connection's window is increased again.
 const refill = 1 << 20
 
-// Handler hears of one request's answer. All calls come from the connection's one
-// reader, so they must be short, and may keep none of the bytes.
+// Handler handles the response to one request. The connection's reader makes all calls, so
+// they must be short, and must not keep the bytes.
 type Handler interface {
 	// Head is called with the status, once.
 	Head(status int, at time.Time)
-	// Body is called with a piece of the body as it arrived.
+	// Body is called with each piece of the body.
 	Body(piece []byte, at time.Time)
-	// End is called last: with nil when the answer is complete.
+	// End is called last, with nil if the response is complete.
 	End(err error, at time.Time)
 }
 
@@ -47,13 +46,13 @@ type Connection struct {
 	conn   *countedConn
 	framer *http2.Framer
 
-	// mu guards what is written.
+	// mu guards writing.
 	mu     sync.Mutex
 	block  bytes.Buffer
 	header *hpack.Encoder
 	next   uint32
 
-	// open is the requests under way; mu guards it, too.
+	// open are the running requests, guarded by mu.
 	open map[uint32]Handler
 	err  error
 
@@ -108,7 +107,7 @@ func (c *Connection) greet(w io.Writer) error {
 	return c.framer.WriteWindowUpdate(0, window-65535)
 }
 
-// Get asks for a path. Header fields are pairs of a lower-case name and a value.
+// Get requests a path. Header fields are pairs of a lower-case name and a value.
 func (c *Connection) Get(path string, header []string, handler Handler) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,14 +131,14 @@ func (c *Connection) Get(path string, header []string, handler Handler) error {
 	return c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.block.Bytes(), EndStream: true, EndHeaders: true})
 }
 
-// Open is how many requests are under way.
+// Open returns the number of running requests.
 func (c *Connection) Open() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.open)
 }
 
-// Received and Sent are the bytes on the wire so far, those of TLS included.
+// Received and Sent return the bytes on the wire so far, including TLS.
 func (c *Connection) Received() int64 { return c.conn.received.Load() }
 
 // Sent is described with Received.
@@ -151,7 +150,7 @@ func (c *Connection) Close() {
 	<-c.ended
 }
 
-// read hands on what arrives, until the connection ends.
+// read passes frames to the handlers until the connection ends.
 func (c *Connection) read() {
 	defer close(c.ended)
 	for {
@@ -237,8 +236,7 @@ func (c *Connection) fail(err error) {
 	}
 }
 
-// widen gives back the room in the connection's window. Streams' own windows are
-// never used up.
+// widen increases the connection's window again. The windows of streams never run out.
 func (c *Connection) widen(n int) error {
 	c.unacknowledged += n
 	if c.unacknowledged < refill {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// heard collects one answer.
+// heard collects one response.
 type heard struct {
 	status int
 	body   strings.Builder

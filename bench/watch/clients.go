@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// initialEvents is how informers ask: the end of what is stored is marked.
+// initialEvents are the parameters of informers: a bookmark ends the initial events.
 const initialEvents = "&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 
 // watcher is one watch. It is a streams.Handler.
@@ -66,7 +66,7 @@ func (t *tally) fail(err error) {
 	}
 }
 
-// poller is one client that lists. It is the handler of one answer at a time.
+// poller is one client that lists. It handles one response at a time.
 type poller struct {
 	tally  *tally
 	client map[string]holding

@@ -11,7 +11,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// way is how clients come by their data, and what that cost.
+// way is a method of getting data, with its cost.
 type way struct {
 	name string
 	// interval between two polls; 0 for a watch.
@@ -19,10 +19,10 @@ type way struct {
 	*measured
 }
 
-// streamsDefault is how many requests serving takes on a connection.
+// streamsDefault is serving's limit of streams per connection.
 const streamsDefault = 250
 
-// runComparison lets the same clients watch, and then poll, the same sources.
+// runComparison measures the same clients watching, and then polling, the same sources.
 func runComparison(ctx context.Context, w *world, f *flags, say progress.Say) ([]way, error) {
 	ways := []way{{name: "watch"}}
 	for _, interval := range f.pollIntervals {
@@ -51,7 +51,7 @@ func (one *way) run(ctx context.Context, w *world, f *flags) error {
 		if err := s.watch(ctx, f.clients, time.Second, true); err != nil {
 			return err
 		}
-		// The first events are not what goes on.
+		// The initial events are not part of the measurement.
 		if err := progress.Wait(ctx, time.Second); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (one *way) run(ctx context.Context, w *world, f *flags) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- s.poll(polling, f.clients, one.interval) }()
-	// Each client has polled once before the measurement, and it lasts whole intervals.
+	// Each client has polled once before the measurement, which lasts whole intervals.
 	if err := progress.Wait(ctx, one.interval+time.Second); err != nil {
 		return err
 	}

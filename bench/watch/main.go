@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command watch loads the serving component with watches, on loopback, and
+// Command watch runs load tests of the serving component with watches, on loopback, and
 // compares watching with polling. See bench/README.md.
 package main
 
@@ -85,7 +85,7 @@ func parse(arguments []string) (*flags, error) {
 	return f, nil
 }
 
-// Deadline is when to give up.
+// Deadline returns the timeout of the load.
 func (f *flags) Deadline() time.Duration { return f.timeout }
 
 func main() { progress.Main("watch", parse, run) }

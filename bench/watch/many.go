@@ -15,22 +15,22 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// many is what a great number of watches found.
+// many are the results with many watches.
 type many struct {
 	watches, connections int
-	// rssBefore is serving's memory without clients, rssIdle when all watches are
-	// open, rssAfter when events have flowed for a while.
+	// rssBefore is serving's memory without clients, rssIdle with all watches open,
+	// rssAfter after some time with events.
 	rssBefore, rssIdle, rssAfter int64
-	// burst is a connect of all at once, spread the one over a time.
+	// burst is for watches opened all at once, spread for those opened over a time.
 	burst, spread connected
 	delivering    *measured
-	// before and after delivering, what serving says of itself.
+	// before and after are serving's metrics before and after the events.
 	before, after map[string]*dto.MetricFamily
-	// idleCPU is serving's without clients.
+	// idleCPU is serving's CPU usage without clients.
 	idle *measured
 }
 
-// connected is how a connect went.
+// connected are the results of opening watches.
 type connected struct {
 	over, took    time.Duration
 	first, synced figures.Durations
@@ -81,7 +81,7 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say progr
 	stop() // collects garbage for the profile of the heap
 	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), figures.Milliseconds(m.delivering.delivery.Quantile(0.99)))
 	s.close()
-	// The end of so many takes serving a moment that is not the next one's.
+	// Closing so many watches takes serving a while, which must not affect the next ones.
 	if err := w.serving.WaitWatches(ctx, 0); err != nil {
 		return nil, err
 	}

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// These read only what is needed of an object, where JSON has it, since decoding
-// hundreds of thousands of objects would load the machine more than serving them.
-// The API's own encoding is fixed: metadata begins with name, namespace and
-// resourceVersion.
+// These functions read single fields of an object from its JSON, since decoding hundreds of
+// thousands of objects would cost more than serving them. The API's own encoding is fixed:
+// metadata begins with name, namespace and resourceVersion.
 var (
 	metadataBegin  = []byte(`"metadata":{"name":"`)
 	namespaceBegin = []byte(`","namespace":"`)
@@ -24,7 +23,7 @@ var (
 
 // object is a data point as a client sees it.
 type object struct {
-	// namespace and name are parts of what was read.
+	// namespace and name are slices of the input.
 	namespace, name []byte
 	// sample is the time of the newest sample: the resourceVersion.
 	sample time.Time
@@ -54,10 +53,10 @@ func nextObject(text []byte) (o object, rest []byte, ok bool) {
 	return o, rest[end:], true
 }
 
-// lines cuts a stream into lines, wherever it arrives in pieces.
+// lines splits a stream that arrives in pieces into lines.
 type lines struct{ partial []byte }
 
-// add hands over each line that the piece completes.
+// add passes on each line that the piece completes.
 func (l *lines) add(piece []byte, line func([]byte)) {
 	for {
 		end := bytes.IndexByte(piece, '\n')

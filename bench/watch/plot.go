@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// Size of the picture, and its resolution: twice what a page shows it at.
+// Size of the picture, and its resolution: twice the displayed one.
 const (
 	pictureWidth  = 10.5 * vg.Inch
 	pictureHeight = 4.8 * vg.Inch
@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	// Watching stands out; the ways of polling are one family, faster ones darker.
+	// Watching has its own color; polling has shades of another, darker if more frequent.
 	watchColor = color.RGBA{R: 0x1b, G: 0x7f, B: 0x5c, A: 0xff}
 	pollColors = []color.RGBA{{R: 0xf2, G: 0xb1, B: 0x34, A: 0xff}, {R: 0xe0, G: 0x7a, B: 0x2c, A: 0xff}, {R: 0xb0, G: 0x3a, B: 0x2e, A: 0xff}}
 	ink        = color.RGBA{R: 0x33, G: 0x33, B: 0x33, A: 0xff}
@@ -38,7 +38,7 @@ func (one *way) color(i int) color.Color {
 	return pollColors[min(max(i-1, 0), len(pollColors)-1)]
 }
 
-// plotComparison draws how old the data is that clients hold, and what that costs.
+// plotComparison draws the ages of the clients' data, and the costs.
 func plotComparison(f *flags, ways []way) error {
 	ages, err := plotAges(ways)
 	if err != nil {
@@ -81,7 +81,7 @@ func plotComparison(f *flags, ways []way) error {
 	return out.Close()
 }
 
-// newPlot has the style that all panels share.
+// newPlot returns a plot with the style of all panels.
 func newPlot(title string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
@@ -98,8 +98,7 @@ func newPlot(title string) *plot.Plot {
 	return p
 }
 
-// plotAges draws the share of looks at any client's data that find it no older
-// than an age.
+// plotAges draws the cumulative distribution of the ages of the clients' data.
 func plotAges(ways []way) (*plot.Plot, error) {
 	p := newPlot("Age of the data in clients' hands")
 	p.Title.TextStyle.Font.Size = 11

@@ -12,8 +12,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// profile takes profiles of serving during the measurement that begins now. The
-// function that it returns waits for them.
+// profile takes profiles of serving during the measurement that begins now. The returned
+// function waits for them.
 func profile(ctx context.Context, w *world, f *flags, name string, say progress.Say) (wait func()) {
 	if f.profiles == "" {
 		return func() {}

@@ -77,7 +77,7 @@ func perSecond(m *many, n float64) string {
 	return fmt.Sprintf("%.0f", n/m.delivering.span.Seconds())
 }
 
-// histogram returns upper bounds of quantiles of what was observed in between.
+// histogram returns upper bounds of quantiles of the observations in between.
 func histogram(before, after map[string]*dto.MetricFamily, name string, qs ...float64) string {
 	counts, total := map[float64]float64{}, 0.0
 	for sign, families := range map[float64]map[string]*dto.MetricFamily{-1: before, 1: after} {

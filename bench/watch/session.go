@@ -17,10 +17,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/streams"
 )
 
-// session is clients on a number of connections, each connection with a tally.
+// session has clients on a number of connections, each connection with a tally.
 type session struct {
-	// name is part of its users' names: how fast one user may open watches is limited,
-	// and no session pays for another.
+	// name is part of its users' names, so that sessions do not share the rate limit of
+	// opening watches.
 	name        string
 	world       *world
 	flags       *flags
@@ -42,7 +42,7 @@ func dial(ctx context.Context, w *world, f *flags, name string, connections int)
 	return s, nil
 }
 
-// user of a connection.
+// user returns the user of a connection.
 func (s *session) user(connection int) string { return fmt.Sprintf("load:%s-%d", s.name, connection) }
 
 func (s *session) close() {
@@ -51,8 +51,8 @@ func (s *session) close() {
 	}
 }
 
-// watch opens that many watches, spread over a time (0: as fast as it goes), and
-// returns when each has all that was stored. With holding, ages are counted.
+// watch opens a number of watches, spread over a time (0: as fast as possible), and returns
+// when each has its initial events. With holding, ages are recorded.
 func (s *session) watch(ctx context.Context, watches int, over time.Duration, holds bool) error {
 	began := time.Now()
 	each := watches / len(s.connections)
@@ -62,7 +62,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, ho
 		opening.Go(func() {
 			fields := header(s.flags, s.user(i))
 			for j := range each {
-				// In turn, so that connections fill at the same pace.
+				// Round robin, so that connections fill evenly.
 				n := j*len(s.connections) + i
 				if err := progress.Wait(ctx, time.Until(began.Add(over*time.Duration(n)/time.Duration(watches)))); err != nil {
 					errs[i] = err
@@ -86,7 +86,7 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, ho
 	return s.waitSynced(ctx, each*len(s.connections))
 }
 
-// client makes a client that holds what it hears.
+// client returns a client that keeps its data points.
 func (s *session) client(connection int) map[string]holding {
 	t := s.tallies[connection]
 	t.mu.Lock()
@@ -115,8 +115,8 @@ func (s *session) waitSynced(ctx context.Context, watches int) error {
 	}
 }
 
-// poll lets clients list, each once in an interval at a time of its own, until
-// the context ends.
+// poll sends lists of the clients, each once per interval at its own offset, until the
+// context ends.
 func (s *session) poll(ctx context.Context, clients int, interval time.Duration) error {
 	each := clients / len(s.connections)
 	errs := make([]error, len(s.connections))
@@ -131,7 +131,7 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 		running.Go(func() {
 			fields := header(s.flags, s.user(i))
 			for n := 0; ; n++ {
-				// A little offset for each connection: requests are spread evenly over all.
+				// A small offset for each connection spreads requests evenly.
 				turn := float64(n) + float64(i)/float64(len(s.connections))
 				if progress.Wait(ctx, time.Until(began.Add(time.Duration(turn/float64(each)*float64(interval))))) != nil {
 					return
@@ -163,7 +163,7 @@ func (s *session) err() error {
 	return errors.Join(errs...)
 }
 
-// bytes on the wire so far, both ways.
+// bytes returns the bytes on the wire so far, in both directions.
 func (s *session) bytes() int64 {
 	var n int64
 	for _, c := range s.connections {
@@ -172,7 +172,7 @@ func (s *session) bytes() int64 {
 	return n
 }
 
-// measured is what one measurement found.
+// measured are the results of one measurement.
 type measured struct {
 	span          time.Duration
 	cpu, own      time.Duration // of serving, and of this program with its fake kubelets
@@ -217,7 +217,7 @@ func (s *session) measure(ctx context.Context, span time.Duration) (*measured, e
 	return m, s.err()
 }
 
-// cores is a CPU time as processors in use, in thousandths.
+// cores formats a CPU time as used processors, in thousandths.
 func (m *measured) millicores(cpu time.Duration) float64 {
 	return 1000 * cpu.Seconds() / m.span.Seconds()
 }

@@ -19,37 +19,37 @@ type tally struct {
 	world *world
 
 	mu sync.Mutex
-	// recording says that what is counted below belongs to a measurement.
+	// recording is true during a measurement.
 	recording bool
-	// events are data points that came, points those that came to none before, and
-	// lists the answers to polls.
+	// events are received data points, points those that no client had before, and lists the
+	// responses to polls.
 	events, points, lists int
-	// delivery is from a kubelet's answer, which brought a data point, to the client.
+	// delivery is the time from a kubelet's response with a data point to the client.
 	delivery figures.Durations
-	// first and synced are from a watch's request to its first event, and to the
+	// first and synced are the times from a watch's request to its first event, and to the
 	// end of the initial ones.
 	first, synced figures.Durations
-	// ages of what the clients hold.
+	// ages of the clients' data points.
 	ages *figures.Ages
-	// clients hold what they last heard of each pod.
+	// clients have their newest data point of each pod.
 	clients []map[string]holding
-	// refused counts answers that were not 200, by status; failed is other trouble.
+	// refused counts responses other than 200, by status; failed is another error.
 	refused map[int]int
-	// refusable says that a 429 is a finding, not a failure of the load.
+	// refusable means that a 429 is a result, not a failure of the load.
 	refusable bool
 	failed    []error
-	// key is scratch.
+	// key is a reused buffer.
 	key []byte
 }
 
-// holding is a data point in a client's hands.
+// holding is the data point that a client has of a pod.
 type holding struct{ sample, since time.Time }
 
 func newTally(w *world) *tally {
 	return &tally{world: w, refused: map[int]int{}, ages: &figures.Ages{}}
 }
 
-// take counts a data point that a client heard of. The lock is held.
+// take counts a data point that a client received. The lock must be held.
 func (t *tally) take(client map[string]holding, o object, at time.Time) {
 	t.events++
 	t.key = append(append(append(t.key[:0], o.namespace...), '/'), o.name...)
@@ -76,8 +76,8 @@ func (t *tally) take(client map[string]holding, o object, at time.Time) {
 	}
 }
 
-// record begins or ends a measurement: what the clients hold at that moment is
-// cut there.
+// record begins or ends a measurement, and cuts the ages of current data points at that
+// time.
 func (t *tally) record(on bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *tally) record(on bool, now time.Time) {
 	}
 }
 
-// err tells what went wrong, if anything did.
+// err returns the first failure, if any.
 func (t *tally) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

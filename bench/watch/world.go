@@ -16,7 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
-// manifest of the backend: the defaults, but for limits that leave all in.
+// manifest of the backend: the defaults, with limits that admit all clients.
 const manifest = `apiVersion: metricsbackend.io/v1alpha1
 kind: MetricsBackend
 metadata: {name: cluster}
@@ -26,17 +26,17 @@ spec:
   watch: {maxConnections: %d, maxConnectionsPerUser: %d}
 `
 
-// appsPerNamespace is how many applications the fleet gives each namespace; a
-// label selects one of them.
+// appsPerNamespace is the number of the fleet's applications in each namespace; a label
+// selects one of them.
 const appsPerNamespace = 20
 
-// world is all that is not the load itself.
+// world is the environment of the load.
 type world struct {
 	plane   *cluster.ControlPlane
 	fleet   *fleet.Fleet
 	serving *cluster.Serving
-	// answered is when each node's kubelet last answered, in ns since 1970. No point
-	// of it can have been stored any sooner.
+	// answered is when each node's kubelet last answered, in ns since 1970. Its data points
+	// cannot have been stored earlier.
 	answered map[string]*atomic.Int64
 	// pods by namespace/name.
 	pods map[string]*pod
@@ -44,15 +44,15 @@ type world struct {
 	stopFleet context.CancelFunc
 }
 
-// pod is what all clients together know of one.
+// pod is the state of a pod over all clients.
 type pod struct {
-	// answered is its node's.
+	// answered is that of its node.
 	answered *atomic.Int64
-	// newest is the newest sample that any client heard of, in ms since 1970.
+	// newest is the newest sample that any client has received, in ms since 1970.
 	newest atomic.Int64
 }
 
-// startWorld takes minutes: tens of thousands of pods are written.
+// startWorld takes minutes, since it writes tens of thousands of pods.
 func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) (w *world, err error) {
 	w = &world{answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
 	defer func() {
@@ -130,7 +130,7 @@ func (w *world) startFleet(ctx context.Context, f *flags) error {
 	return w.fleet.Start(running)
 }
 
-// stop ends all that was started.
+// stop stops everything that was started.
 func (w *world) stop() error {
 	var errs []error
 	errs = append(errs, w.stopServing())
@@ -144,8 +144,8 @@ func (w *world) stop() error {
 	return errors.Join(errs...)
 }
 
-// target returns the path of the n-th client's pods: one application of one
-// namespace, so that clients are spread over all pods.
+// target returns the path of the n-th client's pods: one application of one namespace, so
+// that clients are spread over all pods.
 func (w *world) target(n int) string {
 	namespaces := w.fleet.Namespaces()
 	namespace := namespaces[n%len(namespaces)]
@@ -153,12 +153,12 @@ func (w *world) target(n int) string {
 	return fmt.Sprintf("/apis/metrics.k8s.io/v1/namespaces/%s/pods?labelSelector=app%%3Dapp-%02d", namespace, app)
 }
 
-// header names a user. Limits are by user.
+// header returns the headers of a user. Limits are per user.
 func header(f *flags, user string) []string {
 	return append(cluster.Header(user, f.masters), "accept", "application/json", "user-agent", "bench-watch")
 }
 
-// checkBinary returns nil when the binary is there.
+// checkBinary returns an error if the binary is missing.
 func checkBinary(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("find the serving component's binary (make bench-watch builds it): %w", err)
