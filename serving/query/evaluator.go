@@ -81,12 +81,12 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 		return nil, fmt.Errorf("query source %q: %w", q.Source, err)
 	}
 	source, known := v.sources(q.Source)
-	ev, o, how := v.join(q, source, known) //nolint:contextcheck // An evaluation is for all callers, not for the first.
+	ev, o, how, now := v.join(q, source, known) //nolint:contextcheck // An evaluation is for all callers, not for the first.
 	if how != "" {
 		requestsTotal.WithLabelValues(how).Inc()
 	}
 	if ev == nil {
-		return v.observeAge(o.result), o.err
+		return observeAge(o.result, now), o.err
 	}
 	select {
 	case <-ev.done:
@@ -97,7 +97,7 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	v.cache.use(ev.entry.tenant, usage{waiting: -1})
 	select {
 	case <-ev.done:
-		return v.observeAge(ev.result), ev.err
+		return observeAge(ev.result, v.clock.Now()), ev.err
 	default:
 	}
 	ev.waiters--
@@ -108,41 +108,41 @@ func (v *Evaluator) Query(ctx context.Context, q Query) (*Result, error) {
 	return nil, err
 }
 
-// join returns the evaluation that a request waits for, or the outcome that it gets at once, and
-// the label value that counts the request.
-func (v *Evaluator) join(q Query, source Source, known bool) (*evaluation, *outcome, string) {
+// join returns the evaluation that a request waits for, or the outcome that it gets at once. how
+// is the label value that counts the request, and now is its time.
+func (v *Evaluator) join(q Query, source Source, known bool) (ev *evaluation, o *outcome, how string, now time.Time) {
 	v.mu.Lock()
 	defer v.unlock()
-	now := v.clock.Now()
+	now = v.clock.Now()
 	if v.closed {
-		return nil, &outcome{err: errShuttingDown(q, now)}, ""
+		return nil, &outcome{err: errShuttingDown(q, now)}, "", now
 	}
 	e, err := v.cache.getOrAdd(q, now)
 	if err != nil {
-		return nil, &outcome{err: err}, requestRejected
+		return nil, &outcome{err: err}, requestRejected, now
 	}
 	v.cache.touch(e, now)
 	if !known {
 		v.failUnknownSource(e, now)
-		return nil, e.outcome, requestRejected
+		return nil, e.outcome, requestRejected, now
 	}
 	if o := v.current(e, source, now); o != nil {
-		return nil, o, requestHit
+		return nil, o, requestHit, now
 	}
 	if own, total := e.tenant.waiting, v.cache.total.waiting; !fair(own, total, 1, v.limits.MaxWaiting) {
 		return nil, &outcome{err: e.evaluationError(&Failure{Source: q.Source, Reason: ReasonOverloaded, Message: fmt.Sprintf(
-			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(q.Tenant))}, now)}, requestRejected
+			"%d requests wait for sources already, %d of them of %s: the sources are too slow for their queries", total, own, describeTenant(q.Tenant))}, now)}, requestRejected, now
 	}
-	ev, how := e.evaluation, requestShared
+	ev, how = e.evaluation, requestShared
 	if ev == nil || ev.source != source {
 		if ev = v.evaluate(e, source, now); ev == nil {
-			return nil, e.outcome, requestRejected
+			return nil, e.outcome, requestRejected, now
 		}
 		how = requestMiss
 	}
 	ev.waiters++
 	v.cache.use(e.tenant, usage{waiting: 1})
-	return ev, nil, how
+	return ev, nil, how, now
 }
 
 // Cached returns the newest result or error of a query, and whether there is one. It does not

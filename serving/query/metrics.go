@@ -94,9 +94,9 @@ func RegisterMetrics(register func(...metrics.Registerable)) {
 }
 
 // observeAge observes the age of a result that a request gets; nil is ignored.
-func (v *Evaluator) observeAge(r *Result) *Result {
+func observeAge(r *Result, now time.Time) *Result {
 	if r != nil {
-		resultAge.Observe(max(v.clock.Now().Sub(r.Time), 0).Seconds())
+		resultAge.Observe(max(now.Sub(r.Time), 0).Seconds())
 	}
 	return r
 }

@@ -70,11 +70,14 @@ func (v *Evaluator) Subscribe(q Query, since time.Time, receive func(*Result, er
 	if e.outcome != nil && e.evaluation == nil {
 		v.notifications = append(v.notifications, notification{s, e.outcome})
 	}
-	return sync.OnceFunc(func() { v.unsubscribe(e, s) })
+	return func() {
+		if !s.stopped.Swap(true) {
+			v.unsubscribe(e, s)
+		}
+	}
 }
 
 func (v *Evaluator) unsubscribe(e *entry, s *subscription) {
-	s.stopped.Store(true)
 	v.mu.Lock()
 	defer v.unlock()
 	delete(e.subscribers, s)
