@@ -64,7 +64,7 @@ func (f *followed) id() string {
 }
 
 // read says how the values are read now. Objects come, go and change their labels, so
-// it is another question from time to time. While no object is selected there is none:
+// it is another query from time to time. While no object is selected there is none:
 // that for all of them may be a large one.
 //
 // It waits for nothing, since others wait for it.

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// declaredTimeout bounds how long a report waits for answers: it tells of what it
-	// has by then.
+	// declaredTimeout limits how long a report waits for results: it has those that arrived
+	// by then.
 	declaredTimeout = 5 * time.Second
-	// declaredAsking is how many metrics a report asks for at a time, see teamQueue; the
-	// evaluator lets fewer through to each source.
+	// declaredAsking limits the concurrent queries of a report, see teamQueue; the limit of the
+	// Evaluator for each source is lower.
 	declaredAsking = 32
-	// reasonNoValues is that of a metric whose query answers nothing.
+	// reasonNoValues means that the result of the query has no values.
 	reasonNoValues = "NoValues"
-	// reasonPending is that of a metric that was not answered while the report was made.
+	// reasonPending means that there was no result before the report ended.
 	reasonPending = "Pending"
 )
 
-// declaredReport asks for each declared metric, as any client would: who has asked in the
-// interval has paid for it, and so has the report for whoever asks next. Namespaces share
-// the places, and no metric is always the one for which no time was left.
+// declaredReport queries each declared metric like any other client, and shares cached results
+// with them. Namespaces share the concurrency, and no metric is always the one for which no
+// time is left.
 func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredReport {
 	declared := v.catalogue.Declared()
 	report := v1alpha1.DeclaredReport{Metrics: make([]v1alpha1.DeclaredHealth, len(declared))}
@@ -67,7 +67,7 @@ func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredRepo
 	return report
 }
 
-// ask returns how a metric does now, or did when it was last asked for.
+// ask returns the health of a metric, by its cached result if the context has ended.
 func (v *valueMetrics) ask(ctx context.Context, d *rules.Declared) v1alpha1.DeclaredHealth {
 	answer, err := v.evaluator.Query(ctx, d.MetricQuery.Query)
 	if ctx.Err() != nil {
@@ -82,7 +82,7 @@ func (v *valueMetrics) ask(ctx context.Context, d *rules.Declared) v1alpha1.Decl
 	return healthOf(d, values, err)
 }
 
-// healthOf says how a declared metric does, by its values or why there are none.
+// healthOf returns the health of a declared metric, by its values or the error.
 func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.DeclaredHealth {
 	h := v1alpha1.DeclaredHealth{
 		Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, UID: d.UID, Generation: d.Generation, Reason: d.Reason, Message: d.Message,
@@ -123,7 +123,7 @@ func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.Decla
 	return h
 }
 
-// failureOf returns a failure's reason, and its message in the source's own words.
+// failureOf returns the reason of a failure, and the source's error message.
 func failureOf(err error) (reason, message string) {
 	var f *query.Failure
 	if errors.As(err, &f) {

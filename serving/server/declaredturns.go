@@ -15,35 +15,33 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// turn is a declared metric that waits to be asked for.
+// turn is a declared metric that waits for its query.
 type turn struct {
 	// metric is its place in the report.
 	metric int
-	// known is the time of what is known of it; the zero time where nothing is.
+	// known is the time of its cached result or error; zero if there is none.
 	known time.Time
-	// asked is the report in which it was last asked for; zero for none.
+	// asked is the report that last queried it; zero for none.
 	asked uint64
 }
 
-// before says that a metric comes first of two: a report may end before all were asked
-// for, and then again those that wait longest for news come first. Of those of which
-// nothing is known, one may fail to become known however often it is asked for.
+// before orders metrics by the age of their cached results, as a report may end before all were
+// queried, and then by their last report, as some may never have a result.
 func (t turn) before(u turn) int {
 	return cmp.Or(t.known.Compare(u.known), cmp.Compare(t.asked, u.asked), cmp.Compare(t.metric, u.metric))
 }
 
-// team is what waits of a namespace.
+// team has the waiting metrics of a namespace.
 type team struct {
 	// waiting is in order, and never empty in a teamQueue.
 	waiting []turn
-	// places is how many of its metrics are being asked for, and index where it is in
-	// the queue; negative where nothing waits any more.
+	// places counts its running queries, and index is its position in the heap; negative if
+	// none of its metrics waits.
 	places, index int
 }
 
-// teamQueue gives places to namespaces: to the one that has the fewest, of those that
-// wait. So none has more than it leaves to others while others wait, whatever its metrics
-// take. It implements heap.Interface, for itself.
+// teamQueue orders namespaces by their running queries, the fewest first, so that none has more
+// than another one that waits. It implements heap.Interface.
 type teamQueue []*team
 
 func newTeamQueue(declared []rules.Declared, turns []turn) *teamQueue {
@@ -64,7 +62,7 @@ func newTeamQueue(declared []rules.Declared, turns []turn) *teamQueue {
 	return q
 }
 
-// take gives a place to the metric whose turn it is.
+// take removes the metric whose turn it is, and counts it as running.
 func (q *teamQueue) take() (metric int, of *team) {
 	of = (*q)[0]
 	metric = of.waiting[0].metric
@@ -78,7 +76,7 @@ func (q *teamQueue) take() (metric int, of *team) {
 	return metric, of
 }
 
-// leave takes a place back.
+// leave counts a query of a namespace as ended.
 func (q *teamQueue) leave(of *team) {
 	of.places--
 	if of.index >= 0 {
@@ -117,15 +115,14 @@ func (q *teamQueue) Pop() any {
 	return of
 }
 
-// askedLog is which report last asked which question. Its zero value is usable.
+// askedLog has the report that last ran each query. The zero value is ready to use.
 type askedLog struct {
 	mu      sync.Mutex
 	reports uint64
 	asked   map[query.Query]uint64
 }
 
-// begin returns the number of a new report, about these metrics. It forgets the questions
-// of all others.
+// begin returns the number of a new report on these metrics, and drops the queries of all others.
 func (l *askedLog) begin(declared []rules.Declared) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +138,7 @@ func (l *askedLog) begin(declared []rules.Declared) uint64 {
 	return l.reports
 }
 
-// last returns the report that last asked a question; zero for none.
+// last returns the report that last ran a query; zero for none.
 func (l *askedLog) last(q query.Query) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +151,7 @@ func (l *askedLog) note(q query.Query, report uint64) {
 	l.asked[q] = max(l.asked[q], report)
 }
 
-// knownSince returns the time of what is known of a question; the zero time where
-// nothing is.
+// knownSince returns the time of the cached result or error of a query; zero if there is none.
 func knownSince(evaluator *query.Evaluator, q query.Query) time.Time {
 	answer, err, _ := evaluator.Cached(q)
 	var evaluationErr *query.EvaluationError
