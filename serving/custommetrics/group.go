@@ -8,7 +8,7 @@
 // target; request.go resolves its label selector to names (Objects), has
 // query.ObjectMetrics say which question has the answer, asks it (query.Querier), and
 // keeps the values of the objects that were asked for; value.go makes API objects of
-// them. A watch follows the question instead (follow.go). The talking is package
+// them. A watch follows the question instead (subscription.go). The talking is package
 // valueapi's.
 package custommetrics
 
@@ -88,7 +88,7 @@ type Options struct {
 // Group is custom.metrics.k8s.io in an API server.
 type Group struct {
 	*valueapi.Group
-	followed *valuecache.Store
+	cache *valuecache.Cache
 }
 
 // InstallAPI adds custom.metrics.k8s.io to an API server, in those versions that are
@@ -106,7 +106,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 	}
 	r := &reader{
 		metrics: o.Metrics, querier: o.Querier, objects: o.Objects, clock: o.Clock,
-		followed: valuecache.NewStore(custom_metrics.GroupName, o.Clock, o.Querier),
+		cache: valuecache.NewCache(custom_metrics.GroupName, o.Clock, o.Querier),
 	}
 	group, err := valueapi.Install(server, valueapi.API{
 		Versions:  versions,
@@ -119,24 +119,24 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 		Routes:    r.routes(),
 		Resources: r.resources,
 	}, valueapi.Options{
-		Source: r.followed, Admission: o.Admission, Settings: o.Settings,
+		Source: r.cache, Admission: o.Admission, Settings: o.Settings,
 		Clock: o.Clock, Random: o.Random, MinRequestTimeout: o.MinRequestTimeout,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.followed.Observe(group.Hub().Publish)
-	return &Group{Group: group, followed: r.followed}, nil
+	r.cache.Observe(group.Hub().Publish)
+	return &Group{Group: group, cache: r.cache}, nil
 }
 
 // Run keeps the time of watches, and discovery up to date, until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { g.followed.Run(ctx) })
+	running.Go(func() { g.cache.Run(ctx) })
 	running.Go(func() { g.Group.Run(ctx) })
 	running.Wait()
 }
 
 // Refresh has watches go by rules that have changed now, instead of with the next
 // answer to each.
-func (g *Group) Refresh() { g.followed.Refresh() }
+func (g *Group) Refresh() { g.cache.Refresh() }

@@ -30,8 +30,8 @@ type reader struct {
 	querier query.Querier
 	objects Objects
 	clock   clock.WithTicker
-	// followed holds the values that are watched.
-	followed *valuecache.Store
+	// cache holds the values that are watched.
+	cache *valuecache.Cache
 	// told is for discovery alone.
 	told valueapi.Told[query.ObjectMetric]
 }

@@ -37,37 +37,37 @@ type Options struct {
 // Group is external.metrics.k8s.io in an API server.
 type Group struct {
 	*valueapi.Group
-	store *valuecache.Store
+	cache *valuecache.Cache
 }
 
 // InstallAPI adds external.metrics.k8s.io to an API server, in those versions that are
 // enabled. The API server needs NewRequestInfoResolver and valueapi's. It returns nil
 // where no version is enabled.
 func InstallAPI(server *genericapiserver.GenericAPIServer, o Options, enabled func(schema.GroupVersion) bool) (*Group, error) {
-	store := valuecache.NewStore(GroupName, o.Lists.Clock, o.Querier)
-	api := newAPI(&reader{metrics: o.Metrics, querier: o.Querier, store: store, policies: o.Policies, clock: o.Lists.Clock}, enabled)
+	cache := valuecache.NewCache(GroupName, o.Lists.Clock, o.Querier)
+	api := newAPI(&reader{metrics: o.Metrics, querier: o.Querier, cache: cache, policies: o.Policies, clock: o.Lists.Clock}, enabled)
 	if len(api.Versions) == 0 {
 		return nil, nil
 	}
-	o.Lists.Source = store
+	o.Lists.Source = cache
 	group, err := valueapi.Install(server, api, o.Lists)
 	if err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupName, err)
 	}
-	store.Observe(group.Hub().Publish)
-	return &Group{Group: group, store: store}, nil
+	cache.Observe(group.Hub().Publish)
+	return &Group{Group: group, cache: cache}, nil
 }
 
 // Run keeps the time of watches, and discovery up to date, until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { g.store.Run(ctx) })
+	running.Go(func() { g.cache.Run(ctx) })
 	running.Go(func() { g.Group.Run(ctx) })
 	running.Wait()
 }
 
 // Refresh has open watches follow a change of what metrics there are at once.
-func (g *Group) Refresh() { g.store.Refresh() }
+func (g *Group) Refresh() { g.cache.Refresh() }
 
 func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valueapi.API {
 	api := valueapi.API{

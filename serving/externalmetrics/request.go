@@ -40,7 +40,7 @@ var (
 type reader struct {
 	metrics  query.ExternalMetrics
 	querier  query.Querier
-	store    *valuecache.Store
+	cache    *valuecache.Cache
 	policies *Policies
 	clock    clock.PassiveClock
 	// told is for discovery alone.
@@ -94,21 +94,21 @@ func (r *metricRequest) Explain(ctx context.Context, options *metainternalversio
 	return explain.Explain(ctx, r.reader.querier, explain.Request{MetricQuery: mq, Series: mq.Select}), nil
 }
 
-// Follow keeps the values up to date.
-func (r *metricRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Following, error) {
+// Subscribe keeps the values up to date.
+func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Subscription, error) {
 	q := r.query(ctx, options)
 	if err := r.reader.policies.check(q); err != nil {
 		return nil, err
 	}
-	feed := r.feed(options.LabelSelector)
-	release, err := r.reader.store.Follow(ctx, feed)
+	sub := r.subscription(options.LabelSelector)
+	release, err := r.reader.cache.Subscribe(ctx, sub)
 	if err != nil {
 		return nil, fmt.Errorf("watch external metric %q: %w", r.metric, err)
 	}
 	governed := r.reader.policies.govern(q)
-	return &valueapi.Following{
-		Selection:       stream.Selection{Namespace: feed.ID},
-		ResourceVersion: func() string { return r.reader.store.ResourceVersion(feed.ID) },
+	return &valueapi.Subscription{
+		Selection:       stream.Selection{Namespace: sub.ID},
+		ResourceVersion: func() string { return r.reader.cache.ResourceVersion(sub.ID) },
 		Opened:          func(w *stream.Watcher) error { return governed.open(w.Revoke) },
 		Stop: func() {
 			governed.release()
@@ -121,14 +121,14 @@ func (r *metricRequest) read(selector labels.Selector) (query.MetricQuery, error
 	return r.reader.metrics.ExternalQuery(query.ExternalRequest{Namespace: r.namespace, Metric: r.metric, Series: selector})
 }
 
-// feed is the metric as it is watched. Equal selectors that are written in another
+// subscription returns the subscription to the metric. Equal selectors that are written in another
 // order are one.
-func (r *metricRequest) feed(selector labels.Selector) valuecache.Feed {
+func (r *metricRequest) subscription(selector labels.Selector) valuecache.Subscription {
 	id := strconv.Quote(r.namespace) + strconv.Quote(r.metric)
 	if selector != nil {
 		id += selector.String()
 	}
-	return valuecache.Feed{
+	return valuecache.Subscription{
 		ID:   id,
 		Read: func() (query.MetricQuery, error) { return r.read(selector) },
 		Event: func(p valuecache.Point) runtime.Object {

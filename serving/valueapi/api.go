@@ -90,13 +90,13 @@ type Parameter struct {
 type Request interface {
 	// List returns the values as they are now.
 	List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error)
-	// Follow keeps the values up to date in the source of the API group's hub.
+	// Subscribe keeps the values up to date in the source of the API group's hub.
 	// It returns when those that there are now are in it.
-	Follow(ctx context.Context, options *metainternalversion.ListOptions) (*Following, error)
+	Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*Subscription, error)
 }
 
-// Following is a request whose values are kept up to date.
-type Following struct {
+// Subscription is a request whose values are kept up to date.
+type Subscription struct {
 	// Selection selects the values in the hub's source.
 	Selection stream.Selection
 	// ResourceVersion is that of a list of the values as they are now.

@@ -20,27 +20,27 @@ import (
 // watch opens a watch. A resourceVersion in the options is ignored, since there is no history
 // to resume from.
 func (g *Group) watch(ctx context.Context, version schema.GroupVersion, options *metainternalversion.ListOptions, r Request) (watch.Interface, error) {
-	var following *Following
+	var subscription *Subscription
 	watcher, err := g.Open(ctx, g.hub, schema.GroupResource{Group: g.api.Group()}, func() (stream.Request, error) {
 		var err error
-		if following, err = r.Follow(ctx, options); err != nil {
+		if subscription, err = r.Subscribe(ctx, options); err != nil {
 			return stream.Request{}, apiError(err)
 		}
 		return stream.Request{
-			Selection: following.Selection,
+			Selection: subscription.Selection,
 			Bookmarks: options.AllowWatchBookmarks,
 			NewBookmark: func(bool) runtime.Object {
-				return newBookmark(g.api.NewList(), following.ResourceVersion())
+				return newBookmark(g.api.NewList(), subscription.ResourceVersion())
 			},
-			Release: following.Stop,
+			Release: subscription.Stop,
 			Metrics: g.metrics[version],
 		}, nil
 	})
 	if err != nil {
 		return nil, err // not watcher, a typed nil
 	}
-	if following.Opened != nil {
-		if err := following.Opened(watcher); err != nil {
+	if subscription.Opened != nil {
+		if err := subscription.Opened(watcher); err != nil {
 			watcher.Stop()
 			return nil, apiError(err)
 		}

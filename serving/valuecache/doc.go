@@ -4,25 +4,25 @@
 // Package valuecache holds the newest values of the metrics that are watched, and is
 // what stream.Hub distributes them from: for custom and for external metrics alike.
 //
-// An API group has one Store and one Hub. Before it begins a watch it has the Store
-// follow a Feed, which says how the values of a metric are read, what objects are
+// An API group has one Cache and one Hub. Before it begins a watch it has the Cache
+// subscribe to a Subscription, which says how the values of a metric are read, what objects are
 // there, and how an event looks; the values are then found under keys whose
-// namespace is the feed's ID and whose name is the described object's, or the labels
-// in order (query.Value.Key). All watches of the same feed share it:
+// namespace is the subscription's ID and whose name is the described object's, or the labels
+// in order (query.Value.Key). All watches of the same subscription share it:
 //
-//	store := valuecache.NewStore("custom.metrics.k8s.io", clock, querier)
-//	hub := stream.NewHub(store, clock, random, settings)
-//	store.Observe(hub.Publish)
-//	go store.Run(ctx)
+//	cache := valuecache.NewCache("custom.metrics.k8s.io", clock, querier)
+//	hub := stream.NewHub(cache, clock, random, settings)
+//	cache.Observe(hub.Publish)
+//	go cache.Run(ctx)
 //	…
-//	release, err := store.Follow(ctx, feed)     // 404, 400; 503 by query.StatusError
+//	release, err := cache.Subscribe(ctx, subscription) // 404, 400; 503 by query.StatusError
 //	hub.Watch(ctx, stream.Request{
-//		Selection: stream.Selection{Namespace: feed.ID, Labels: …, Fields: …},
+//		Selection: stream.Selection{Namespace: subscription.ID, Labels: …, Fields: …},
 //		Release:   release, …
 //	})
 //
 // A value is a new data point, and an event, when its time or the value itself has
-// changed. With each answer the feed is read anew: a rule that was edited, objects
+// changed. With each result the subscription is read again: a rule that was edited, objects
 // that came, went, or have other labels now take effect with the next values, and
 // no watch has to be opened again for that.
 //

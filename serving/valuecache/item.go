@@ -15,7 +15,7 @@ import (
 )
 
 // item is a data point joined with the labels by which watches select it, as they were
-// when its feed was last answered. It is immutable once it is in a feed.
+// when the entry was last updated. It is immutable once it is in an entry.
 type item struct {
 	name   string
 	labels map[string]string
@@ -24,7 +24,7 @@ type item struct {
 
 // kept is a data point and the events that tell of it. It stays the same while labels change.
 type kept struct {
-	feed     *feed
+	entry    *entry
 	point    Point
 	sequence uint64
 	events   samplestore.Encodings
@@ -32,24 +32,24 @@ type kept struct {
 
 var _ stream.Item = &item{}
 
-// ItemKey is the feed's ID and the object's name, or the labels of the value in order.
-func (i *item) ItemKey() samplestore.Key { return samplestore.Key{Namespace: i.feed.ID, Name: i.name} }
+// ItemKey returns the subscription's ID and the object's name, or the labels of the value in order.
+func (i *item) ItemKey() samplestore.Key { return samplestore.Key{Namespace: i.entry.ID, Name: i.name} }
 
 // ItemLabels are those of the object, or of the value where it describes none.
 func (i *item) ItemLabels() map[string]string { return i.labels }
 
-// ItemSequence is the number of the data point in its store.
+// ItemSequence is the number of the data point in its cache.
 func (i *item) ItemSequence() uint64 { return i.sequence }
 
 // CacheEncode writes the event of the data point.
 func (i *item) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return stream.EncodeOnce(&i.events, id, func() runtime.Object { return i.feed.Event(i.point) }, encode, w)
+	return stream.EncodeOnce(&i.events, id, func() runtime.Object { return i.entry.Event(i.point) }, encode, w)
 }
 
 func (i *item) compareName(name string) int { return strings.Compare(i.name, name) }
 
 // holds says that another data point of the same key is not news: it has the same
-// time and value, or is a little older. The latter happens where a feed asks
+// time and value, or is a little older. The latter happens where a subscription asks
 // something else than before whose evaluation was under way; where the clock was
 // set back, all that comes is older by more. What the source gives is always news after
 // what stood in for it: that is as of when the source was found to fail.

@@ -12,7 +12,7 @@ import (
 
 const (
 	metricsNamespace = "metrics_backend"
-	metricsSubsystem = "answers"
+	metricsSubsystem = "value_cache"
 
 	// logRate and logBurst limit the lines about single metrics, per second: when a
 	// source fails, the metrics tell more than thousands of lines.
@@ -22,17 +22,17 @@ const (
 
 // group is the API group. No label has a metric's name or a selector for its value.
 var (
-	feedsHeld = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "feeds",
+	cachedEntries = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "entries",
 		Help:           "Number of different metrics and selections that are watched, or were until a few seconds ago.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"group"})
-	pointsHeld = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	cachedPoints = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "points",
-		Help:           "Number of values that are held for watches.",
+		Help:           "Number of cached values.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"group"})
-	pointsPublished = metrics.NewCounterVec(&metrics.CounterOpts{
+	publishedPoints = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "published_points_total",
 		Help:           "Number of values whose time or value was new, and that were published to watches.",
 		StabilityLevel: metrics.ALPHA,
@@ -48,34 +48,34 @@ var (
 // RegisterMetrics registers the metrics, for example with
 // legacyregistry.MustRegister. Without it they cost nothing and count nothing.
 func RegisterMetrics(register func(...metrics.Registerable)) {
-	register(feedsHeld, pointsHeld, pointsPublished, failuresTotal)
+	register(cachedEntries, cachedPoints, publishedPoints, failuresTotal)
 }
 
-// meter counts for one store.
+// meter has the metrics of one cache.
 type meter struct {
-	group         string
-	feeds, points metrics.GaugeMetric
-	published     metrics.CounterMetric
+	group           string
+	entries, points metrics.GaugeMetric
+	published       metrics.CounterMetric
 }
 
 func newMeter(group string) *meter {
 	return &meter{
-		group: group, feeds: feedsHeld.WithLabelValues(group), points: pointsHeld.WithLabelValues(group),
-		published: pointsPublished.WithLabelValues(group),
+		group: group, entries: cachedEntries.WithLabelValues(group), points: cachedPoints.WithLabelValues(group),
+		published: publishedPoints.WithLabelValues(group),
 	}
 }
 
 func (m *meter) fail(err error) { failuresTotal.WithLabelValues(m.group, reasonOf(err)).Inc() }
 
-// log logs a change of how a feed does, if there is room for the line.
-func (s *Store) log(message string, f *feed, more ...any) {
+// log logs a change of an entry, at a limited rate.
+func (s *Cache) log(message string, e *entry, more ...any) {
 	if !s.lines.AllowN(s.clock.Now(), 1) {
 		return
 	}
 	s.mu.RLock()
 	logger := s.logger
 	s.mu.RUnlock()
-	logger.Info(message, append([]any{"group", s.meter.group, "feed", text.Truncate(f.ID, maxLogged)}, more...)...)
+	logger.Info(message, append([]any{"group", s.meter.group, "subscription", text.Truncate(e.ID, maxLogged)}, more...)...)
 }
 
 // maxLogged is how much of what a client chose freely a line repeats, in bytes.

@@ -71,13 +71,13 @@ func TestWatchesCoalesce(t *testing.T) {
 // each value; when the last has ended, nothing is left of them.
 func TestThousandWatches(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	registry.MustRegister(feedsHeld, pointsHeld, pointsPublished, failuresTotal)
+	registry.MustRegister(cachedEntries, cachedPoints, publishedPoints, failuresTotal)
 	query.RegisterMetrics(registry.MustRegister)
 	gauge := func(name string, labels map[string]string) float64 {
 		t.Helper()
-		v, err := testutil.GetGaugeMetricValue(feedsHeld.With(labels))
+		v, err := testutil.GetGaugeMetricValue(cachedEntries.With(labels))
 		if name == "points" {
-			v, err = testutil.GetGaugeMetricValue(pointsHeld.With(labels))
+			v, err = testutil.GetGaugeMetricValue(cachedPoints.With(labels))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -109,8 +109,8 @@ func TestThousandWatches(t *testing.T) {
 		if n := w.encoded - encoded; n != 2*intervals {
 			t.Errorf("%d encodings of 2 values in %d intervals", n, intervals)
 		}
-		if feeds, points := gauge("feeds", of), gauge("points", of); feeds != 1 || points != 2 {
-			t.Errorf("%v feeds with %v points", feeds, points)
+		if entries, points := gauge("entries", of), gauge("points", of); entries != 1 || points != 2 {
+			t.Errorf("%v entries with %v points", entries, points)
 		}
 		for _, watcher := range watchers {
 			watcher.Stop()
@@ -120,10 +120,10 @@ func TestThousandWatches(t *testing.T) {
 			t.Errorf("%d watches are open", open)
 		}
 		if n := len(w.store.all()); n != 0 {
-			t.Errorf("%d feeds are left", n)
+			t.Errorf("%d entries are left", n)
 		}
-		if feeds, points := gauge("feeds", of), gauge("points", of); feeds != 0 || points != 0 {
-			t.Errorf("in the end %v feeds with %v points", feeds, points)
+		if entries, points := gauge("entries", of), gauge("points", of); entries != 0 || points != 0 {
+			t.Errorf("in the end %v entries with %v points", entries, points)
 		}
 		before = w.source.count()
 		time.Sleep(time.Hour)
@@ -133,12 +133,12 @@ func TestThousandWatches(t *testing.T) {
 	}) // and no goroutine, or the bubble would not end
 }
 
-// A feed that ends while its metric ceases to exist leaves the gauges as they were.
-func TestFeedThatEndsTwice(t *testing.T) {
+// A sub that ends while its metric ceases to exist leaves the gauges as they were.
+func TestEntryThatEndsTwice(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	registry.MustRegister(feedsHeld, pointsHeld)
+	registry.MustRegister(cachedEntries, cachedPoints)
 	inWorld(t, func(t *testing.T, w *world) {
-		release, err := w.store.Follow(t.Context(), w.feed())
+		release, err := w.store.Subscribe(t.Context(), w.subscription())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestFeedThatEndsTwice(t *testing.T) {
 		f.end(true)
 		w.change(func() { w.readErr = gone })
 		f.read()
-		points, err := testutil.GetGaugeMetricValue(pointsHeld.WithLabelValues(group))
+		points, err := testutil.GetGaugeMetricValue(cachedPoints.WithLabelValues(group))
 		if err != nil || points != 0 {
 			t.Errorf("%v points, %v", points, err)
 		}
@@ -179,7 +179,7 @@ func TestSourceFailsWhileWatched(t *testing.T) {
 		w.check(late, "begun while the source fails", "a=1", "b=2")
 		late.Stop()
 		time.Sleep(time.Minute)
-		if _, err := w.store.Follow(t.Context(), w.feed()); !errors.Is(err, error(down)) && !strings.Contains(err.Error(), "connection refused") {
+		if _, err := w.store.Subscribe(t.Context(), w.subscription()); !errors.Is(err, error(down)) && !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("begun when the values are old: %v", err)
 		}
 		w.source.set(map[string]float64{"a": 5}, nil)
@@ -191,7 +191,7 @@ func TestSourceFailsWhileWatched(t *testing.T) {
 func TestFirstWatchOfASourceThatFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.source.set(nil, down)
-		_, err := w.store.Follow(t.Context(), w.feed())
+		_, err := w.store.Subscribe(t.Context(), w.subscription())
 		var f *query.Failure
 		if !errors.As(err, &f) || f.Reason != query.ReasonConnectionFailed {
 			t.Errorf("got %v", err)
@@ -204,14 +204,14 @@ func TestWatchWhoseClientLeavesEarly(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		// The evaluator has not evaluated yet.
-		if release, err := w.store.Follow(ctx, w.feed()); err == nil {
+		if release, err := w.store.Subscribe(ctx, w.subscription()); err == nil {
 			release()
 		} else if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(linger + 2*tick)
 		if n := len(w.store.all()); n != 0 {
-			t.Errorf("%d feeds are left", n)
+			t.Errorf("%d entries are left", n)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func TestWatchWhoseClientLeavesEarly(t *testing.T) {
 func TestMetricThatDoesNotExist(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.change(func() { w.readErr = gone })
-		if _, err := w.store.Follow(t.Context(), w.feed()); !apierrors.IsNotFound(err) {
+		if _, err := w.store.Subscribe(t.Context(), w.subscription()); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		w.change(func() { w.readErr = nil })
@@ -229,7 +229,7 @@ func TestMetricThatDoesNotExist(t *testing.T) {
 
 		w.change(func() { w.readErr = gone })
 		w.store.Refresh()
-		if _, err := w.store.Follow(t.Context(), w.feed()); !apierrors.IsNotFound(err) {
+		if _, err := w.store.Subscribe(t.Context(), w.subscription()); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		before := w.source.count()
@@ -378,7 +378,7 @@ func TestNothingToAsk(t *testing.T) {
 
 		w.source.set(nil, down)
 		w.change(func() { w.metricQuery = mq })
-		if _, err := w.store.Follow(t.Context(), w.feed()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		if _, err := w.store.Subscribe(t.Context(), w.subscription()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("begun when there is something, and the source fails: %v", err)
 		}
 	})
@@ -387,15 +387,15 @@ func TestNothingToAsk(t *testing.T) {
 // What is asked names the objects, which come and go.
 func TestQuestionThatChangesWithEachRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		feed, n := w.feed(), 0
-		read := feed.Read
-		feed.Read = func() (query.MetricQuery, error) {
+		sub, n := w.subscription(), 0
+		read := sub.Read
+		sub.Read = func() (query.MetricQuery, error) {
 			r, err := read()
 			n++
 			r.Query.Expression = fmt.Sprint(n)
 			return r, err
 		}
-		release, err := w.store.Follow(t.Context(), feed)
+		release, err := w.store.Subscribe(t.Context(), sub)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -537,21 +537,21 @@ func TestResourceVersion(t *testing.T) {
 	})
 }
 
-// Feeds are followed, released, read anew and published at the same time.
+// Subscriptions are added, released, read again and published at the same time.
 func TestConcurrentUse(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
 				for n := range 20 {
-					feed := w.feed()
-					feed.ID = fmt.Sprint((i + n) % 4)
-					release, err := w.store.Follow(t.Context(), feed)
+					sub := w.subscription()
+					sub.ID = fmt.Sprint((i + n) % 4)
+					release, err := w.store.Subscribe(t.Context(), sub)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					watcher, err := w.hub.Watch(t.Context(), stream.Request{Metrics: stream.NewMetrics(stream.API{}), Selection: stream.Selection{Namespace: feed.ID}, Release: release})
+					watcher, err := w.hub.Watch(t.Context(), stream.Request{Metrics: stream.NewMetrics(stream.API{}), Selection: stream.Selection{Namespace: sub.ID}, Release: release})
 					if err != nil {
 						t.Error(err)
 						return
@@ -573,7 +573,7 @@ func TestConcurrentUse(t *testing.T) {
 		all.Wait()
 		time.Sleep(time.Minute)
 		if n := len(w.store.all()); n != 0 {
-			t.Errorf("%d feeds are left", n)
+			t.Errorf("%d entries are left", n)
 		}
 	})
 }

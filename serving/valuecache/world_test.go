@@ -67,7 +67,7 @@ type world struct {
 	t         testing.TB
 	source    *source
 	evaluator *query.Evaluator
-	store     *Store
+	store     *Cache
 	hub       *stream.Hub
 
 	mu          sync.Mutex
@@ -94,7 +94,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 		random := func() float64 { return 0.5 }
 		c := clock.RealClock{}
 		w.evaluator = query.NewEvaluator(c, random, func(string) (query.Source, bool) { return w.source, true }, query.Limits{})
-		w.store = NewStore(group, c, w.evaluator)
+		w.store = NewCache(group, c, w.evaluator)
 		w.hub = stream.NewHub(w.store, c, random, stream.Settings{BookmarkInterval: time.Hour})
 		w.store.Observe(w.hub.Publish)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -108,9 +108,9 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// feed is that of the hits of pods.
-func (w *world) feed() Feed {
-	return Feed{
+// subscription returns that of the hits of pods.
+func (w *world) subscription() Subscription {
+	return Subscription{
 		ID: "hits",
 		Read: func() (query.MetricQuery, error) {
 			w.mu.Lock()
@@ -141,7 +141,7 @@ func (w *world) feed() Feed {
 	}
 }
 
-// change changes what the feed reads.
+// change changes what the sub reads.
 func (w *world) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *world) change(f func()) {
 // watch begins a watch that a label selector narrows.
 func (w *world) watch(selector string) *stream.Watcher {
 	w.t.Helper()
-	release, err := w.store.Follow(w.t.Context(), w.feed())
+	release, err := w.store.Subscribe(w.t.Context(), w.subscription())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -19,31 +19,31 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
-// Follow keeps the values up to date for watches. All watches of the same target and
+// Subscribe keeps the values up to date for watches. All watches of the same target and
 // label selector, in every version, share them.
-func (r *targetRequest) Follow(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Following, error) {
-	f := &followed{targetRequest: r, selector: options.LabelSelector}
+func (r *targetRequest) Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Subscription, error) {
+	s := &subscription{targetRequest: r, selector: options.LabelSelector}
 	// Here whatever has to wait for kube-apiserver may wait. It is not for nothing where
 	// others follow the same already: they want it to be up to date, too.
-	first, err := r.resolve(f.selector, r.names(ctx, f.selector))
+	first, err := r.resolve(s.selector, r.names(ctx, s.selector))
 	if err != nil {
 		return nil, err
 	}
-	f.newest.Store(first)
-	id := f.id()
-	release, err := r.followed.Follow(ctx, valuecache.Feed{ID: id, Read: f.read, Labels: f.labels, Objects: f.objectNames, Event: f.event})
+	s.newest.Store(first)
+	id := s.id()
+	release, err := r.cache.Subscribe(ctx, valuecache.Subscription{ID: id, Read: s.read, Labels: s.labels, Objects: s.objectNames, Event: s.event})
 	if err != nil {
 		return nil, fmt.Errorf("watch metric %q of %s: %w", r.metric, r.resource, err)
 	}
-	return &valueapi.Following{
+	return &valueapi.Subscription{
 		Selection:       stream.Selection{Namespace: id},
-		ResourceVersion: func() string { return r.followed.ResourceVersion(id) },
+		ResourceVersion: func() string { return r.cache.ResourceVersion(id) },
 		Stop:            release,
 	}, nil
 }
 
-// followed is a target that is watched.
-type followed struct {
+// subscription is a target that is watched.
+type subscription struct {
 	*targetRequest
 	selector labels.Selector
 	// newest is how the values were read last.
@@ -51,16 +51,16 @@ type followed struct {
 }
 
 // id tells apart what has different values, or values that look different.
-func (f *followed) id() string {
+func (s *subscription) id() string {
 	var selector, series string
-	if f.selector != nil {
-		selector = f.selector.String()
+	if s.selector != nil {
+		selector = s.selector.String()
 	}
-	if f.series != nil {
-		series = f.series.String()
+	if s.series != nil {
+		series = s.series.String()
 	}
 	// Any of these may hold what would end it, but for the quotation.
-	return fmt.Sprintf("%q", []string{f.resource.String(), f.namespace, f.name, f.metric, selector, series})
+	return fmt.Sprintf("%q", []string{s.resource.String(), s.namespace, s.name, s.metric, selector, series})
 }
 
 // read says how the values are read now. Objects come, go and change their labels, so
@@ -68,17 +68,17 @@ func (f *followed) id() string {
 // that for all of them may be a large one.
 //
 // It waits for nothing, since others wait for it.
-func (f *followed) read() (query.MetricQuery, error) {
-	resolved, err := f.resolve(f.selector, func(resource schema.GroupVersionResource) ([]string, error) {
-		if names, known := f.objects.Known(resource, f.namespace, everythingIfNil(f.selector)); known {
+func (s *subscription) read() (query.MetricQuery, error) {
+	resolved, err := s.resolve(s.selector, func(resource schema.GroupVersionResource) ([]string, error) {
+		if names, known := s.objects.Known(resource, s.namespace, everythingIfNil(s.selector)); known {
 			return names, nil
 		}
-		return f.newest.Load().names, nil
+		return s.newest.Load().names, nil
 	})
 	if err != nil {
 		return query.MetricQuery{}, err
 	}
-	f.newest.Store(resolved)
+	s.newest.Store(resolved)
 	if resolved.empty() {
 		return query.MetricQuery{}, nil
 	}
@@ -86,15 +86,15 @@ func (f *followed) read() (query.MetricQuery, error) {
 }
 
 // labels says whether an object was asked for. Watches do not select any further.
-func (f *followed) labels(object string) (map[string]string, bool) {
-	return nil, f.newest.Load().wanted(object)
+func (s *subscription) labels(object string) (map[string]string, bool) {
+	return nil, s.newest.Load().wanted(object)
 }
 
 // objectNames are those that were asked for.
-func (f *followed) objectNames() []string { return f.newest.Load().names }
+func (s *subscription) objectNames() []string { return s.newest.Load().names }
 
 // event makes the object of an event.
-func (f *followed) event(p valuecache.Point) runtime.Object {
-	value := f.newest.Load().object(&p.Value, p.Window)
+func (s *subscription) event(p valuecache.Point) runtime.Object {
+	value := s.newest.Load().object(&p.Value, p.Window)
 	return &value
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // names are those of what Select yields.
-func names(s *Store, namespace string, after samplestore.Key) []string {
+func names(s *Cache, namespace string, after samplestore.Key) []string {
 	var names []string
 	for i := range s.Select(namespace, nil, after) {
 		names = append(names, i.ItemKey().Namespace+"/"+i.ItemKey().Name)
@@ -43,9 +43,9 @@ func TestStoreIsASource(t *testing.T) {
 			}
 		})
 		for _, id := range []string{"y", "x"} {
-			feed := w.feed()
-			feed.ID = id
-			release, err := w.store.Follow(t.Context(), feed)
+			sub := w.subscription()
+			sub.ID = id
+			release, err := w.store.Subscribe(t.Context(), sub)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,12 +64,12 @@ func TestStoreIsASource(t *testing.T) {
 			after     samplestore.Key
 			want      []string
 		}{
-			"a feed":                {"x", samplestore.Key{}, []string{"x/a", "x/b"}},
+			"a sub":                 {"x", samplestore.Key{}, []string{"x/a", "x/b"}},
 			"after a key":           {"x", samplestore.Key{Namespace: "x", Name: "a"}, []string{"x/b"}},
 			"after one that is not": {"x", samplestore.Key{Namespace: "x", Name: "aa"}, []string{"x/b"}},
 			"after the last":        {"x", samplestore.Key{Namespace: "x", Name: "b"}, nil},
-			"after another feed":    {"x", samplestore.Key{Namespace: "y", Name: "a"}, nil},
-			"no such feed":          {"z", samplestore.Key{}, nil},
+			"after another sub":     {"x", samplestore.Key{Namespace: "y", Name: "a"}, nil},
+			"no such sub":           {"z", samplestore.Key{}, nil},
 			"all":                   {"", samplestore.Key{}, []string{"x/a", "x/b", "y/a", "y/b"}},
 			"all, after a key":      {"", samplestore.Key{Namespace: "x", Name: "b"}, []string{"y/a", "y/b"}},
 		}
@@ -87,9 +87,9 @@ func TestStoreIsASource(t *testing.T) {
 func TestExternalValuesAreSelectedByTheirLabels(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.metricQuery.ObjectLabel = ""
-		feed := w.feed()
-		feed.Labels = nil
-		release, err := w.store.Follow(t.Context(), feed)
+		sub := w.subscription()
+		sub.Labels = nil
+		release, err := w.store.Subscribe(t.Context(), sub)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,15 +127,15 @@ func BenchmarkReceive(b *testing.B) {
 				return a
 			}
 			now := time.Now()
-			store := NewStore(group, clock.RealClock{}, fixed{answer(now)})
+			store := NewCache(group, clock.RealClock{}, fixed{answer(now)})
 			mq := query.MetricQuery{ObjectLabel: "pod", Query: query.Query{Expression: "hits", Interval: interval}}
-			release, err := store.Follow(b.Context(), Feed{ID: "hits", Read: func() (query.MetricQuery, error) { return mq, nil }})
+			release, err := store.Subscribe(b.Context(), Subscription{ID: "hits", Read: func() (query.MetricQuery, error) { return mq, nil }})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer release()
 			f := store.all()[0]
-			q, _ := f.asks()
+			q, _ := f.current()
 			answers := []*query.Result{answer(now.Add(time.Minute)), answer(now.Add(-time.Minute))}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

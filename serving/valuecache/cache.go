@@ -21,58 +21,58 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// Store holds the newest values of the feeds that are followed.
-type Store struct {
+// Cache holds the newest values of subscribed metrics.
+type Cache struct {
 	clock   clock.WithTicker
 	querier query.Querier
-	// began is when the store was made; numbers of points count from then.
+	// began is when the cache was created; the numbers of points are nanoseconds since then.
 	began time.Time
 	meter *meter
 	lines *rate.Limiter
 
-	// publishing lets one feed at a time store points and tell of them, so that the
-	// observer hears of them in the order of their numbers.
+	// publishing serializes storing and publishing, so that the observer gets points in the order of
+	// their numbers.
 	publishing sync.Mutex
 	observe    func([]stream.Item)
 
-	// mu guards what follows and the feeds' fields that say so.
-	mu     sync.RWMutex
-	logger klog.Logger
-	feeds  map[string]*feed
+	// mu guards what follows and the fields of entries that say so.
+	mu      sync.RWMutex
+	logger  klog.Logger
+	entries map[string]*entry
 	// sequence is the number of the newest point.
 	sequence uint64
 }
 
-var _ stream.Source = &Store{}
+var _ stream.Source = &Cache{}
 
-// NewStore returns an empty store. The name tells stores apart in metrics and logs;
+// NewCache returns an empty cache. The name identifies it in metrics and logs;
 // it is the API group.
-func NewStore(name string, c clock.WithTicker, querier query.Querier) *Store {
-	return &Store{
+func NewCache(name string, c clock.WithTicker, querier query.Querier) *Cache {
+	return &Cache{
 		clock: c, querier: querier, began: c.Now(), meter: newMeter(name), lines: rate.NewLimiter(logRate, logBurst),
-		logger: klog.Background(), feeds: map[string]*feed{}, observe: func([]stream.Item) {},
+		logger: klog.Background(), entries: map[string]*entry{}, observe: func([]stream.Item) {},
 	}
 }
 
 // Observe has f called with new data points after they became visible: in the order
 // of their numbers, one call at a time. It is called before the first Follow.
-func (s *Store) Observe(f func([]stream.Item)) {
+func (s *Cache) Observe(f func([]stream.Item)) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	s.observe = f
 }
 
 const (
-	// tick is how often the store looks for feeds that nobody watches any more, and
-	// for those whose metric does not exist.
+	// tick is how often entries without subscribers are removed, and those without a metric are
+	// read again.
 	tick = 5 * time.Second
-	// linger is how long a feed stays that nobody watches: clients that connect anew
-	// find the values they know.
+	// linger is how long an entry stays without subscribers, so that clients that reconnect find
+	// its values.
 	linger = 30 * time.Second
 )
 
-// Run keeps the store's time until the context ends; then nothing is followed any more.
-func (s *Store) Run(ctx context.Context) {
+// Run maintains the entries until the context ends, and then removes them.
+func (s *Cache) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.logger = klog.FromContext(ctx)
 	s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Store) Run(ctx context.Context) {
 			return
 		case <-ticker.C():
 			for _, f := range s.all() {
-				if !f.end(false) && f.unread() {
+				if !f.end(false) && f.idle() {
 					f.read()
 				}
 			}
@@ -95,26 +95,26 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// Refresh reads all feeds anew, as after a change of rules; otherwise that is done with the next
-// answer of each.
-func (s *Store) Refresh() {
+// Refresh reads all subscriptions again after a change of rules. Without it that happens with the
+// next result of each.
+func (s *Cache) Refresh() {
 	for _, f := range s.all() {
 		f.read()
 	}
 }
 
-func (s *Store) all() []*feed {
+func (s *Cache) all() []*entry {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Collect(maps.Values(s.feeds))
+	return slices.Collect(maps.Values(s.entries))
 }
 
-// Follow has the values of a feed held until release is called, which may be more
-// than once. It returns when there are values, even if these are none, or with an
-// error: that of Feed.Read, or of the source where there is nothing in its place.
-func (s *Store) Follow(ctx context.Context, of Feed) (release func(), err error) {
-	f := s.enter(of)
-	release = sync.OnceFunc(func() { s.leave(f) })
+// Subscribe keeps the values of a metric up to date until release is called, which may be more than
+// once. It returns when there is a result, even an empty one, or with the error of
+// Subscription.Read, or of the source if there is no older result.
+func (s *Cache) Subscribe(ctx context.Context, of Subscription) (release func(), err error) {
+	f := s.acquire(of)
+	release = sync.OnceFunc(func() { s.release(f) })
 	f.read()
 	if err := f.wait(ctx); err != nil {
 		release()
@@ -123,32 +123,32 @@ func (s *Store) Follow(ctx context.Context, of Feed) (release func(), err error)
 	return release, nil
 }
 
-func (s *Store) enter(of Feed) *feed {
+func (s *Cache) acquire(of Subscription) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.feeds[of.ID]
+	f := s.entries[of.ID]
 	if f == nil {
-		f = &feed{Feed: of, store: s, known: make(chan struct{})}
-		s.feeds[of.ID] = f
-		s.meter.feeds.Set(float64(len(s.feeds)))
+		f = &entry{Subscription: of, cache: s, ready: make(chan struct{})}
+		s.entries[of.ID] = f
+		s.meter.entries.Set(float64(len(s.entries)))
 	}
 	f.users++
 	return f
 }
 
-func (s *Store) leave(f *feed) {
+func (s *Cache) release(f *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.users--
-	f.left = s.clock.Now()
+	f.released = s.clock.Now()
 }
 
-// ResourceVersion is that of a list of a feed's values, and of its bookmarks: the
+// ResourceVersion is that of a list of an entry's values, and of its bookmarks: the
 // newest evaluation in decimal milliseconds; "1" before there is one.
-func (s *Store) ResourceVersion(id string) string {
+func (s *Cache) ResourceVersion(id string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	f := s.feeds[id]
+	f := s.entries[id]
 	if f == nil || f.evaluated.IsZero() {
 		return "1"
 	}
@@ -156,17 +156,17 @@ func (s *Store) ResourceVersion(id string) string {
 }
 
 // Sequence implements stream.Source.
-func (s *Store) Sequence() uint64 {
+func (s *Cache) Sequence() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.sequence
 }
 
 // Stored implements stream.Source.
-func (s *Store) Stored(sequence uint64) time.Time { return s.began.Add(time.Duration(sequence)) }
+func (s *Cache) Stored(sequence uint64) time.Time { return s.began.Add(time.Duration(sequence)) }
 
 // Get implements stream.Source.
-func (s *Store) Get(key samplestore.Key) stream.Item {
+func (s *Cache) Get(key samplestore.Key) stream.Item {
 	items := s.items(key.Namespace)
 	if i, found := slices.BinarySearchFunc(items, key.Name, (*item).compareName); found {
 		return items[i]
@@ -175,7 +175,7 @@ func (s *Store) Get(key samplestore.Key) stream.Item {
 }
 
 // Select implements stream.Source.
-func (s *Store) Select(namespace string, _ []samplestore.Label, after samplestore.Key) iter.Seq[stream.Item] {
+func (s *Cache) Select(namespace string, _ []samplestore.Label, after samplestore.Key) iter.Seq[stream.Item] {
 	return func(yield func(stream.Item) bool) {
 		ids := []string{namespace}
 		if namespace == "" {
@@ -202,17 +202,17 @@ func (s *Store) Select(namespace string, _ []samplestore.Label, after samplestor
 	}
 }
 
-func (s *Store) ids() []string {
+func (s *Cache) ids() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Sorted(maps.Keys(s.feeds))
+	return slices.Sorted(maps.Keys(s.entries))
 }
 
-// items returns those of a feed, ordered by name. The slice must not be changed.
-func (s *Store) items(id string) []*item {
+// items returns those of an entry, ordered by name. The slice must not be changed.
+func (s *Cache) items(id string) []*item {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if f := s.feeds[id]; f != nil {
+	if f := s.entries[id]; f != nil {
 		return f.items
 	}
 	return nil
