@@ -295,7 +295,7 @@ func (r *Results) printMeasures(out io.Writer) {
 			beyond = append(beyond, m)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "\n  Figures: %d within their bounds, %d beyond (only `make test-soak` judges them)\n", len(r.Measures)-len(beyond), len(beyond))
+	_, _ = fmt.Fprintf(out, "\n  Figures: %d within their bounds, %d beyond (which fails a test in `make test-soak` only)\n", len(r.Measures)-len(beyond), len(beyond))
 	for _, m := range beyond {
 		_, _ = fmt.Fprintf(out, "    %s: %s %s, its bound is %s\n", m.Test, m.Name, m.Got, m.Bound)
 	}
