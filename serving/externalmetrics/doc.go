@@ -5,7 +5,7 @@
 // no object of the cluster, by the name of a metric and a label selector.
 //
 // A request walks through it like this: request (what the path and the query ask for),
-// package policy (whether it may be answered), query.ExternalMetrics (which question
-// that is), query.Querier (its shared answer), and values (the objects). Paths, discovery
-// and streams are package valueapi's.
+// package policy (whether it is allowed), query.ExternalMetrics (the query of the metric),
+// query.Querier (its shared result), and values (the objects). Package valueapi handles paths,
+// discovery and streams.
 package externalmetrics

@@ -90,7 +90,7 @@ func (r *metricRequest) Explain(ctx context.Context, options *metainternalversio
 	if err != nil {
 		return nil, err
 	}
-	// Where the question selects, labels by which it does need not be those of the answer.
+	// If the query itself selects, its result need not have the labels of the selector.
 	return explain.Explain(ctx, r.reader.querier, explain.Request{MetricQuery: mq, Series: mq.Select}), nil
 }
 

@@ -80,7 +80,7 @@ func rejected(context.Context, string, time.Time) (*Result, error) {
 	return nil, &Failure{Reason: ReasonRejected, Message: "parse error"}
 }
 
-// world is a Desk in a bubble of its own time.
+// fixture is an Evaluator in a synctest bubble.
 type fixture struct {
 	*Evaluator
 	t       testing.TB
@@ -105,7 +105,7 @@ func (f *fixture) setSource(name string, s Source) {
 	f.sources[name] = s
 }
 
-// inWorld runs a test in a bubble whose source is `p`.
+// withFixture runs a test in a bubble with one source, `p`.
 func withFixture(t *testing.T, limits Limits, test func(t *testing.T, f *fixture, s *fakeSource)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
