@@ -78,10 +78,10 @@ func initial(version string) []string {
 	return []string{"ADDED *" + version + ".NodeMetrics node-a " + millis(0), "ADDED *" + version + ".NodeMetrics node-b " + millis(0)}
 }
 
-// TestWatchEnds holds what clients see at each end that is the server's doing.
+// TestWatchEnds checks the last events of watches that the server ends.
 func TestWatchEnds(t *testing.T) {
 	bookmark := "BOOKMARK *v1.NodeMetrics  " + millis(0)
-	goodbyes := map[string][]string{
+	lastEvents := map[string][]string{
 		reflectorQuery: {bookmark + " end", "ERROR *v1.Status 504 Timeout", "EOF"},
 		bookmarksQuery: {bookmark, "EOF"},
 		plainQuery:     {"EOF"},
@@ -98,17 +98,17 @@ func TestWatchEnds(t *testing.T) {
 		},
 	}
 	for name, end := range tests {
-		for query, goodbye := range goodbyes {
+		for query, expected := range lastEvents {
 			t.Run(name+" "+query, func(t *testing.T) {
 				s := serveTimed(t, stream.Settings{BookmarkInterval: 2 * time.Hour, MaxAge: time.Hour}, usualLimits)
 				w := follow(t, s.Server, "v1/nodes"+query, "application/json")
 				w.expect(initial("v1")...)
 				if query == reflectorQuery {
-					w.expect(goodbye[0])
-					goodbye = goodbye[1:]
+					w.expect(expected[0])
+					expected = expected[1:]
 				}
 				end(s)
-				w.expect(goodbye...)
+				w.expect(expected...)
 				s.await(t, 0)
 			})
 		}

@@ -182,8 +182,8 @@ func TestBookmarksAfterOneWasTaken(t *testing.T) {
 	}
 }
 
-// TestFarewellAwaitsTheInitialEvents, which a client may still take in the time that is left.
-func TestFarewellAwaitsTheInitialEvents(t *testing.T) {
+// TestLastBookmarkFollowsTheInitialEvents: a client may read them until the end of its watch.
+func TestLastBookmarkFollowsTheInitialEvents(t *testing.T) {
 	w := newWorld(t)
 	w.hub.Apply(Settings{BookmarkInterval: time.Hour})
 	w.pod("a", "web", "")

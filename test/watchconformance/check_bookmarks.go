@@ -64,11 +64,11 @@ func (t *target) untilClose(ctx context.Context, query url.Values) ([]event, *op
 	return events, s, nil
 }
 
-// untilFarewell is untilClose of a watch whose last event is due shortly before: once
-// more where it is missing, as of a server that had no processor just then.
-func (t *target) untilFarewell(ctx context.Context, query url.Values, farewell func(event) bool) ([]event, *openWatch, error) {
+// untilLastEvent is untilClose for a watch whose last event is due shortly before the
+// close. If that is missing, as from a server on a busy machine, it watches once more.
+func (t *target) untilLastEvent(ctx context.Context, query url.Values, isLast func(event) bool) ([]event, *openWatch, error) {
 	events, s, err := t.untilClose(ctx, query)
-	if err != nil || len(events) > 0 && farewell(events[len(events)-1]) {
+	if err != nil || len(events) > 0 && isLast(events[len(events)-1]) {
 		return events, s, err
 	}
 	return t.untilClose(ctx, query)
@@ -92,7 +92,7 @@ func bookmarksOnlyWhenAsked(ctx context.Context, t *target) (string, error) {
 func bookmarkBeforeClose(ctx context.Context, t *target) (string, error) {
 	query := t.none()
 	query.Set("allowWatchBookmarks", "true")
-	events, s, err := t.untilFarewell(ctx, query, event.isHeartbeat)
+	events, s, err := t.untilLastEvent(ctx, query, event.isHeartbeat)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func bookmarkBeforeClose(ctx context.Context, t *target) (string, error) {
 func bookmarkObject(ctx context.Context, t *target) (string, error) {
 	query := t.none()
 	query.Set("allowWatchBookmarks", "true")
-	events, _, err := t.untilFarewell(ctx, query, event.isHeartbeat)
+	events, _, err := t.untilLastEvent(ctx, query, event.isHeartbeat)
 	if err != nil {
 		return "", err
 	}

@@ -130,7 +130,7 @@ func initialEventsWithoutBookmarks(ctx context.Context, t *target) (string, erro
 // objects that are gone.
 func watchListEndsWith504(ctx context.Context, t *target) (string, error) {
 	isError := func(e event) bool { return e.Type == "ERROR" }
-	events, s, err := t.untilFarewell(ctx, watchList(), isError)
+	events, s, err := t.untilLastEvent(ctx, watchList(), isError)
 	if err != nil {
 		return "", err
 	}

@@ -49,7 +49,7 @@ var unused = map[string]string{
 	"* patch metricsbackend.io/custommetrics/status":               "a metric that serving tells of",
 	"* patch metricsbackend.io/externalmetrics/status":             "a metric that serving tells of",
 	"* patch metricsbackend.io/externalmetricspolicies/status":     "a policy",
-	"* list metricsbackend.io/metricsbackends":                     "informers list where a watch cannot begin with all objects; the farewell lists, too",
+	"* list metricsbackend.io/metricsbackends":                     "informers list if a watch cannot start with all objects; the cleanup of a namespace lists, too",
 	"* list /namespaces":                                           "informers list where a watch cannot begin with all objects",
 	"* list /pods":                                                 "informers list where a watch cannot begin with all objects",
 	"metrics-backend-system list apps/replicasets":                 "informers list where a watch cannot begin with all objects",
