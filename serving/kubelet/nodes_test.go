@@ -177,7 +177,7 @@ func TestDeleteNodeEndsItsScrape(t *testing.T) {
 		<-ended
 		synctest.Wait()
 		if got := f.source.gaugeInFlight(); got != 0 {
-			t.Errorf("%d scrapes under way, want none", got)
+			t.Errorf("%d scrapes running, want none", got)
 		}
 		if got := f.source.Report().Nodes; got != 0 {
 			t.Errorf("%d nodes, want none", got)

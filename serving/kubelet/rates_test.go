@@ -296,7 +296,7 @@ func TestRules(t *testing.T) {
 			// A container that returns has no baseline.
 			{at: 30, answer: answers(says("a", 130, 30), says("init", 200, 30))},
 		},
-		"clock set back: starts anew": {
+		"clock set back: a new baseline": {
 			{at: 0, answer: answers(says("a", 100, 60))},
 			{at: 15, answer: answers(says("a", 115, 15))},
 			{at: 30, answer: answers(says("a", 130, 30)), want: ran(30, 15, "a: 1000000000n 1000B")},
@@ -305,7 +305,7 @@ func TestRules(t *testing.T) {
 			{at: 0, answer: answers(says("a", 100, 100))},
 			{at: 15, answer: answers(says("a", 115, 115)), want: ran(115, 15, "a: 1000000000n 1000B")},
 		},
-		"implausible rate: starts anew": {
+		"implausible rate: a new baseline": {
 			{at: 0, answer: answers(says("a", 100, 0))},
 			{at: 15, answer: answers(says("a", 1e9, 15))},
 			{at: 30, answer: answers(says("a", 1e9+15, 30)), want: ran(30, 15, "a: 1000000000n 1000B")},

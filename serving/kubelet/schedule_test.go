@@ -210,7 +210,7 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("Run took %s to end", took)
 		}
 		if got := f.source.gaugeInFlight(); got != 0 {
-			t.Errorf("%d scrapes under way after Run", got)
+			t.Errorf("%d scrapes running after Run", got)
 		}
 		if err := f.source.Alive(time.Now().Add(time.Hour)); err != nil {
 			t.Errorf("Alive() after Run = %v", err)
