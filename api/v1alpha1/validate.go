@@ -154,6 +154,14 @@ func inRange(path *field.Path, value *metav1.Duration, least, most time.Duration
 	return nil
 }
 
+func validateName(path *field.Path, name string, validate func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range validate(name) {
+		errs = append(errs, field.Invalid(path, name, problem))
+	}
+	return errs
+}
+
 func oneOf[T ~string](path *field.Path, values []T, known ...T) field.ErrorList {
 	var errs field.ErrorList
 	for _, value := range values {
@@ -180,13 +188,8 @@ func unique[T ~string](path *field.Path, values []T) field.ErrorList {
 // express.
 func ValidateExisting(existing *ExistingSpec) field.ErrorList {
 	path := field.NewPath("spec", "existing")
-	var errs field.ErrorList
-	for _, why := range validation.IsDNS1123Label(existing.Service.Namespace) {
-		errs = append(errs, field.Invalid(path.Child("service", "namespace"), existing.Service.Namespace, why))
-	}
-	for _, why := range validation.IsDNS1123Label(existing.Service.Name) {
-		errs = append(errs, field.Invalid(path.Child("service", "name"), existing.Service.Name, why))
-	}
+	errs := validateName(path.Child("service", "namespace"), existing.Service.Namespace, validation.IsDNS1123Label)
+	errs = append(errs, validateName(path.Child("service", "name"), existing.Service.Name, validation.IsDNS1123Label)...)
 	if existing.InsecureSkipTLSVerify {
 		return errs
 	}

@@ -93,9 +93,7 @@ func validateSources(path *field.Path, sources []SourceSpec) field.ErrorList {
 	names := make([]string, 0, len(sources))
 	for i := range sources {
 		source, path := &sources[i], path.Index(i)
-		for _, why := range validation.IsDNS1123Label(source.Name) {
-			errs = append(errs, field.Invalid(path.Child("name"), source.Name, why))
-		}
+		errs = append(errs, validateName(path.Child("name"), source.Name, validation.IsDNS1123Label)...)
 		if slices.Contains(names, source.Name) {
 			errs = append(errs, field.Duplicate(path.Child("name"), source.Name))
 		}
@@ -126,9 +124,7 @@ func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {
 	errs = append(errs, validateHeaders(path.Child("headers"), p.Headers)...)
 	for i, namespace := range p.Tenancy.UnconfinedNamespaces {
 		if namespace != "*" {
-			for _, why := range validation.IsDNS1123Label(namespace) {
-				errs = append(errs, field.Invalid(path.Child("tenancy", "unconfinedNamespaces").Index(i), namespace, why))
-			}
+			errs = append(errs, validateName(path.Child("tenancy", "unconfinedNamespaces").Index(i), namespace, validation.IsDNS1123Label)...)
 		}
 	}
 	return errs
@@ -217,11 +213,7 @@ func validateSecret(path *field.Path, reference *SecretReference) field.ErrorLis
 	if reference == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	for _, why := range validation.IsDNS1123Subdomain(reference.Name) {
-		errs = append(errs, field.Invalid(path.Child("name"), reference.Name, why))
-	}
-	return errs
+	return validateName(path.Child("name"), reference.Name, validation.IsDNS1123Subdomain)
 }
 
 func validateSecretKey(path *field.Path, reference *SecretKeyReference) field.ErrorList {
