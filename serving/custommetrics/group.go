@@ -68,7 +68,7 @@ type Objects interface {
 
 // Options are what the API group is made of.
 type Options struct {
-	// Metrics says which metrics there are, and Asker has their values.
+	// Metrics has the metrics and their queries, and Querier has the results.
 	Metrics query.ObjectMetrics
 	Querier query.Querier
 	Objects Objects

@@ -19,9 +19,9 @@ const (
 	// declaredTimeout limits how long a report waits for results: it has those that arrived
 	// by then.
 	declaredTimeout = 5 * time.Second
-	// declaredAsking limits the concurrent queries of a report, see teamQueue; the limit of the
+	// declaredConcurrency limits the concurrent queries of a report, see tenantQueue; the limit of the
 	// Evaluator for each source is lower.
-	declaredAsking = 32
+	declaredConcurrency = 32
 	// reasonNoValues means that the result of the query has no values.
 	reasonNoValues = "NoValues"
 	// reasonPending means that there was no result before the report ended.
@@ -36,39 +36,39 @@ func (v *valueMetrics) declaredReport(ctx context.Context) v1alpha1.DeclaredRepo
 	report := v1alpha1.DeclaredReport{Metrics: make([]v1alpha1.DeclaredHealth, len(declared))}
 	ctx, cancel := context.WithTimeout(ctx, declaredTimeout)
 	defer cancel()
-	number := v.asked.begin(declared)
-	var turns []turn
+	number := v.queryLog.beginReport(declared)
+	var queued []queuedMetric
 	for i := range declared {
 		if declared[i].Reason != "" {
 			report.Metrics[i] = healthOf(&declared[i], nil, nil)
 			continue
 		}
 		q := declared[i].MetricQuery.Query
-		turns = append(turns, turn{metric: i, known: knownSince(v.evaluator, q), asked: v.asked.last(q)})
+		queued = append(queued, queuedMetric{metric: i, cachedTime: cachedTime(v.evaluator, q), lastReport: v.queryLog.lastReport(q)})
 	}
-	queue := newTeamQueue(declared, turns)
-	ended := make(chan *team)
-	for asking := 0; asking > 0 || queue.Len() > 0; {
-		if asking == declaredAsking || queue.Len() == 0 {
-			queue.leave(<-ended)
-			asking--
+	queue := newTenantQueue(declared, queued)
+	ended := make(chan *tenant)
+	for running := 0; running > 0 || queue.Len() > 0; {
+		if running == declaredConcurrency || queue.Len() == 0 {
+			queue.done(<-ended)
+			running--
 			continue
 		}
-		metric, of := queue.take()
-		asking++
+		metric, of := queue.next()
+		running++
 		if ctx.Err() == nil {
-			v.asked.note(declared[metric].MetricQuery.Query, number)
+			v.queryLog.record(declared[metric].MetricQuery.Query, number)
 		}
 		go func() {
-			report.Metrics[metric] = v.ask(ctx, &declared[metric])
+			report.Metrics[metric] = v.declaredHealth(ctx, &declared[metric])
 			ended <- of
 		}()
 	}
 	return report
 }
 
-// ask returns the health of a metric, by its cached result if the context has ended.
-func (v *valueMetrics) ask(ctx context.Context, d *rules.Declared) v1alpha1.DeclaredHealth {
+// declaredHealth returns the health of a metric, by its cached result if the context has ended.
+func (v *valueMetrics) declaredHealth(ctx context.Context, d *rules.Declared) v1alpha1.DeclaredHealth {
 	answer, err := v.evaluator.Query(ctx, d.MetricQuery.Query)
 	if ctx.Err() != nil {
 		var known bool

@@ -106,7 +106,7 @@ func TestTeamQueue(t *testing.T) {
 		// metrics are in the report's order, as NAMESPACE/NAME; those whose name begins with s
 		// keep their place.
 		metrics []string
-		turns   []turn
+		queued  []queuedMetric
 		want    []string
 	}{
 		"in the report's order at first": {
@@ -123,32 +123,32 @@ func TestTeamQueue(t *testing.T) {
 		},
 		"what was known longest ago first": {
 			metrics: []string{"a/s1", "a/s2", "b/s1", "b/s2", "c/s1"},
-			turns:   []turn{{known: second(5)}, {known: second(3)}, {known: second(4)}, {known: second(1)}, {}},
+			queued:  []queuedMetric{{cachedTime: second(5)}, {cachedTime: second(3)}, {cachedTime: second(4)}, {cachedTime: second(1)}, {}},
 			want:    []string{"c/s1", "b/s2", "a/s2", "b/s1", "a/s1"},
 		},
 		"of what is not known what was asked for longest ago": {
 			metrics: []string{"a/s1", "a/s2", "a/s3", "b/s1"},
-			turns:   []turn{{asked: 2}, {asked: 1}, {asked: 2, known: second(1)}, {asked: 1}},
+			queued:  []queuedMetric{{lastReport: 2}, {lastReport: 1}, {lastReport: 2, cachedTime: second(1)}, {lastReport: 1}},
 			want:    []string{"a/s2", "b/s1", "a/s1", "a/s3"},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			declared := make([]rules.Declared, len(tc.metrics))
-			turns := make([]turn, len(tc.metrics))
-			copy(turns, tc.turns)
+			queued := make([]queuedMetric, len(tc.metrics))
+			copy(queued, tc.queued)
 			for i, metric := range tc.metrics {
 				declared[i].Namespace, declared[i].Name, _ = strings.Cut(metric, "/")
-				turns[i].metric = i
+				queued[i].metric = i
 			}
-			slices.Reverse(turns) // their order is in them
-			queue := newTeamQueue(declared, turns)
+			slices.Reverse(queued) // their order is in them
+			queue := newTenantQueue(declared, queued)
 			var got []string
 			for queue.Len() > 0 {
-				metric, of := queue.take()
+				metric, of := queue.next()
 				got = append(got, tc.metrics[metric])
 				if !strings.HasPrefix(declared[metric].Name, "s") {
-					queue.leave(of)
+					queue.done(of)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -167,15 +167,15 @@ func TestAskedLog(t *testing.T) {
 		}
 		return all
 	}
-	var l askedLog
-	first := l.begin(of("a", "b"))
-	l.note(query.Query{Expression: "a"}, first)
-	l.note(query.Query{Expression: "b"}, first)
-	second := l.begin(of("b", "c"))
-	l.note(query.Query{Expression: "c"}, second)
-	l.note(query.Query{Expression: "c"}, first) // a report that began before
+	var l queryLog
+	first := l.beginReport(of("a", "b"))
+	l.record(query.Query{Expression: "a"}, first)
+	l.record(query.Query{Expression: "b"}, first)
+	second := l.beginReport(of("b", "c"))
+	l.record(query.Query{Expression: "c"}, second)
+	l.record(query.Query{Expression: "c"}, first) // a report that began before
 	want := map[query.Query]uint64{{Expression: "b"}: 1, {Expression: "c"}: 2}
-	if diff := cmp.Diff(want, l.asked); diff != "" {
+	if diff := cmp.Diff(want, l.lastReports); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

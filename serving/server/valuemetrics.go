@@ -41,7 +41,7 @@ type valueMetrics struct {
 	catalogue *rules.Catalogue
 	evaluator *query.Evaluator
 	// asked is which of the declared metrics reports have asked for.
-	asked     askedLog
+	queryLog  queryLog
 	policies  *externalmetrics.Policies
 	directory *restmapping.Directory
 	// figures and poller are for resource rules, which ask the same sources.
