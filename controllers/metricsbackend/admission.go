@@ -22,7 +22,7 @@ import (
 // written, unless another implementation serves external metrics or the CRD is missing.
 // It returns the objects that the prune must keep.
 func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manifests.Object, error) {
-	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.excluded, isExternal) || s.othersServeExternal() {
+	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.excluded(), isExternal) || s.othersServeExternal() {
 		return nil, nil
 	}
 	exists, err := r.policiesExist(ctx)

@@ -16,8 +16,7 @@ func (r *Reconciler) setCertificatesValid(s *reconcileState) {
 	if len(c.chain) > 0 {
 		s.certificateNotAfter = c.chain[0].NotAfter
 	}
-	v := r.certificateResult(s, c)
-	s.setCondition(v1alpha1.ConditionCertificatesValid, v.status, v.reason, v.message)
+	s.setResult(v1alpha1.ConditionCertificatesValid, r.certificateResult(s, c))
 }
 
 func (r *Reconciler) certificateResult(s *reconcileState, c *certificates) conditionResult {

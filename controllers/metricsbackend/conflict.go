@@ -18,30 +18,23 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// excludeClaimed removes the versions that an older MetricsBackend claims from the
-// desired ones. Only their registration waits: pods are deployed and probed, so that this
-// backend can take over in one step.
-func (r *Reconciler) excludeClaimed(ctx context.Context, s *reconcileState) error {
-	others, err := r.otherClaims(ctx, s)
-	if err != nil {
-		return err
-	}
+// excludeClaimed returns the desired versions without those that an older MetricsBackend
+// claims, and a conflict for each of those. Only their registration waits: pods are
+// deployed and probed, so that the backend can take over in one step.
+func excludeClaimed(backend *v1alpha1.MetricsBackend, desired []schema.GroupVersion, others []claim) ([]schema.GroupVersion, []versionConflict) {
+	var conflicts []versionConflict
 	for _, other := range others {
-		if !older(other.backend, s.backend) {
-			continue
-		}
 		for _, claimed := range other.versions {
-			if !slices.Contains(s.desired, claimed) {
+			if !older(other.backend, backend) || !slices.Contains(desired, claimed) {
 				continue
 			}
-			s.desired = slices.DeleteFunc(s.desired, func(gv schema.GroupVersion) bool { return gv == claimed })
-			s.excluded = append(s.excluded, claimed)
-			s.addConflict(claimed, v1alpha1.ReasonConflict,
+			desired = slices.DeleteFunc(desired, func(gv schema.GroupVersion) bool { return gv == claimed })
+			conflicts = append(conflicts, versionConflict{claimed, v1alpha1.ReasonConflict, fmt.Sprintf(
 				"MetricsBackend %q is older and claims %s: take the version out of one of the two specs, or delete one of them",
-				other.backend.Name, apiServiceName(claimed))
+				other.backend.Name, apiServiceName(claimed))})
 		}
 	}
-	return nil
+	return desired, conflicts
 }
 
 // claim is the versions that another MetricsBackend's spec names.
@@ -133,26 +126,46 @@ func older(a, b *v1alpha1.MetricsBackend) bool {
 }
 
 // versionConflict is why a version that is ready cannot be registered.
-type versionConflict struct{ reason, message string }
+type versionConflict struct {
+	gv              schema.GroupVersion
+	reason, message string
+}
+
+// conflict returns why an APIService cannot be written, or nil.
+func (s *reconcileState) conflict(name string) *versionConflict {
+	i := slices.IndexFunc(s.conflicts, func(c versionConflict) bool { return apiServiceName(c.gv) == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.conflicts[i]
+}
+
+// excluded returns the versions of the spec that an older backend claims.
+func (s *reconcileState) excluded() []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	for _, c := range s.conflicts {
+		if c.reason == v1alpha1.ReasonConflict {
+			versions = append(versions, c.gv)
+		}
+	}
+	return versions
+}
 
 // addConflict keeps one version from being registered. Its pods are deployed and probed
 // nevertheless, so that it can be registered as soon as the conflict ends.
 func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, format string, args ...any) {
-	name := apiServiceName(gv)
-	if _, ok := s.conflicts[name]; !ok {
-		s.conflicts[name] = &versionConflict{reason: reason, message: fmt.Sprintf(format, args...)}
-		s.conflictOrder = append(s.conflictOrder, gv)
+	if s.conflict(apiServiceName(gv)) == nil {
+		s.conflicts = append(s.conflicts, versionConflict{gv, reason, fmt.Sprintf(format, args...)})
 	}
 }
 
 // reportConflicts sets Stalled for conflicts. It runs after the phases that prepare,
 // whose reasons come first.
 func (s *reconcileState) reportConflicts() {
-	for _, gv := range s.conflictOrder {
-		e := s.conflicts[apiServiceName(gv)]
-		s.setStalled(&stalledError{reason: e.reason, message: e.message})
-		if live := s.registered[apiServiceName(gv)]; live == nil {
-			s.setVersionState(gv, v1alpha1.APIServicePending, e.message)
+	for _, c := range s.conflicts {
+		s.setStalled(&stalledError{c.reason, c.message})
+		if s.registered[apiServiceName(c.gv)] == nil {
+			s.setVersionState(c.gv, v1alpha1.APIServicePending, c.message)
 		}
 	}
 }

@@ -74,7 +74,6 @@ func reportedKey(c v1alpha1.ConsumerStatus) consumerKey {
 
 func printable(name string) string { return text.Printable(name, maxConsumerName) }
 
-
 // boundConsumers keeps the most recent clients of each version. Among clients of one day
 // the known ones stay, since each new one causes a write. The HPA controller always
 // stays.

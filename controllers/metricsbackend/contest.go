@@ -105,7 +105,7 @@ func (s *reconcileState) addContested(gv schema.GroupVersion, live *apiregistrat
 			"applies, then delete it (kubectl delete apiservice %s) and it is registered again; or leave it to them "+
 			"by taking version %s out of %s. The operator tries once more every %d hours, and after a change of the spec",
 		live.Name, who, where, live.Name, gv.Version, versionsField(gv), int(contestWindow.Hours()))
-	return s.conflicts[live.Name].message
+	return s.conflict(live.Name).message
 }
 
 // wasContested reports whether the stored status says that writing stopped in this

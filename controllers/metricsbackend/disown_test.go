@@ -17,7 +17,7 @@ import (
 // the APIService stays as that manager wrote it, whatever its previous owner was.
 func TestDisown(t *testing.T) {
 	t.Parallel()
-	worlds := map[string]func(*fakeCluster){"adopted": adoptedCluster, "beside theirs": besideOther}
+	clusters := map[string]func(*fakeCluster){"adopted": adoptedCluster, "beside another implementation": besideOther}
 	lets := map[string]struct {
 		happen func(*fakeCluster)
 		done   func(*fakeCluster) bool
@@ -36,7 +36,7 @@ func TestDisown(t *testing.T) {
 			done: (*fakeCluster).isReady,
 		},
 	}
-	for before, prepare := range worlds {
+	for before, prepare := range clusters {
 		for name, tc := range lets {
 			t.Run(before+" "+name, func(t *testing.T) {
 				fc := prepared(t, before, prepare)

@@ -45,8 +45,13 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, found.firstFailed() != nil)
 	s.transient = found.firstFailed() != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	s.retireUnserved()
-	s.setCertificatesValidFromEndpoints()
-	s.setServingReadyFromEndpoints()
+	// A failure within its grace period keeps the known results.
+	if !s.transient || found.target.InsecureSkipTLSVerify {
+		s.setResult(v1alpha1.ConditionCertificatesValid, found.certificatesValid(s.canProbe()))
+	}
+	if !s.transient {
+		s.setResult(v1alpha1.ConditionServingReady, found.servingReady(s.desired, s.canProbe()))
+	}
 	return nil
 }
 
@@ -87,7 +92,7 @@ func (s *reconcileState) retireUnserved() {
 		if !ok || len(notServing) == 0 {
 			continue
 		}
-		if pointsTo(s.registered[name], found.target) || found.firstFailed() == nil && len(s.offered()) > 0 {
+		if pointsTo(s.registered[name], found.target) || found.firstFailed() == nil && len(found.offered(s.desired)) > 0 {
 			s.requestRetirement(gv, fmt.Sprintf("endpoint %s of Service %s does not serve it", notServing[0], found.target))
 		}
 	}
@@ -107,10 +112,10 @@ func (s *reconcileState) requestRetirement(gv schema.GroupVersion, why string) {
 }
 
 // offered returns the desired versions that every ready endpoint serves.
-func (s *reconcileState) offered() []schema.GroupVersion {
+func (i *probedService) offered(desired []schema.GroupVersion) []schema.GroupVersion {
 	var offered []schema.GroupVersion
-	for _, gv := range s.desired {
-		if s.existing.allServe(gv) {
+	for _, gv := range desired {
+		if i.allServe(gv) {
 			offered = append(offered, gv)
 		}
 	}
@@ -127,52 +132,43 @@ func (s *reconcileState) expected() []schema.GroupVersion {
 	return expected
 }
 
-func (s *reconcileState) setServingReadyFromEndpoints() {
-	found := s.existing
-	var reason, message string
-	status := metav1.ConditionFalse
-	switch failed := found.firstFailed(); {
-	case len(found.endpoints) == 0:
-		reason = v1alpha1.ReasonNoReadyEndpoint
-		message = fmt.Sprintf("Service %s has no ready endpoint: are its pods running (kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s)?",
-			found.target, found.target.Namespace, found.target.Name)
-	case !s.canProbe():
-		reason, message = v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is blocked: see Ready"
-	case s.transient:
-		return // keep the known result
+// servingReady returns ServingReady for the answers of the endpoints. Without canProbe
+// there are none.
+func (i *probedService) servingReady(desired []schema.GroupVersion, canProbe bool) conditionResult {
+	failed, offered := i.firstFailed(), i.offered(desired)
+	switch {
+	case len(i.endpoints) == 0:
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonNoReadyEndpoint, fmt.Sprintf(
+			"Service %s has no ready endpoint: are its pods running (kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s)?",
+			i.target, i.target.Namespace, i.target.Name)}
+	case !canProbe:
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady, "no endpoint is asked while the backend is blocked: see Ready"}
 	case failed != nil:
-		reason = v1alpha1.ReasonProbeFailed
-		message = fmt.Sprintf("the operator cannot ask endpoint %s of Service %s what it serves: %v", failed.address, found.target, failed.err)
-	case len(s.offered()) == 0 && len(s.desired) > 0:
-		reason = v1alpha1.ReasonVersionNotServed
-		message = fmt.Sprintf("Service %s serves no version that the spec names at all of its %d endpoints", found.target, len(found.endpoints))
-	default:
-		status, reason = metav1.ConditionTrue, v1alpha1.ReasonSucceeded
-		message = fmt.Sprintf("each ready endpoint of Service %s was asked; all serve %s", found.target, joinVersions(s.offered()))
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonProbeFailed, fmt.Sprintf(
+			"the operator cannot ask endpoint %s of Service %s what it serves: %v", failed.address, i.target, failed.err)}
+	case len(offered) == 0 && len(desired) > 0:
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed, fmt.Sprintf(
+			"Service %s serves no version that the spec names at all of its %d endpoints", i.target, len(i.endpoints))}
 	}
-	s.setCondition(v1alpha1.ConditionServingReady, status, reason, message)
+	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf(
+		"each ready endpoint of Service %s was asked; all serve %s", i.target, joinVersions(offered))}
 }
 
-func (s *reconcileState) setCertificatesValidFromEndpoints() {
-	found := s.existing
-	var message string
-	status, reason := metav1.ConditionTrue, v1alpha1.ReasonSucceeded
-	untrusted := found.firstUntrusted()
-	switch failed := found.firstFailed(); {
-	case found.target.InsecureSkipTLSVerify:
-		message = fmt.Sprintf("the certificate of Service %s is not verified, as spec.existing.insecureSkipTLSVerify says", found.target)
+// certificatesValid returns CertificatesValid for the answers of the endpoints.
+func (i *probedService) certificatesValid(canProbe bool) conditionResult {
+	untrusted := i.firstUntrusted()
+	switch {
+	case i.target.InsecureSkipTLSVerify:
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf(
+			"the certificate of Service %s is not verified, as spec.existing.insecureSkipTLSVerify says", i.target)}
 	case untrusted != nil:
-		status, reason = metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch
-		message = fmt.Sprintf("spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, found.target.ServerName(), untrusted.err)
-	case s.transient:
-		return
-	case failed != nil || len(found.endpoints) == 0 || !s.canProbe():
-		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady
-		message = "not every ready endpoint showed its certificate: see ServingReady"
-	default:
-		message = fmt.Sprintf("spec.existing.caBundle verifies each ready endpoint as %s; whoever runs it renews its certificate", found.target.ServerName())
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch, fmt.Sprintf(
+			"spec.existing.caBundle does not verify endpoint %s as %s: %v", untrusted.address, i.target.ServerName(), untrusted.err)}
+	case i.firstFailed() != nil || len(i.endpoints) == 0 || !canProbe:
+		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not every ready endpoint showed its certificate: see ServingReady"}
 	}
-	s.setCondition(v1alpha1.ConditionCertificatesValid, status, reason, message)
+	return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf(
+		"spec.existing.caBundle verifies each ready endpoint as %s; whoever runs it renews its certificate", i.target.ServerName())}
 }
 
 // firstUntrusted returns the first endpoint whose certificate was rejected, or nil.

@@ -70,19 +70,19 @@ func (fc *fakeCluster) guestHasNoRights() {
 func TestExistingIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		world     func(*fakeCluster)
+		setUp     func(*fakeCluster)
 		condition string
 		reason    string
 		message   string
 		stalled   bool
 	}{
 		"no Service": {
-			world:     func(fc *fakeCluster) { fc.delete(otherService(fc)) },
+			setUp:     func(fc *fakeCluster) { fc.delete(otherService(fc)) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonServiceMissing, stalled: true,
 			message: "Service kube-system/metrics-server does not exist",
 		},
 		"no such port": {
-			world: func(fc *fakeCluster) {
+			setUp: func(fc *fakeCluster) {
 				service := otherService(fc)
 				service.Spec.Ports[0].Port = 4443
 				fc.update(service)
@@ -91,22 +91,22 @@ func TestExistingIsUnhealthy(t *testing.T) {
 			message: "has no port 443",
 		},
 		"no ready endpoint": {
-			world:     func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
+			setUp:     func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonNoReadyEndpoint,
 			message: "kubectl get endpointslices -n kube-system -l kubernetes.io/service-name=metrics-server",
 		},
 		"one endpoint does not answer": {
-			world:     func(fc *fakeCluster) { fc.other.failing["192.168.0.2:10250"] = errors.New("dial: connection refused") },
+			setUp:     func(fc *fakeCluster) { fc.other.failing["192.168.0.2:10250"] = errors.New("dial: connection refused") },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonProbeFailed,
 			message: "cannot ask endpoint 192.168.0.2:10250",
 		},
 		"it serves no metrics": {
-			world:     func(fc *fakeCluster) { fc.scaleMetricsServer(2) },
+			setUp:     func(fc *fakeCluster) { fc.scaleMetricsServer(2) },
 			condition: v1alpha1.ConditionServingReady, reason: v1alpha1.ReasonVersionNotServed,
 			message: "serves no version that the spec names",
 		},
 		"the caBundle is none": {
-			world: func(fc *fakeCluster) {
+			setUp: func(fc *fakeCluster) {
 				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.Existing.InsecureSkipTLSVerify, spec.Existing.CABundle = false, []byte("none")
 				})
@@ -115,7 +115,7 @@ func TestExistingIsUnhealthy(t *testing.T) {
 			message: "spec.existing.caBundle",
 		},
 		"it names the operator's own Service": {
-			world: func(fc *fakeCluster) {
+			setUp: func(fc *fakeCluster) {
 				fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
 					spec.Existing.Service = v1alpha1.ExistingService{Namespace: systemNamespace, Name: "metrics-serving-cluster"}
 				})
@@ -128,7 +128,7 @@ func TestExistingIsUnhealthy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fc := newFakeCluster(t, newBackend(existing))
 			fc.runMetricsServer(2, v1beta1)
-			tc.world(fc)
+			tc.setUp(fc)
 			r := fc.reconciler()
 			fc.reconcileRounds(r, 5)
 			fc.wantCondition(tc.condition, "", tc.reason, tc.message)

@@ -58,7 +58,7 @@ func TestFailingRequests(t *testing.T) {
 		registered []string
 		serving    metav1.Condition
 	}{
-		"a hiccup": {
+		"a transient failure": {
 			versions: []schema.GroupVersion{v1}, lasts: servingGrace - 5*time.Second,
 			registered: []string{"v1", "v1beta1"},
 			serving:    metav1.Condition{Reason: v1alpha1.ReasonSucceeded, Message: "2 of 2 pods are up to date and ready"},

@@ -29,15 +29,15 @@ func (s *reconcileState) kubeletsResult(reports []*v1alpha1.SourceReport) condit
 			worst = report.Kubelets
 		}
 	}
-	status, reason, message := s.evaluateKubelets(worst)
-	failing := s.history.streaks.Observe(stateKey{state: kubeletsFailing}, status == metav1.ConditionFalse)
+	result := s.evaluateKubelets(worst)
+	failing := s.history.streaks.Observe(stateKey{state: kubeletsFailing}, result.status == metav1.ConditionFalse)
 	known := s.condition(v1alpha1.ConditionSourcesHealthy)
 	// Kubelets come first in the condition, so with this reason they were healthy.
 	wereHealthy := known.Status == metav1.ConditionTrue || known.Reason == v1alpha1.ReasonSourcesFailing
 	if failing.Count > 0 && failing.Elapsed < sourcesGrace && wereHealthy {
 		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
 	}
-	return conditionResult{status, reason, message}
+	return result
 }
 
 const kubeletsAnswer = "all kubelets that were asked answer"
@@ -50,19 +50,21 @@ func failureCount(k v1alpha1.KubeletReport) int {
 	return n
 }
 
-func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) (metav1.ConditionStatus, string, string) {
+func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionResult {
 	rm := s.backend.Spec.ResourceMetrics
 	switch {
 	case k.Nodes == 0 && rm != nil && rm.Rules != nil:
 		// RulesReady reports on the rules.
-		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is scraped: with spec.resourceMetrics.rules the values come from a source"
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no kubelet is scraped: with spec.resourceMetrics.rules the values come from a source"}
 	case k.Nodes == 0:
-		return metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
-			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes"
+		return conditionResult{
+			metav1.ConditionFalse, v1alpha1.ReasonNoNodes,
+			"no node matches spec.resourceMetrics.scrape.nodeSelector: correct the selector, or take it out to scrape all nodes",
+		}
 	case len(k.Failures) == 0 && k.Healthy == 0:
-		return metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"
+		return conditionResult{metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "the kubelets are being asked for the first time"}
 	case len(k.Failures) == 0:
-		return metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, kubeletsAnswer}
 	}
 	failures := slices.Clone(k.Failures)
 	slices.SortStableFunc(failures, func(a, b v1alpha1.KubeletFailure) int {
@@ -77,7 +79,7 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) (metav1.Cond
 	for _, f := range failures[:min(len(failures), failureKinds)] {
 		parts = append(parts, fmt.Sprintf("%d of %d nodes: %s (%s). %s", f.Count, k.Nodes, f.Reason, nodeNames(f), s.remedy(f.Reason)))
 	}
-	return metav1.ConditionFalse, reason, strings.Join(parts, " ")
+	return conditionResult{metav1.ConditionFalse, reason, strings.Join(parts, " ")}
 }
 
 func nodeNames(f v1alpha1.KubeletFailure) string {

@@ -66,17 +66,17 @@ func TestEvaluateKubelets(t *testing.T) {
 	s := fc.reconciler().newState(newBackend())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			status, reason, message := s.evaluateKubelets(tc.report)
-			if status != tc.status || reason != tc.reason {
-				t.Errorf("%s, %s: want %s, %s", status, reason, tc.status, tc.reason)
+			got := s.evaluateKubelets(tc.report)
+			if got.status != tc.status || got.reason != tc.reason {
+				t.Errorf("%s, %s: want %s, %s", got.status, got.reason, tc.status, tc.reason)
 			}
 			for _, part := range tc.parts {
-				if !strings.Contains(message, part) {
-					t.Errorf("message %q, want %q in it", message, part)
+				if !strings.Contains(got.message, part) {
+					t.Errorf("message %q, want %q in it", got.message, part)
 				}
 			}
-			if strings.Contains(message, "a message that changes") {
-				t.Errorf("message %q holds a scrape's own error", message)
+			if strings.Contains(got.message, "a message that changes") {
+				t.Errorf("message %q holds a scrape's own error", got.message)
 			}
 		})
 	}
@@ -126,8 +126,8 @@ func TestEvaluateKubeletsWithResourceRules(t *testing.T) {
 	backend := newBackend()
 	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}}
 	s := newFakeCluster(t, backend).reconciler().newState(backend)
-	status, reason, message := s.evaluateKubelets(v1alpha1.KubeletReport{})
-	if status != metav1.ConditionTrue || reason != v1alpha1.ReasonSucceeded || !strings.Contains(message, "spec.resourceMetrics.rules") {
-		t.Errorf("%s, %s: %s", status, reason, message)
+	got := s.evaluateKubelets(v1alpha1.KubeletReport{})
+	if got.status != metav1.ConditionTrue || got.reason != v1alpha1.ReasonSucceeded || !strings.Contains(got.message, "spec.resourceMetrics.rules") {
+		t.Errorf("%+v", got)
 	}
 }

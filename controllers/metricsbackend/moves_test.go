@@ -52,7 +52,7 @@ func (fc *fakeCluster) moves(r *Reconciler, done func() bool) []string {
 // retired, and our pods are deleted last.
 func TestMoveToExisting(t *testing.T) {
 	t.Parallel()
-	fc := prepared(t, "beside theirs", besideOther)
+	fc := prepared(t, "beside another implementation", besideOther)
 	uid := fc.apiService(v1beta1).UID
 	r := fc.live()
 	moveToExisting(fc)
@@ -144,30 +144,30 @@ func TestEachMoveWaits(t *testing.T) {
 func TestMoveIsConfirmed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		world   func(*fakeCluster)
+		setUp   func(*fakeCluster)
 		message string
 		soak    time.Duration
 	}{
 		"one lags": {
-			world:   func(fc *fakeCluster) { fc.replicas[1].lags = true },
+			setUp:   func(fc *fakeCluster) { fc.replicas[1].lags = true },
 			message: "v1beta1.metrics.k8s.io points elsewhere, but kube-apiserver 192.0.2.2:6443 does not follow yet",
 		},
 		"one is down": {
-			world:   func(fc *fakeCluster) { fc.replicas[1].down = true },
+			setUp:   func(fc *fakeCluster) { fc.replicas[1].down = true },
 			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", soak: discoverySoak,
 		},
 		"none has an address": {
-			world:   func(fc *fakeCluster) { fc.unreachable = true },
+			setUp:   func(fc *fakeCluster) { fc.unreachable = true },
 			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", soak: discoverySoak,
 		},
 		"all follow": {
-			world:   func(*fakeCluster) {},
+			setUp:   func(*fakeCluster) {},
 			message: "points elsewhere in every kube-apiserver, this waits 10s", soak: aggregatorSoak,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			fc := prepared(t, "beside theirs", besideOther)
+			fc := prepared(t, "beside another implementation", besideOther)
 			fc.change(onlyV1beta1)
 			becomeReady(fc)
 			replica := *fc.replicas[1]
@@ -175,7 +175,7 @@ func TestMoveIsConfirmed(t *testing.T) {
 			r := fc.live()
 			moveToExisting(fc)
 			fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == metricsServer })
-			tc.world(fc)
+			tc.setUp(fc)
 			// The soak starts with the first pass.
 			mustReconcile(t, r)
 			mustReconcile(t, r)
@@ -212,25 +212,25 @@ func (fc *fakeCluster) deployed() bool { return strings.Contains(fc.inventory(),
 func TestMoveToServiceThatDoesNotServe(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		world  func(*fakeCluster)
+		setUp  func(*fakeCluster)
 		reason string
 	}{
 		"nobody answers": {
-			world: func(fc *fakeCluster) {
+			setUp: func(fc *fakeCluster) {
 				fc.other.failing["192.168.0.1:10250"], fc.other.failing["192.168.0.2:10250"] = errors.New("refused"), errors.New("refused")
 			},
 			reason: v1alpha1.ReasonProbeFailed,
 		},
-		"one does not answer":      {world: func(fc *fakeCluster) { fc.other.failing["192.168.0.1:10250"] = errors.New("refused") }, reason: v1alpha1.ReasonProbeFailed},
-		"nobody is there":          {world: func(fc *fakeCluster) { fc.scaleMetricsServer(0) }, reason: v1alpha1.ReasonNoReadyEndpoint},
-		"it serves no metrics":     {world: func(fc *fakeCluster) { fc.scaleMetricsServer(2) }, reason: v1alpha1.ReasonVersionNotServed},
-		"its Service is not there": {world: func(fc *fakeCluster) { fc.delete(otherService(fc)) }, reason: v1alpha1.ReasonServiceMissing},
+		"one does not answer":      {setUp: func(fc *fakeCluster) { fc.other.failing["192.168.0.1:10250"] = errors.New("refused") }, reason: v1alpha1.ReasonProbeFailed},
+		"nobody is there":          {setUp: func(fc *fakeCluster) { fc.scaleMetricsServer(0) }, reason: v1alpha1.ReasonNoReadyEndpoint},
+		"it serves no metrics":     {setUp: func(fc *fakeCluster) { fc.scaleMetricsServer(2) }, reason: v1alpha1.ReasonVersionNotServed},
+		"its Service is not there": {setUp: func(fc *fakeCluster) { fc.delete(otherService(fc)) }, reason: v1alpha1.ReasonServiceMissing},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			fc := prepared(t, "beside theirs", besideOther)
+			fc := prepared(t, "beside another implementation", besideOther)
 			r := fc.live()
-			tc.world(fc)
+			tc.setUp(fc)
 			moveToExisting(fc)
 			fc.reconcileRounds(r, 10)
 			fc.wantRegistered("v1", "v1beta1")

@@ -117,7 +117,7 @@ func (s *reconcileState) proberAccount() client.ObjectKey {
 
 // versionsToProbe returns all versions that are desired, excluded or registered.
 func (s *reconcileState) versionsToProbe() []schema.GroupVersion {
-	versions := slices.Concat(s.desired, s.excluded)
+	versions := slices.Concat(s.desired, s.excluded())
 	for _, name := range s.registeredNames() {
 		if gv, ok := versionOf(name); ok && !slices.Contains(versions, gv) {
 			versions = append(versions, gv)

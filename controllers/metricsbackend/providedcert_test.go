@@ -260,7 +260,7 @@ func TestCertManagerRequestIsDeleted(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			fc := prepared(t, "beside theirs", besideOther)
+			fc := prepared(t, "beside another implementation", besideOther)
 			r := fc.reconciler()
 			useCertManager(fc)
 			mustReconcile(t, r)

@@ -33,8 +33,8 @@ func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 			return err
 		}
 	}
-	for _, gv := range s.excluded {
-		result.pending = append(result.pending, apiServiceName(gv)+" ("+s.conflicts[apiServiceName(gv)].message+")")
+	for _, gv := range s.excluded() {
+		result.pending = append(result.pending, apiServiceName(gv)+" ("+s.conflict(apiServiceName(gv)).message+")")
 	}
 	s.reportConflicts()
 	s.setAPIServicesRegistered(&result)
@@ -66,7 +66,11 @@ func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
 }
 
 // registrationResult is the outcome for each version, by APIService name.
-type registrationResult struct{ pending, registered, notOffered []string }
+type registrationResult struct {
+	pending, registered, notOffered []string
+	// moving is an APIService that waits to move to the target, or empty.
+	moving string
+}
 
 func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv schema.GroupVersion, result *registrationResult) error {
 	name := apiServiceName(gv)
@@ -88,7 +92,8 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		return nil
 	}
 	why := s.waitReason(gv)
-	if why != "" || settled || s.conflicts[name] != nil {
+	conflict := s.conflict(name)
+	if why != "" || settled || conflict != nil {
 		// The next move starts its own soak.
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
 	}
@@ -96,8 +101,8 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	case settled && s.blocked:
 		result.registered = append(result.registered, name)
 		return nil
-	case s.conflicts[name] != nil:
-		wait(s.conflicts[name].message)
+	case conflict != nil:
+		wait(conflict.message)
 		return nil
 	case s.blocked:
 		wait("waits until the backend is no longer blocked")
@@ -106,12 +111,12 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		wait(why)
 		return nil
 	}
-	done, err := r.ensureRegistered(ctx, s, gv, live)
+	why, err := r.ensureRegistered(ctx, s, gv, live, &result.moving)
 	switch {
 	case err != nil:
 		return err
-	case done != "":
-		wait(done)
+	case why != "":
+		wait(why)
 	default:
 		result.registered = append(result.registered, name)
 	}
@@ -119,8 +124,8 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 }
 
 // ensureRegistered points the version's APIService at the target and returns what it is
-// waiting for, or "".
-func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (string, error) {
+// waiting for, or "". New registrations wait while moving names an APIService.
+func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, moving *string) (string, error) {
 	name := apiServiceName(gv)
 	if live == nil || !s.hasLabel(live) {
 		// Another owner may have registered it since the ownership check.
@@ -129,11 +134,11 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 			return "", err
 		}
 	}
-	if held := s.conflicts[name]; held != nil {
-		return held.message, nil
+	if c := s.conflict(name); c != nil {
+		return c.message, nil
 	}
-	if live == nil && s.moving != "" {
-		return fmt.Sprintf("waits until %s points to Service %s", s.moving, s.target()), nil
+	if live == nil && *moving != "" {
+		return fmt.Sprintf("waits until %s points to Service %s", *moving, s.target()), nil
 	}
 	if live == nil {
 		klog.FromContext(ctx).Info("Registering APIService", "apiService", name)
@@ -145,11 +150,9 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 		return s.addContested(gv, live, rival), nil
 	}
 	moves := !s.hasLabel(live) || !pointsTo(live, target)
-	if moves {
-		if !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
-			s.moving = name
-			return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
-		}
+	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
+		*moving = name
+		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
 	}
 	if contended && !s.contest(name).allowWrite(rival, s.now) {
 		return s.addContested(gv, live, rival), nil
@@ -195,8 +198,8 @@ func (s *reconcileState) setAPIServicesRegistered(result *registrationResult) {
 	case len(result.pending) > 0:
 		reason := v1alpha1.ReasonDependencyNotReady
 		switch {
-		case len(s.conflictOrder) > 0:
-			reason = s.conflicts[apiServiceName(s.conflictOrder[0])].reason
+		case len(s.conflicts) > 0:
+			reason = s.conflicts[0].reason
 		case s.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonVersionNotServed:
 			reason = v1alpha1.ReasonVersionNotServed
 		}
@@ -250,7 +253,7 @@ func (s *reconcileState) waitReason(gv schema.GroupVersion) string {
 	switch {
 	case !s.deploys():
 		return s.waitReasonExisting(gv)
-	case s.deployment == nil || !s.rolledOut:
+	case !s.rolledOut:
 		return "waits until the rollout is finished"
 	case len(s.caBundle) == 0:
 		return "waits for the certificates"

@@ -93,43 +93,43 @@ func TestRestoreIsNotPossible(t *testing.T) {
 	}
 	const impossible, silent = "HandBackImpossible", "PreviousOwnerSilent"
 	cases := map[string]struct {
-		world func(*fakeCluster)
+		setUp func(*fakeCluster)
 		event []string
 		// patient: it may recover, and is waited for.
 		patient bool
 		// forbidden: the operator may delete the APIService, but not write it.
 		forbidden bool
 	}{
-		"a newer operator took it over": {world: func(*fakeCluster) {}, event: []string{impossible, "not by name"}, forbidden: true},
+		"a newer operator took it over": {setUp: func(*fakeCluster) {}, event: []string{impossible, "not by name"}, forbidden: true},
 		"its Service is gone": {
-			world: func(fc *fakeCluster) { fc.delete(otherService(fc)) },
+			setUp: func(fc *fakeCluster) { fc.delete(otherService(fc)) },
 			event: []string{silent, "Service kube-system/metrics-server does not exist"},
 		},
 		"it has no ready endpoint": {
-			world: func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
+			setUp: func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
 			event: []string{silent, "it has no ready endpoint"}, patient: true,
 		},
 		"no endpoint answers": {
-			world: func(fc *fakeCluster) {
+			setUp: func(fc *fakeCluster) {
 				fc.other.failing["192.168.0.1:10250"], fc.other.failing["192.168.0.2:10250"] = errors.New("refused"), errors.New("refused")
 			},
 			event: []string{silent, "endpoint 192.168.0.1:10250 cannot be asked: refused"}, patient: true,
 		},
 		"it does not serve the version any more": {
-			world: func(fc *fakeCluster) { fc.scaleMetricsServer(2, v1) },
+			setUp: func(fc *fakeCluster) { fc.scaleMetricsServer(2, v1) },
 			event: []string{silent, "endpoint 192.168.0.1:10250 does not serve it"},
 		},
-		"the annotation is no JSON":         {world: annotate("{"), event: []string{impossible, "unexpected end of JSON"}},
-		"the annotation is empty":           {world: annotate(""), event: []string{impossible, "read annotation"}},
-		"the annotation names no Service":   {world: annotate(`{"groupPriorityMinimum":1,"versionPriority":1}`), event: []string{impossible, "service.name"}},
-		"the annotation's port is none":     {world: annotate(`{"service":{"namespace":"a","name":"b","port":70000},"groupPriorityMinimum":1,"versionPriority":1}`), event: []string{impossible, "service.port"}},
-		"the annotation's priority is none": {world: annotate(`{"service":{"namespace":"a","name":"b"},"groupPriorityMinimum":1,"versionPriority":-4}`), event: []string{impossible, "versionPriority"}},
+		"the annotation is no JSON":         {setUp: annotate("{"), event: []string{impossible, "unexpected end of JSON"}},
+		"the annotation is empty":           {setUp: annotate(""), event: []string{impossible, "read annotation"}},
+		"the annotation names no Service":   {setUp: annotate(`{"groupPriorityMinimum":1,"versionPriority":1}`), event: []string{impossible, "service.name"}},
+		"the annotation's port is none":     {setUp: annotate(`{"service":{"namespace":"a","name":"b","port":70000},"groupPriorityMinimum":1,"versionPriority":1}`), event: []string{impossible, "service.port"}},
+		"the annotation's priority is none": {setUp: annotate(`{"service":{"namespace":"a","name":"b"},"groupPriorityMinimum":1,"versionPriority":-4}`), event: []string{impossible, "versionPriority"}},
 		"the annotation names our own Service": {
-			world: annotate(`{"service":{"namespace":"operator-ns","name":"metrics-serving-cluster"},"groupPriorityMinimum":1,"versionPriority":1}`),
+			setUp: annotate(`{"service":{"namespace":"operator-ns","name":"metrics-serving-cluster"},"groupPriorityMinimum":1,"versionPriority":1}`),
 			event: []string{impossible, "which is this MetricsBackend's own"},
 		},
 		"the annotation verifies both ways": {
-			world: annotate(`{"service":{"namespace":"a","name":"b"},"caBundle":"YQ==","insecureSkipTLSVerify":true,"groupPriorityMinimum":1,"versionPriority":1}`),
+			setUp: annotate(`{"service":{"namespace":"a","name":"b"},"caBundle":"YQ==","insecureSkipTLSVerify":true,"groupPriorityMinimum":1,"versionPriority":1}`),
 			event: []string{impossible, "caBundle is set although"},
 		},
 	}
@@ -142,7 +142,7 @@ func TestRestoreIsNotPossible(t *testing.T) {
 				}
 				return make()
 			}))
-			tc.world(fc)
+			tc.setUp(fc)
 			fc.delete(fc.backend())
 			mustReconcile(t, r)
 			if waits := fc.isRegistered(v1beta1); waits != tc.patient {

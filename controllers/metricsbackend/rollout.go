@@ -53,17 +53,16 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	case err != nil:
 		return fmt.Errorf("get Deployment %s: %w", s.serving.Name(), err)
 	}
-	s.deployment = &deployment
 	if containers := deployment.Spec.Template.Spec.Containers; len(containers) > 0 {
 		s.backend.Status.Serving.Image = containers[0].Image
 	}
 	s.summarizeReplicas(deployment.Status.ReadyReplicas)
-	if err := r.readPods(ctx, s); err != nil {
+	if err := r.readPods(ctx, s, &deployment); err != nil {
 		return err
 	}
 	s.podsRead = true
 	s.rolledOut = rolloutFinished(&deployment, s.appliedGeneration)
-	s.setServingReadyFromRollout()
+	s.setResult(v1alpha1.ConditionServingReady, rolloutResult(&deployment, s.appliedGeneration, s.pods))
 	return nil
 }
 
@@ -73,72 +72,69 @@ func (s *reconcileState) summarizeReplicas(ready int32) {
 	status.Summary = fmt.Sprintf("%d/%d", ready, status.Replicas)
 }
 
+// isObserved reports whether the Deployment's status is of the last apply. applied is its
+// generation, which may not be in the cache yet.
+func isObserved(d *appsv1.Deployment, applied int64) bool {
+	return d.Generation >= applied && d.Status.ObservedGeneration >= d.Generation
+}
+
 // rolloutFinished reports whether every pod is available and of the newest revision.
-// applied is the generation of the last apply, which may not be in the cache yet.
 func rolloutFinished(d *appsv1.Deployment, applied int64) bool {
 	want := ptr.Deref(d.Spec.Replicas, 1)
-	return d.Generation >= applied && d.Status.ObservedGeneration >= d.Generation &&
+	return isObserved(d, applied) &&
 		d.Status.UpdatedReplicas == want && d.Status.Replicas == want && d.Status.AvailableReplicas == want
 }
 
-// setServingReadyFromRollout sets ServingReady by the Deployment; probe refines it.
-func (s *reconcileState) setServingReadyFromRollout() {
-	d, want := s.deployment, ptr.Deref(s.deployment.Spec.Replicas, 1)
-	if s.rolledOut {
-		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
-			fmt.Sprintf("%d of %d pods are up to date and ready", want, want))
-		return
+// rolloutResult returns ServingReady by the Deployment and its pods; probe refines it.
+func rolloutResult(d *appsv1.Deployment, applied int64, all pods) conditionResult {
+	want := ptr.Deref(d.Spec.Replicas, 1)
+	if rolloutFinished(d, applied) {
+		return conditionResult{metav1.ConditionTrue, v1alpha1.ReasonSucceeded, fmt.Sprintf("%d of %d pods are up to date and ready", want, want)}
 	}
-	if why := s.rolloutFailure(); why != "" {
-		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed, why)
-		return
+	if why := rolloutFailure(d, all); why != "" {
+		return conditionResult{metav1.ConditionFalse, v1alpha1.ReasonRolloutFailed, why}
 	}
 	updated := d.Status.UpdatedReplicas
-	if d.Status.ObservedGeneration < d.Generation || d.Generation < s.appliedGeneration {
+	if !isObserved(d, applied) {
 		updated = 0
 	}
-	s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRollingOut,
-		fmt.Sprintf("%d of %d pods are up to date, %d ready", updated, want, d.Status.ReadyReplicas))
+	return conditionResult{
+		metav1.ConditionFalse, v1alpha1.ReasonRollingOut,
+		fmt.Sprintf("%d of %d pods are up to date, %d ready", updated, want, d.Status.ReadyReplicas),
+	}
 }
 
 // rolloutFailure returns what keeps the rollout from progressing, or "".
-func (s *reconcileState) rolloutFailure() string {
-	for _, c := range s.deployment.Status.Conditions {
+func rolloutFailure(d *appsv1.Deployment, all pods) string {
+	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 			return "no pod can be created: " + c.Message
 		}
 	}
-	var failures []string
-	for _, p := range s.pods {
+	var failures, notReady []string
+	for _, p := range all {
 		if why := startFailure(p.Pod); why != "" {
 			failures = append(failures, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, why))
+		}
+		if !p.ready {
+			notReady = append(notReady, p.Name)
 		}
 	}
 	if len(failures) > 0 {
 		return failures[0] + andMore(len(failures)-1, "pod")
 	}
-	for _, c := range s.deployment.Status.Conditions {
+	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 			return fmt.Sprintf("the rollout of Deployment %s/%s makes no progress; pods that are not ready: %s "+
-				"(kubectl describe pod, kubectl logs)", s.deployment.Namespace, s.deployment.Name, s.notReadyPods())
+				"(kubectl describe pod, kubectl logs)", d.Namespace, d.Name, strings.Join(notReady, ", "))
 		}
 	}
 	return ""
 }
 
-func (s *reconcileState) notReadyPods() string {
-	var names []string
-	for _, p := range s.pods {
-		if !p.ready {
-			names = append(names, p.Name)
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
 // readPods reads the backend's pods, terminating ones separately.
-func (r *Reconciler) readPods(ctx context.Context, s *reconcileState) error {
-	hash, err := r.currentTemplateHash(ctx, s)
+func (r *Reconciler) readPods(ctx context.Context, s *reconcileState, d *appsv1.Deployment) error {
+	hash, err := r.currentTemplateHash(ctx, s, d)
 	if err != nil {
 		return err
 	}
@@ -170,8 +166,8 @@ func (r *Reconciler) readPods(ctx context.Context, s *reconcileState) error {
 }
 
 // currentTemplateHash returns the pod-template-hash of the newest revision, or "".
-func (r *Reconciler) currentTemplateHash(ctx context.Context, s *reconcileState) (string, error) {
-	if s.deployment.Generation < s.appliedGeneration || s.deployment.Status.ObservedGeneration < s.deployment.Generation {
+func (r *Reconciler) currentTemplateHash(ctx context.Context, s *reconcileState, d *appsv1.Deployment) (string, error) {
+	if !isObserved(d, s.appliedGeneration) {
 		return "", nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
@@ -181,7 +177,7 @@ func (r *Reconciler) currentTemplateHash(ctx context.Context, s *reconcileState)
 	}
 	for i := range list.Items {
 		set := &list.Items[i]
-		if metav1.IsControlledBy(set, s.deployment) && set.Annotations[revisionAnnotation] == s.deployment.Annotations[revisionAnnotation] {
+		if metav1.IsControlledBy(set, d) && set.Annotations[revisionAnnotation] == d.Annotations[revisionAnnotation] {
 			return set.Labels[appsv1.DefaultDeploymentUniqueLabelKey], nil
 		}
 	}

@@ -191,10 +191,6 @@ func describeRules(reported []v1alpha1.RuleStatus, failing, all int) conditionRe
 		failing, all, strings.Join(parts, " "), remedy)}
 }
 
-func (s *reconcileState) setRulesReady(v conditionResult) {
-	s.setCondition(v1alpha1.ConditionRulesReady, v.status, v.reason, v.message)
-}
-
 // rulesInSpec reports whether the spec has any rule.
 func (s *reconcileState) rulesInSpec() bool {
 	spec := &s.spec

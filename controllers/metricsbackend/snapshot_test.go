@@ -33,7 +33,7 @@ var snapshots sync.Map
 type snapshot struct {
 	once    sync.Once
 	taken   bool
-	world   *fakeCluster
+	cluster *fakeCluster
 	objects []client.Object
 	applies map[objectKey]*apply
 	now     time.Time
@@ -51,20 +51,20 @@ func prepared(t *testing.T, name string, prepare func(*fakeCluster)) *fakeCluste
 		s.take(fc)
 	})
 	if !s.taken {
-		t.Fatalf("world %q could not be prepared, see the first test that begins with it", name)
+		t.Fatalf("cluster %q could not be prepared, see the first test that starts with it", name)
 	}
 	return s.restore(t)
 }
 
 func (s *snapshot) take(fc *fakeCluster) {
-	s.world, s.now, s.applies = fc.clone(), fc.clock.Now(), maps.Clone(fc.memo.applies)
+	s.cluster, s.now, s.applies = fc.clone(), fc.clock.Now(), maps.Clone(fc.memo.applies)
 	fc.eachStored(func(_ string, o client.Object) { s.objects = append(s.objects, o) })
 	s.taken = true
 }
 
 func (s *snapshot) restore(t *testing.T) *fakeCluster {
 	t.Helper()
-	fc := s.world.clone()
+	fc := s.cluster.clone()
 	fc.t = t
 	fc.clock = testingclock.NewFakeClock(s.now)
 	objects := make([]client.Object, len(s.objects))

@@ -54,7 +54,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 			s.setCondition(v1alpha1.ConditionRulesReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, late)
 			return nil
 		}
-		s.setRulesReady(s.rules(reports))
+		s.setResult(v1alpha1.ConditionRulesReady, s.rules(reports))
 		return nil
 	}
 	var parts []conditionResult
@@ -67,7 +67,7 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 		status.Sources = nil
 	}
 	s.setSourcesHealthy(parts...)
-	s.setRulesReady(s.rules(reports))
+	s.setResult(v1alpha1.ConditionRulesReady, s.rules(reports))
 	return nil
 }
 

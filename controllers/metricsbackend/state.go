@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,18 +34,12 @@ type reconcileState struct {
 	serving manifests.Serving
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
-	// excluded are versions of the spec that an older backend claims.
-	excluded []schema.GroupVersion
-	// conflicts are by APIService name; conflictOrder is the order in which they were
-	// found.
-	conflicts     map[string]*versionConflict
-	conflictOrder []schema.GroupVersion
+	// conflicts are in the order in which they were found.
+	conflicts []versionConflict
 	// existing is the Service of spec.existing, or nil if it was not read.
 	existing *probedService
 	// foreign are APIServices of desired versions that have other owners, by name.
 	foreign map[string]*apiregistrationv1.APIService
-	// moving is the name of an APIService that is about to move to the target, or empty.
-	moving string
 	// apiServices is the new state of each version, by APIService name.
 	apiServices map[string]v1alpha1.APIServiceStatus
 
@@ -69,7 +62,6 @@ type reconcileState struct {
 	certificates *certificates
 	// appliedGeneration is that of the Deployment.
 	appliedGeneration int64
-	deployment        *appsv1.Deployment
 	// rolledOut: every pod is available and of the current revision.
 	rolledOut bool
 	pods      pods
@@ -113,7 +105,6 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		spec:         spec,
 		now:          r.Clock.Now(),
 		history:      r.history(backend.Name),
-		conflicts:    map[string]*versionConflict{},
 		foreign:      map[string]*apiregistrationv1.APIService{},
 		apiServices:  map[string]v1alpha1.APIServiceStatus{},
 		registered:   map[string]*apiregistrationv1.APIService{},
@@ -161,6 +152,10 @@ func (s *reconcileState) setCondition(kind string, status metav1.ConditionStatus
 		ObservedGeneration: s.backend.Generation,
 		LastTransitionTime: metav1.NewTime(s.now),
 	})
+}
+
+func (s *reconcileState) setResult(kind string, r conditionResult) {
+	s.setCondition(kind, r.status, r.reason, r.message)
 }
 
 // condition returns a condition, or an empty one.

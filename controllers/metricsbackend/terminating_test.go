@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,7 +49,7 @@ func TestWaitReason(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &reconcileState{
-				now: now, deployment: &appsv1.Deployment{}, rolledOut: !tc.rolling, caBundle: []byte("x"), terminatingPods: tc.ending,
+				now: now, rolledOut: !tc.rolling, caBundle: []byte("x"), terminatingPods: tc.ending,
 				pods: []pod{{Pod: &corev1.Pod{}, ready: true, probeResult: probeResult{answer: serves(v1, v1beta1)}}},
 			}
 			if got := s.waitReason(v1); got != tc.want {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -49,39 +50,44 @@ func (r *Reconciler) rotate(ctx context.Context, s *reconcileState) error {
 	return r.mountCertificate(ctx, s, c.served, needed)
 }
 
-// neededAuthorities returns the authorities that must stay trusted: the wanted ones, and
-// those of every certificate that a pod serves or may serve soon.
-func (r *Reconciler) neededAuthorities(s *reconcileState, c *certificates) servingcert.Bundle {
-	chains := [][]*x509.Certificate{c.chain}
-	unknown := ""
-	for _, p := range s.servingPods() {
+// servedChains returns the certificates that pods serve, a pod whose certificate is
+// unknown, and one that serves another certificate than mounted.
+func servedChains(all []*pod, mounted []*x509.Certificate, now time.Time) (chains [][]*x509.Certificate, unknown, outdated string) {
+	for _, p := range all {
 		chain := p.chain()
 		switch {
 		case len(chain) > 0:
 			chains = append(chains, chain)
-			if len(c.chain) > 0 && !chain[0].Equal(c.chain[0]) {
-				c.outdatedPod = p.Name
+			if len(mounted) > 0 && !chain[0].Equal(mounted[0]) {
+				outdated = p.Name
 			}
-		case p.DeletionTimestamp != nil && !s.now.Before(p.DeletionTimestamp.Time):
+		case p.DeletionTimestamp != nil && !now.Before(p.DeletionTimestamp.Time):
 			// Past its deadline: on a lost node, pods stay Running for ever.
 		default:
 			unknown = p.Name
 		}
 	}
-	needed := c.wanted.With(r.issuer.InUse(c.trusted, chains...))
+	return chains, unknown, outdated
+}
+
+// neededAuthorities returns the authorities that must stay trusted: the wanted ones, and
+// those of every certificate that a pod serves or may serve soon.
+func (r *Reconciler) neededAuthorities(s *reconcileState, c *certificates) servingcert.Bundle {
+	chains, unknown, outdated := servedChains(s.servingPods(), c.chain, s.now)
+	c.outdatedPod = outdated
+	needed := c.wanted.With(r.issuer.InUse(c.trusted, append(chains, c.chain)...))
 	if unknown != "" {
 		needed = c.wanted.With(c.trusted)
 	}
-	if c.waiting != "" {
-		return needed
-	}
+	removed := c.trusted.Equal(c.wanted)
 	switch {
-	case len(c.authorities.next.Authority()) > 0 || needed.Equal(c.wanted) && c.outdatedPod == "" && c.trusted.Equal(c.wanted):
-	case c.outdatedPod != "":
-		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", c.outdatedPod)
-	case unknown != "" && !c.trusted.Equal(c.wanted):
+	case c.waiting != "", len(c.authorities.next.Authority()) > 0:
+	case outdated != "":
+		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", outdated)
+	case removed:
+	case unknown != "":
 		c.waiting = fmt.Sprintf("pod %s was not seen to serve the new certificate yet", unknown)
-	case !c.trusted.Equal(c.wanted):
+	default:
 		c.waiting = "the old authority is being removed"
 	}
 	return needed

@@ -22,9 +22,11 @@ import (
 // the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
 	// First: it removes versions from s.desired, which must be retired in any case.
-	if err := r.excludeClaimed(ctx, s); err != nil {
+	others, err := r.otherClaims(ctx, s)
+	if err != nil {
 		return err
 	}
+	s.desired, s.conflicts = excludeClaimed(s.backend, s.desired, others)
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}

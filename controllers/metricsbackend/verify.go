@@ -50,8 +50,8 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		default:
 			available = append(available, gv)
 			message := adoptedFrom(live)
-			if held := s.conflicts[live.Name]; held != nil {
-				message = held.message
+			if c := s.conflict(live.Name); c != nil {
+				message = c.message
 			}
 			s.setVersionState(gv, v1alpha1.APIServiceAvailable, message)
 		}
