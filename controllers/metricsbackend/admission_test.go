@@ -91,11 +91,11 @@ func TestAdmissionOfASuccessor(t *testing.T) {
 	fc := newFakeCluster(t, newBackend(withExternal), olderBackend(withExternal))
 	r := fc.live()
 	bound := func() bool { policy, binding := fc.admission(); return policy && binding }
-	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(external) == elderService && fc.isWaitingForOlder() && bound() })
+	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(external) == olderService && fc.isWaitingForOlder() && bound() })
 	fc.delete(olderBackend())
 	fc.reconcileBoth(r)
-	fc.wantAdmission("while the elder answers", true)
-	fc.wantPointsTo(external, elderService)
+	fc.wantAdmission("while the older backend serves", true)
+	fc.wantPointsTo(external, olderService)
 }
 
 // Without the CRD kube-apiserver would reject the objects.

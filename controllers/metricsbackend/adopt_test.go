@@ -96,7 +96,7 @@ func TestAdoptionIfUnavailableWaits(t *testing.T) {
 	fc.clock.Step(endpointSoak - time.Second)
 	mustReconcile(t, r)
 	if got := fc.pointsToNow(v1beta1); got != metricsServer {
-		t.Fatalf("v1beta1 leads to %s", got)
+		t.Fatalf("v1beta1 points to %s", got)
 	}
 	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
@@ -136,7 +136,7 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	}
 	ours := fc.apiService(v1beta1)
 	if ours.UID != other.UID {
-		t.Error("it was deleted and made anew")
+		t.Error("it was deleted and created again")
 	}
 	if ours.Spec.InsecureSkipTLSVerify || string(ours.Spec.CABundle) == "THEIR CA" || ours.Labels[v1alpha1.LabelBackend] != backendName || ours.Labels["k8s-app"] != "metrics-server" {
 		t.Errorf("after the takeover: %+v", ours)

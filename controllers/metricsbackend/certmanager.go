@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -88,11 +87,7 @@ func (r *Reconciler) deleteCertificateRequest(ctx context.Context, s *reconcileS
 	case err != nil:
 		return fmt.Errorf("get Certificate %s: %w", key, err)
 	case request.Labels[v1alpha1.LabelBackend] == s.backend.Name && request.DeletionTimestamp == nil:
-		gone := &metav1.PartialObjectMetadata{}
-		gone.SetGroupVersionKind(certificateKind)
-		gone.SetNamespace(key.Namespace)
-		gone.SetName(key.Name)
-		err := r.Client.Delete(ctx, gone, client.Preconditions{UID: ptr.To(request.UID)})
+		err := r.Client.Delete(ctx, request, client.Preconditions{UID: ptr.To(request.UID)})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete Certificate %s: %w", key, err)
 		}

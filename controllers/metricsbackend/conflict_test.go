@@ -20,12 +20,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-const elderName = "elder"
+const olderName = "older"
 
 // olderBackend is a backend that is older than "cluster".
 func olderBackend(change ...func(*v1alpha1.MetricsBackendSpec)) *v1alpha1.MetricsBackend {
 	backend := newBackend(change...)
-	backend.Name, backend.UID = elderName, "uid-"+elderName
+	backend.Name, backend.UID = olderName, "uid-"+olderName
 	backend.CreationTimestamp = metav1.NewTime(backend.CreationTimestamp.Add(-time.Hour))
 	return backend
 }
@@ -46,7 +46,7 @@ func (fc *fakeCluster) reconcileBothUntil(r *Reconciler, done func() bool) {
 // reconcileBoth reconciles the older backend, then "cluster".
 func (fc *fakeCluster) reconcileBoth(r *Reconciler) {
 	fc.t.Helper()
-	for _, name := range []string{elderName, backendName} {
+	for _, name := range []string{olderName, backendName} {
 		if _, err := r.Reconcile(fc.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil && !apierrors.IsConflict(err) {
 			fc.t.Fatal(err)
 		}
@@ -59,12 +59,12 @@ func withTwoBackends(t *testing.T) (*fakeCluster, *Reconciler) {
 	fc := newFakeCluster(t, newBackend(), olderBackend())
 	r := fc.live()
 	fc.reconcileBothUntil(r, func() bool {
-		return fc.pointsToNow(v1) == elderService && fc.pointsToNow(v1beta1) == elderService && fc.isWaitingForOlder()
+		return fc.pointsToNow(v1) == olderService && fc.pointsToNow(v1beta1) == olderService && fc.isWaitingForOlder()
 	})
 	return fc, r
 }
 
-const elderService = systemNamespace + "/metrics-serving-" + elderName
+const olderService = systemNamespace + "/metrics-serving-" + olderName
 
 // isWaitingForOlder reports whether the younger backend waits for nothing but the
 // versions.
@@ -91,10 +91,10 @@ func TestSuccessorTakesOver(t *testing.T) {
 		t.Errorf("v1 is %+v", live)
 	}
 	fc.reconcileBothUntil(r, func() bool {
-		return apierrors.IsNotFound(fc.raw.Get(context.Background(), client.ObjectKey{Name: elderName}, &v1alpha1.MetricsBackend{}))
+		return apierrors.IsNotFound(fc.raw.Get(context.Background(), client.ObjectKey{Name: olderName}, &v1alpha1.MetricsBackend{}))
 	})
-	if got := fc.inventory(); strings.Contains(got, elderName) {
-		t.Errorf("left of the elder:\n%s", got)
+	if got := fc.inventory(); strings.Contains(got, olderName) {
+		t.Errorf("left of the older backend:\n%s", got)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	fc, r := withTwoBackends(t)
 	fc.delete(olderBackend())
 	live := &v1alpha1.MetricsBackend{}
-	fc.get(client.ObjectKey{Name: elderName}, live)
+	fc.get(client.ObjectKey{Name: olderName}, live)
 	for _, without := range []bool{false, true} {
 		s := r.newState(live)
 		s.namespaceGone = without
@@ -136,12 +136,12 @@ func TestOlderBackendReleasesAVersion(t *testing.T) {
 	t.Parallel()
 	fc, r := withTwoBackends(t)
 	live := &v1alpha1.MetricsBackend{}
-	fc.get(client.ObjectKey{Name: elderName}, live)
+	fc.get(client.ObjectKey{Name: olderName}, live)
 	onlyV1beta1(&live.Spec)
 	live.Generation++
 	fc.update(live)
 	fc.reconcileBothUntil(r, func() bool { return fc.pointsToNow(v1) == ourService })
-	fc.wantPointsTo(v1beta1, elderService)
+	fc.wantPointsTo(v1beta1, olderService)
 	if !fc.isWaitingForOlder() {
 		t.Errorf("it does not wait:\n%s", fc.show())
 	}

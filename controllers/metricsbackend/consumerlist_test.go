@@ -66,7 +66,7 @@ func TestMergeConsumers(t *testing.T) {
 			reports: []*v1alpha1.ConsumerReport{reportOf(hpaOf(v1beta1Name, today))},
 			want:    list(hpaOf(v1beta1Name, yesterday)),
 		},
-		"early in the day, who is new is told at once": {
+		"early in the day, a new client is reported at once": {
 			now: morning, known: list(hpaOf(v1beta1Name, yesterday)),
 			reports: []*v1alpha1.ConsumerReport{reportOf(consumer(v1Name, "kubectl", "jane", today))},
 			want:    list(consumer(v1Name, "kubectl", "jane", today), hpaOf(v1beta1Name, yesterday)),

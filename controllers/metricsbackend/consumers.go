@@ -130,12 +130,12 @@ func (s *reconcileState) consumerReports() []*v1alpha1.ConsumerReport {
 func (s *reconcileState) setConsumersCompatible() {
 	kept, undecided := s.keptMessages()
 	forced := s.forcedRemovals()
-	silent := s.podNotReporting()
+	notReporting := s.podNotReporting()
 	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "no client uses a version that the spec does not name"
 	switch unknown, why := s.consumersUnknown(); {
-	case undecided != "" && silent != "":
+	case undecided != "" && notReporting != "":
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonProbeFailed
-		message = fmt.Sprintf("%s. %s stays until every ready pod has said who uses it. To remove it all the same: %s", silent, undecided, s.removalCommand(undecided))
+		message = fmt.Sprintf("%s. %s stays until every ready pod has said who uses it. To remove it all the same: %s", notReporting, undecided, s.removalCommand(undecided))
 	case len(kept) > 0:
 		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, strings.Join(kept, " ")
 	case len(forced) > 0:
@@ -218,8 +218,8 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 		return v1alpha1.ReasonConsumersUnknown,
 			"the image of the serving pods is too old to tell who uses which version: a version is removed without waiting for its clients"
 	}
-	if silent := s.podNotReporting(); silent != "" {
-		return v1alpha1.ReasonProbeFailed, silent
+	if notReporting := s.podNotReporting(); notReporting != "" {
+		return v1alpha1.ReasonProbeFailed, notReporting
 	}
 	return v1alpha1.ReasonDependencyNotReady, "no ready serving pod tells who uses which version: see ServingReady"
 }

@@ -37,12 +37,12 @@ type contests map[string]*contest
 type contest struct {
 	generation int64
 	writes     map[string][]time.Time
-	// lost is when writing stopped, or zero. After a contestWindow one more write tests
-	// whether the other manager still changes the APIService back.
-	lost time.Time
+	// stopped is when the operator stopped writing, or zero. After a contestWindow one more
+	// write tests whether the other manager still changes the APIService back.
+	stopped time.Time
 }
 
-// contest returns the contest over an APIService. A new one is lost if the persisted
+// contest returns the contest over an APIService. A new one is stopped if the stored
 // status says so of this generation, so that a restart does not start the writes over.
 func (s *reconcileState) contest(name string) *contest {
 	c := s.history.contests[name]
@@ -50,7 +50,7 @@ func (s *reconcileState) contest(name string) *contest {
 		restarted := c == nil && s.wasContested()
 		c = &contest{generation: s.backend.Generation, writes: map[string][]time.Time{}}
 		if restarted {
-			c.lost = s.now
+			c.stopped = s.now
 		}
 		s.history.contests[name] = c
 	}
@@ -59,42 +59,42 @@ func (s *reconcileState) contest(name string) *contest {
 
 // paused reports whether nothing may be written for now.
 func (c *contest) paused(now time.Time) bool {
-	return !c.lost.IsZero() && now.Sub(c.lost) < contestWindow
+	return !c.stopped.IsZero() && now.Sub(c.stopped) < contestWindow
 }
 
 // allowWrite reports whether one more write against the field manager may be made, and
 // counts it.
 func (c *contest) allowWrite(manager string, now time.Time) bool {
-	if !c.lost.IsZero() {
+	if !c.stopped.IsZero() {
 		if c.paused(now) {
 			return false
 		}
-		c.lost = now
+		c.stopped = now
 		return true
 	}
 	c.writes[manager] = slices.DeleteFunc(c.writes[manager], func(at time.Time) bool { return now.Sub(at) >= contestWindow })
 	if len(c.writes[manager]) >= contestLimit {
-		c.lost = now
+		c.stopped = now
 		return false
 	}
 	c.writes[manager] = append(c.writes[manager], now)
 	return true
 }
 
-// expire removes a lost contest once our last write has stood for a contestWindow. A
-// manager that is slow to change it back has not stopped.
+// expire removes a stopped contest once our last write has stayed for a contestWindow:
+// the other manager may only be slow.
 func (c contests) expire(name string, now time.Time) {
-	if known := c[name]; known != nil && !known.lost.IsZero() && !known.paused(now) {
+	if known := c[name]; known != nil && !known.stopped.IsZero() && !known.paused(now) {
 		delete(c, name)
 	}
 }
 
 // addContested adds a conflict for an APIService that another manager keeps changing
 // back.
-func (s *reconcileState) addContested(gv schema.GroupVersion, live *apiregistrationv1.APIService, rival string) string {
+func (s *reconcileState) addContested(gv schema.GroupVersion, live *apiregistrationv1.APIService, manager string) string {
 	who := "someone"
-	if rival != "" {
-		who = "field manager \"" + rival + "\""
+	if manager != "" {
+		who = "field manager \"" + manager + "\""
 	}
 	where := ", to " + describeTarget(live)
 	if pointsTo(live, s.target()) {

@@ -41,22 +41,22 @@ func fieldManagers() map[string]func(*fakeCluster) {
 	}
 }
 
-// countWritesAgainst lets the rival write after each of our writes, and counts ours.
-func (fc *fakeCluster) countWritesAgainst(r *Reconciler, rival func(*fakeCluster), rounds int) int {
+// countWritesAgainst lets the other write after each of our writes, and counts ours.
+func (fc *fakeCluster) countWritesAgainst(r *Reconciler, other func(*fakeCluster), rounds int) int {
 	fc.t.Helper()
-	return fc.countWrites(r, func() bool { return fc.pointsToNow(v1beta1) == ourService }, rival, rounds)
+	return fc.countWrites(r, func() bool { return fc.pointsToNow(v1beta1) == ourService }, other, rounds)
 }
 
 // countWrites is countWritesAgainst for any field; ours reports whether it is as we wrote
 // it.
-func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, rival func(*fakeCluster), rounds int) int {
+func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, other func(*fakeCluster), rounds int) int {
 	fc.t.Helper()
 	writes := 0
 	for range rounds {
 		mustReconcile(fc.t, r)
 		if ours() {
 			writes++
-			rival(fc)
+			other(fc)
 		}
 		fc.step()
 	}
@@ -67,19 +67,19 @@ func (fc *fakeCluster) countWrites(r *Reconciler, ours func() bool, rival func(*
 // after contestWindow. It takes over once the other manager stops.
 func TestContested(t *testing.T) {
 	t.Parallel()
-	for name, rival := range sampled(t, fieldManagers()) {
+	for name, other := range sampled(t, fieldManagers()) {
 		t.Run(name, func(t *testing.T) {
 			fc := prepared(t, "adopted", adoptedCluster)
 			fc.other.checked = false
 			r := fc.live()
-			rival(fc)
+			other(fc)
 			const rounds = 60
-			if ours := fc.countWritesAgainst(r, rival, rounds); ours != contestLimit {
+			if ours := fc.countWritesAgainst(r, other, rounds); ours != contestLimit {
 				t.Errorf("%d writes, want %d", ours, contestLimit)
 			}
 			fc.isContested(t)
 			fc.clock.Step(contestWindow)
-			if ours := fc.countWritesAgainst(r, rival, rounds); ours != 1 {
+			if ours := fc.countWritesAgainst(r, other, rounds); ours != 1 {
 				t.Errorf("%d writes in the next %s, want 1", ours, contestWindow)
 			}
 			fc.isContested(t)
@@ -91,8 +91,8 @@ func TestContested(t *testing.T) {
 			mustReconcile(t, r)
 			mustReconcile(t, r)
 			// A later change is corrected as the first one was.
-			rival(fc)
-			if ours := fc.countWritesAgainst(r, rival, rounds); ours != contestLimit {
+			other(fc)
+			if ours := fc.countWritesAgainst(r, other, rounds); ours != contestLimit {
 				t.Errorf("%d writes in a later contest, want %d", ours, contestLimit)
 			}
 		})
@@ -106,13 +106,13 @@ func TestContestedLabel(t *testing.T) {
 	fc := prepared(t, "existing", existingCluster)
 	r := fc.live()
 	ours := func() bool { return fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == backendName }
-	rival := func(fc *fakeCluster) {
+	other := func(fc *fakeCluster) {
 		live := fc.apiService(v1beta1)
 		live.Labels, live.Annotations = stockAPIService().Labels, nil
 		fc.update(live, client.FieldOwner("kubectl"))
 	}
 	// One more for the initial write.
-	if writes := fc.countWrites(r, ours, rival, 60); writes != contestLimit+1 {
+	if writes := fc.countWrites(r, ours, other, 60); writes != contestLimit+1 {
 		t.Errorf("%d writes, want %d", writes-1, contestLimit)
 	}
 	fc.wantCondition(v1alpha1.ConditionStalled, "", v1alpha1.ReasonContested, `field manager "kubectl"`)
@@ -173,9 +173,9 @@ func TestContestEnds(t *testing.T) {
 			fc := prepared(t, "adopted", adoptedCluster)
 			fc.other.checked = false
 			r := fc.live()
-			rival := fieldManagers()["server-side apply"]
-			rival(fc)
-			fc.countWritesAgainst(r, rival, 20)
+			other := fieldManagers()["server-side apply"]
+			other(fc)
+			fc.countWritesAgainst(r, other, 20)
 			fc.isContested(t)
 			happen(fc)
 			fc.resolveContest(r)
@@ -188,11 +188,11 @@ func TestContestSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	fc := prepared(t, "adopted", adoptedCluster)
 	fc.other.checked = false
-	rival := fieldManagers()["server-side apply"]
-	rival(fc)
-	fc.countWritesAgainst(fc.live(), rival, 20)
+	other := fieldManagers()["server-side apply"]
+	other(fc)
+	fc.countWritesAgainst(fc.live(), other, 20)
 	fc.isContested(t)
-	if ours := fc.countWritesAgainst(fc.live(), rival, 20); ours != 0 {
+	if ours := fc.countWritesAgainst(fc.live(), other, 20); ours != 0 {
 		t.Errorf("%d writes after the restart", ours)
 	}
 	fc.isContested(t)
@@ -235,7 +235,7 @@ func TestContestAllowsWrites(t *testing.T) {
 	s := &reconcileState{backend: newBackend(), history: &history{contests: contests{}}}
 	s.backend.Generation = 1
 	c := s.contest("a")
-	try := func(rival string) bool { return c.allowWrite(rival, now) }
+	try := func(manager string) bool { return c.allowWrite(manager, now) }
 	for range contestLimit - 1 {
 		if !try("one") {
 			t.Fatal("refused below the limit")
@@ -270,17 +270,17 @@ func TestContestEndsWhenTheVersionLeavesTheSpec(t *testing.T) {
 	fc.consumers = everyPod(hpaOf(v1beta1Name, fc.today()))
 	r := fc.live()
 	mustReconcile(t, r)
-	rival := fieldManagers()["server-side apply"]
-	rival(fc)
-	fc.countWritesAgainst(r, rival, 20)
+	other := fieldManagers()["server-side apply"]
+	other(fc)
+	fc.countWritesAgainst(r, other, 20)
 	fc.isContested(t)
 	fc.change(onlyV1)
-	if ours := fc.countWritesAgainst(r, rival, 20); ours != 0 {
+	if ours := fc.countWritesAgainst(r, other, 20); ours != 0 {
 		t.Errorf("%d writes against whom the version was left to", ours)
 	}
 	fc.reconcileThroughTakeover(r)
 	if got, label := fc.pointsToNow(v1beta1), fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend]; got != metricsServer || label != "" {
-		t.Errorf("v1beta1 leads to %q, with label %q", got, label)
+		t.Errorf("v1beta1 points to %q, with label %q", got, label)
 	}
 	if c := fc.condition(v1alpha1.ConditionConsumersCompatible); c.Status == "False" {
 		t.Errorf("ConsumersCompatible is %+v", c)

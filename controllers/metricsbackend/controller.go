@@ -33,8 +33,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// PodAsker probes single serving pods and endpoints.
-type PodAsker interface {
+// Prober probes single serving pods and endpoints.
+type Prober interface {
 	Ask(ctx context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error)
 }
 
@@ -54,7 +54,7 @@ type Options struct {
 	// Live reads around the cache.
 	Live   client.Reader
 	Events events.EventRecorder
-	Pods   PodAsker
+	Pods   Prober
 	// Directory receives the ready pods; may be nil.
 	Directory  *servingclient.Directory
 	Aggregator Aggregator

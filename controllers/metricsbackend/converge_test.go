@@ -79,7 +79,7 @@ func scenarios() map[string]scenario {
 			prepare: stockCluster, change: func(fc *fakeCluster) { fc.change(adopting(v1alpha1.AdoptionAlways)) }, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
-		"handed back to metrics-server": {
+		"restored to metrics-server": {
 			prepare: adoptedCluster,
 			change:  func(fc *fakeCluster) { fc.delete(fc.backend()) },
 			done:    func(fc *fakeCluster) bool { return fc.isGone() && fc.pointsToNow(v1beta1) == metricsServer },

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,7 +157,7 @@ func (s *reconcileState) possiblyRegistered() []string {
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
 	s.namespaceUnmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
-	live := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	live := metadata(namespaceKind)
 	err := r.Live.Get(ctx, client.ObjectKey{Name: s.serving.Namespace}, live)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -247,11 +246,11 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			if !s.pointsToServing(s.registered[name]) {
 				continue // its target stays
 			}
-			whose, why, err := r.retireAPIService(ctx, s, name)
+			owner, why, err := r.retireAPIService(ctx, s, name)
 			switch {
 			case err != nil:
 				errs = append(errs, err)
-			case whose == ownerSelf:
+			case owner == ownerSelf:
 				errs = append(errs, fmt.Errorf("APIService %s still exists: %s", name, why))
 			}
 		}

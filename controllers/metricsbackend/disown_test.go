@@ -50,7 +50,7 @@ func TestDisown(t *testing.T) {
 				fc.reconcileUntil(r, func() bool { return tc.done(fc) && fc.apiService(v1beta1).Labels[v1alpha1.LabelBackend] == "" })
 				got := fc.apiService(v1beta1)
 				if got.UID != other.UID {
-					t.Error("it was deleted and made anew")
+					t.Error("it was deleted and created again")
 				}
 				if diff := cmp.Diff(other.Spec, got.Spec); diff != "" {
 					t.Errorf("spec (-theirs +left):\n%s", diff)

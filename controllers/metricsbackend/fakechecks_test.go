@@ -49,7 +49,7 @@ func (fc *fakeCluster) wantRegistered(versions ...string) {
 func (fc *fakeCluster) wantPointsTo(gv schema.GroupVersion, service string) {
 	fc.t.Helper()
 	if got := fc.pointsToNow(gv); got != service {
-		fc.t.Errorf("%s leads to %q, want %q", gv, got, service)
+		fc.t.Errorf("%s points to %q, want %q", gv, got, service)
 	}
 }
 

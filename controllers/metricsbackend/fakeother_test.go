@@ -207,11 +207,11 @@ func (fc *fakeCluster) checkOther(when string) {
 			case to == metricsServer:
 				for address, versions := range fc.other.serves {
 					if !slices.Contains(versions, gv) {
-						fc.violation = fmt.Sprintf("%s: %s leads to %s, where %s does not serve it", when, gv, to, address)
+						fc.violation = fmt.Sprintf("%s: %s points to %s, where %s does not serve it", when, gv, to, address)
 					}
 				}
 			case to == ourService && !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool { return isReady(&p) }):
-				fc.violation = fmt.Sprintf("%s: %s leads to our Service, which has no ready pod", when, gv)
+				fc.violation = fmt.Sprintf("%s: %s points to our Service, which has no ready pod", when, gv)
 			}
 		}
 	}

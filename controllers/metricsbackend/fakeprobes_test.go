@@ -20,7 +20,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
-// Ask implements PodAsker.
+// Ask implements Prober.
 func (fc *fakeCluster) Ask(_ context.Context, pod servingclient.Pod, versions []schema.GroupVersion) (*servingclient.Answer, error) {
 	if fc.unresponsive {
 		return nil, errors.New("dial: connection refused")

@@ -100,7 +100,7 @@ func (fc *fakeCluster) specDifference(backend *v1alpha1.MetricsBackend) string {
 	}
 	if !s.deploys() {
 		if fc.deployed() || fc.pointsToNow(v1beta1) != metricsServer {
-			return fmt.Sprintf("v1beta1 leads to %s, our Deployment is there: %t", fc.pointsToNow(v1beta1), fc.deployed())
+			return fmt.Sprintf("v1beta1 points to %s, our Deployment is there: %t", fc.pointsToNow(v1beta1), fc.deployed())
 		}
 		return ""
 	}

@@ -91,7 +91,7 @@ func (r *Reconciler) ensureAuthorities(ctx context.Context, s *reconcileState, c
 // rotationDue returns why another authority is created now, or "". Rotations do not
 // overlap: until one is finished, the old authority may be in use.
 func (r *Reconciler) rotationDue(s *reconcileState, c *certificates) string {
-	known, wish := c.authorities, s.spec.Serving.Certificates.Rotate
+	known, requested := c.authorities, s.spec.Serving.Certificates.Rotate
 	current := known.current.Authority()
 	switch {
 	case len(known.next.Authority()) > 0:
@@ -100,7 +100,7 @@ func (r *Reconciler) rotationDue(s *reconcileState, c *certificates) string {
 		return "there is none that can be used"
 	case !c.trusted.Equal(current) || !c.signedByUs():
 		return ""
-	case wish != "" && wish != known.rotated:
+	case requested != "" && requested != known.rotated:
 		return "spec.serving.certificates.rotate changed"
 	}
 	if why := r.issuer.CheckAuthorityAge(known.current); why != nil {

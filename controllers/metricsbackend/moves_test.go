@@ -66,7 +66,7 @@ func TestMoveToExisting(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if fc.apiService(v1beta1).UID != uid {
-		t.Error("v1beta1 was deleted and made anew")
+		t.Error("v1beta1 was deleted and created again")
 	}
 	if live := fc.apiService(v1beta1); !live.Spec.InsecureSkipTLSVerify || len(live.Spec.CABundle) > 0 {
 		t.Errorf("verified by %q, insecure %t", live.Spec.CABundle, live.Spec.InsecureSkipTLSVerify)
@@ -96,7 +96,7 @@ func TestMoveToServing(t *testing.T) {
 	}
 	live := fc.apiService(v1beta1)
 	if live.UID != uid {
-		t.Error("v1beta1 was deleted and made anew")
+		t.Error("v1beta1 was deleted and created again")
 	}
 	if _, err := readPreviousOwner(live); err != nil {
 		t.Errorf("the record of the takeover is lost: %v", err)
@@ -109,7 +109,7 @@ func TestMoveToServing(t *testing.T) {
 	fc.delete(fc.backend())
 	fc.reconcileUntil(r, fc.isGone)
 	if diff := cmp.Diff(stockAPIService().Spec, fc.apiService(v1beta1).Spec); diff != "" {
-		t.Errorf("(-stock +handed back):\n%s", diff)
+		t.Errorf("(-stock +restored):\n%s", diff)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestEachMoveWaits(t *testing.T) {
 	fc.clock.Step(endpointSoak - time.Second)
 	mustReconcile(t, r)
 	if got := fc.pointsToNow(v1beta1); got != ourService {
-		t.Fatalf("v1beta1 leads to %s before the soak is over", got)
+		t.Fatalf("v1beta1 points to %s before the soak is over", got)
 	}
 	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
@@ -264,7 +264,7 @@ func TestMoveToServingThatServesNothing(t *testing.T) {
 	})
 	fc.reconcileRounds(r, 10)
 	if got := fc.pointsToNow(v1beta1); got != metricsServer || fc.apiService(v1beta1).UID != live.UID {
-		t.Errorf("v1beta1 leads to %q, want it left where it answers", got)
+		t.Errorf("v1beta1 points to %q, want it left where it answers", got)
 	}
 	fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageBoth })
 	fc.reconcileUntil(r, fc.isReady)

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -102,7 +103,7 @@ func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrati
 		return nil
 	case v1alpha1.AdoptionIfUnavailable:
 		left := adoptionGrace
-		if checked := availableCondition(service); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
+		if checked := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
 			left -= s.now.Sub(checked.LastTransitionTime.Time)
 			if left <= 0 {
 				return nil

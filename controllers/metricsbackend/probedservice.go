@@ -52,7 +52,7 @@ type endpoint struct {
 // holds no Services of other namespaces.
 func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (*probedService, error) {
 	found := &probedService{target: target}
-	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace := metadata(namespaceKind)
 	err := r.Client.Get(ctx, client.ObjectKey{Name: target.Namespace}, namespace)
 	switch {
 	case client.IgnoreNotFound(err) != nil:

@@ -75,7 +75,7 @@ type registrationResult struct {
 func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv schema.GroupVersion, result *registrationResult) error {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	settled := live != nil && pointsTo(live, s.target())
+	upToDate := live != nil && pointsTo(live, s.target())
 	wait := func(why string) {
 		if live == nil {
 			s.setVersionState(gv, v1alpha1.APIServicePending, why)
@@ -93,12 +93,12 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	}
 	why := s.waitReason(gv)
 	conflict := s.conflict(name)
-	if why != "" || settled || conflict != nil {
+	if why != "" || upToDate || conflict != nil {
 		// The next move starts its own soak.
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
 	}
 	switch {
-	case settled && s.blocked:
+	case upToDate && s.blocked:
 		result.registered = append(result.registered, name)
 		return nil
 	case conflict != nil:
@@ -107,7 +107,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	case s.blocked:
 		wait("waits until the backend is no longer blocked")
 		return nil
-	case !settled && why != "":
+	case !upToDate && why != "":
 		wait(why)
 		return nil
 	}
@@ -145,19 +145,19 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 		return "", r.apply(ctx, s, gv, nil)
 	}
 	target := s.target()
-	rival, contended := s.conflictingManager(live, target)
-	if contended && s.contest(name).paused(s.now) {
-		return s.addContested(gv, live, rival), nil
+	manager, contested := s.conflictingManager(live, target)
+	if contested && s.contest(name).paused(s.now) {
+		return s.addContested(gv, live, manager), nil
 	}
 	moves := !s.hasLabel(live) || !pointsTo(live, target)
 	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
 		*moving = name
 		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
 	}
-	if contended && !s.contest(name).allowWrite(rival, s.now) {
-		return s.addContested(gv, live, rival), nil
+	if contested && !s.contest(name).allowWrite(manager, s.now) {
+		return s.addContested(gv, live, manager), nil
 	}
-	if !contended {
+	if !contested {
 		s.history.contests.expire(name, s.now)
 	}
 	if !moves && (len(live.Spec.CABundle) == 0 || !target.InsecureSkipTLSVerify) {

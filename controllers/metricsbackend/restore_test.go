@@ -65,14 +65,14 @@ func TestRestorePrevious(t *testing.T) {
 			fc.reconcileUntil(r, func() bool { return tc.done(fc) })
 			got := fc.apiService(v1beta1)
 			if got.UID != uid {
-				t.Error("it was deleted and made anew")
+				t.Error("it was deleted and created again")
 			}
 			want := stockAPIService()
 			if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
-				t.Errorf("spec (-stock +handed back):\n%s", diff)
+				t.Errorf("spec (-stock +restored):\n%s", diff)
 			}
 			if diff := cmp.Diff(want.Labels, got.Labels); diff != "" {
-				t.Errorf("labels (-stock +handed back):\n%s", diff)
+				t.Errorf("labels (-stock +restored):\n%s", diff)
 			}
 			if len(got.Annotations) > 0 {
 				t.Errorf("annotations left: %v", got.Annotations)
@@ -192,7 +192,7 @@ func TestRestoreRaces(t *testing.T) {
 	fc.delete(fc.backend())
 	fc.reconcileUntil(r, fc.isGone)
 	if got := fc.apiService(v1beta1); !raced || got.Labels["team"] != "metrics" || fc.pointsToNow(v1beta1) != metricsServer {
-		t.Errorf("raced %t, labels %v, leads to %s", raced, got.Labels, fc.pointsToNow(v1beta1))
+		t.Errorf("raced %t, labels %v, points to %s", raced, got.Labels, fc.pointsToNow(v1beta1))
 	}
 }
 

@@ -36,8 +36,8 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		// Without their namespace our pods are gone.
-		lost := s.namespaceGone && s.pointsToServing(s.registered[name])
-		if !ok || s.isDesired(name) && !lost || s.storedState(name) == v1alpha1.APIServiceRetiring {
+		podsGone := s.namespaceGone && s.pointsToServing(s.registered[name])
+		if !ok || s.isDesired(name) && !podsGone || s.storedState(name) == v1alpha1.APIServiceRetiring {
 			continue
 		}
 		if kept, err := r.keepForConsumers(ctx, s, gv); err != nil {
@@ -133,7 +133,7 @@ const (
 // retireAPIService restores the previous owner of an APIService of ours if that still
 // serves it, or else deletes it. It returns the owner after a live read, and why it is
 // still ours.
-func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, name string) (whose owner, why string, err error) {
+func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, name string) (owner owner, why string, err error) {
 	for deleted := false; ; deleted = true {
 		var service apiregistrationv1.APIService
 		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &service)

@@ -343,7 +343,7 @@ func TestSourceStatusIsStable(t *testing.T) {
 	fc.sources = well()
 	mustReconcile(t, r)
 	if c := fc.condition(v1alpha1.ConditionSourcesHealthy); c.Status != metav1.ConditionTrue || !fc.backend().Status.Sources[0].Healthy {
-		t.Errorf("not told that it is over: %+v", c)
+		t.Errorf("not reported that it is over: %+v", c)
 	}
 	fc.wantCondition(v1alpha1.ConditionRulesReady, metav1.ConditionTrue, "")
 }

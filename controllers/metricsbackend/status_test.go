@@ -70,7 +70,7 @@ func TestPersistentFailureIsReported(t *testing.T) {
 		}
 		reported := fc.backend().ResourceVersion != before
 		if last := i == failuresToReport-1; reported != last {
-			t.Errorf("attempt %d: told %t", i, reported)
+			t.Errorf("attempt %d: reported %t", i, reported)
 		}
 	}
 	if problems := conditionProblems(nil, fc.backend()); len(problems) > 0 {
@@ -220,7 +220,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	}
 	for e, n := range seen {
 		if n > 1 {
-			t.Errorf("told %d times: %s", n, e)
+			t.Errorf("recorded %d times: %s", n, e)
 		}
 	}
 }

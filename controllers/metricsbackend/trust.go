@@ -157,8 +157,8 @@ func (r *Reconciler) verifiesNothing(s *reconcileState, service *apiregistration
 	if sameAuthority || s.blocked {
 		return true
 	}
-	_, contended := s.conflictingManager(service, s.target())
-	return contended && s.contest(service.Name).paused(s.now)
+	_, contested := s.conflictingManager(service, s.target())
+	return contested && s.contest(service.Name).paused(s.now)
 }
 
 func trusts(service *apiregistrationv1.APIService, authorities servingcert.Bundle) bool {

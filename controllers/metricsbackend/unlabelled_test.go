@@ -30,7 +30,7 @@ func TestRetireWithoutLabel(t *testing.T) {
 	})
 	fc.reconcileUntil(r, fc.isReady)
 	if fc.isRegistered(v1) {
-		t.Errorf("Ready, and v1 still leads to the pods\n%s", fc.show())
+		t.Errorf("Ready, and v1 still points to the pods\n%s", fc.show())
 	}
 }
 

@@ -71,7 +71,7 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
 			name, strings.Join(r.Namespaces, ", "))
 	}
-	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace := metadata(namespaceKind)
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -85,7 +85,7 @@ func TestStalled(t *testing.T) {
 		},
 		"older backend claims a version": {
 			objects: []client.Object{older}, reason: v1alpha1.ReasonConflict,
-			messages: []string{`MetricsBackend "elder" is older and claims v1.metrics.k8s.io`},
+			messages: []string{`MetricsBackend "older" is older and claims v1.metrics.k8s.io`},
 			deploys:  true,
 			mend:     remove(older),
 		},

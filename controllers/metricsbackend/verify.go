@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
@@ -95,7 +96,7 @@ func describeDefects(defects []defect) string {
 }
 
 func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) *defect {
-	switch checked := availableCondition(live); {
+	switch checked := helper.GetAPIServiceConditionByType(live, apiregistrationv1.Available); {
 	case checked == nil:
 		return &defect{gv, v1alpha1.ReasonProgressing, "is registered; kube-apiserver has not checked it yet"}
 	case checked.Status != apiregistrationv1.ConditionTrue:
@@ -162,18 +163,8 @@ func (s *reconcileState) backendDescription() string {
 	return fmt.Sprintf("the pods at port %d", *s.spec.Serving.Port)
 }
 
-// availableCondition returns the aggregator's condition of the APIService, or nil.
-func availableCondition(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
-	for i := range service.Status.Conditions {
-		if c := &service.Status.Conditions[i]; c.Type == apiregistrationv1.Available {
-			return c
-		}
-	}
-	return nil
-}
-
 func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {
-	if checked := availableCondition(service); checked != nil && checked.Status == apiregistrationv1.ConditionTrue {
+	if helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
 		return v1alpha1.APIServiceAvailable
 	}
 	return v1alpha1.APIServiceRegistered
