@@ -4,10 +4,14 @@
 package metricsbackend
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -74,4 +78,67 @@ func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 	}
 	fc.secondDiscovery[v1] = false
 	fc.reconcileUntil(r, fc.isReady)
+}
+
+// An APIService that the aggregator has not checked yet is no failure: adding a version
+// to a working backend causes no warning, and no Ready=False.
+func TestNewVersionIsNoFailure(t *testing.T) {
+	t.Parallel()
+	fc := newFakeCluster(t, newBackend(onlyV1beta1))
+	fc.reconcileUntil(fc.reconciler(), fc.isReady)
+	recorder := events.NewFakeRecorder(100)
+	r := fc.reconciler()
+	r.Events = recorder
+	fc.change(bothVersions)
+	for range maxRounds {
+		mustReconcile(t, r)
+		if c := fc.condition(v1alpha1.ConditionReady); c.Status == metav1.ConditionFalse {
+			t.Errorf("Ready is %+v", c)
+		}
+		if fc.isRegistered(v1) {
+			// kube-apiserver's controller takes its time.
+			mustReconcile(t, r)
+			fc.wantCondition(v1alpha1.ConditionAvailable, "", v1alpha1.ReasonProgressing, "v1.metrics.k8s.io is registered; kube-apiserver has not checked it yet")
+			break
+		}
+		fc.step()
+	}
+	fc.reconcileUntil(r, fc.isReady)
+	close(recorder.Events)
+	for e := range recorder.Events {
+		if strings.HasPrefix(e, "Warning") {
+			t.Error(e)
+		}
+	}
+}
+
+// One request that times out changes no condition. A lasting failure is reported, and
+// changes nothing else that is known: metrics-server does not have to serve v1.
+func TestUnresponsiveEndpoint(t *testing.T) {
+	t.Parallel()
+	fc := prepared(t, "existing", existingCluster)
+	r := fc.live()
+	fc.scaleMetricsServer(1, v1beta1)
+	mustReconcile(t, r)
+	before := fc.backend().Status
+	fc.other.failing["192.168.0.1:10250"] = errors.New("no answer within 5s")
+	result, err := reconcileOnce(t, r)
+	if err != nil || result.RequeueAfter > transientRecheck {
+		t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
+	}
+	if diff := cmp.Diff(before, fc.backend().Status); diff != "" {
+		t.Errorf("status (-before +after):\n%s", diff)
+	}
+	fc.clock.Step(servingGrace)
+	mustReconcile(t, r)
+	fc.wantCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed)
+	for _, kind := range []string{v1alpha1.ConditionCertificatesValid, v1alpha1.ConditionAPIServicesRegistered, v1alpha1.ConditionAvailable} {
+		fc.wantCondition(kind, metav1.ConditionTrue, "")
+	}
+	fc.wantRegistered("v1beta1")
+	clear(fc.other.failing)
+	fc.reconcileUntil(r, fc.isReady)
+	if diff := cmp.Diff(before.APIServices, fc.backend().Status.APIServices); diff != "" {
+		t.Errorf("versions (-before +after):\n%s", diff)
+	}
 }
