@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// lists is how many lists are under way at a time: kube-apiserver's own fairness
-	// decides about these, and they are not queued behind a rate of ours.
-	lists = 16
-	// listsByNamespace is how many of them are of one namespace, so that who selects in one
-	// does not keep others waiting.
-	listsByNamespace = 4
+	// maxLists limits the lists at a time. API Priority and Fairness orders these, so they need no
+	// rate limit.
+	maxLists = 16
+	// maxListsPerNamespace keeps one namespace from blocking the others.
+	maxListsPerNamespace = 4
 )
 
-// gate bounds the lists that are under way.
+// gate limits concurrent lists.
 type gate struct {
 	all *semaphore.Weighted
 
-	mu     sync.Mutex
-	shares map[string]*share
+	mu         sync.Mutex
+	namespaces map[string]*namespaceGate
 }
 
-// share is that of a namespace; it is there while somebody has or waits for some of it.
-type share struct {
-	places *semaphore.Weighted
-	users  int
+// namespaceGate limits the lists of a namespace. It exists while it has users, waiting ones
+// included.
+type namespaceGate struct {
+	slots *semaphore.Weighted
+	users int
 }
 
 func newGate() *gate {
-	return &gate{all: semaphore.NewWeighted(lists), shares: map[string]*share{}}
+	return &gate{all: semaphore.NewWeighted(maxLists), namespaces: map[string]*namespaceGate{}}
 }
 
-// enter waits for a place, which leave gives back. The error is that of the context.
+// enter waits for a slot, which leave releases. The error is that of the context.
 func (g *gate) enter(ctx context.Context, namespace string) (leave func(), err error) {
 	g.mu.Lock()
-	s := g.shares[namespace]
+	s := g.namespaces[namespace]
 	if s == nil {
-		s = &share{places: semaphore.NewWeighted(listsByNamespace)}
-		g.shares[namespace] = s
+		s = &namespaceGate{slots: semaphore.NewWeighted(maxListsPerNamespace)}
+		g.namespaces[namespace] = s
 	}
 	s.users++
 	g.mu.Unlock()
@@ -51,22 +51,22 @@ func (g *gate) enter(ctx context.Context, namespace string) (leave func(), err e
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if s.users--; s.users == 0 {
-			delete(g.shares, namespace)
+			delete(g.namespaces, namespace)
 		}
 	}
-	// The namespace's first: who waits for it has no place of all.
-	if err := s.places.Acquire(ctx, 1); err != nil {
+	// The namespace's first, so that no waiter holds a slot of all.
+	if err := s.slots.Acquire(ctx, 1); err != nil {
 		forget()
 		return nil, err
 	}
 	if err := g.all.Acquire(ctx, 1); err != nil {
-		s.places.Release(1)
+		s.slots.Release(1)
 		forget()
 		return nil, err
 	}
 	return func() {
 		g.all.Release(1)
-		s.places.Release(1)
+		s.slots.Release(1)
 		forget()
 	}, nil
 }

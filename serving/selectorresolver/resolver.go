@@ -1,14 +1,12 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selectorresolver knows which objects a label selector selects, of any resource of
-// the cluster, from metadata alone.
+// Package selectorresolver resolves label selectors to the names of objects of any resource,
+// from metadata alone.
 //
-// Pods, which nearly all autoscalers select, are known from the informer that there is
-// anyway. Objects of other resources are listed when somebody selects among them: the
-// answer is shared and kept for a few seconds, since autoscalers and watches ask the
-// same again and again, and there is no watch on resources that hardly anybody asks
-// about.
+// Pods, which nearly all autoscalers select, come from the existing informer. Objects of other
+// resources are listed on demand. The lists are shared and cached for a few seconds, since
+// autoscalers and watches repeat them; rarely used resources need no watch.
 package selectorresolver
 
 import (
@@ -28,30 +26,34 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
 )
 
 const (
-	// freshFor is how long the names that a selector selects are good, and so how long an
-	// object may be unknown that was made meanwhile.
+	// freshFor is how long a list is reused, and so how long a new object may be missing.
 	freshFor = 10 * time.Second
-	// failureFor is that for an error: long enough for kube-apiserver not to be asked in
-	// vain by each of many autoscalers.
+	// failureFor is how long an error is reused, so that many autoscalers do not repeat a
+	// request that fails.
 	failureFor = 5 * time.Second
-	// keptFor is how long names are kept for who does not wait for better ones.
+	// keptFor is how long Known may return a list.
 	keptFor = 10 * time.Minute
-	// MaxNames is how many objects of other resources than pods a selector may select.
+	// maxCachedNames and maxCachedLists limit the cached lists; the names take some 20 MB.
+	maxCachedNames = 200_000
+	maxCachedLists = 2000
+	// MaxNames limits the objects that a selector may select of other resources than pods.
 	MaxNames = 10_000
 	// timeout of a list.
 	timeout = 10 * time.Second
 )
 
-// AggregationLabel is the label of ClusterRoles whose rules serving has, too: with it
-// an administrator grants the right to list a resource.
+// AggregationLabel is the label of ClusterRoles that are aggregated to serving's: with it an
+// administrator grants the right to list a resource.
 const AggregationLabel = "metricsbackend.io/aggregate-to-serving"
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// Pods are the pods that are known.
+// Pods looks up pods in memory.
 type Pods interface {
 	// Names returns the names of the pods that a selector selects, ordered.
 	Names(namespace string, selector labels.Selector) []string
@@ -63,28 +65,33 @@ type Resolver struct {
 	synced func() bool
 	client metadata.Interface
 	clock  clock.PassiveClock
-	asking singleflight.Group
-	lists  *gate
-	// listed holds selections that were good once, and refused the errors of those that
-	// failed.
-	listed  *selections
-	refused *cache.LRUExpireCache
+	calls  singleflight.Group
+	gate   *gate
+	// cached are the newest lists, and errors those of failed ones.
+	cached *lru.Cache[string, list]
+	errors *cache.LRUExpireCache
 }
 
-// NewResolver returns a Resolver. synced says whether all pods are known; client lists
-// the objects of other resources, and need not be limited by a rate.
+// list has the names that a selector selected at a time.
+type list struct {
+	names []string
+	at    time.Time
+}
+
+// NewResolver returns a Resolver. synced reports whether all pods are known; client lists the
+// objects of other resources and needs no rate limit.
 func NewResolver(known Pods, synced func() bool, client metadata.Interface, c clock.PassiveClock) *Resolver {
 	return &Resolver{
 		pods: known, synced: synced, client: client, clock: c,
-		lists: newGate(), listed: newSelections(), refused: cache.NewLRUExpireCacheWithClock(kept, c),
+		gate: newGate(), errors: cache.NewLRUExpireCacheWithClock(maxCachedLists, c),
+		cached: lru.New(maxCachedLists, maxCachedNames, func(_ string, l list) int { return len(l.names) }),
 	}
 }
 
-// Names returns the names of a resource's objects in a namespace (empty for those
-// without one) that a selector selects, ordered. They are shared and must not be
-// changed. An error is a status of the API: 403 where this server may not list the
-// resource, 404 where there is no such resource, 503 where kube-apiserver does not
-// answer.
+// Names returns the ordered names of the selected objects of a resource in a namespace, which is
+// empty for cluster-scoped resources. The slice is shared and must not be modified. Errors are API
+// statuses: 403 if this server may not list the resource, 404 if it does not exist, 503 if
+// kube-apiserver does not answer.
 func (r *Resolver) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error) {
 	if resource.GroupResource() == pods.GroupResource() {
 		if !r.synced() {
@@ -96,7 +103,7 @@ func (r *Resolver) Names(ctx context.Context, resource schema.GroupVersionResour
 	if known, ok := r.known(key); ok && r.clock.Since(known.at) < freshFor {
 		return known.names, nil
 	}
-	if err, ok := r.refused.Get(key); ok {
+	if err, ok := r.errors.Get(key); ok {
 		return nil, err.(error)
 	}
 	select {
@@ -110,8 +117,8 @@ func (r *Resolver) Names(ctx context.Context, resource schema.GroupVersionResour
 	}
 }
 
-// Known returns what Names does, without an error or a wait: what was known some minutes
-// ago at most, while better is looked for. It returns false where nothing was.
+// Known returns the cached result of Names, which may be some minutes old, and starts a new list
+// if it is. It does not block, and returns false if nothing is cached.
 func (r *Resolver) Known(resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, bool) {
 	if resource.GroupResource() == pods.GroupResource() {
 		if !r.synced() {
@@ -121,7 +128,7 @@ func (r *Resolver) Known(resource schema.GroupVersionResource, namespace string,
 	}
 	key := keyOf(resource, namespace, selector)
 	known, ok := r.known(key)
-	if _, failed := r.refused.Get(key); !failed && (!ok || r.clock.Since(known.at) >= freshFor) {
+	if _, failed := r.errors.Get(key); !failed && (!ok || r.clock.Since(known.at) >= freshFor) {
 		r.ask(key, resource, namespace, selector)
 	}
 	return known.names, ok
@@ -131,32 +138,40 @@ func keyOf(resource schema.GroupVersionResource, namespace string, selector labe
 	return fmt.Sprintf("%s %q %q", resource, namespace, selector)
 }
 
-func (r *Resolver) known(key string) (selection, bool) { return r.listed.get(key, r.clock.Now()) }
+// known returns the newest list, if it is no older than keptFor.
+func (r *Resolver) known(key string) (list, bool) {
+	l, ok := r.cached.Get(key)
+	if !ok || r.clock.Since(l.at) >= keptFor {
+		return list{}, false
+	}
+	return l, true
+}
 
-// ask lists once for all who ask meanwhile, so it does not end with the request of one.
+// ask starts a list, or joins the current one. The list does not end with the request that
+// started it.
 func (r *Resolver) ask(key string, resource schema.GroupVersionResource, namespace string, selector labels.Selector) <-chan singleflight.Result {
-	return r.asking.DoChan(key, func() (any, error) {
+	return r.calls.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		leave, err := r.lists.enter(ctx, namespace)
+		leave, err := r.gate.enter(ctx, namespace)
 		if err != nil {
 			err = apierrors.NewServiceUnavailable(fmt.Sprintf("list %s to select among them: there was no turn for it in %v, since others are listed", resource.GroupResource(), timeout))
-			r.refused.Add(key, err, failureFor)
+			r.errors.Add(key, err, failureFor)
 			return nil, err
 		}
 		defer leave()
 		began := r.clock.Now()
-		listed, err := r.list(ctx, resource, namespace, selector)
+		names, err := r.list(ctx, resource, namespace, selector)
 		if err != nil {
-			r.refused.Add(key, err, failureFor)
+			r.errors.Add(key, err, failureFor)
 			return nil, err
 		}
-		r.listed.put(selection{key: key, names: listed, at: began})
-		return listed, nil
+		r.cached.Add(key, list{names: names, at: began})
+		return names, nil
 	})
 }
 
-// list asks kube-apiserver, page by page.
+// list lists the names from kube-apiserver, page by page.
 func (r *Resolver) list(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error) {
 	found := []string{}
 	page := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -181,8 +196,8 @@ func (r *Resolver) list(ctx context.Context, resource schema.GroupVersionResourc
 	return found, nil
 }
 
-// explain makes an error of kube-apiserver's one of ours: what went wrong between the
-// two of us is not the client's.
+// explain converts an error of kube-apiserver to one for the client, which is not to blame for
+// most of them.
 func explain(resource schema.GroupResource, err error) error {
 	switch {
 	case apierrors.IsBadRequest(err):
