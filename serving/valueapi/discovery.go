@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// discoveryInterval is how often discovery follows the metrics that there are. All
-	// that came and went in between is one change: every client of the cluster reads
-	// discovery again after each, through kube-apiserver, which looks once a minute.
+	// discoveryInterval is how often discovery is updated. Changes in between are one update, since
+	// every client of the cluster reads discovery again after each, through kube-apiserver, which
+	// polls once a minute.
 	discoveryInterval = 5 * time.Second
-	// MaxDiscovered is how many metrics discovery tells of at most. The document goes to
-	// every client that looks for any resource: this many are 200 kB in each version.
-	// The others can be read like these.
+	// MaxDiscovered limits the metrics in discovery. Every client that looks up any resource gets
+	// the document; this many take 200 kB per version. The others can be read, too.
 	MaxDiscovered = 2000
 )
 
-// refresh follows the metrics.
+// refresh updates discovery when the metrics change.
 func (g *Group) refresh(ctx context.Context) {
 	ticker := g.clock.NewTicker(discoveryInterval)
 	defer ticker.Stop()
@@ -45,17 +44,17 @@ func (g *Group) refresh(ctx context.Context) {
 	}
 }
 
-// document is what discovery tells of at a time.
+// document is the content of discovery.
 type document struct {
-	// listed is what the API group said, and found how many there are.
+	// listed is what API.Resources returned, and found the total number.
 	listed []metav1.APIResource
 	found  int
-	// resources are those that are told of, without verbs.
+	// resources are in discovery, without verbs.
 	resources []metav1.APIResource
 }
 
-// look returns what discovery is to tell of now, and whether that is something else than
-// it tells of. The caller holds mu.
+// look returns the wanted content of discovery, and whether it differs from the current one. The
+// caller holds mu.
 func (g *Group) look() (next document, changed bool) {
 	next.listed, next.found = g.api.Resources(MaxDiscovered)
 	next.resources = g.told.resources
@@ -73,14 +72,14 @@ func (g *Group) look() (next document, changed bool) {
 	return next, changed
 }
 
-// Told makes what discovery tells of metrics, anew only where there are others: most of
-// the time nothing has changed. The zero value is ready.
+// Told caches the conversion of metrics to resources, since most of the time nothing has changed.
+// The zero value is ready to use.
 type Told[M any] struct {
 	metrics   []M
 	resources []metav1.APIResource
 }
 
-// Resources returns what each metric of a shared slice is told as.
+// Resources converts the metrics of a shared slice.
 func (t *Told[M]) Resources(metrics []M, as func(*M) metav1.APIResource) []metav1.APIResource {
 	if sameSlice(metrics, t.metrics) {
 		return t.resources
@@ -92,14 +91,13 @@ func (t *Told[M]) Resources(metrics []M, as func(*M) metav1.APIResource) []metav
 	return t.resources
 }
 
-// sameSlice says whether two slices that are never written are one.
+// sameSlice reports whether two immutable slices share their array.
 func sameSlice[E any](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// oneScopeEach leaves out metrics of a resource that is said to have a namespace where
-// the first metric of it is said to have none, or the other way round: the document
-// cannot tell of both, and would not be made at all.
+// oneScopeEach removes metrics of a resource whose scope differs from that of its first metric:
+// the discovery document cannot have both, and its conversion would fail.
 func oneScopeEach(all []metav1.APIResource) []metav1.APIResource {
 	namespaced := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(all), func(r metav1.APIResource) bool {
@@ -112,8 +110,7 @@ func oneScopeEach(all []metav1.APIResource) []metav1.APIResource {
 	})
 }
 
-// advertise tells of metrics in both documents of discovery, which stay as they were if
-// it fails. The caller holds mu.
+// advertise writes both discovery documents, which do not change if it fails. The caller holds mu.
 func (g *Group) advertise(d document) error {
 	verbs := metav1.Verbs{"get"}
 	if g.watchable {
@@ -138,9 +135,8 @@ func (g *Group) advertise(d document) error {
 	return nil
 }
 
-// mustAdvertise is advertise where nobody takes an error: the metrics can be read
-// whatever discovery tells, and it is tried again. An error is logged once for as long
-// as it is the same.
+// mustAdvertise is advertise with errors logged, each once while it is the same. It is retried,
+// and the metrics can be read anyway.
 func (g *Group) mustAdvertise(logger klog.Logger, d document) {
 	if err := g.advertise(d); err != nil {
 		if err.Error() != g.untold {

@@ -25,11 +25,11 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Resource stands for all resources of an API group where a metric or a message of the
-// API server names one: those of requests are chosen by clients, and are not bounded.
+// Resource replaces the resource of requests in metrics and messages of the API server: clients
+// choose it, so it is unbounded.
 const Resource = "values"
 
-// endpoint answers the requests for one route in one version.
+// endpoint serves one route in one version.
 type endpoint struct {
 	group   *Group
 	version schema.GroupVersion
@@ -87,16 +87,16 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 		}
 		req = e.limit(req, info, query)
 	}
-	answering := &answering{endpoint: e, request: r, verb: info.Verb}
-	handlers.ListResource(answering, answering, e.scope, e.route.WatchOnly, e.group.minRequestTimeout)(w, bounded(req, info))
+	s := &storage{endpoint: e, request: r, verb: info.Verb}
+	handlers.ListResource(s, s, e.scope, e.route.WatchOnly, e.group.minRequestTimeout)(w, bounded(req, info))
 	return nil
 }
 
-// MaxParameter is the most bytes of a parameter in a query, selectors first of all: they
-// become part of questions, which are compared, kept and sent to sources.
+// MaxParameter limits each parameter of a query, in bytes: selectors become part of queries that
+// are compared, cached and sent to sources.
 const MaxParameter = 4 << 10
 
-// checkLengths refuses parameters that no client needs.
+// checkLengths rejects parameters that are too long.
 func checkLengths(query url.Values) error {
 	for name, values := range query {
 		for _, value := range values {
@@ -108,15 +108,14 @@ func checkLengths(query url.Values) error {
 	return nil
 }
 
-// bounded replaces what the client named in what the API server makes labels of its
-// metrics from.
+// bounded replaces the client's resource in what the API server uses as labels of its metrics.
 func bounded(req *http.Request, info *request.RequestInfo) *http.Request {
 	labels := *info
 	labels.Resource, labels.Subresource = Resource, ""
 	return req.WithContext(request.WithRequestInfo(req.Context(), &labels))
 }
 
-// limit keeps a watch from lasting longer than it may at this path.
+// limit limits the timeout of a watch to the route's WatchLimit.
 func (e *endpoint) limit(req *http.Request, info *request.RequestInfo, query url.Values) *http.Request {
 	var longest time.Duration
 	if e.route.WatchLimit != nil {
@@ -129,7 +128,7 @@ func (e *endpoint) limit(req *http.Request, info *request.RequestInfo, query url
 	if text := query.Get("timeoutSeconds"); text != "" {
 		asked, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || (asked > 0 && asked <= most) {
-			return req // what is no number is refused by who reads it
+			return req // the handler rejects what is not a number
 		}
 	}
 	query.Set("timeoutSeconds", strconv.FormatInt(most, 10))
@@ -140,48 +139,48 @@ func (e *endpoint) limit(req *http.Request, info *request.RequestInfo, query url
 	return req
 }
 
-// answering is one request as the API server's handlers see a storage.
-type answering struct {
+// storage serves one request to the API server's handler.
+type storage struct {
 	*endpoint
 	request Request
 	verb    string
 }
 
 var (
-	_ rest.Lister  = &answering{}
-	_ rest.Watcher = &answering{}
+	_ rest.Lister  = &storage{}
+	_ rest.Watcher = &storage{}
 )
 
 // NewList implements rest.Lister.
-func (a *answering) NewList() runtime.Object { return a.group.api.NewList() }
+func (s *storage) NewList() runtime.Object { return s.group.api.NewList() }
 
 // List implements rest.Lister.
-func (a *answering) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+func (s *storage) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	if err := checkOptions(options); err != nil {
 		return nil, err
 	}
-	list, err := a.request.List(ctx, options)
+	list, err := s.request.List(ctx, options)
 	return list, apiError(err)
 }
 
 // Watch implements rest.Watcher.
-func (a *answering) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	if a.verb != verbWatch {
-		return nil, apierrors.NewInternalError(errors.New("a watch was authorized as " + a.verb + ": the API server lacks NewRequestInfoResolver"))
+func (s *storage) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	if s.verb != verbWatch {
+		return nil, apierrors.NewInternalError(errors.New("a watch was authorized as " + s.verb + ": the API server lacks NewRequestInfoResolver"))
 	}
 	if err := checkOptions(options); err != nil {
 		return nil, err
 	}
-	return a.group.watch(ctx, a.version, options, a.request)
+	return s.group.watch(ctx, s.version, options, s.request)
 }
 
 // ConvertToTable implements rest.Lister.
-func (a *answering) ConvertToTable(ctx context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
-	return a.scope.TableConvertor.ConvertToTable(ctx, object, tableOptions)
+func (s *storage) ConvertToTable(ctx context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
+	return s.scope.TableConvertor.ConvertToTable(ctx, object, tableOptions)
 }
 
-// checkOptions refuses what would otherwise be silently ignored. A limit is not among
-// that: an answer may be longer, and is never so long that it needs pages.
+// checkOptions rejects options that would be ignored. A limit is allowed: responses may exceed it
+// and are never long enough for pages.
 func checkOptions(options *metainternalversion.ListOptions) error {
 	if options.FieldSelector != nil && !options.FieldSelector.Empty() {
 		return apierrors.NewBadRequest("values of metrics have no fields to select by: leave out fieldSelector")
@@ -192,8 +191,8 @@ func checkOptions(options *metainternalversion.ListOptions) error {
 	return nil
 }
 
-// namer reads the namespace of a request. There is never the name of one object of
-// metadata: that would become a field selector.
+// namer returns the namespace of a request. It never returns a name, which would become a field
+// selector.
 type namer struct{}
 
 // Namespace implements handlers.ScopeNamer.

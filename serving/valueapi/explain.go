@@ -17,15 +17,15 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// Explainer is a Request that can say how its values come about.
+// Explainer is a Request that can explain its values.
 type Explainer interface {
-	// Explain returns that of the values that List would return. Errors are those of List, but
-	// that the source does not answer is part of the explanation.
+	// Explain explains the values that List would return. Errors are those of List, except that a
+	// failure of the source is part of the explanation.
 	Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error)
 }
 
-// asksToExplain: it is a parameter of a metric's own path, so that who may read the
-// values, and nobody else, may read it: kube-apiserver and we authorize it as those.
+// asksToExplain reports whether the query asks for an explanation. It is a parameter of the
+// metric's own path, so that it is authorized like the values.
 func asksToExplain(query url.Values) (bool, error) {
 	text := query.Get(v1alpha1.ParameterExplain)
 	if text == "" {
@@ -38,8 +38,7 @@ func asksToExplain(query url.Values) (bool, error) {
 	return explain, nil
 }
 
-// explain answers with an explanation, as JSON whatever the client accepts: it is of no
-// API group that clients know.
+// explain writes an explanation, always as JSON, since it belongs to no API group.
 func (e *endpoint) explain(w http.ResponseWriter, req *http.Request, r Explainer) error {
 	query := req.URL.Query()
 	var options metainternalversion.ListOptions

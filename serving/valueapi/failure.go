@@ -12,11 +12,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// apiError is what a client is told of an error. A source that does not answer is
-// 503, whatever it answered itself: its 404 is not ours, and its 403 is not about
-// this client. The text is kept, since it is in the source's own words. There is no
-// Retry-After: client-go would ask again ten times before the one who asked, such as an
-// autoscaler, heard of it.
+// apiError returns the API status of an error. A failing source is a 503, whatever its own status
+// was: its 404 or 403 does not concern this client. The source's text is kept. There is no
+// Retry-After, since client-go would retry ten times before an autoscaler saw the error.
 func apiError(err error) error {
 	var status apierrors.APIStatus
 	var failure *query.Failure

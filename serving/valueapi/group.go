@@ -21,19 +21,19 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// Options are what an API group shares with others.
+// Options of an API group.
 type Options struct {
-	// Source holds the values of the requests that are followed.
+	// Source has the values of the subscribed requests.
 	Source stream.Source
 	// Admission counts the watches of all API groups.
 	Admission *stream.Admission
 	// Settings of watches, until Apply.
 	Settings stream.Settings
 	Clock    clock.WithTicker
-	// Random returns numbers in [0, 1) and may be called by several goroutines.
+	// Random returns numbers in [0, 1) and must be safe for concurrent use.
 	Random func() float64
-	// MinRequestTimeout is the least for which a watch stays open whose client names no
-	// time; it ends before twice that. It is the API server's option of that name.
+	// MinRequestTimeout is the API server's option: a watch without a timeout lasts at least so
+	// long, and less than twice.
 	MinRequestTimeout time.Duration
 }
 
@@ -49,15 +49,14 @@ type Group struct {
 	// aggregated serves /apis.
 	aggregated aggregated.ResourceManager
 
-	// mu is held while discovery changes.
+	// mu guards discovery.
 	mu sync.Mutex
-	// told is what discovery tells of, and untold why it does not tell of what there is
-	// since; empty if it does.
+	// told is the content of discovery, and untold the last error of an update, or "".
 	told   document
 	untold string
 	// watchable says that discovery has the verb watch.
 	watchable bool
-	// resources are what discovery tells, the same in each version.
+	// resources is the current content of /apis/GROUP/VERSION in each version.
 	resources atomic.Pointer[[]metav1.APIResource]
 }
 
@@ -90,16 +89,16 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 	return g, nil
 }
 
-// MetricsAPI returns what requests for a version are counted by: clients name the
-// resources, so these are none of it.
+// MetricsAPI returns the labels of a version in metrics. It has no resource, since clients choose
+// the resources.
 func MetricsAPI(version schema.GroupVersion) stream.API {
 	return stream.API{Group: version.Group, Version: version.Version}
 }
 
-// Hub distributes what the source publishes.
+// Hub returns the hub, to publish the points of the source to.
 func (g *Group) Hub() *stream.Hub { return g.hub }
 
-// Run keeps the time of watches, and discovery up to date, until the context ends.
+// Run runs the watches and updates discovery until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { g.WatchVerb.Run(ctx) })
