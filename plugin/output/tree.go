@@ -31,6 +31,14 @@ var colours = map[Tone]string{
 	Good: "\x1b[32m", Bad: "\x1b[31m", Warning: "\x1b[33m", Faint: "\x1b[2m", Strong: "\x1b[1m",
 }
 
+// Paint returns text in the colour of the tone, if colour is set.
+func (t Tone) Paint(text string, colour bool) string {
+	if code := colours[t]; colour && code != "" && text != "" {
+		return code + text + "\x1b[0m"
+	}
+	return text
+}
+
 // Cell is the text of a column.
 type Cell struct {
 	Text string
@@ -123,11 +131,7 @@ func writeRow(out *strings.Builder, cells []Cell, widths []int, colour bool) {
 	}
 	for column, cell := range cells[:last+1] {
 		text := Line(cell.Text)
-		if code := colours[cell.Tone]; colour && code != "" && text != "" {
-			out.WriteString(code + text + "\x1b[0m")
-		} else {
-			out.WriteString(text)
-		}
+		out.WriteString(cell.Tone.Paint(text, colour))
 		if column < last {
 			width := 0
 			if column < len(widths) {

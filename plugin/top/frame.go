@@ -28,19 +28,9 @@ type view struct {
 	scroll    int           // rows that are above the first one shown
 }
 
-// tone is the meaning of a line, which a terminal shows as a colour.
-type tone int
-
-const (
-	plain tone = iota
-	strong
-	faint
-	warning
-)
-
 type line struct {
 	text string
-	tone tone
+	tone output.Tone
 }
 
 // frame returns the lines for a terminal of that size: at most height lines, none wider than
@@ -48,7 +38,7 @@ type line struct {
 func (v *view) frame(width, height int) []line {
 	var above, below []line
 	if height >= 10 {
-		above = append(above, line{v.title + ", by " + string(v.by), strong})
+		above = append(above, line{v.title + ", by " + string(v.by), output.Strong})
 	}
 	if height >= 3 {
 		above = append(above, v.notice.line())
@@ -56,7 +46,7 @@ func (v *view) frame(width, height int) []line {
 	rows := v.table.sorted(v.by)
 	layout := v.arrange(rows, width)
 	if !v.noHeaders && height >= 4 {
-		above = append(above, line{layout.heads(), strong})
+		above = append(above, line{layout.heads(), output.Strong})
 	}
 	room := height - len(above)
 	if height >= 8 {
@@ -64,13 +54,13 @@ func (v *view) frame(width, height int) []line {
 	}
 	first, last := v.window(len(rows), room)
 	if height >= 8 {
-		below = append(below, line{v.footer(first, last, len(rows)), faint})
+		below = append(below, line{v.footer(first, last, len(rows)), output.Faint})
 	}
 	lines := above
 	for _, r := range rows[first:last] {
 		l := line{text: layout.line(r)}
 		if v.now.Sub(r.at) >= v.stale {
-			l.tone = faint
+			l.tone = output.Faint
 		}
 		lines = append(lines, l)
 	}

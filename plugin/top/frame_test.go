@@ -13,6 +13,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -99,7 +100,7 @@ func TestFrame(t *testing.T) {
 			lines := c.view.frame(c.width, c.height)
 			var text strings.Builder
 			for _, l := range lines {
-				text.WriteString([]string{"  ", "* ", ". ", "! "}[l.tone] + l.text + "|\n")
+				text.WriteString(map[output.Tone]string{output.Plain: "  ", output.Strong: "* ", output.Faint: ". ", output.Warning: "! "}[l.tone] + l.text + "|\n")
 				if got := utf8.RuneCountInString(l.text); got > c.width {
 					t.Errorf("a line of %d columns: %q", got, l.text)
 				}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 // notice is the state of the connection, and the age of the data.
@@ -21,10 +22,10 @@ type notice struct {
 }
 
 func (n *notice) line() line {
-	tone := plain
+	tone := output.Plain
 	text := n.connection()
 	if n.status.Mode != client.Watching || n.status.Err != nil || n.problem != "" {
-		tone = warning
+		tone = output.Warning
 	}
 	var words []string
 	if n.status.Mode == client.Starting && n.status.Synced {

@@ -23,8 +23,6 @@ const (
 	clearBelow  = "\x1b[J"
 )
 
-var codes = map[tone]string{strong: "\x1b[1m", faint: "\x1b[2m", warning: "\x1b[33m"}
-
 // screen is a terminal that shows frames.
 type screen struct {
 	out    io.Writer
@@ -93,11 +91,7 @@ func render(lines []line, colour bool) string {
 		if i > 0 {
 			out.WriteString("\r\n")
 		}
-		if code := codes[l.tone]; colour && code != "" {
-			out.WriteString(code + l.text + "\x1b[0m")
-		} else {
-			out.WriteString(l.text)
-		}
+		out.WriteString(l.tone.Paint(l.text, colour))
 		out.WriteString(clearLine)
 	}
 	out.WriteString(clearBelow)
