@@ -47,7 +47,7 @@ func GroupVersions() []schema.GroupVersion {
 	return []schema.GroupVersion{v1beta2.SchemeGroupVersion, v1beta1.SchemeGroupVersion}
 }
 
-// APIs returns what requests are counted by.
+// APIs returns the labels of all versions in metrics.
 func APIs() []stream.API {
 	var apis []stream.API
 	for _, version := range GroupVersions() {
@@ -56,17 +56,17 @@ func APIs() []stream.API {
 	return apis
 }
 
-// Objects knows the objects that a label selector selects.
+// Objects resolves label selectors to the names of objects.
 type Objects interface {
 	// Names returns the names of a resource's objects in a namespace (empty for those
 	// without one), ordered. Errors are apimachinery's own.
 	Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error)
-	// Known returns what is known of that already, and false where nothing is. It does
-	// not wait, and has better found for the next time.
+	// Known returns the cached result of Names, or false. It does not block, and updates the cache
+	// for the next call.
 	Known(resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, bool)
 }
 
-// Options are what the API group is made of.
+// Options of the API group.
 type Options struct {
 	// Metrics has the metrics and their queries, and Querier has the results.
 	Metrics query.ObjectMetrics
@@ -77,7 +77,7 @@ type Options struct {
 	// Settings of watches, until Apply.
 	Settings stream.Settings
 	Clock    clock.WithTicker
-	// Random returns numbers in [0, 1) and may be called by several goroutines.
+	// Random returns numbers in [0, 1) and must be safe for concurrent use.
 	Random func() float64
 	// MinRequestTimeout is the API server's option of that name.
 	MinRequestTimeout time.Duration
@@ -129,7 +129,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 	return &Group{Group: group, cache: r.cache}, nil
 }
 
-// Run keeps the time of watches, and discovery up to date, until the context ends.
+// Run runs the watches and updates discovery until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { g.cache.Run(ctx) })
@@ -137,6 +137,5 @@ func (g *Group) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Refresh has watches go by rules that have changed now, instead of with the next
-// answer to each.
+// Refresh applies changed rules to watches now instead of with their next result.
 func (g *Group) Refresh() { g.cache.Refresh() }

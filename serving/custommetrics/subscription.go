@@ -19,12 +19,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
-// Subscribe keeps the values up to date for watches. All watches of the same target and
-// label selector, in every version, share them.
+// Subscribe implements valueapi.Request. All watches of the same target and label selector share
+// the values, in every version.
 func (r *targetRequest) Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Subscription, error) {
 	s := &subscription{targetRequest: r, selector: options.LabelSelector}
-	// Here whatever has to wait for kube-apiserver may wait. It is not for nothing where
-	// others follow the same already: they want it to be up to date, too.
+	// This may wait for kube-apiserver, which read may not. It also updates a subscription that
+	// other watches share.
 	first, err := r.resolve(s.selector, r.names(ctx, s.selector))
 	if err != nil {
 		return nil, err
@@ -42,15 +42,15 @@ func (r *targetRequest) Subscribe(ctx context.Context, options *metainternalvers
 	}, nil
 }
 
-// subscription is a target that is watched.
+// subscription is a watched target.
 type subscription struct {
 	*targetRequest
 	selector labels.Selector
-	// newest is how the values were read last.
+	// newest is the last result of read.
 	newest atomic.Pointer[resolved]
 }
 
-// id tells apart what has different values, or values that look different.
+// id returns a string that is equal only for equal values in an equal form.
 func (s *subscription) id() string {
 	var selector, series string
 	if s.selector != nil {
@@ -59,7 +59,7 @@ func (s *subscription) id() string {
 	if s.series != nil {
 		series = s.series.String()
 	}
-	// Any of these may hold what would end it, but for the quotation.
+	// Quoted, since any of these may contain a separator.
 	return fmt.Sprintf("%q", []string{s.resource.String(), s.namespace, s.name, s.metric, selector, series})
 }
 
@@ -85,15 +85,15 @@ func (s *subscription) read() (query.MetricQuery, error) {
 	return resolved.metricQuery, nil
 }
 
-// labels says whether an object was asked for. Watches do not select any further.
+// labels reports whether an object is selected. Watches do not select any further.
 func (s *subscription) labels(object string) (map[string]string, bool) {
 	return nil, s.newest.Load().wanted(object)
 }
 
-// objectNames are those that were asked for.
+// objectNames returns the names of the selected objects.
 func (s *subscription) objectNames() []string { return s.newest.Load().names }
 
-// event makes the object of an event.
+// event returns the object of an event.
 func (s *subscription) event(p valuecache.Point) runtime.Object {
 	value := s.newest.Load().object(&p.Value, p.Window)
 	return &value

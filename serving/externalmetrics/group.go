@@ -58,7 +58,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options, enabled fu
 	return &Group{Group: group, cache: cache}, nil
 }
 
-// Run keeps the time of watches, and discovery up to date, until the context ends.
+// Run runs the watches and updates discovery until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { g.cache.Run(ctx) })
@@ -66,7 +66,7 @@ func (g *Group) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Refresh has open watches follow a change of what metrics there are at once.
+// Refresh applies changed metrics to watches now instead of with their next result.
 func (g *Group) Refresh() { g.cache.Refresh() }
 
 func newAPI(r *reader, enabled func(schema.GroupVersion) bool) valueapi.API {

@@ -13,19 +13,18 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
 )
 
-// Policies are those in force, and the watches that they govern. Before Apply it is
-// not known what may be read, and nothing is.
+// Policies has the policies in force and the watches that they apply to. Before Apply, every query
+// is rejected.
 type Policies struct {
 	mu      sync.Mutex
 	set     *policy.Set
 	watches map[*governed]struct{}
 }
 
-// NewPolicies returns policies that are not known yet.
+// NewPolicies returns Policies before the first Apply.
 func NewPolicies() *Policies { return &Policies{watches: map[*governed]struct{}{}} }
 
-// Apply puts policies in force, for requests from now on and for the watches that are
-// open: those that they deny end.
+// Apply replaces the policies for new requests, and ends open watches that they deny.
 func (p *Policies) Apply(set *policy.Set) {
 	p.mu.Lock()
 	p.set = set
@@ -45,7 +44,7 @@ func (p *Policies) Apply(set *policy.Set) {
 	}
 }
 
-// check returns nil where a query may be answered.
+// check returns an error if a query is denied.
 func (p *Policies) check(q policy.Query) error {
 	p.mu.Lock()
 	set := p.set
@@ -56,7 +55,7 @@ func (p *Policies) check(q policy.Query) error {
 	return nil
 }
 
-// governed is a watch, which a change of policies may end.
+// governed is a watch that a change of policies may end.
 type governed struct {
 	policies *Policies
 	query    policy.Query
@@ -64,7 +63,7 @@ type governed struct {
 	end func(*apierrors.StatusError)
 }
 
-// govern has changes of policies concern a query until release is called.
+// govern applies changes of policies to a query until release is called.
 func (p *Policies) govern(q policy.Query) *governed {
 	g := &governed{policies: p, query: q}
 	p.mu.Lock()
@@ -73,8 +72,8 @@ func (p *Policies) govern(q policy.Query) *governed {
 	return g
 }
 
-// open takes what ends the watch, or returns why it may not be open at all: policies
-// may have changed since they were asked.
+// open sets the function that ends the watch, or returns an error if the policies have changed
+// since check and now deny it.
 func (g *governed) open(end func(*apierrors.StatusError)) error {
 	g.policies.mu.Lock()
 	defer g.policies.mu.Unlock()
@@ -91,7 +90,7 @@ func (g *governed) release() {
 	delete(g.policies.watches, g)
 }
 
-// deny is the decision as an error of the API.
+// deny returns the API error of a denied query, or nil.
 func deny(set *policy.Set, q policy.Query) *apierrors.StatusError {
 	if set == nil {
 		err := apierrors.NewServiceUnavailable("the ExternalMetricsPolicies were not read yet, so it is not known whether this may be answered: ask again; " +

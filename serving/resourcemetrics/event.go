@@ -13,8 +13,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// nodePoint and podPoint are data points as a hub distributes them. They are the
-// store's own objects under another name, so that none is allocated for a watch.
+// nodePoint and podPoint implement stream.Item. They are the store's own objects under another
+// name, so that nothing is allocated for a watch.
 type (
 	nodePoint samplestore.Object
 	podPoint  samplestore.Object
@@ -53,11 +53,11 @@ func (p *podPoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object
 	return writeEvent(pods, (*samplestore.Object)(p), id, encode, w)
 }
 
-// writeEvent writes an event, in one call: a framer makes a frame of each.
+// writeEvent writes an event in one call, since a framer makes a frame of each call.
 func writeEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	frame, known := k.frames[id]
 	if !known {
-		return writeKeptEvent(k, o, id, encode, w)
+		return writeCachedEvent(k, o, id, encode, w)
 	}
 	fragment, err := o.Encoded(frame.encoding, k.fragments[frame.encoding])
 	if err != nil {
@@ -70,17 +70,16 @@ func writeEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode fu
 	return err
 }
 
-// writeKeptEvent writes an event as the API server encodes it, which is done once
-// for all watchers that ask for the same encoding, and kept for as long as the
-// data point is the newest.
-func writeKeptEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+// writeCachedEvent writes an event in the API server's own encoding. The bytes are shared by all
+// watchers of that encoding and cached while the data point is the newest.
+func writeCachedEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	return stream.EncodeOnce(&o.Events, id, func() runtime.Object {
 		countEncode(k.resource, encodingOther)
 		return &object{kind: k, point: o}
 	}, encode, w)
 }
 
-// source is a table as a hub reads it.
+// source implements stream.Source over a table.
 type source struct {
 	*samplestore.Table
 	item func(*samplestore.Object) stream.Item

@@ -15,19 +15,17 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// eventFrame is what a watch event has around the fragment that lists have, too:
-// the bytes of a data point exist once, whoever asks for them in which version,
-// and putting them together for a watcher is a copy of a few hundred bytes.
+// eventFrame is what a watch event has around the fragment that lists use, too. The bytes of a
+// data point exist once for all versions, and an event is a copy of a few hundred bytes.
 type eventFrame struct {
 	encoding samplestore.Encoding
 	// before the fragment: in JSON all, in protobuf the type of the object.
 	before []byte
 }
 
-// eventFrames holds the frames of a kind by the identifier that the API server's
-// watch handler gives to an event of type ADDED, so that whatever is not known
-// for certain (Table, metadata, CBOR, a changed handler) falls back to the
-// handler's own encoding.
+// eventFrames returns the frames of a kind by the identifier that the API server's watch handler
+// uses for ADDED events. Unknown identifiers (Table, metadata, CBOR, a changed handler) fall back
+// to the handler's own encoding.
 func eventFrames(kind string) map[runtime.Identifier]*eventFrame {
 	frames := map[runtime.Identifier]*eventFrame{}
 	for _, info := range codecs.SupportedMediaTypes() {
@@ -47,7 +45,7 @@ func eventFrames(kind string) map[runtime.Identifier]*eventFrame {
 	return frames
 }
 
-// addedIdentifier is that of watchEncoder in k8s.io/apiserver/pkg/endpoints/handlers.
+// addedIdentifier returns the identifier of watchEncoder in k8s.io/apiserver/pkg/endpoints/handlers.
 func addedIdentifier(object, event runtime.Encoder) runtime.Identifier {
 	id, err := json.Marshal(struct {
 		Name            string `json:"name,omitempty"`
@@ -72,8 +70,8 @@ func newEventFrame(encoding samplestore.Encoding, gvk schema.GroupVersionKind) *
 	return f
 }
 
-// append writes an event. The bytes are those of the stock encoders;
-// event_test.go holds it to that.
+// append appends an event. The bytes equal those of the stock encoders, which event_test.go
+// verifies.
 func (f *eventFrame) append(b, fragment []byte) []byte {
 	if f.encoding == samplestore.EncodingJSON {
 		b = append(b, f.before...)

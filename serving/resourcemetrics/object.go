@@ -11,9 +11,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// object is a NodeMetrics or PodMetrics on its way to a client: a data point
-// that an encoder can write without building the API object first. It is
-// immutable, and so may be shared.
+// object wraps a data point as a NodeMetrics or PodMetrics that an encoder can write without
+// building the API object. It is immutable and may be shared.
 type object struct {
 	kind  *kind
 	point *samplestore.Object
@@ -24,16 +23,16 @@ var (
 	_ metav1.ObjectMetaAccessor = &object{}
 )
 
-// GetObjectKind is empty, as it is for objects of the internal version.
+// GetObjectKind returns an empty kind, as for objects of the internal version.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject copies the wrapper: what it wraps never changes.
+// DeepCopyObject copies the wrapper, since the point is immutable.
 func (o *object) DeepCopyObject() runtime.Object {
 	c := *o
 	return &c
 }
 
-// GetObjectMeta serves meta.Accessor, on the way to Table and PartialObjectMetadata.
+// GetObjectMeta is used by meta.Accessor for Table and PartialObjectMetadata.
 func (o *object) GetObjectMeta() metav1.Object {
 	meta := objectMeta(o.point)
 	return &meta
@@ -44,8 +43,8 @@ func (o *object) GetObject() runtime.Object {
 	return o.kind.build(o.point)
 }
 
-// list is a NodeMetricsList or PodMetricsList on its way to a client. It looks
-// like a list to package meta, which goes by the field Items.
+// list wraps data points as a NodeMetricsList or PodMetricsList. Package meta recognizes it as a
+// list by its field Items.
 type list struct {
 	metav1.ListInterface
 	Items []object
@@ -55,10 +54,10 @@ type list struct {
 
 var _ runtime.CacheableObject = &list{}
 
-// GetObjectKind is empty, as it is for lists of the internal version.
+// GetObjectKind returns an empty kind, as for lists of the internal version.
 func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject copies what may change: the list's metadata and its slice.
+// DeepCopyObject copies the mutable parts: the list's metadata and its slice.
 func (l *list) DeepCopyObject() runtime.Object {
 	meta := l.meta()
 	return &list{ListInterface: &meta, Items: append([]object{}, l.Items...), kind: l.kind}

@@ -20,8 +20,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// storage answers get, list and watch of one resource, in every version, from a
-// table of newest points.
+// storage implements get, list and watch of one resource in one version, over a table of newest
+// points.
 type storage struct {
 	kind      *kind
 	table     *samplestore.Table
@@ -61,8 +61,8 @@ func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 	return nil, s.notFound(key)
 }
 
-// notFound tells an object that does not exist from one without metrics yet.
-// The texts are those that metrics-server's clients know.
+// notFound distinguishes objects that do not exist from those without metrics yet. The texts are
+// those of metrics-server.
 func (s *storage) notFound(key samplestore.Key) error {
 	if !s.table.Known(key) {
 		return apierrors.NewNotFound(corev1.Resource(s.kind.resource), key.Name)
@@ -74,9 +74,8 @@ func (s *storage) notFound(key samplestore.Key) error {
 	return apierrors.NewNotFound(metrics.Resource(s.kind.singular+"metrics"), name)
 }
 
-// List returns the newest points that the options select, ordered by namespace
-// and name. A resourceVersion and its match rule in the options are ignored
-// whatever they say: there is no state but the newest.
+// List returns the newest selected points in the order of namespaces and names. A resourceVersion
+// and its match rule are ignored, since there is no older state.
 func (s *storage) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	selected := s.selection(request.NamespaceValue(ctx), options)
 	page, err := newPage(s.kind, selected.Namespace, options)
