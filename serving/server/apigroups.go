@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,22 +18,21 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	custominstall "k8s.io/metrics/pkg/apis/custom_metrics/install"
 	externalinstall "k8s.io/metrics/pkg/apis/external_metrics/install"
-	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
-	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
-// All API groups are installed whatever a MetricsBackend says: its versions govern
-// APIServices alone.
+// All API groups are installed whatever the MetricsBackend says: its versions are those of
+// APIServices only.
 var (
-	// scheme knows the types of all API groups.
+	// scheme has the types of all API groups.
 	scheme = newScheme()
-	// codecs are the generic API server's own; each group has its own, too.
+	// codecs are those of the generic API server; each group has its own, too.
 	codecs = serializer.NewCodecFactory(scheme)
 )
 
@@ -46,17 +44,17 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// compiledVersions returns every version of every API group, the preferred ones first.
+// compiledVersions returns all versions of all API groups, preferred ones first.
 func compiledVersions() []schema.GroupVersion {
 	return slices.Concat(resourcemetrics.GroupVersions(), custommetrics.GroupVersions(), externalmetrics.GroupVersions())
 }
 
-// countedAPIs are what requests are counted by.
+// countedAPIs returns the APIs whose requests are counted.
 func countedAPIs() []stream.API {
 	return slices.Concat(resourcemetrics.APIs(), custommetrics.APIs(), externalmetrics.APIs())
 }
 
-// openAPIDefinitions are those of all API groups' types.
+// openAPIDefinitions returns the definitions of the types of all API groups.
 func openAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := resourcemetrics.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, custommetrics.OpenAPIDefinitions(ref))
@@ -64,65 +62,44 @@ func openAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPID
 	return all
 }
 
-// requestInfoResolver reads paths of metrics as the API groups mean them.
+// requestInfoResolver returns a resolver that knows the paths of all API groups.
 func requestInfoResolver(config *genericapiserver.Config) request.RequestInfoResolver {
 	watching := valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName, externalmetrics.GroupName)
 	return externalmetrics.NewRequestInfoResolver(watching)
 }
 
-// watchedGroup is an API group that can be watched.
-type watchedGroup interface {
+// valueGroup is the API group of custom or external metrics.
+type valueGroup interface {
+	refresher
 	Run(ctx context.Context)
 	Apply(settings stream.Settings)
 	ServeWatch(serve bool)
 	Drain(over time.Duration)
 }
 
-// refreshing is an API group whose metrics come and go.
-type refreshing interface {
-	// Refresh has what is watched follow a change at once.
-	Refresh()
-}
-
-// answering is what the API groups of values are answered from.
-type answering struct {
-	custom    query.ObjectMetrics
-	external  query.ExternalMetrics
-	querier   query.Querier
-	objects   custommetrics.Objects
-	policies  *externalmetrics.Policies
+// watches are the watches of all API groups.
+type watches struct {
 	admission *stream.Admission
-	settings  stream.Settings
-	clock     clock.WithTicker
-	// minRequestTimeout is the API server's option of that name.
-	minRequestTimeout time.Duration
+	streams   *resourcemetrics.Streams
+	resource  *resourcemetrics.Group
+	values    []valueGroup
 }
 
-// installValues adds custom and external metrics to the API server, in those versions
-// that are enabled.
-func installValues(server *genericapiserver.GenericAPIServer, a answering, enabled func(schema.GroupVersion) bool) ([]watchedGroup, error) {
-	var groups []watchedGroup
-	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{
-		Metrics: a.custom, Querier: a.querier, Objects: a.objects, Admission: a.admission, Settings: a.settings,
-		Clock: a.clock, Random: rand.Float64, MinRequestTimeout: a.minRequestTimeout, Enabled: enabled,
-	})
-	if err != nil {
-		return nil, err
+// apply applies new settings to open and future watches.
+func (w *watches) apply(s config.WatchSettings) {
+	w.admission.Apply(s.Limits)
+	w.streams.Apply(s.Stream)
+	w.resource.ServeWatch(s.Enabled)
+	for _, g := range w.values {
+		g.Apply(s.Stream)
+		g.ServeWatch(s.Enabled)
 	}
-	if custom != nil {
-		groups = append(groups, custom)
+}
+
+// drain rejects new watches and ends the open ones, spread over a duration.
+func (w *watches) drain(over time.Duration) {
+	w.streams.Drain(over)
+	for _, g := range w.values {
+		g.Drain(over)
 	}
-	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
-		Metrics: a.external, Querier: a.querier, Policies: a.policies,
-		Lists: valueapi.Options{
-			Admission: a.admission, Settings: a.settings, Clock: a.clock, Random: rand.Float64, MinRequestTimeout: a.minRequestTimeout,
-		},
-	}, enabled)
-	if err != nil {
-		return nil, err
-	}
-	if external != nil {
-		groups = append(groups, external)
-	}
-	return groups, nil
 }

@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// authenticationConfigMap in kube-system is where kube-apiserver publishes
-	// how its requests to aggregated servers are recognised.
+	// authenticationConfigMap in kube-system is where kube-apiserver publishes how aggregated
+	// servers authenticate its requests.
 	authenticationConfigMap = "extension-apiserver-authentication"
-	// primeTimeout bounds the read of that ConfigMap before the port opens.
-	primeTimeout = 5 * time.Second
+	// authenticationTimeout limits the read of that ConfigMap before the port opens.
+	authenticationTimeout = 5 * time.Second
 )
 
 // delegatedAuthentication authenticates requests as kube-apiserver would.
 //
-// The stock DelegatingAuthenticationOptions.ApplyTo fails while kube-apiserver
-// cannot be reached, so the process would exit, and its container end in a
-// growing restart backoff that outlasts the outage. Here the port opens at once
-// and every request is refused until the configuration was read: the health
-// endpoints answer, and readiness says what it is waiting for.
+// The stock DelegatingAuthenticationOptions.ApplyTo fails while kube-apiserver cannot be
+// reached, so the process would exit and the container's restart backoff outlast the outage.
+// Here the port opens at once and every request is rejected until the configuration is read;
+// the health endpoints answer, and readiness reports what it waits for. It implements
+// readiness.Gate.
 type delegatedAuthentication struct {
-	// lookup says that the configuration is read from the cluster.
+	// lookup is true if the configuration is read from the cluster.
 	lookup  bool
 	headers *authenticatorfactory.RequestHeaderConfig
 }
@@ -62,8 +62,8 @@ func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegat
 		return nil, err
 	}
 	authenticator, definitions, err := authenticatorfactory.DelegatingAuthenticatorConfig{
-		// Kubelets probe without credentials. Nothing else is anonymous: a
-		// missing credential is a mistake that 401 explains better than 403.
+		// Kubelets probe without credentials. Everything else requires them: for a missing
+		// credential, 401 is clearer than 403.
 		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: true, Conditions: healthPaths()},
 		CacheTTL:                           a.CacheTTL,
 		WebhookRetryBackoff:                a.WebhookRetryBackoff,
@@ -97,7 +97,7 @@ func (o *Options) applyAuthentication(config *genericapiserver.Config) (*delegat
 	}, nil
 }
 
-// clientCA verifies client certificates of users; nil when there is none.
+// clientCA returns the CA of client certificates of users; nil if there is none.
 func (o *Options) clientCA(client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	a := o.Authentication
 	switch {
@@ -114,8 +114,8 @@ func (o *Options) clientCA(client kubernetes.Interface) (dynamiccertificates.CAC
 		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, "client-ca-file", client)
 }
 
-// requestHeaders recognises requests that kube-apiserver proxies for a user;
-// nil when --authentication-skip-lookup says so.
+// requestHeaders returns how requests are authenticated that kube-apiserver proxies for a
+// user; nil with --authentication-skip-lookup.
 func (o *Options) requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	a := o.Authentication
 	switch {
@@ -150,14 +150,14 @@ func (o *Options) requestHeaders(client kubernetes.Interface) (*authenticatorfac
 	}, nil
 }
 
-// requestHeaderController bounds the read that precedes the opening of the port.
+// requestHeaderController limits the read before the port opens.
 type requestHeaderController struct {
 	*genericoptions.DynamicRequestHeaderController
 }
 
 // RunOnce implements dynamiccertificates.ControllerRunner.
 func (c requestHeaderController) RunOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, primeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, authenticationTimeout)
 	defer cancel()
 	if err := c.DynamicRequestHeaderController.RunOnce(ctx); err != nil {
 		klog.FromContext(ctx).Info("Cannot read how kube-apiserver's requests are recognised; all requests are refused until it answers",
@@ -166,10 +166,10 @@ func (c requestHeaderController) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// Name implements gate.
+// Name implements readiness.Gate.
 func (*delegatedAuthentication) Name() string { return "authentication-config" }
 
-// Check implements gate.
+// Check implements readiness.Gate.
 func (d *delegatedAuthentication) Check(context.Context) error {
 	if !d.lookup {
 		return nil
@@ -182,7 +182,7 @@ func (d *delegatedAuthentication) Check(context.Context) error {
 	return nil
 }
 
-// healthPaths are the paths that answer without credentials.
+// healthPaths returns the paths that need no credentials.
 func healthPaths() []apiserver.AnonymousAuthCondition {
 	return []apiserver.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}}
 }

@@ -17,53 +17,52 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// broadFirst asks whether a user may do something without its selectors, and only
-// if not, with them. A selector narrows what a request reaches (KEP-4601), so who
-// may have all may have some.
+// unselectiveFirst authorizes a request with selectors without them first, and with them only
+// if that is not allowed. A selector restricts a request (KEP-4601), so a user who may read
+// all objects may read some.
 //
-// Each question goes to kube-apiserver as a SubjectAccessReview, whose answer is
-// kept for some seconds by all that was asked, selectors included, at no more than
-// 200 a second (the generic API server's client). Autoscalers have a selector each:
-// thousands of them that list, or watch again after a rollout, would wait for that.
-// For the same reason those who ask the same at the same time, when no answer is
-// kept yet, wait for one answer.
+// Each authorization is a SubjectAccessReview, which is cached for some seconds by all of its
+// attributes, selectors included, and limited to 200 a second (the generic API server's
+// client). Thousands of autoscalers, each with a selector of its own, would exceed that when
+// they list, or watch again after a rollout. For the same reason concurrent equal
+// authorizations share one request.
 //
-// A user who may have only some costs a question more: the broad no, once in the
-// seconds for which it is kept like any other answer (--authorization-webhook-cache-unauthorized-ttl),
-// for a namespace and not for each selector.
-type broadFirst struct {
+// A user who may read only some objects costs one more SubjectAccessReview per namespace,
+// cached like any other (--authorization-webhook-cache-unauthorized-ttl).
+type unselectiveFirst struct {
 	authorizer.Authorizer
-	asking singleflight.Group
+	running singleflight.Group
 }
 
-func (b *broadFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+// Authorize implements authorizer.Authorizer.
+func (u *unselectiveFirst) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if selects(a) {
-		// Anything but a yes: the whole question has the answer, or the error. That is
-		// also for the case that whoever asked has left meanwhile.
-		allowed, _, _ := b.asking.Do(question(a), func() (any, error) {
-			decision, reason, err := b.Authorizer.Authorize(ctx, unselective{a})
-			return allowance{reason: reason, given: err == nil && decision == authorizer.DecisionAllow}, nil
+		// Anything but an allow is decided with the selectors, also an error because the
+		// caller that started a shared request has left.
+		shared, _, _ := u.running.Do(attributesKey(a), func() (any, error) {
+			decision, reason, err := u.Authorizer.Authorize(ctx, unselective{a})
+			return unselectiveResult{reason: reason, allowed: err == nil && decision == authorizer.DecisionAllow}, nil
 		})
-		if allowed := allowed.(allowance); allowed.given {
-			return authorizer.DecisionAllow, allowed.reason, nil
+		if result := shared.(unselectiveResult); result.allowed {
+			return authorizer.DecisionAllow, result.reason, nil
 		}
 	}
-	return b.Authorizer.Authorize(ctx, a)
+	return u.Authorizer.Authorize(ctx, a)
 }
 
-// ConditionsAwareAuthorize is what an authorizer has that knows no conditions.
-func (b *broadFirst) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(b.Authorize(ctx, a))
+// ConditionsAwareAuthorize implements authorizer.Authorizer, without conditions.
+func (u *unselectiveFirst) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(u.Authorize(ctx, a))
 }
 
-// allowance is the answer to a broad question.
-type allowance struct {
-	reason string
-	given  bool
+type unselectiveResult struct {
+	reason  string
+	allowed bool
 }
 
-// question tells broad questions apart, by all that a SubjectAccessReview asks.
-func question(a authorizer.Attributes) string {
+// attributesKey identifies an authorization without selectors by all attributes of its
+// SubjectAccessReview.
+func attributesKey(a authorizer.Attributes) string {
 	u := a.GetUser()
 	if u == nil {
 		u = &user.DefaultInfo{}
@@ -84,7 +83,7 @@ func selects(a authorizer.Attributes) bool {
 	return len(fieldRequirements) > 0 || fieldErr != nil || len(labelRequirements) > 0 || labelErr != nil
 }
 
-// unselective is a request for all objects.
+// unselective are the attributes of a request without its selectors.
 type unselective struct{ authorizer.Attributes }
 
 func (unselective) GetFieldSelector() (fields.Requirements, error) { return nil, nil }

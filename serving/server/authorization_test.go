@@ -20,8 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestBroadFirst tells who is asked what, in order, and what comes of it.
-func TestBroadFirst(t *testing.T) {
+// TestUnselectiveFirst tells who is asked what, in order, and what comes of it.
+func TestUnselectiveFirst(t *testing.T) {
 	byLabel, err := labels.ParseToRequirements("app=web")
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestBroadFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			b := &broadFirst{Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			b := &unselectiveFirst{Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 				if _, broad := a.(unselective); broad {
 					if selects(a) {
 						t.Error("the broad question has selectors")
@@ -89,13 +89,13 @@ func TestBroadFirst(t *testing.T) {
 	}
 }
 
-// TestBroadFirstAsksOnce: who asks the same at the same time waits for one answer;
+// TestUnselectiveFirstSharesRequests: who asks the same at the same time waits for one answer;
 // another user's question is another one.
-func TestBroadFirstAsksOnce(t *testing.T) {
+func TestUnselectiveFirstSharesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		var asked atomic.Int64
-		b := &broadFirst{Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		b := &unselectiveFirst{Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 			asked.Add(1)
 			<-answer
 			return authorizer.DecisionAllow, "", nil

@@ -61,8 +61,8 @@ func newCommand(o *Options) *cobra.Command {
 		},
 	}
 	sets := o.Flags()
-	// The options own the flags of logging: a second -v would take the value or
-	// not, by the random order of the sets.
+	// The options already have the logging flags: with a second -v, the random order of the
+	// sets would decide which of them gets the value.
 	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	for _, set := range sets.FlagSets {
 		cmd.Flags().AddFlagSet(set)

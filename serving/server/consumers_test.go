@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/report"
 )
 
 func TestConsumersHandler(t *testing.T) {
@@ -28,12 +29,12 @@ func TestConsumersHandler(t *testing.T) {
 		recorder.Record(version, "kubectl/v1.37.0", "jane")
 	}
 	answer := httptest.NewRecorder()
-	consumersHandler(recorder).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, v1alpha1.ConsumersPath, nil))
+	report.Handlers(nil, recorder)[v1alpha1.ConsumersPath].ServeHTTP(answer, httptest.NewRequest(http.MethodGet, v1alpha1.ConsumersPath, nil))
 	var got v1alpha1.ConsumerReport
 	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
 		t.Fatalf("decode %q: %v", answer.Body, err)
 	}
-	// A version that --runtime-config takes out has no clients.
+	// --runtime-config removes v1.
 	want := v1alpha1.ConsumerReport{Consumers: []v1alpha1.ConsumerStatus{
 		{Version: "v1beta1.metrics.k8s.io", UserAgent: "kubectl", User: "jane", LastSeen: "2026-11-01"},
 	}}

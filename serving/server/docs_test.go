@@ -18,6 +18,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/report"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
@@ -121,7 +122,7 @@ func TestReasonsDocumented(t *testing.T) {
 			}
 		}
 	}
-	explained("conditions.md", conditions, reasonNoValues)
+	explained("conditions.md", conditions, report.ReasonNoValues)
 	explained("conditions.md", conditions, reasonsIn(t, "../query/errors.go")...)
 	explained("conditions.md", conditions, reasonsIn(t, "../query/values.go")...)
 	explained("rules.md", ruleReasons, reasonsIn(t, "../prometheus/rules/health.go")...)

@@ -12,22 +12,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// kubeletCA are the authorities with which kubelets are verified where the
-// MetricsBackend does not name others.
+// kubeletCA is the default CA bundle for the certificates of kubelets: the MetricsBackend may
+// set another.
 type kubeletCA struct {
-	// file is followed, since authorities rotate; nil where they are in data.
+	// file is watched, since CAs rotate; nil if the bundle is in data.
 	file *dynamiccertificates.DynamicFileCAContent
-	// data does not change.
 	data []byte
-	// apply puts other authorities into force.
+	// apply sets another bundle.
 	apply func(pem []byte) error
 }
 
-// newKubeletCA reads file (--kubelet-ca-file), or else takes the authorities of
-// kube-apiserver, which sign the kubelets' certificates in most clusters. There
-// may be none, as in a kubeconfig of a cluster with a public certificate; that is
-// a failure of each scrape with kubeletTLS.mode Verify, not of the start: a
-// MetricsBackend that is read later may bring authorities, or another mode.
+// newKubeletCA reads file (--kubelet-ca-file), or else uses the CA of kube-apiserver, which
+// signs the certificates of kubelets in most clusters. There may be none, as in a kubeconfig
+// for a public certificate. Then scrapes with kubeletTLS.mode Verify fail, but not the start:
+// the MetricsBackend may set a CA or another mode.
 func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 	flag := "--kubelet-ca-file"
 	if file == "" {
@@ -43,7 +41,7 @@ func newKubeletCA(file string, client *rest.Config) (*kubeletCA, error) {
 	return &kubeletCA{file: content}, nil
 }
 
-// content is the newest content that could be read, PEM.
+// content returns the newest valid content, PEM.
 func (k *kubeletCA) content() []byte {
 	if k.file == nil {
 		return k.data
@@ -51,8 +49,7 @@ func (k *kubeletCA) content() []byte {
 	return k.file.CurrentCABundleContent()
 }
 
-// run follows the file until the context ends. A file that cannot be used leaves
-// the authorities before it in force.
+// run watches the file until the context ends. With an invalid file the previous CAs stay.
 func (k *kubeletCA) run(ctx context.Context) {
 	if k.file == nil {
 		return

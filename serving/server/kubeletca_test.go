@@ -21,24 +21,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// selfSigned returns a certificate that is its own authority, and its key.
-func selfSigned(t *testing.T, name string) (certificate, key []byte) {
+// generateCA returns a self-signed certificate.
+func generateCA(t *testing.T, name string) []byte {
 	t.Helper()
-	certificate, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
+	certificate, _, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
 	if err != nil {
 		t.Fatalf("generate a certificate: %v", err)
 	}
-	return certificate, key
-}
-
-func generateCA(t *testing.T, name string) []byte {
-	t.Helper()
-	certificate, _ := selfSigned(t, name)
 	return certificate
 }
 
-// replace puts content in the place of a file as a kubelet does for a volume: in
-// one step.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatalf("write %s: %v", path, err)
+	}
+}
+
+// replace replaces a file atomically, as a kubelet does in a volume.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
 	write(t, path+".new", string(content))

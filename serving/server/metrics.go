@@ -4,50 +4,40 @@
 package server
 
 import (
+	"context"
+	"strings"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/readiness"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
-const (
-	metricsNamespace = "metrics_backend"
-
-	resultSuccess = "success"
-	resultError   = "error"
-)
+// newestSamplePeriod is the interval in which newestSample is updated; samples renew every
+// 10 to 20 seconds.
+const newestSamplePeriod = 5 * time.Second
 
 var (
 	invalidPolicies = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: "external_metrics", Name: "invalid_policies",
+		Namespace: "metrics_backend", Subsystem: "external_metrics", Name: "invalid_policies",
 		Help:           "Number of ExternalMetricsPolicies of which some rule or subject cannot be used; they deny what they may have been meant for.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	reloads = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace:      metricsNamespace,
-		Name:           "config_reloads_total",
-		Help:           "Number of times that a MetricsBackend was read, by result. An error leaves the settings before it in force.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result"})
-
-	reloadSuccessful = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      metricsNamespace,
-		Name:           "config_last_reload_successful",
-		Help:           "0 when the newest MetricsBackend that was read could not be used, otherwise 1.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
 	newestSample = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace:      metricsNamespace,
+		Namespace:      "metrics_backend",
 		Subsystem:      "store",
 		Name:           "newest_node_sample_timestamp_seconds",
 		Help:           "Time in seconds since 1970 of the newest node sample that was read from any kubelet; 0 when there is none.",
@@ -55,16 +45,53 @@ var (
 	})
 )
 
-// registerMetrics registers the metrics of this package and of those below it with
-// the process's registry, which /metrics serves beside the request metrics.
+// registerMetrics registers the metrics of this package and of those below it with the
+// process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
-	boundRequestLabels()
-	legacyregistry.MustRegister(invalidPolicies, reloads, reloadSuccessful, newestSample)
-	readiness.RegisterMetrics(legacyregistry.MustRegister)
-	kubelet.RegisterMetrics(legacyregistry.MustRegister)
-	stream.RegisterMetrics(legacyregistry.MustRegister)
-	resourcemetrics.RegisterMetrics(legacyregistry.MustRegister)
-	query.RegisterMetrics(legacyregistry.MustRegister)
-	valuecache.RegisterMetrics(legacyregistry.MustRegister)
-	valueapi.RegisterMetrics(legacyregistry.MustRegister)
+	limitRequestLabels()
+	legacyregistry.MustRegister(invalidPolicies, newestSample)
+	for _, register := range []func(func(...metrics.Registerable)){
+		config.RegisterMetrics, readiness.RegisterMetrics, kubelet.RegisterMetrics, stream.RegisterMetrics, resourcemetrics.RegisterMetrics,
+		query.RegisterMetrics, valuecache.RegisterMetrics, valueapi.RegisterMetrics,
+	} {
+		register(legacyregistry.MustRegister)
+	}
 })
+
+// updateNewestSample keeps newestSample up to date until the context ends. Readiness does
+// not depend on it: a pod that has lost its kubelets stays ready, see readiness.Gates.
+func updateNewestSample(ctx context.Context, report func() v1alpha1.KubeletReport) {
+	wait.UntilWithContext(ctx, func(context.Context) {
+		if newest := report().NewestSample; newest.IsZero() {
+			newestSample.Set(0)
+		} else {
+			newestSample.Set(float64(newest.UnixMilli()) / 1000)
+		}
+	}, newestSamplePeriod)
+}
+
+// limitRequestLabels restricts the labels of the API server's request counters to what is
+// served; component-base counts everything else as "unexpected". Requests that are rejected,
+// time out or are aborted before authorization are counted by their path, so clients could
+// otherwise create series without limit. It must be called before the first request.
+func limitRequestLabels() {
+	groups, versions := sets.New("", "config.k8s.io"), sets.New("", "v1alpha1", "v1beta1") // the latter two of /statusz and /flagz
+	for _, version := range compiledVersions() {
+		groups.Insert(version.Group)
+		versions.Insert(version.Version)
+	}
+	allowed := map[string]sets.Set[string]{
+		"group":    groups,
+		"version":  versions,
+		"resource": sets.New("", "nodes", "pods", valueapi.Resource, "statusz", "flagz"),
+		// Paths that are no resources are counted as subresources.
+		"subresource": sets.New("", "/apis", "/healthz", "/livez", "/readyz"),
+	}
+	lists := map[string]string{}
+	for _, metric := range []string{"apiserver_request_total", "apiserver_request_terminations_total", "apiserver_request_aborts_total"} {
+		for label, values := range allowed {
+			lists[metric+","+label] = strings.Join(sets.List(values), ",")
+		}
+	}
+	metrics.SetLabelAllowList(lists)
+}

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// defaultRatesTimeout leaves a node two scrape intervals of 15 s and two
-	// housekeeping periods of a kubelet (up to 20 s each) for two samples.
+	// defaultRatesTimeout allows for two samples of a node: two scrape intervals of 15 s and
+	// two housekeeping periods of a kubelet, up to 20 s each.
 	defaultRatesTimeout = 90 * time.Second
-	// defaultShutdownDelay is how long a pod goes on serving after SIGTERM, for
-	// endpoints to reach every node's proxy.
+	// defaultShutdownDelay is how long a pod goes on serving after SIGTERM, until every
+	// node's proxy has updated its endpoints.
 	defaultShutdownDelay = 10 * time.Second
-	// defaultWatchTermination bounds how long watches are drained at shutdown.
+	// defaultWatchTermination limits how long watches are drained at shutdown.
 	defaultWatchTermination = 10 * time.Second
-	// podIPEnv holds this pod's address, set through the downward API.
+	// podIPEnv holds the address of this pod, set through the downward API.
 	podIPEnv = "POD_IP"
 )
 
-// Options are what the command line says. The generic API server's flags keep
-// their names and their meaning.
+// Options are the command line options. The flags of the generic API server keep their
+// names and meaning.
 type Options struct {
 	Run            *genericoptions.ServerRunOptions
 	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
@@ -46,18 +46,18 @@ type Options struct {
 	APIEnablement  *genericoptions.APIEnablementOptions
 	Logging        *logsapi.LoggingConfiguration
 
-	// Backend is the MetricsBackend to follow in the cluster.
+	// Backend names the MetricsBackend to watch in the cluster.
 	Backend string
-	// BackendFile is a manifest of a MetricsBackend on disk to follow instead.
+	// BackendFile is a manifest of a MetricsBackend to watch instead.
 	BackendFile string
 
 	// ServiceNamespace and ServiceName name the Service in front of this pod.
 	ServiceNamespace, ServiceName string
-	// ServingCAFile holds the authorities of the serving pods' certificates, PEM.
+	// ServingCAFile holds the CAs of the certificates of serving pods, PEM.
 	ServingCAFile string
-	// KubeletCAFile holds the authorities of the kubelets' certificates, PEM.
+	// KubeletCAFile holds the CAs of the certificates of kubelets, PEM.
 	KubeletCAFile string
-	// RatesTimeout bounds how long the first readiness waits for rates.
+	// RatesTimeout limits how long the first readiness waits for rates.
 	RatesTimeout time.Duration
 
 	// PodIP is this pod's address; empty outside a pod.
@@ -66,8 +66,8 @@ type Options struct {
 	registry basecompatibility.ComponentGlobalsRegistry
 }
 
-// NewOptions returns the defaults. It fails only when the feature gates of the
-// libraries and of this package do not fit together.
+// NewOptions returns the defaults. It fails only if the feature gates of the libraries and
+// of this package conflict.
 func NewOptions() (*Options, error) {
 	registry, err := componentGlobals()
 	if err != nil {
@@ -76,14 +76,12 @@ func NewOptions() (*Options, error) {
 	secure := genericoptions.NewSecureServingOptions()
 	secure.BindPort = int(v1alpha1.DefaultPort)
 	secure.Required = true
-	// The aggregator multiplexes the whole cluster's requests and watches into as
-	// few connections as this allows. For each frame that it writes, x/net's HTTP/2
-	// server looks through the streams of the connection in turn: at 1,000 idle
-	// watches that was 40 % of serving's CPU. A connection costs less memory than
-	// two watches.
+	// The aggregator multiplexes all requests and watches of the cluster into as few
+	// connections as this allows. For each frame, x/net's HTTP/2 server iterates over the
+	// streams of the connection: with 1,000 idle watches that was 40 % of serving's CPU. A
+	// connection costs less memory than two watches.
 	secure.HTTP2MaxStreamsPerConnection = 250
-	// Without an explicit directory, a self-signed certificate stays in memory:
-	// the pod's file system is read-only.
+	// Keep a self-signed certificate in memory: the pod's file system is read-only.
 	secure.ServerCert.CertDirectory = ""
 
 	run := genericoptions.NewServerRunOptionsForComponent(basecompatibility.DefaultKubeComponent, registry)
@@ -91,8 +89,8 @@ func NewOptions() (*Options, error) {
 	run.ShutdownWatchTerminationGracePeriod = defaultWatchTermination
 
 	features := genericoptions.NewFeatureOptions()
-	// kube-apiserver has queued each request fairly before it proxies it here;
-	// a second queue would need informers and permissions of its own.
+	// kube-apiserver has already queued each request fairly; a second queue would need its
+	// own informers and permissions.
 	features.EnablePriorityAndFairness = false
 
 	return &Options{

@@ -10,109 +10,124 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 )
 
-// resourcePoller evaluates resource rules.
+// resourcePoller evaluates resource rules. *resourcerules.Poller implements it.
 type resourcePoller interface {
 	Apply(*rules.ResourceQueries)
 	Report() resourcerules.Report
 }
 
-// kubeletFigures is what kubelets tell where there are no resource rules.
-type kubeletFigures interface {
-	reporter
+// kubeletScraper scrapes kubelets. *kubelet.Source implements it.
+type kubeletScraper interface {
+	Report() v1alpha1.KubeletReport
+	// Primed reports whether rates can be served, or else why not.
 	Primed() (bool, string)
 }
 
-// resourceFigures tells how resource metrics do, wherever their figures come from. While
-// there are resource rules no kubelet is asked, see settingsFrom and configuration.
-type resourceFigures struct {
-	kubelets kubeletFigures
+// resourceRules decides whether resource metrics come from rules or from kubelets: from
+// kubelets as long as no valid rules have been applied.
+type resourceRules struct {
+	kubelets kubeletScraper
 	poller   resourcePoller
 
 	mu sync.Mutex
-	// ruled says that there are rules, and invalid is what is wrong with those that were
-	// read last. Unless they are inForce all the same, the ones before stay, if there were
-	// any.
-	ruled, inForce bool
-	// polling says that rules are in force, those that were read last or older ones.
-	polling bool
-	invalid []v1alpha1.RuleHealth
-	// rules and sources are those that were read last.
+	// given is true if the spec has rules. problems are the errors in them; unless they are
+	// valid all the same, the previous rules stay active, if any.
+	given, valid bool
+	problems     []v1alpha1.RuleHealth
+	// active is true if the poller evaluates rules, whether the current or previous ones.
+	active bool
+	// rules and sources are those of the spec.
 	rules   *v1alpha1.ResourceRules
 	sources []v1alpha1.SourceSpec
 }
 
-// apply puts the resource rules of a spec in force, or none.
-func (f *resourceFigures) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// apply applies the resource rules of a spec, if any.
+func (r *resourceRules) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	given := (*v1alpha1.ResourceRules)(nil)
 	if spec.ResourceMetrics != nil {
 		given = spec.ResourceMetrics.Rules
 	}
-	if equality.Semantic.DeepEqual(f.rules, given) && equality.Semantic.DeepEqual(f.sources, spec.Sources) {
+	if equality.Semantic.DeepEqual(r.rules, given) && equality.Semantic.DeepEqual(r.sources, spec.Sources) {
 		return
 	}
-	f.rules, f.sources = given.DeepCopy(), spec.DeepCopy().Sources
+	r.rules, r.sources = given.DeepCopy(), spec.DeepCopy().Sources
 	if given == nil {
-		if f.polling {
-			f.poller.Apply(nil)
+		if r.active {
+			r.poller.Apply(nil)
 		}
-		f.ruled, f.polling, f.invalid = false, false, nil
+		r.given, r.active, r.problems = false, false, nil
 		return
 	}
-	queries, invalid := rules.CompileResourceRules(given, spec.Sources)
-	f.ruled, f.inForce, f.invalid = true, queries != nil, invalid
+	queries, problems := rules.CompileResourceRules(given, spec.Sources)
+	r.given, r.valid, r.problems = true, queries != nil, problems
 	if queries == nil {
-		klog.FromContext(ctx).Info("Cannot use the resource rules; those before stay in force or, without any, the figures of kubelets", "reason", invalid[0].Reason, "path", invalid[0].Path, "message", invalid[0].Message)
+		klog.FromContext(ctx).Info("Cannot use the resource rules; those before stay in force or, without any, the figures of kubelets",
+			"reason", problems[0].Reason, "path", problems[0].Path, "message", problems[0].Message)
 		return
 	}
-	f.poller.Apply(queries)
-	f.polling = true
+	r.poller.Apply(queries)
+	r.active = true
 }
 
-// Report implements reporter: without kubelets, only when the newest figures are of.
-func (f *resourceFigures) Report() v1alpha1.KubeletReport {
-	report := f.kubelets.Report()
-	if f.byRules() {
-		report.NewestSample = f.poller.Report().Newest
+// kubeletSettings returns the settings of scrapes. No kubelet is scraped while rules are
+// active, even if the current ones are invalid.
+func (r *resourceRules) kubeletSettings(s config.Settings) kubelet.Settings {
+	if s.Spec.ResourceMetrics.Rules != nil && r.isActive() {
+		s.Kubelet.NodeSelector = labels.Nothing()
+	}
+	return s.Kubelet
+}
+
+// report returns the report of the kubelets, with the newest sample of the rules if these are
+// active.
+func (r *resourceRules) report() v1alpha1.KubeletReport {
+	report := r.kubelets.Report()
+	if r.isActive() {
+		report.NewestSample = r.poller.Report().Newest
 	}
 	return report
 }
 
-// Primed reports whether rates can be served or, with rules, whether these have answered.
-func (f *resourceFigures) Primed() (bool, string) {
-	if !f.byRules() {
-		return f.kubelets.Primed()
+// primed reports whether rates can be served or, with rules, whether these have results.
+func (r *resourceRules) primed() (bool, string) {
+	if !r.isActive() {
+		return r.kubelets.Primed()
 	}
-	r := f.poller.Report()
-	return r.Complete(), fmt.Sprintf("resource rules have figures of %d nodes and %d pods", r.Nodes, r.Pods)
+	report := r.poller.Report()
+	return report.Complete(), fmt.Sprintf("resource rules have figures of %d nodes and %d pods", report.Nodes, report.Pods)
 }
 
-// byRules says that the figures come from rules. Where there are none yet that can be
-// used, kubelets tell them still.
-func (f *resourceFigures) byRules() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.polling
+func (r *resourceRules) isActive() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active
 }
 
-// health returns what is wrong with the rules, how many there are, and how many fail.
-func (f *resourceFigures) health() (problems []v1alpha1.RuleHealth, count, failing int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.ruled {
+// resourceRuleCount is the number of queries in resource rules.
+const resourceRuleCount = 4
+
+// health returns the problems of the rules, how many rules there are, and how many fail.
+func (r *resourceRules) health() (problems []v1alpha1.RuleHealth, count, failing int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.given {
 		return nil, 0, 0
 	}
-	problems = f.invalid
-	if f.inForce {
-		problems = slices.Concat(problems, f.poller.Report().Problems)
+	problems = r.problems
+	if r.valid {
+		problems = slices.Concat(problems, r.poller.Report().Problems)
 	}
 	for _, p := range problems {
 		if p.State != v1alpha1.RuleWarning {
@@ -121,6 +136,3 @@ func (f *resourceFigures) health() (problems []v1alpha1.RuleHealth, count, faili
 	}
 	return problems, resourceRuleCount, min(failing, resourceRuleCount)
 }
-
-// resourceRuleCount is how many queries resource rules are.
-const resourceRuleCount = 4

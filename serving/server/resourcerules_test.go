@@ -13,9 +13,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 )
 
-// fakePoller keeps what was applied.
+// fakePoller records what was applied.
 type fakePoller struct {
 	applied []*rules.ResourceQueries
 	report  resourcerules.Report
@@ -24,12 +25,12 @@ type fakePoller struct {
 func (f *fakePoller) Apply(q *rules.ResourceQueries) { f.applied = append(f.applied, q) }
 func (f *fakePoller) Report() resourcerules.Report   { return f.report }
 
-type stillKubelets struct{}
+type fakeKubelets struct{}
 
-func (stillKubelets) Report() v1alpha1.KubeletReport {
+func (fakeKubelets) Report() v1alpha1.KubeletReport {
 	return v1alpha1.KubeletReport{NewestSample: metav1.NewTime(time.Unix(1, 0))}
 }
-func (stillKubelets) Primed() (bool, string) { return true, "kubelets" }
+func (fakeKubelets) Primed() (bool, string) { return true, "kubelets" }
 
 func ruledSpec() *v1alpha1.MetricsBackendSpec {
 	rule := func(container, node string) v1alpha1.ResourceRule {
@@ -47,20 +48,20 @@ func ruledSpec() *v1alpha1.MetricsBackendSpec {
 	}
 }
 
-func TestResourceFigures(t *testing.T) {
+func TestResourceRules(t *testing.T) {
 	poller := &fakePoller{}
-	f := &resourceFigures{kubelets: stillKubelets{}, poller: poller}
+	f := &resourceRules{kubelets: fakeKubelets{}, poller: poller}
 	ctx := t.Context()
 
 	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
-	if primed, why := f.Primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
+	if primed, why := f.primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
 		t.Errorf("without rules: %v, %s, applied %d times", primed, why, len(poller.applied))
 	}
 
 	first := ruledSpec()
 	first.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
 	f.apply(ctx, first)
-	if primed, why := f.Primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
+	if primed, why := f.primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
 		t.Errorf("with bad rules after none: %v, %s, applied %d times", primed, why, len(poller.applied))
 	}
 	if problems, count, failing := f.health(); len(problems) != 1 || count != 4 || failing != 1 {
@@ -72,16 +73,16 @@ func TestResourceFigures(t *testing.T) {
 	if len(poller.applied) != 1 || poller.applied[0] == nil || poller.applied[0].Source != "main" {
 		t.Fatalf("applied %+v", poller.applied)
 	}
-	if primed, _ := f.Primed(); primed {
+	if primed, _ := f.primed(); primed {
 		t.Error("primed before the rules have answered")
 	}
 	newest := metav1.NewTime(time.Unix(1000, 0))
 	problem := v1alpha1.RuleHealth{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: "slow"}
 	poller.report = resourcerules.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
-	if primed, why := f.Primed(); !primed {
+	if primed, why := f.primed(); !primed {
 		t.Errorf("not primed: %s", why)
 	}
-	if got := f.Report().NewestSample; !got.Equal(&newest) {
+	if got := f.report().NewestSample; !got.Equal(&newest) {
 		t.Errorf("the newest sample is of %s", got)
 	}
 	problems, count, failing := f.health()
@@ -89,7 +90,7 @@ func TestResourceFigures(t *testing.T) {
 		t.Errorf("%d rules, problems (-want +got):\n%s", count, diff)
 	}
 
-	// Rules that cannot be used change nothing but what is told of them.
+	// Invalid rules change only the reported problems.
 	bad := ruledSpec()
 	bad.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
 	f.apply(ctx, bad)
@@ -97,7 +98,7 @@ func TestResourceFigures(t *testing.T) {
 		t.Errorf("bad rules: %+v, applied %d times", problems, len(poller.applied))
 	}
 
-	// Rules for pods alone are in force, and what they lack is told beside what fails.
+	// Rules for pods only are applied; what they lack is reported beside what fails.
 	alone := ruledSpec()
 	alone.ResourceMetrics.Rules.Memory.NodeQuery = ""
 	f.apply(ctx, alone)
@@ -105,7 +106,7 @@ func TestResourceFigures(t *testing.T) {
 		t.Fatalf("rules for pods alone: applied %+v", poller.applied)
 	}
 	poller.report = resourcerules.Report{Done: true, Pods: 1, PodsOnly: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
-	if primed, why := f.Primed(); !primed {
+	if primed, why := f.primed(); !primed {
 		t.Errorf("rules for pods alone: %s", why)
 	}
 	if problems, _, failing := f.health(); failing != 2 || len(problems) != 2 || problems[0].Path != "spec.resourceMetrics.rules.memory.nodeQuery" {
@@ -118,5 +119,34 @@ func TestResourceFigures(t *testing.T) {
 	}
 	if problems, count, _ := f.health(); problems != nil || count != 0 {
 		t.Errorf("without rules again: %d rules, problems %+v", count, problems)
+	}
+}
+
+// TestKubeletSettings: invalid rules change nothing: kubelets are scraped, or the previous
+// rules stay active.
+func TestKubeletSettings(t *testing.T) {
+	bad := ruledSpec()
+	bad.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
+	for name, test := range map[string]struct {
+		spec   *v1alpha1.MetricsBackendSpec
+		active bool
+		// kubelets is true if all are scraped, and false if none is.
+		kubelets bool
+	}{
+		"bad ones after kubelets":  {bad, false, true},
+		"bad ones after good ones": {bad, true, false},
+		"good ones":                {ruledSpec(), false, false},
+		"none any more":            {&v1alpha1.MetricsBackendSpec{}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings, err := config.SettingsFrom(test.spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := (&resourceRules{active: test.active}).kubeletSettings(settings)
+			if everything := got.NodeSelector.Empty(); everything != test.kubelets {
+				t.Errorf("all kubelets are scraped: %t, want %t", everything, test.kubelets)
+			}
+		})
 	}
 }

@@ -146,7 +146,7 @@ func TestNewFails(t *testing.T) {
 	kubeconfig := unreachableKubeconfig(t)
 	all := []string{"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
 	badBackend := filepath.Join(t.TempDir(), "backend.yaml")
-	write(t, badBackend, manifestHead+"spec: {resourceMetrics: {scrape: {port: 99999}}}")
+	write(t, badBackend, "apiVersion: metricsbackend.io/v1alpha1\nkind: MetricsBackend\nmetadata: {name: cluster}\nspec: {resourceMetrics: {scrape: {port: 99999}}}")
 	_, takenPort, _ := net.SplitHostPort(listen(t).Addr().String())
 	missing := filepath.Join(t.TempDir(), "missing")
 

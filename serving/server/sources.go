@@ -5,57 +5,257 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"net/http"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 )
 
-// reporter sums up the scrapes.
-type reporter interface {
-	Report() v1alpha1.KubeletReport
+// reasonInvalidSpec is the reason of a source with an invalid spec.
+const reasonInvalidSpec query.Reason = "InvalidSpec"
+
+// sourceRegistry holds the sources of the spec. An invalid or failing source does not affect
+// the others.
+type sourceRegistry struct {
+	clock clock.WithTicker
+	// secrets returns credentials.
+	secrets prometheus.Secrets
+	// onSeries is called when the known series of a matcher have changed.
+	onSeries func(source, matcher string)
+
+	mu sync.Mutex
+	// sources are in the order of the spec.
+	sources []*namedSource
+	// ctx is that of run; nil before it.
+	ctx     context.Context
+	running sync.WaitGroup
 }
 
-// valueReporter tells of custom and external metrics.
-type valueReporter interface {
-	report(to *v1alpha1.SourceReport)
-	declaredReport(ctx context.Context) v1alpha1.DeclaredReport
+// namedSource is a source of the spec. It implements query.Source.
+type namedSource struct {
+	// spec is guarded by the registry's mu.
+	spec v1alpha1.SourceSpec
+	// prometheus is nil if the spec is invalid; then invalid is the error.
+	prometheus *prometheus.Source
+	invalid    error
+	since      metav1.Time
+	// matchers select the series that rules are about.
+	matchers []string
+	stop     context.CancelFunc
 }
 
-// sourcesHandler answers a SourceReport.
-func sourcesHandler(source reporter, values valueReporter, config *configuration) http.Handler {
-	return reportHandler("sources", func(context.Context) any {
-		report := v1alpha1.SourceReport{ObservedGeneration: config.observedGeneration(), Kubelets: source.Report()}
-		values.report(&report)
-		return report
+// apply replaces the sources by those of a spec. A source with errors in errs becomes one
+// that returns them.
+func (r *sourceRegistry) apply(ctx context.Context, specs []v1alpha1.SourceSpec, errs field.ErrorList) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := slices.Clone(r.sources)
+	r.sources = nil
+	for i := range specs {
+		var old *namedSource
+		if at := slices.IndexFunc(before, func(o *namedSource) bool { return o.spec.Name == specs[i].Name }); at >= 0 {
+			old = before[at]
+			before = slices.Delete(before, at, at+1)
+		}
+		invalid := config.InvalidAt(errs, field.NewPath("spec", "sources").Index(i))
+		r.sources = append(r.sources, r.update(ctx, old, specs[i], invalid))
+	}
+	for _, removed := range before {
+		removed.end()
+	}
+}
+
+// update returns the source for a spec: the old one of that name (nil for none) if it would
+// give the same results, else a new one, so that cached results of the old one are dropped.
+func (r *sourceRegistry) update(ctx context.Context, old *namedSource, spec v1alpha1.SourceSpec, invalid error) *namedSource {
+	if old != nil && reflect.DeepEqual(old.spec, spec) && (invalid == nil) == (old.invalid == nil) {
+		return old
+	}
+	next := &namedSource{spec: spec, since: metav1.NewTime(r.clock.Now())}
+	switch {
+	case invalid != nil:
+		next.invalid = invalid
+	case spec.Prometheus == nil:
+		next.invalid = errors.New("no kind of source is set that this version knows, such as prometheus")
+	case old != nil && old.prometheus != nil:
+		// Keep its connections, known series and health.
+		if err := old.prometheus.Apply(*spec.Prometheus); err != nil {
+			next.invalid = err
+			break
+		}
+		if sameResults(old.spec, spec) {
+			old.spec = spec
+			return old
+		}
+		next.prometheus, next.matchers, next.stop = old.prometheus, old.matchers, old.stop
+		return next
+	default:
+		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, Clock: r.clock}, *spec.Prometheus)
+	}
+	if old != nil {
+		old.end()
+	}
+	if next.invalid != nil {
+		next.prometheus = nil
+		klog.FromContext(ctx).Error(next.invalid, "A source cannot be used; the others are", "source", spec.Name)
+		return next
+	}
+	next.prometheus.Series().OnChange(func(matcher string) { r.onSeries(spec.Name, matcher) })
+	r.start(next) //nolint:contextcheck // It lasts as long as run.
+	return next
+}
+
+// sameResults reports whether sources of both specs give the same results: they name the
+// same server and credentials. Other fields do not affect cached results.
+func sameResults(a, b v1alpha1.SourceSpec) bool {
+	relevant := func(of v1alpha1.SourceSpec) v1alpha1.SourceSpec {
+		p := *of.Prometheus
+		p.Interval, p.Timeout, p.SeriesInterval, p.SeriesMaxAge, p.Tenancy = nil, nil, nil, nil, v1alpha1.SourceTenancy{}
+		of.Prometheus, of.Optional = &p, false
+		return of
+	}
+	return reflect.DeepEqual(relevant(a), relevant(b))
+}
+
+// start starts a source while run is running. The caller holds mu.
+func (r *sourceRegistry) start(s *namedSource) {
+	if s.prometheus == nil || r.ctx == nil || r.ctx.Err() != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(r.ctx)
+	s.stop = stop
+	r.running.Go(func() {
+		s.prometheus.Run(ctx)
+		s.prometheus.Close()
 	})
 }
 
-// declaredHandler answers a DeclaredReport.
-func declaredHandler(values valueReporter) http.Handler {
-	return reportHandler("declared", func(ctx context.Context) any { return values.declaredReport(ctx) })
+func (s *namedSource) end() {
+	if s.stop != nil {
+		s.stop()
+	}
 }
 
-// reportHandler answers a report as JSON. Authorization has happened before, in
-// the server's chain: the verb get on the path.
-func reportHandler(subject string, report func(context.Context) any) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET is possible here", http.StatusMethodNotAllowed)
-			return
+// run runs the sources until the context ends.
+func (r *sourceRegistry) run(ctx context.Context) {
+	r.mu.Lock()
+	r.ctx = ctx
+	for _, s := range r.sources {
+		r.start(s) //nolint:contextcheck // It lasts as long as run, whose context it has.
+	}
+	r.mu.Unlock()
+	<-ctx.Done()
+	// start holds mu and checks the context, so no source starts after this.
+	r.mu.Lock()
+	r.sources = nil
+	r.mu.Unlock()
+	r.running.Wait()
+}
+
+// find returns the source of a name for the evaluator, which drops cached results when it
+// gets another one than before.
+func (r *sourceRegistry) find(name string) (query.Source, bool) {
+	if s := r.lookup(name); s != nil {
+		return s, true
+	}
+	return nil, false
+}
+
+// Evaluate implements query.Source.
+func (s *namedSource) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
+	if s.prometheus == nil {
+		return nil, s.failure()
+	}
+	return s.prometheus.Evaluate(ctx, expression, at)
+}
+
+// failure returns the error of a source with an invalid spec.
+func (s *namedSource) failure() *query.Failure {
+	return &query.Failure{Source: s.spec.Name, Reason: reasonInvalidSpec, Message: s.invalid.Error()}
+}
+
+func (r *sourceRegistry) lookup(name string) *namedSource {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sources {
+		if s.spec.Name == name {
+			return s
 		}
-		body, err := json.Marshal(report(r.Context()))
-		if err != nil {
-			http.Error(w, "encode the report: "+err.Error(), http.StatusInternalServerError)
-			return
+	}
+	return nil
+}
+
+// setMatchers sets the series that the sources look for, by source name.
+func (r *sourceRegistry) setMatchers(matchers map[string][]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sources {
+		if s.prometheus != nil && !slices.Equal(s.matchers, matchers[s.spec.Name]) {
+			s.matchers = matchers[s.spec.Name]
+			s.prometheus.Series().SetMatchers(s.matchers)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if _, err := w.Write(append(body, '\n')); err != nil {
-			klog.FromContext(r.Context()).V(4).Info("A client left before its report was written", "report", subject, "err", err)
+	}
+}
+
+// series returns the series of a matcher that a source knows.
+func (r *sourceRegistry) series(name, matcher string) (series.Found, bool) {
+	s := r.lookup(name)
+	switch {
+	case s == nil:
+		return series.Found{}, false
+	case s.prometheus == nil:
+		return series.Found{Err: s.failure()}, true
+	}
+	return s.prometheus.Series().Found(matcher), true
+}
+
+// health returns the health of the sources in the order of the spec.
+func (r *sourceRegistry) health() []v1alpha1.SourceHealth {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []v1alpha1.SourceHealth
+	for _, s := range r.sources {
+		if s.prometheus == nil {
+			all = append(all, v1alpha1.SourceHealth{Name: s.spec.Name, Reason: string(reasonInvalidSpec), Message: s.invalid.Error(), Since: s.since})
+			continue
 		}
-	})
+		h := s.prometheus.Health()
+		h.Name = s.spec.Name
+		all = append(all, h)
+	}
+	return all
+}
+
+// ready returns nil once each source that is not optional has answered and its series are
+// known, and otherwise what is missing. Invalid sources do not count.
+func (r *sourceRegistry) ready() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sources {
+		if s.spec.Optional || s.prometheus == nil {
+			continue
+		}
+		if h := s.prometheus.Health(); !h.Healthy {
+			return fmt.Errorf("source %q has not answered: %s %s", s.spec.Name, h.Reason, h.Message)
+		}
+		for _, matcher := range s.matchers {
+			if found := s.prometheus.Series().Found(matcher); found.Time.IsZero() && found.Err == nil {
+				return fmt.Errorf("source %q has not said which series there are for %s", s.spec.Name, matcher)
+			}
+		}
+	}
+	return nil
 }

@@ -5,17 +5,27 @@ package server
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/server/resourceconfig"
 	serverstore "k8s.io/apiserver/pkg/server/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	baseversion "k8s.io/component-base/version"
 )
 
-// enabledVersions are the versions that are served: all that are compiled in but
-// those that --runtime-config takes out. Settings of a MetricsBackend have no
-// say, or a reload would drop a version before its APIService is gone.
+// enabledVersions returns the API versions that are served: all compiled ones except those
+// that --runtime-config disables. The MetricsBackend does not matter: a reload would remove
+// a version before its APIService is deleted.
 func (o *Options) enabledVersions() (sets.Set[schema.GroupVersion], error) {
 	compiled := compiledVersions()
 	defaults := serverstore.NewResourceConfig()
@@ -43,3 +53,54 @@ func (o *Options) enabledVersions() (sets.Set[schema.GroupVersion], error) {
 	}
 	return enabled, nil
 }
+
+// effectiveVersion serves the version of this binary at /version. Feature gates and API
+// lifecycles follow the Kubernetes version of the libraries.
+type effectiveVersion struct {
+	basecompatibility.EffectiveVersion
+}
+
+// Info implements EffectiveVersion.
+func (v effectiveVersion) Info() *apimachineryversion.Info {
+	info := v.EffectiveVersion.Info()
+	info.Major, info.Minor = "", ""
+	if parsed, err := utilversion.ParseSemantic(info.GitVersion); err == nil {
+		info.Major = strconv.FormatUint(uint64(parsed.Major()), 10)
+		info.Minor = strconv.FormatUint(uint64(parsed.Minor()), 10)
+	}
+	return info
+}
+
+// version returns the version of this binary, as set by the build.
+func version() string {
+	return baseversion.Get().GitVersion
+}
+
+// featureDefaults are the defaults of feature gates that differ from upstream's.
+// --feature-gates overrides them.
+var featureDefaults = map[featuregate.Feature]bool{
+	// Compression is per connection: an event that is encoded once for all watchers would
+	// be compressed for each of them.
+	features.WatchListCompression: false,
+}
+
+// componentGlobals returns the registry of feature gates, at the Kubernetes version of the
+// libraries. Upstream's default registry uses the version of the binary: a release 0.1 would
+// run without any feature that was introduced after Kubernetes 0.1.
+var componentGlobals = sync.OnceValues(func() (basecompatibility.ComponentGlobalsRegistry, error) {
+	registry := basecompatibility.NewComponentGlobalsRegistry()
+	kube := baseversion.DefaultKubeBinaryVersion
+	version := basecompatibility.NewEffectiveVersionFromString(kube, kube, "")
+	if err := registry.Register(basecompatibility.DefaultKubeComponent, version, utilfeature.DefaultMutableFeatureGate); err != nil {
+		return nil, fmt.Errorf("register feature gates at Kubernetes %s: %w", kube, err)
+	}
+	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
+		return nil, fmt.Errorf("add the feature gates of logging: %w", err)
+	}
+	for gate, value := range featureDefaults {
+		if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(gate, value); err != nil {
+			return nil, fmt.Errorf("change the default of feature gate %s: %w", gate, err)
+		}
+	}
+	return registry, nil
+})

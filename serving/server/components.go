@@ -1,0 +1,177 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/serving/selectorresolver"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+)
+
+// components provide the data of all API groups.
+type components struct {
+	clock     clock.WithTicker
+	store     *samplestore.Store
+	kubelets  *kubelet.Source
+	kubeletCA *kubeletCA
+	informers informerGate
+	watches   *watches
+	pipeline  *metricPipeline
+	resolver  *selectorresolver.Resolver
+}
+
+func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial config.Settings) (*components, error) {
+	p := &components{clock: c, store: samplestore.NewStore(c, initial.MaxAge)}
+	admission := stream.NewAdmission(c, rand.Float64, initial.Watch.Limits)
+	p.watches = &watches{admission: admission, streams: resourcemetrics.NewStreams(p.store, c, rand.Float64, admission, initial.Watch.Stream)}
+	var err error
+	if p.kubeletCA, err = newKubeletCA(o.KubeletCAFile, client); err != nil {
+		return nil, err
+	}
+	if p.kubelets, err = newKubeletSource(client, p.store, c, p.kubeletCA.content(), initial.Kubelet); err != nil {
+		return nil, err
+	}
+	p.kubeletCA.apply = p.kubelets.SetDefaultCA
+	if p.informers, err = newInformers(client, p.store, p.kubelets); err != nil {
+		return nil, err
+	}
+	// The Secrets of sources are in the namespace of this pod or, outside a pod, of the
+	// MetricsBackend.
+	namespace := cmp.Or(o.ServiceNamespace, initial.Spec.Namespace)
+	if err := p.addPipeline(client, namespace, query.Limits{MaxWaiting: o.Run.MaxRequestsInFlight / 2}); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// newKubeletSource returns the scraper of kubelets.
+func newKubeletSource(client *rest.Config, store *samplestore.Store, c clock.WithTicker, ca []byte, initial kubelet.Settings) (*kubelet.Source, error) {
+	source, err := kubelet.NewSource(kubelet.Options{
+		Store:      store,
+		Clock:      c,
+		Rand:       rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // Spreads load; keeps no secret.
+		RestConfig: client,
+		DefaultCA:  ca,
+	}, initial)
+	if err != nil {
+		return nil, fmt.Errorf("set up the scrapes of kubelets (--kubelet-ca-file names other authorities): %w", err)
+	}
+	return source, nil
+}
+
+// addPipeline adds what custom and external metrics need.
+func (p *components) addPipeline(client *rest.Config, namespace string, limits query.Limits) error {
+	typed, err := kubernetes.NewForConfig(withProtobuf(client))
+	if err != nil {
+		return fmt.Errorf("make a client of Secrets: %w", err)
+	}
+	resources, err := discovery.NewDiscoveryClientForConfig(client)
+	if err != nil {
+		return fmt.Errorf("make a client of discovery: %w", err)
+	}
+	// The resolver limits its concurrency; the default rate limit of 5 a second for all
+	// would delay one namespace's selectors by another's.
+	unlimited := rest.CopyConfig(client)
+	unlimited.QPS = -1
+	partial, err := metadata.NewForConfig(unlimited)
+	if err != nil {
+		return fmt.Errorf("make a client of metadata: %w", err)
+	}
+	p.pipeline = newMetricPipeline(resources, config.NewSecrets(typed, namespace), p.store, p.kubelets, p.clock, limits)
+	synced := func() bool { return p.informers.Check(context.Background()) == nil }
+	p.resolver = selectorresolver.NewResolver(p.store.Pods, synced, partial, p.clock)
+	return nil
+}
+
+// target returns what the configuration is applied to.
+func (p *components) target() config.Target {
+	return config.Target{Settings: p.applySettings, Metrics: p.pipeline.declare, Policies: p.pipeline.applyPolicies}
+}
+
+// applySettings applies all settings, or none if it returns an error.
+func (p *components) applySettings(ctx context.Context, s config.Settings) error {
+	if err := p.kubelets.Apply(p.pipeline.resourceRules.kubeletSettings(s)); err != nil {
+		return fmt.Errorf("change how kubelets are asked: %w", err)
+	}
+	// Nothing below can fail.
+	p.store.SetMaxAge(s.MaxAge)
+	p.watches.apply(s.Watch)
+	p.pipeline.apply(ctx, s.Spec, s.Invalid)
+	return nil
+}
+
+// install adds the enabled versions of the API groups to the API server.
+func (p *components) install(o *Options, server *genericapiserver.GenericAPIServer, initial config.Settings, minRequestTimeout time.Duration) error {
+	versions, err := o.enabledVersions()
+	if err != nil {
+		return err
+	}
+	if p.watches.resource, err = resourcemetrics.InstallAPI(server, p.store, p.watches.streams, versions.Has); err != nil {
+		return err
+	}
+	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{
+		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Objects: p.resolver, Admission: p.watches.admission,
+		Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout, Enabled: versions.Has,
+	})
+	if err != nil {
+		return err
+	}
+	if custom != nil {
+		p.addValueGroup(custom)
+	}
+	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
+		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Policies: p.pipeline.policies,
+		Lists: valueapi.Options{
+			Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
+		},
+	}, versions.Has)
+	if err != nil {
+		return err
+	}
+	if external != nil {
+		p.addValueGroup(external)
+	}
+	p.watches.apply(initial.Watch)
+	return nil
+}
+
+func (p *components) addValueGroup(g valueGroup) {
+	p.watches.values = append(p.watches.values, g)
+	p.pipeline.addGroup(g)
+}
+
+// background returns what runs from before the port opens until after it has closed.
+func (p *components) background() []func(context.Context) {
+	all := []func(context.Context){
+		p.kubelets.Run, p.kubeletCA.run, p.watches.streams.Run, p.pipeline.run,
+		func(ctx context.Context) { updateNewestSample(ctx, p.pipeline.resourceRules.report) },
+	}
+	for _, g := range p.watches.values {
+		all = append(all, g.Run)
+	}
+	for _, i := range p.informers {
+		all = append(all, i.run)
+	}
+	return all
+}

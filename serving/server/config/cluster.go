@@ -1,0 +1,139 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// clusterWatcher watches one MetricsBackend and all declared metrics and policies. If the
+// CRD of a kind is missing there are no objects of it.
+type clusterWatcher struct {
+	apply  func(ctx context.Context, origin string, backend *v1alpha1.MetricsBackend)
+	target Target
+
+	backend  *objectInformer[*v1alpha1.MetricsBackend]
+	custom   *objectInformer[*v1alpha1.CustomMetric]
+	external *objectInformer[*v1alpha1.ExternalMetric]
+	policies *objectInformer[*v1alpha1.ExternalMetricsPolicy]
+
+	// current is the MetricsBackend that was applied last; nil after its deletion.
+	current *v1alpha1.MetricsBackend
+
+	mu       sync.Mutex
+	declared declarations
+}
+
+// newClusterWatcher calls apply with the named MetricsBackend and after each change of its
+// spec, but not when it is deleted: its settings stay.
+func newClusterWatcher(config *rest.Config, name string, apply func(context.Context, string, *v1alpha1.MetricsBackend), target Target) (*clusterWatcher, error) {
+	client, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &clusterWatcher{apply: apply, target: target}
+	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	if c.backend, err = newCRInformer(client, "MetricsBackend "+name, "metricsbackends", byName, &v1alpha1.MetricsBackend{}, c.applyBackend); err != nil {
+		return nil, err
+	}
+	all := fields.Everything()
+	if c.custom, err = newCRInformer(client, "CustomMetrics", "custommetrics", all, &v1alpha1.CustomMetric{}, c.setCustom); err != nil {
+		return nil, err
+	}
+	if c.external, err = newCRInformer(client, "ExternalMetrics", "externalmetrics", all, &v1alpha1.ExternalMetric{}, c.setExternal); err != nil {
+		return nil, err
+	}
+	if c.policies, err = newCRInformer(client, "ExternalMetricsPolicies", "externalmetricspolicies", all, &v1alpha1.ExternalMetricsPolicy{}, target.Policies); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newCRInformer[T metaObject](client rest.Interface, what, resource string, selector fields.Selector, example T, apply func(context.Context, []T)) (*objectInformer[T], error) {
+	source := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector)
+	return newObjectInformer(what, resource+"."+v1alpha1.GroupName, source, example, apply)
+}
+
+// run watches until the context ends.
+func (c *clusterWatcher) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context){c.backend.run, c.custom.run, c.external.run, c.policies.run} {
+		running.Go(func() { run(ctx) })
+	}
+	running.Wait()
+}
+
+// applyBackend applies the MetricsBackend if its spec has changed: the generation stays
+// when only the status is written, and starts over when the object is created again.
+func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.MetricsBackend) {
+	before := c.current
+	c.current = nil
+	if len(all) > 0 {
+		c.current = all[0]
+	}
+	switch {
+	case c.current == nil && before != nil:
+		klog.FromContext(ctx).Info("The MetricsBackend was deleted; its settings stay in force", "metricsBackend", klog.KObj(before))
+	case c.current != nil && (before == nil || before.UID != c.current.UID || before.Generation != c.current.Generation):
+		c.apply(ctx, "cluster", c.current)
+	}
+}
+
+func (c *clusterWatcher) setCustom(_ context.Context, all []*v1alpha1.CustomMetric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.declared.custom = all
+	c.target.Metrics(c.declared.custom, c.declared.external)
+}
+
+func (c *clusterWatcher) setExternal(_ context.Context, all []*v1alpha1.ExternalMetric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.declared.external = all
+	c.target.Metrics(c.declared.custom, c.declared.external)
+}
+
+// declaredRead returns nil once all declared metrics and policies are read and applied.
+func (c *clusterWatcher) declaredRead() error {
+	for _, o := range []struct {
+		what string
+		read func() error
+	}{{c.policies.what, c.policies.read}, {c.custom.what, c.custom.read}, {c.external.what, c.external.read}} {
+		if err := o.read(); err != nil {
+			return fmt.Errorf("%s: %w", o.what, err)
+		}
+	}
+	return nil
+}
+
+// newClient returns a client of metricsbackend.io/v1alpha1.
+func newClient(config *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register %s: %w", v1alpha1.GroupVersion, err)
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of %s: %w", v1alpha1.GroupVersion, err)
+	}
+	return client, nil
+}

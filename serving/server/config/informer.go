@@ -1,0 +1,230 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// metaObject is an API object with metadata.
+type metaObject interface {
+	runtime.Object
+	metav1.Object
+}
+
+// objectInformer watches all objects of a kind, or a selection of them. After each change,
+// or burst of changes, it applies the complete list.
+type objectInformer[T metaObject] struct {
+	reflectorStatus
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerRegistration
+	// apply receives all objects, ordered by namespace and name, which it must not change.
+	// One goroutine calls it, for the first time when the objects are known.
+	apply   func(context.Context, []T)
+	applied atomic.Bool
+	changed chan struct{}
+}
+
+// newObjectInformer names the objects what in logs, and resource, with its group, in hints.
+func newObjectInformer[T metaObject](what, resource string, source cache.ListerWatcher, example T, apply func(context.Context, []T)) (*objectInformer[T], error) {
+	o := &objectInformer[T]{
+		reflectorStatus: reflectorStatus{what: what, resource: resource},
+		informer:        cache.NewSharedIndexInformer(source, example, 0, nil),
+		apply:           apply,
+		changed:         make(chan struct{}, 1),
+	}
+	if err := o.informer.SetTransform(withoutManagedFields); err != nil {
+		return nil, fmt.Errorf("trim %s: %w", what, err)
+	}
+	err := o.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		o.handleError(ctx, r, err)
+		o.notify()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	o.handler, err = o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { o.received() },
+		UpdateFunc: func(before, after any) {
+			if specChanged(before, after) {
+				o.received()
+			}
+		},
+		DeleteFunc: func(any) { o.received() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	return o, nil
+}
+
+// run watches the objects until the context ends.
+func (o *objectInformer[T]) run(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		o.informer.RunWithContext(ctx)
+	}()
+	defer func() { <-ended }()
+	synced := o.handler.HasSyncedChecker().Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-synced:
+			synced = nil
+		case <-o.changed:
+		}
+		if o.known() == nil {
+			o.apply(ctx, o.list())
+			o.applied.Store(true)
+		}
+	}
+}
+
+// known returns nil once the objects have been listed, or there are none because the CRD is
+// missing, and otherwise why not.
+func (o *objectInformer[T]) known() error {
+	if o.handler.HasSynced() {
+		return nil
+	}
+	return o.reason()
+}
+
+// read returns nil once the objects are known and applied.
+func (o *objectInformer[T]) read() error {
+	if err := o.known(); err != nil {
+		return err
+	}
+	if !o.applied.Load() {
+		return errors.New("not applied yet")
+	}
+	return nil
+}
+
+func (o *objectInformer[T]) received() {
+	o.lastFailure.Store(nil)
+	o.notify()
+}
+
+func (o *objectInformer[T]) notify() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (o *objectInformer[T]) list() []T {
+	var all []T
+	for _, obj := range o.informer.GetStore().List() {
+		if t, ok := obj.(T); ok {
+			all = append(all, t)
+		}
+	}
+	sortByName(all)
+	return all
+}
+
+func sortByName[T metaObject](objects []T) {
+	slices.SortFunc(objects, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+}
+
+// specChanged reports whether more than the status or the metadata differs: the operator
+// writes the status of each declared metric every minute. An object without a generation (a
+// Secret) changes with its resourceVersion.
+func specChanged(before, after any) bool {
+	old, err := meta.Accessor(before)
+	if err != nil {
+		return true
+	}
+	current, err := meta.Accessor(after)
+	if err != nil {
+		return true
+	}
+	if old.GetUID() != current.GetUID() || old.GetGeneration() != current.GetGeneration() {
+		return true
+	}
+	return current.GetGeneration() == 0 && old.GetResourceVersion() != current.GetResourceVersion()
+}
+
+// withoutManagedFields drops the larger part of most objects' metadata.
+func withoutManagedFields(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// Reasons why a list or watch fails.
+const (
+	crdMissing  = "CRDMissing"
+	forbidden   = "Forbidden"
+	undecodable = "Undecodable"
+	unavailable = "Unavailable"
+)
+
+// reflectorStatus tracks the failures of an informer whose CRD may be missing or whose
+// objects may be unreadable. The reflector retries with backoff; each reason is logged once.
+type reflectorStatus struct {
+	what, resource string
+	// lastFailure is the reason of the last failure; nil after a success.
+	lastFailure atomic.Pointer[string]
+}
+
+// reason returns why nothing was listed yet; nil when the CRD is missing.
+func (s *reflectorStatus) reason() error {
+	switch failure := s.lastFailure.Load(); {
+	case failure == nil:
+		return errors.New("no answer from kube-apiserver yet")
+	case *failure == crdMissing:
+		return nil
+	default:
+		return errors.New(*failure)
+	}
+}
+
+// handleError is a cache.WatchErrorHandlerWithContext.
+func (s *reflectorStatus) handleError(ctx context.Context, r *cache.Reflector, err error) {
+	reason, hint := s.classify(err)
+	if reason == "" {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+		return
+	}
+	logger := klog.FromContext(ctx)
+	if before := s.lastFailure.Swap(&reason); before != nil && *before == reason {
+		logger.V(4).Info("Still cannot watch "+s.what, "err", err)
+		return
+	}
+	logger.Info("Cannot watch "+s.what+"; what is in force stays, and it is tried again", "reason", reason, "hint", hint, "err", err)
+}
+
+// classify returns the reason of a failure and what to do; empty for errors that client-go
+// handles.
+func (s *reflectorStatus) classify(err error) (reason, hint string) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return crdMissing, "install the CustomResourceDefinition " + s.resource
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return forbidden, "this account needs get, list and watch on " + s.resource
+	case runtime.IsNotRegisteredError(err), runtime.IsMissingKind(err), runtime.IsStrictDecodingError(err):
+		return undecodable, "the object does not fit this version of serving"
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		return "", ""
+	}
+	return unavailable, "kube-apiserver cannot be reached, or its answer cannot be read"
+}

@@ -1,0 +1,166 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
+)
+
+// Secrets watches the Secrets that the sources name. Each has an informer of its own, so
+// that this account needs to read no other Secret of the namespace, and a rotated credential
+// is used from the next request on.
+type Secrets struct {
+	client    kubernetes.Interface
+	namespace string
+
+	mu      sync.Mutex
+	watched map[string]*watchedSecret
+	// ctx is that of Run; nil before and after it.
+	ctx     context.Context
+	running sync.WaitGroup
+}
+
+// watchedSecret is one Secret.
+type watchedSecret struct {
+	informer *objectInformer[*corev1.Secret]
+	stop     context.CancelFunc
+
+	mu   sync.Mutex
+	data map[string][]byte
+	// known is true once it was read whether the Secret exists, and found if it does.
+	known, found bool
+}
+
+// NewSecrets returns the Secrets of a namespace, of which it watches none.
+func NewSecrets(client kubernetes.Interface, namespace string) *Secrets {
+	return &Secrets{client: client, namespace: namespace, watched: map[string]*watchedSecret{}}
+}
+
+// Get implements prometheus.Secrets: it returns the data of a Secret, which must not be
+// changed.
+func (s *Secrets) Get(name string) (map[string][]byte, error) {
+	s.mu.Lock()
+	w := s.watched[name]
+	s.mu.Unlock()
+	if w == nil {
+		return nil, errors.New("it is not followed yet")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !w.known:
+		return nil, w.unknownReason()
+	case !w.found:
+		return nil, prometheus.ErrNoSecret
+	}
+	return w.data, nil
+}
+
+// unknownReason returns why it is not known whether the Secret exists.
+func (w *watchedSecret) unknownReason() error {
+	switch reason := w.informer.lastFailure.Load(); {
+	case reason == nil:
+		return errors.New("no answer from kube-apiserver yet")
+	case *reason == forbidden:
+		return errors.New("this account may not read it; the operator adds it to the Role of serving pods when a source names it")
+	default:
+		return fmt.Errorf("kube-apiserver was asked for it: %s", *reason)
+	}
+}
+
+// Watch also watches the named Secrets.
+func (s *Secrets) Watch(names []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if s.watched[name] != nil {
+			continue
+		}
+		w, err := s.newWatched(name)
+		if err != nil {
+			return err
+		}
+		s.watched[name] = w
+		s.start(w)
+	}
+	return nil
+}
+
+// Retain stops watching all but the named Secrets.
+func (s *Secrets) Retain(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, w := range s.watched {
+		if slices.Contains(names, name) {
+			continue
+		}
+		delete(s.watched, name)
+		if w.stop != nil {
+			w.stop()
+		}
+	}
+}
+
+func (s *Secrets) newWatched(name string) (*watchedSecret, error) {
+	source := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "secrets", s.namespace,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	w := &watchedSecret{}
+	var err error
+	w.informer, err = newObjectInformer("Secret "+klog.KRef(s.namespace, name).String(), "secrets named "+name, source, &corev1.Secret{}, w.apply)
+	if err != nil {
+		return nil, fmt.Errorf("follow the credentials of sources: %w", err)
+	}
+	return w, nil
+}
+
+// apply stores the Secret, or that there is none.
+func (w *watchedSecret) apply(ctx context.Context, all []*corev1.Secret) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.data, w.known, w.found = nil, true, false
+	if len(all) == 1 {
+		w.data, w.found = all[0].Data, true
+	}
+	klog.FromContext(ctx).V(2).Info("Credentials of sources were read", "what", w.informer.what, "found", w.found)
+}
+
+// start starts an informer while Run is running. The caller holds mu.
+func (s *Secrets) start(w *watchedSecret) {
+	if s.ctx == nil || s.ctx.Err() != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	w.stop = stop
+	s.running.Go(func() { w.informer.run(ctx) })
+}
+
+// Run runs the informers until the context ends.
+func (s *Secrets) Run(ctx context.Context) {
+	s.mu.Lock()
+	s.ctx = ctx
+	for _, w := range s.watched {
+		s.start(w) //nolint:contextcheck // Its context is s.ctx, which is this one.
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+	// No informer starts after this, as Wait requires. Wait runs without mu, which requests
+	// still take.
+	s.mu.Lock()
+	s.ctx = nil
+	s.mu.Unlock()
+	s.running.Wait()
+}

@@ -1,0 +1,148 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// stallTimeout is how long a watcher may accept no data before its watch is ended: several
+// times the length of a garbage collection pause or a slow network, and short against the
+// age of the data that it would then get.
+const stallTimeout = time.Minute
+
+// Settings are what a running pod takes from its MetricsBackend.
+type Settings struct {
+	Kubelet kubelet.Settings
+	// MaxAge is the age from which points are no longer served.
+	MaxAge time.Duration
+	Watch  WatchSettings
+	// Spec has its defaults. Invalid has the errors of its independent parts.
+	Spec    *v1alpha1.MetricsBackendSpec
+	Invalid field.ErrorList
+}
+
+// WatchSettings are the settings of watches of all APIs.
+type WatchSettings struct {
+	Enabled bool
+	Limits  stream.Limits
+	Stream  stream.Settings
+}
+
+// SettingsFrom returns the settings of a spec, with defaults; those of an empty spec apply
+// until a MetricsBackend is read. It validates the whole spec, since a manifest on disk did
+// not pass the CRD's schema. The error names every field that cannot be used, except in
+// independent parts.
+func SettingsFrom(given *v1alpha1.MetricsBackendSpec) (Settings, error) {
+	spec := given.DeepCopy()
+	if spec.ResourceMetrics == nil {
+		spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+	}
+	v1alpha1.SetDefaults(spec)
+	errs := v1alpha1.Validate(spec)
+	invalid := splitIndependent(&errs)
+	if len(errs) > 0 {
+		return Settings{}, errs.ToAggregate()
+	}
+	rm := spec.ResourceMetrics
+	bodySize, err := rm.Scrape.MaxBodyBytes()
+	if err != nil {
+		return Settings{}, fmt.Errorf("spec.resourceMetrics.scrape.maxBodySize %w", err)
+	}
+	selector := labels.Everything()
+	if rm.Scrape.NodeSelector != nil {
+		// A nil LabelSelector selects nothing; here it means all nodes.
+		if selector, err = metav1.LabelSelectorAsSelector(rm.Scrape.NodeSelector); err != nil {
+			return Settings{}, fmt.Errorf("spec.resourceMetrics.scrape.nodeSelector: %w", err)
+		}
+	}
+	if rm.Rules != nil {
+		// Resource metrics come from a source instead. While no rules can be used, kubelets
+		// are still scraped: a typo must not leave every autoscaler without CPU and memory.
+		if usable, _ := rules.CompileResourceRules(rm.Rules, spec.Sources); usable != nil {
+			selector = labels.Nothing()
+		}
+	}
+	return Settings{
+		Spec: spec, Invalid: invalid,
+		MaxAge: rm.MaxAge.Duration,
+		Watch:  watchSettingsFrom(&spec.Watch),
+		Kubelet: kubelet.Settings{
+			Interval:      rm.Scrape.Interval.Duration,
+			Timeout:       rm.Scrape.Timeout.Duration,
+			MaxConcurrent: int(*rm.Scrape.MaxConcurrent),
+			MaxBodySize:   bodySize,
+			AddressTypes:  rm.Scrape.AddressTypes,
+			Port:          ptr.Deref(rm.Scrape.Port, 0),
+			NodeSelector:  selector,
+			TLS:           rm.KubeletTLS.Mode,
+			CABundle:      rm.KubeletTLS.CABundle,
+		},
+	}, nil
+}
+
+func watchSettingsFrom(spec *v1alpha1.WatchSpec) WatchSettings {
+	return WatchSettings{
+		Enabled: spec.Mode == v1alpha1.WatchEnabled,
+		Limits: stream.Limits{
+			Connections:    int(*spec.MaxConnections),
+			PerUser:        int(*spec.MaxConnectionsPerUser),
+			OpensPerSecond: float64(*spec.MaxOpensPerSecondPerUser),
+			// After a restart of a pod or a client, a user may open all of its watches at once.
+			OpensBurst: int(max(*spec.MaxConnectionsPerUser, *spec.MaxOpensPerSecondPerUser)),
+		},
+		Stream: stream.Settings{
+			BookmarkInterval: spec.BookmarkInterval.Duration,
+			MaxAge:           spec.MaxAge.Duration,
+			StallTimeout:     stallTimeout,
+		},
+	}
+}
+
+// independentParts are validated and reported by the components that use them: an invalid
+// source or rule does not affect anything else.
+var independentParts = []string{"spec.sources", "spec.customMetrics", "spec.externalMetrics", "spec.resourceMetrics.rules"}
+
+// splitIndependent removes the errors of independent parts from errs and returns them.
+func splitIndependent(errs *field.ErrorList) field.ErrorList {
+	var independent field.ErrorList
+	*errs = slices.DeleteFunc(*errs, func(err *field.Error) bool {
+		if !slices.ContainsFunc(independentParts, func(part string) bool { return within(err.Field, part) }) {
+			return false
+		}
+		independent = append(independent, err)
+		return true
+	})
+	return independent
+}
+
+// InvalidAt returns the errors at a path and below it.
+func InvalidAt(errs field.ErrorList, path *field.Path) error {
+	var matching field.ErrorList
+	for _, err := range errs {
+		if within(err.Field, path.String()) {
+			matching = append(matching, err)
+		}
+	}
+	return matching.ToAggregate()
+}
+
+// within reports whether a path equals parent or is below it.
+func within(path, parent string) bool {
+	rest, found := strings.CutPrefix(path, parent)
+	return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

@@ -1,0 +1,229 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
+	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+)
+
+// comparedByText compares selectors by their text.
+var comparedByText = cmp.Options{
+	cmpopts.IgnoreFields(Settings{}, "Spec", "Invalid"),
+	cmp.Transformer("selector", func(s labels.Selector) string { return s.String() }),
+}
+
+func defaultedSettings(change func(*Settings)) Settings {
+	s := Settings{
+		MaxAge: 90 * time.Second,
+		Kubelet: kubelet.Settings{
+			Interval:      15 * time.Second,
+			Timeout:       10 * time.Second,
+			MaxConcurrent: 64,
+			MaxBodySize:   16 << 20,
+			AddressTypes: []corev1.NodeAddressType{
+				corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS,
+			},
+			NodeSelector: labels.Everything(),
+			TLS:          v1alpha1.KubeletTLSVerify,
+		},
+		Watch: WatchSettings{
+			Enabled: true,
+			Limits:  stream.Limits{Connections: 10000, PerUser: 1000, OpensPerSecond: 100, OpensBurst: 1000},
+			Stream:  stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
+		},
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+func TestSettingsFrom(t *testing.T) {
+	bundle, _, err := certutil.GenerateSelfSignedCertKey("kubelet", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		spec  *v1alpha1.ResourceMetricsSpec
+		watch v1alpha1.WatchSpec
+		want  Settings
+		// wantErr lists what the error must mention.
+		wantErr []string
+	}{
+		"no resource metrics: defaults": {want: defaultedSettings(nil)},
+		"empty: defaults":               {spec: &v1alpha1.ResourceMetricsSpec{}, want: defaultedSettings(nil)},
+		"everything set": {
+			spec: &v1alpha1.ResourceMetricsSpec{
+				MaxAge: duration(2 * time.Minute),
+				Scrape: v1alpha1.ScrapeSpec{
+					Interval:      duration(30 * time.Second),
+					Timeout:       duration(5 * time.Second),
+					MaxConcurrent: ptr.To[int32](8),
+					MaxBodySize:   "512Ki",
+					AddressTypes:  []corev1.NodeAddressType{corev1.NodeHostName},
+					Port:          ptr.To[int32](4194),
+					NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"type": "real"}},
+				},
+				KubeletTLS: v1alpha1.KubeletTLSSpec{CABundle: bundle},
+			},
+			want: defaultedSettings(func(s *Settings) {
+				s.MaxAge = 2 * time.Minute
+				s.Kubelet.Interval, s.Kubelet.Timeout = 30*time.Second, 5*time.Second
+				s.Kubelet.MaxConcurrent, s.Kubelet.MaxBodySize, s.Kubelet.Port = 8, 512<<10, 4194
+				s.Kubelet.AddressTypes = []corev1.NodeAddressType{corev1.NodeHostName}
+				s.Kubelet.NodeSelector = labels.SelectorFromSet(labels.Set{"type": "real"})
+				s.Kubelet.CABundle = bundle
+			}),
+		},
+		"pinning": {
+			spec: &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSPinOnFirstUse}},
+			want: defaultedSettings(func(s *Settings) { s.Kubelet.TLS = v1alpha1.KubeletTLSPinOnFirstUse }),
+		},
+		"an empty selector selects all nodes": {
+			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{}}},
+			want: defaultedSettings(nil),
+		},
+		"resource rules that cannot be used: kubelets are asked": {
+			spec: &v1alpha1.ResourceMetricsSpec{Rules: &v1alpha1.ResourceRules{}},
+			want: defaultedSettings(nil),
+		},
+		"no watch": {
+			watch: v1alpha1.WatchSpec{Mode: v1alpha1.WatchDisabled},
+			want:  defaultedSettings(func(s *Settings) { s.Watch.Enabled = false }),
+		},
+		"everything of watches set": {
+			watch: v1alpha1.WatchSpec{
+				Mode: v1alpha1.WatchEnabled, MaxConnections: ptr.To[int32](50), MaxConnectionsPerUser: ptr.To[int32](20),
+				MaxOpensPerSecondPerUser: ptr.To[int32](5), BookmarkInterval: duration(10 * time.Second), MaxAge: duration(5 * time.Minute),
+			},
+			want: defaultedSettings(func(s *Settings) {
+				s.Watch.Limits = stream.Limits{Connections: 50, PerUser: 20, OpensPerSecond: 5, OpensBurst: 20}
+				s.Watch.Stream.BookmarkInterval, s.Watch.Stream.MaxAge = 10*time.Second, 5*time.Minute
+			}),
+		},
+		"a burst is at least what comes in a second": {
+			watch: v1alpha1.WatchSpec{MaxConnectionsPerUser: ptr.To[int32](20), MaxOpensPerSecondPerUser: ptr.To[int32](30)},
+			want: defaultedSettings(func(s *Settings) {
+				s.Watch.Limits.PerUser, s.Watch.Limits.OpensPerSecond, s.Watch.Limits.OpensBurst = 20, 30, 30
+			}),
+		},
+		"a body size that is no quantity": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "16 megabytes"}},
+			wantErr: []string{"spec.resourceMetrics.scrape.maxBodySize", "16 megabytes"},
+		},
+		"a negative body size": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "-1"}},
+			wantErr: []string{"maxBodySize", "must be a positive number of bytes"},
+		},
+		"a body size over the limit": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "1Gi"}},
+			wantErr: []string{"maxBodySize", "at most 256Mi"},
+		},
+		"an unknown version": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Versions: []v1alpha1.ResourceMetricsVersion{"v2"}},
+			wantErr: []string{"spec.resourceMetrics.versions", "v2"},
+		},
+		"an unknown address type": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{AddressTypes: []corev1.NodeAddressType{"Carrier"}}},
+			wantErr: []string{"scrape.addressTypes", "Carrier"},
+		},
+		"more concurrency than the limit": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxConcurrent: ptr.To[int32](1001)}},
+			wantErr: []string{"scrape.maxConcurrent", "between 1 and 1000"},
+		},
+		"a selector with an unknown operator": {
+			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "type", Operator: "Is", Values: []string{"real"}}},
+			}}},
+			wantErr: []string{"spec.resourceMetrics.scrape.nodeSelector", "Is"},
+		},
+		"a selector with a bad label": {
+			spec: &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{NodeSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"no spaces": "x"},
+			}}},
+			wantErr: []string{"nodeSelector"},
+		},
+		"all wrong at once: each field is named": {
+			spec: &v1alpha1.ResourceMetricsSpec{
+				MaxAge: duration(time.Second),
+				Scrape: v1alpha1.ScrapeSpec{
+					Interval: duration(time.Hour), Timeout: duration(time.Millisecond),
+					MaxConcurrent: ptr.To[int32](0), Port: ptr.To[int32](70000),
+				},
+				KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: "Trust"},
+			},
+			wantErr: []string{"maxAge", "scrape.interval", "scrape.timeout", "scrape.maxConcurrent", "scrape.port", "kubeletTLS.mode"},
+		},
+		"timeout longer than interval": {
+			spec:    &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(5 * time.Second)}},
+			wantErr: []string{"scrape.timeout", "must not be longer than scrape.interval"},
+		},
+		"maxAge that every sample exceeds before the next": {
+			spec:    &v1alpha1.ResourceMetricsSpec{MaxAge: duration(time.Minute), Scrape: v1alpha1.ScrapeSpec{Interval: duration(time.Minute)}},
+			wantErr: []string{"maxAge", "must be at least 30s longer than scrape.interval"},
+		},
+		"a bundle without certificates": {
+			spec:    &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{CABundle: []byte("not PEM")}},
+			wantErr: []string{"kubeletTLS.caBundle", "PEM"},
+		},
+		"a bundle where nothing is verified": {
+			spec:    &v1alpha1.ResourceMetricsSpec{KubeletTLS: v1alpha1.KubeletTLSSpec{Mode: v1alpha1.KubeletTLSSkip, CABundle: bundle}},
+			wantErr: []string{"kubeletTLS.caBundle", "Verify only"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			given := &v1alpha1.MetricsBackendSpec{ResourceMetrics: tc.spec, Watch: tc.watch}
+			before := given.DeepCopy()
+			got, err := SettingsFrom(given)
+			if diff := cmp.Diff(before, given); diff != "" {
+				t.Errorf("the spec was changed (-before +after):\n%s", diff)
+			}
+			if len(tc.wantErr) > 0 {
+				if err == nil {
+					t.Fatalf("no error, want one that mentions %q", tc.wantErr)
+				}
+				for _, part := range tc.wantErr {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("error %q does not mention %q", err, part)
+					}
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("SettingsFrom: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, got, comparedByText); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for path, want := range map[string]bool{
+		"spec.sources": true, "spec.sources[1].name": true, "spec.sources.x": true, "spec.sourcesOfTruth": false, "spec": false,
+	} {
+		if got := within(path, "spec.sources"); got != want {
+			t.Errorf("%s is within spec.sources: %t, want %t", path, got, want)
+		}
+	}
+}

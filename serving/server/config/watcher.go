@@ -1,0 +1,180 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads the configuration of serving: a MetricsBackend, the metrics and
+// policies declared beside it, and the Secrets of its sources, from the cluster or a file.
+package config
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+var (
+	reloads = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace:      "metrics_backend",
+		Name:           "config_reloads_total",
+		Help:           "Number of times that a MetricsBackend was read, by result. An error leaves the settings before it in force.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+
+	reloadSuccessful = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace:      "metrics_backend",
+		Name:           "config_last_reload_successful",
+		Help:           "0 when the newest MetricsBackend that was read could not be used, otherwise 1.",
+		StabilityLevel: metrics.ALPHA,
+	})
+)
+
+// RegisterMetrics registers the metrics of this package.
+func RegisterMetrics(register func(...metrics.Registerable)) { register(reloads, reloadSuccessful) }
+
+// Target is what the configuration is applied to.
+type Target struct {
+	// Settings applies all of the settings, or none if it returns an error.
+	Settings func(context.Context, Settings) error
+	// Metrics and Policies replace the declared metrics and policies. The objects are
+	// ordered by namespace and name and must not be changed.
+	Metrics  func([]*v1alpha1.CustomMetric, []*v1alpha1.ExternalMetric)
+	Policies func(context.Context, []*v1alpha1.ExternalMetricsPolicy)
+}
+
+// declare replaces the declared metrics and policies.
+func (t *Target) declare(ctx context.Context, d *declarations) {
+	t.Policies(ctx, d.policies)
+	t.Metrics(d.custom, d.external)
+}
+
+// Initial is the configuration at the start, before kube-apiserver is asked.
+type Initial struct {
+	Settings     Settings
+	declarations declarations
+	// file is nil without --backend-file.
+	file *fileWatcher
+}
+
+// Load returns the configuration in a file (--backend-file), or the defaults if path is
+// empty.
+func Load(path string) (*Initial, error) {
+	if path == "" {
+		s, err := SettingsFrom(&v1alpha1.MetricsBackendSpec{})
+		return &Initial{Settings: s}, err
+	}
+	file := &fileWatcher{path: path}
+	s, d, err := file.load()
+	return &Initial{Settings: s, declarations: d, file: file}, err
+}
+
+// Watcher keeps a Target up to date with the configuration. Settings that cannot be used
+// change nothing: the last good ones stay.
+type Watcher struct {
+	target Target
+	run    func(context.Context)
+	// backendRead and declaredRead return nil once the MetricsBackend, and the objects
+	// declared beside it, are read and applied, or are known not to exist.
+	backendRead, declaredRead func() error
+
+	mu         sync.Mutex
+	generation int64
+	lastError  string
+}
+
+// NewWatcher watches the file of initial, or the named MetricsBackend in the cluster. With
+// neither, the initial settings stay.
+func NewWatcher(client *rest.Config, backend string, initial *Initial, target Target) (*Watcher, error) {
+	reloadSuccessful.Set(1)
+	read := func() error { return nil }
+	w := &Watcher{target: target, backendRead: read, declaredRead: read}
+	switch {
+	case initial.file != nil:
+		w.watchFile(initial)
+	case backend != "":
+		c, err := newClusterWatcher(client, backend, w.apply, target)
+		if err != nil {
+			return nil, err
+		}
+		w.run, w.backendRead, w.declaredRead = c.run, c.backend.read, c.declaredRead
+	default:
+		w.run = func(ctx context.Context) {
+			target.declare(ctx, &declarations{})
+			klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
+		}
+	}
+	return w, nil
+}
+
+// watchFile also applies the initial content of the file.
+func (w *Watcher) watchFile(initial *Initial) {
+	var applied atomic.Bool
+	w.declaredRead = func() error {
+		if !applied.Load() {
+			return errors.New("the file was not put into force yet")
+		}
+		return nil
+	}
+	initial.file.apply = func(ctx context.Context, m *manifest) {
+		w.apply(ctx, "file", m.backend)
+		w.target.declare(ctx, &m.declarations)
+	}
+	w.run = func(ctx context.Context) {
+		if err := w.target.Settings(ctx, initial.Settings); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot apply the settings of the file")
+		}
+		w.target.declare(ctx, &initial.declarations)
+		applied.Store(true)
+		initial.file.run(ctx)
+	}
+}
+
+// Run watches until the context ends.
+func (w *Watcher) Run(ctx context.Context) { w.run(ctx) }
+
+// BackendRead returns nil once the settings of the MetricsBackend are applied, or it is
+// known not to exist, and otherwise what it waits for.
+func (w *Watcher) BackendRead() error { return w.backendRead() }
+
+// DeclaredRead does the same for the declared metrics and policies.
+func (w *Watcher) DeclaredRead() error { return w.declaredRead() }
+
+// ObservedGeneration returns the generation of the MetricsBackend whose settings are
+// applied; 0 while these are the defaults.
+func (w *Watcher) ObservedGeneration() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.generation
+}
+
+// apply applies the settings of a MetricsBackend that was read from origin. The same error
+// is logged once.
+func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.MetricsBackend) {
+	logger := klog.FromContext(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, err := SettingsFrom(&backend.Spec)
+	if err == nil {
+		err = w.target.Settings(ctx, s)
+	}
+	if err != nil {
+		reloads.WithLabelValues("error").Inc()
+		reloadSuccessful.Set(0)
+		if err.Error() != w.lastError {
+			logger.Error(err, "Cannot use the MetricsBackend; the settings before it stay in force",
+				"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
+			w.lastError = err.Error()
+		}
+		return
+	}
+	reloads.WithLabelValues("success").Inc()
+	reloadSuccessful.Set(1)
+	w.lastError, w.generation = "", backend.Generation
+	logger.Info("The MetricsBackend's settings are in force",
+		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
+}

@@ -1,0 +1,184 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+)
+
+// declared is what a fakeTarget received last, as NAMESPACE/NAME.
+type declared struct {
+	PoliciesSet, MetricsSet    bool
+	Policies, Custom, External []string
+}
+
+// fakeTarget records what is applied.
+type fakeTarget struct {
+	// err is returned for all settings.
+	err      error
+	settings []Settings
+
+	mu sync.Mutex
+	declared
+}
+
+func (f *fakeTarget) target() Target {
+	return Target{
+		Settings: func(_ context.Context, s Settings) error {
+			if f.err == nil {
+				f.settings = append(f.settings, s)
+			}
+			return f.err
+		},
+		Metrics: func(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.MetricsSet, f.Custom, f.External = true, names(custom), names(external)
+		},
+		Policies: func(_ context.Context, policies []*v1alpha1.ExternalMetricsPolicy) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.PoliciesSet, f.Policies = true, names(policies)
+		},
+	}
+}
+
+func names[T metaObject](objects []T) []string {
+	var all []string
+	for _, o := range objects {
+		all = append(all, o.GetNamespace()+"/"+o.GetName())
+	}
+	return all
+}
+
+func backendWith(generation int64, rm *v1alpha1.ResourceMetricsSpec) *v1alpha1.MetricsBackend {
+	return &v1alpha1.MetricsBackend{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster", Generation: generation},
+		Spec:       v1alpha1.MetricsBackendSpec{ResourceMetrics: rm},
+	}
+}
+
+func TestWatcherKeepsTheLastGoodSettings(t *testing.T) {
+	fast := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}}
+	bad := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{MaxBodySize: "much"}}
+	tests := map[string]struct {
+		applied        []*v1alpha1.MetricsBackend
+		err            error
+		want           []time.Duration
+		wantGeneration int64
+	}{
+		"nothing read": {},
+		"one": {
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, fast)},
+			want:           []time.Duration{10 * time.Second},
+			wantGeneration: 1,
+		},
+		"a bad one after a good one changes nothing": {
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, fast), backendWith(2, bad), backendWith(3, bad)},
+			want:           []time.Duration{10 * time.Second},
+			wantGeneration: 1,
+		},
+		"a good one after a bad one": {
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, bad), backendWith(2, fast)},
+			want:           []time.Duration{10 * time.Second},
+			wantGeneration: 2,
+		},
+		"the target returns an error": {
+			applied: []*v1alpha1.MetricsBackend{backendWith(1, fast)},
+			err:     errors.New("refused"),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := &fakeTarget{err: tc.err}
+			w := &Watcher{target: target.target()}
+			for _, backend := range tc.applied {
+				w.apply(t.Context(), "test", backend)
+			}
+			var got []time.Duration
+			for _, s := range target.settings {
+				got = append(got, s.Kubelet.Interval)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("applied intervals (-want +got):\n%s", diff)
+			}
+			if got := w.ObservedGeneration(); got != tc.wantGeneration {
+				t.Errorf("observed generation %d, want %d", got, tc.wantGeneration)
+			}
+		})
+	}
+}
+
+// TestInvalidIndependentParts do not keep other settings from being applied.
+func TestInvalidIndependentParts(t *testing.T) {
+	backend := backendWith(1, &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}})
+	backend.Spec.Sources = []v1alpha1.SourceSpec{
+		{Name: "good", Prometheus: &v1alpha1.PrometheusSource{URL: "https://prometheus.example"}},
+		{Name: "bad", Prometheus: &v1alpha1.PrometheusSource{URL: "gopher://prometheus.example"}},
+		{Name: "worse"},
+	}
+	backend.Spec.CustomMetrics = &v1alpha1.CustomMetricsSpec{Versions: []v1alpha1.CustomMetricsVersion{"v7"}}
+	target := &fakeTarget{}
+	w := &Watcher{target: target.target()}
+	w.apply(t.Context(), "test", backend)
+	if w.ObservedGeneration() != 1 || len(target.settings) != 1 {
+		t.Fatalf("observed generation %d, settings applied %d times", w.ObservedGeneration(), len(target.settings))
+	}
+	var fields []string
+	for _, err := range target.settings[0].Invalid {
+		fields = append(fields, err.Field)
+	}
+	want := []string{"spec.customMetrics.versions", "spec.sources[1].prometheus.url", "spec.sources[2].prometheus"}
+	if diff := cmp.Diff(want, fields); diff != "" {
+		t.Errorf("invalid (-want +got):\n%s", diff)
+	}
+}
+
+// TestWatcherRead: only objects in the cluster are waited for.
+func TestWatcherRead(t *testing.T) {
+	tests := map[string]struct {
+		backend string
+		file    *fileWatcher
+		// read and declared are what the watcher waits for before it runs.
+		read, declared string
+	}{
+		"neither": {},
+		"file":    {backend: "cluster", file: &fileWatcher{}, declared: "the file was not put into force yet"},
+		"cluster": {
+			backend: "cluster", read: "no answer from kube-apiserver yet",
+			declared: "ExternalMetricsPolicies: no answer from kube-apiserver yet",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, err := NewWatcher(&rest.Config{Host: "127.0.0.1:1"}, tc.backend, &Initial{file: tc.file}, Target{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, check := range map[string]struct {
+				wait func() error
+				want string
+			}{"settings": {w.BackendRead, tc.read}, "declarations": {w.DeclaredRead, tc.declared}} {
+				got := ""
+				if err := check.wait(); err != nil {
+					got = err.Error()
+				}
+				if got != check.want {
+					t.Errorf("waits for %s: %q, want %q", what, got, check.want)
+				}
+			}
+		})
+	}
+}

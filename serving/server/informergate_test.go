@@ -1,0 +1,123 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
+)
+
+// newTestInformers returns the informers of nodes and pods for a kube-apiserver.
+func newTestInformers(t *testing.T, host string) informerGate {
+	t.Helper()
+	client := &rest.Config{Host: host}
+	defaults, err := config.SettingsFrom(&v1alpha1.MetricsBackendSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := samplestore.NewStore(clock.RealClock{}, defaults.MaxAge)
+	source, err := newKubeletSource(client, store, clock.RealClock{}, nil, defaults.Kubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	informers, err := newInformers(client, store, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return informers
+}
+
+// TestNodesAfterPods: nodes wait for pods, whose points would be dropped otherwise.
+func TestNodesAfterPods(t *testing.T) {
+	informers := newTestInformers(t, "https://127.0.0.1:1")
+	for _, f := range informers {
+		if held := f.after != nil && !f.after(); held != (f.resource == "nodes") {
+			t.Errorf("%s wait: %t", f.resource, held)
+		}
+	}
+}
+
+// TestInformerWaits: an informer sends no request before after returns true.
+func TestInformerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lists atomic.Int64
+		informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				lists.Add(1)
+				return &corev1.NodeList{}, nil
+			},
+			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if o.SendInitialEvents != nil { // as servers without WatchList
+					return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+				}
+				return watch.NewFake(), nil
+			},
+		}, &corev1.Node{}, 0, cache.Indexers{})
+		f, err := newInformer("nodes", informer, trimNode(informer.GetIndexer()), cache.ResourceEventHandlerFuncs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ready atomic.Bool
+		f.after = ready.Load
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { f.run(ctx) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := lists.Load(); n != 0 || f.handled() {
+			t.Errorf("%d lists before", n)
+		}
+		ready.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := lists.Load(); n != 1 || !f.handled() {
+			t.Errorf("%d lists, handled: %t", n, f.handled())
+		}
+	})
+}
+
+func TestInformerGate(t *testing.T) {
+	synced := func(b bool) cache.InformerSynced { return func() bool { return b } }
+	tests := map[string]struct {
+		nodes, pods bool
+		wantErr     string
+	}{
+		"neither": {wantErr: "waiting for the list of pods from kube-apiserver: it must be reachable, and this account needs list and watch on pods"},
+		"pods":    {pods: true, wantErr: "waiting for the list of nodes from kube-apiserver: it must be reachable, and this account needs list and watch on nodes"},
+		"both":    {nodes: true, pods: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := (informerGate{{resource: "pods", handled: synced(tc.pods)}, {resource: "nodes", handled: synced(tc.nodes)}}).Check(t.Context()); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.wantErr, got); diff != "" {
+				t.Errorf("gate (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,228 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
+	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
+	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server/report"
+)
+
+// metricPipeline provides the values of custom and external metrics: from sources, by the
+// metrics of rules and declared metrics, through the evaluator, restricted by policies.
+type metricPipeline struct {
+	sources   *sourceRegistry
+	secrets   *config.Secrets
+	catalogue *rules.Catalogue
+	evaluator *query.Evaluator
+	policies  *externalmetrics.Policies
+	directory *restmapping.Directory
+	// resourceRules and poller query the same sources for resource metrics.
+	resourceRules *resourceRules
+	poller        *resourcerules.Poller
+
+	// hasSources closes sourcesExist: until there is a source, discovery is not read.
+	hasSources   func()
+	sourcesExist chan struct{}
+	// changed has an element while groups have to be refreshed.
+	changed chan struct{}
+	clock   clock.Clock
+
+	// updatingSeries is held while series of a source are passed to the catalogue.
+	updatingSeries sync.Mutex
+
+	mu sync.Mutex
+	// groups are refreshed after changes.
+	groups []refresher
+	// policyError is the error of the policies that was logged last.
+	policyError string
+}
+
+func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, limits query.Limits) *metricPipeline {
+	p := &metricPipeline{
+		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
+		secrets: secrets, sourcesExist: make(chan struct{}), changed: make(chan struct{}, 1), clock: c,
+	}
+	p.hasSources = sync.OnceFunc(func() { close(p.sourcesExist) })
+	p.catalogue = rules.NewCatalogue(p.directory)
+	p.directory.OnChange(func(index *restmapping.Index) {
+		p.catalogue.SetResources(index)
+		p.refresh()
+	})
+	p.sources = &sourceRegistry{clock: c, secrets: secrets.Get, onSeries: func(source, matcher string) {
+		p.updateSeries(source, matcher)
+		p.refresh()
+	}}
+	p.poller = resourcerules.New(resourcerules.Options{Store: store, Clock: c, Find: p.sources.find})
+	p.resourceRules = &resourceRules{kubelets: kubelets, poller: p.poller}
+	p.evaluator = query.NewEvaluator(c, rand.Float64, p.sources.find, limits)
+	return p
+}
+
+// reporter returns the reports of this pipeline.
+func (p *metricPipeline) reporter(observedGeneration func() int64) *report.Reporter {
+	return &report.Reporter{
+		Catalogue: p.catalogue, Evaluator: p.evaluator, Clock: p.clock, ObservedGeneration: observedGeneration,
+		Kubelets: p.resourceRules.report, Sources: p.sources.health, ResourceRules: p.resourceRules.health,
+	}
+}
+
+// run runs all parts until the context ends.
+func (p *metricPipeline) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context){p.secrets.Run, p.sources.run, p.evaluator.Run, p.poller.Run, p.refreshGroups} {
+		running.Go(func() { run(ctx) })
+	}
+	running.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-p.sourcesExist:
+			p.directory.Run(ctx)
+		}
+	})
+	running.Wait()
+}
+
+// apply applies a spec with its defaults. errs are the errors of its independent parts, each
+// of which returns its error and does not affect the others.
+func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
+	credentials := v1alpha1.SourceSecrets(spec.Sources)
+	if err := p.secrets.Watch(credentials); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot follow the Secrets of sources")
+	}
+	if len(spec.Sources) > 0 {
+		p.hasSources()
+	}
+	// Sources first, since rules refer to them.
+	p.sources.apply(ctx, spec.Sources, errs)
+	// Only now is no other Secret in use.
+	p.secrets.Retain(credentials)
+	p.evaluator.SourcesChanged()
+	p.resourceRules.apply(ctx, spec)
+	p.catalogue.Apply(spec)
+	matchers := map[string][]string{}
+	selections := p.catalogue.Selections()
+	for _, s := range selections {
+		matchers[s.Source] = append(matchers[s.Source], s.Selector)
+	}
+	p.sources.setMatchers(matchers)
+	// Sources do not report series again that they already know.
+	for _, s := range selections {
+		p.updateSeries(s.Source, s.Selector)
+	}
+	p.refresh()
+}
+
+// updateSeries passes the series that a source knows to the catalogue.
+func (p *metricPipeline) updateSeries(source, matcher string) {
+	// The lock covers reading, too: otherwise the catalogue could keep the older of two
+	// results, as a source reports each change once.
+	p.updatingSeries.Lock()
+	defer p.updatingSeries.Unlock()
+	found, ok := p.sources.series(source, matcher)
+	if !ok {
+		return
+	}
+	p.catalogue.SetFound(rules.Selection{Source: source, Selector: matcher}, found)
+}
+
+// declare replaces the declared metrics.
+func (p *metricPipeline) declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+	p.catalogue.Declare(custom, external)
+	p.refresh()
+}
+
+// applyPolicies replaces the policies. Rules that do not compile deny, see policy.Compile.
+func (p *metricPipeline) applyPolicies(ctx context.Context, objects []*v1alpha1.ExternalMetricsPolicy) {
+	policies := make([]v1alpha1.ExternalMetricsPolicy, len(objects))
+	for i, o := range objects {
+		policies[i] = *o
+	}
+	set, err := policy.Compile(policies)
+	p.policies.Apply(set)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	message := ""
+	if err != nil {
+		message = err.Error()
+	}
+	if message != "" && message != p.policyError {
+		klog.FromContext(ctx).Error(err, "ExternalMetricsPolicies deny what they may have been meant for, since they cannot be used")
+	}
+	p.policyError = message
+	invalidPolicies.Set(float64(countErrors(err)))
+}
+
+// countErrors returns the number of errors joined by errors.Join.
+func countErrors(err error) int {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return 0
+	}
+	return len(joined.Unwrap())
+}
+
+// refresher is an API group whose metrics change.
+type refresher interface {
+	// Refresh applies a change of the metrics to open watches.
+	Refresh()
+}
+
+// addGroup adds a group that is refreshed after changes.
+func (p *metricPipeline) addGroup(g refresher) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.groups = append(p.groups, g)
+}
+
+// refresh requests a refresh of the groups and does not wait for it.
+func (p *metricPipeline) refresh() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// refreshInterval is the minimum time between two refreshes. Each goes through everything
+// that is watched, and a lookup of series may report the rules one by one.
+const refreshInterval = time.Second
+
+// refreshGroups refreshes the groups on request until the context ends.
+func (p *metricPipeline) refreshGroups(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.changed:
+		}
+		p.mu.Lock()
+		groups := slices.Clone(p.groups)
+		p.mu.Unlock()
+		for _, g := range groups {
+			g.Refresh()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.clock.After(refreshInterval):
+		}
+	}
+}
