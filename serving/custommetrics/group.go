@@ -15,7 +15,6 @@ package custommetrics
 import (
 	"context"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics/install"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta1"
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
-	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
@@ -72,17 +70,10 @@ type Options struct {
 	Metrics query.ObjectMetrics
 	Querier query.Querier
 	Objects Objects
-	// Admission counts the watches of all API groups.
-	Admission *stream.Admission
-	// Settings of watches, until Apply.
-	Settings stream.Settings
-	Clock    clock.WithTicker
-	// Random returns numbers in [0, 1) and must be safe for concurrent use.
-	Random func() float64
-	// MinRequestTimeout is the API server's option of that name.
-	MinRequestTimeout time.Duration
-	// Enabled says which versions are served.
+	// Enabled reports whether a version is served.
 	Enabled func(schema.GroupVersion) bool
+	// Options are those of all groups of values; InstallAPI sets their Source.
+	valueapi.Options
 }
 
 // Group is custom.metrics.k8s.io in an API server.
@@ -108,6 +99,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 		metrics: o.Metrics, querier: o.Querier, objects: o.Objects, clock: o.Clock,
 		cache: valuecache.NewCache(custom_metrics.GroupName, o.Clock, o.Querier),
 	}
+	o.Source = r.cache
 	group, err := valueapi.Install(server, valueapi.API{
 		Versions:  versions,
 		Scheme:    Scheme,
@@ -118,10 +110,7 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, e
 		Table:     r.table,
 		Routes:    r.routes(),
 		Resources: r.resources,
-	}, valueapi.Options{
-		Source: r.cache, Admission: o.Admission, Settings: o.Settings,
-		Clock: o.Clock, Random: o.Random, MinRequestTimeout: o.MinRequestTimeout,
-	})
+	}, o.Options)
 	if err != nil {
 		return nil, err
 	}

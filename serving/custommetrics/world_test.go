@@ -245,11 +245,12 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 	c := clock.RealClock{}
 	evaluator := query.NewEvaluator(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
 	options := Options{
-		Metrics: w, Querier: evaluator, Objects: w, Clock: c, Random: func() float64 { return 0.5 },
-		Admission:         stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits),
-		Settings:          stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
-		MinRequestTimeout: 30 * time.Minute,
-		Enabled:           func(schema.GroupVersion) bool { return true },
+		Metrics: w, Querier: evaluator, Objects: w, Enabled: func(schema.GroupVersion) bool { return true },
+		Options: valueapi.Options{
+			Admission: stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits), Clock: c,
+			Random: func() float64 { return 0.5 }, MinRequestTimeout: 30 * time.Minute,
+			Settings: stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
+		},
 	}
 	config := genericapiserver.NewConfig(serializer.NewCodecFactory(Scheme))
 	config.ExternalAddress = "metrics.test:443"

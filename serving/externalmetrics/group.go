@@ -30,8 +30,10 @@ type Options struct {
 	Metrics  query.ExternalMetrics
 	Querier  query.Querier
 	Policies *Policies
-	// Lists is what API groups of values share; its Source is set here.
-	Lists valueapi.Options
+	// Enabled reports whether a version is served.
+	Enabled func(schema.GroupVersion) bool
+	// Options are those of all groups of values; InstallAPI sets their Source.
+	valueapi.Options
 }
 
 // Group is external.metrics.k8s.io in an API server.
@@ -43,14 +45,14 @@ type Group struct {
 // InstallAPI adds external.metrics.k8s.io to an API server, in those versions that are
 // enabled. The API server needs NewRequestInfoResolver and valueapi's. It returns nil
 // where no version is enabled.
-func InstallAPI(server *genericapiserver.GenericAPIServer, o Options, enabled func(schema.GroupVersion) bool) (*Group, error) {
-	cache := valuecache.NewCache(GroupName, o.Lists.Clock, o.Querier)
-	api := newAPI(&reader{metrics: o.Metrics, querier: o.Querier, cache: cache, policies: o.Policies, clock: o.Lists.Clock}, enabled)
+func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, error) {
+	cache := valuecache.NewCache(GroupName, o.Clock, o.Querier)
+	api := newAPI(&reader{metrics: o.Metrics, querier: o.Querier, cache: cache, policies: o.Policies, clock: o.Clock}, o.Enabled)
 	if len(api.Versions) == 0 {
 		return nil, nil
 	}
-	o.Lists.Source = cache
-	group, err := valueapi.Install(server, api, o.Lists)
+	o.Source = cache
+	group, err := valueapi.Install(server, api, o.Options)
 	if err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupName, err)
 	}

@@ -154,14 +154,15 @@ func newWorld(t testing.TB) *world {
 	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
 	w.group, err = InstallAPI(server, Options{
 		Metrics: falling{w.metrics, &w.fallback}, Querier: evaluator, Policies: w.policies,
-		Lists: valueapi.Options{
+		Enabled: func(schema.GroupVersion) bool { return true },
+		Options: valueapi.Options{
 			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
 			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},
 			Clock:             clock.RealClock{},
 			Random:            random,
 			MinRequestTimeout: time.Hour,
 		},
-	}, func(schema.GroupVersion) bool { return true })
+	})
 	if err != nil {
 		t.Fatalf("install the API group: %v", err)
 	}

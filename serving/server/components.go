@@ -130,9 +130,11 @@ func (p *components) install(o *Options, server *genericapiserver.GenericAPIServ
 	if p.watches.resource, err = resourcemetrics.InstallAPI(server, p.store, p.watches.streams, versions.Has); err != nil {
 		return err
 	}
+	options := valueapi.Options{
+		Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
+	}
 	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{
-		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Objects: p.resolver, Admission: p.watches.admission,
-		Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout, Enabled: versions.Has,
+		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Objects: p.resolver, Enabled: versions.Has, Options: options,
 	})
 	if err != nil {
 		return err
@@ -141,11 +143,8 @@ func (p *components) install(o *Options, server *genericapiserver.GenericAPIServ
 		p.addValueGroup(custom)
 	}
 	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
-		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Policies: p.pipeline.policies,
-		Lists: valueapi.Options{
-			Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
-		},
-	}, versions.Has)
+		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Policies: p.pipeline.policies, Enabled: versions.Has, Options: options,
+	})
 	if err != nil {
 		return err
 	}
