@@ -5,14 +5,13 @@ package main
 
 import "runtime/debug"
 
-// gcPercent of the live heap and stacks may be garbage before it is collected.
-// Go's default of 100 keeps for each of thousands of watches as much garbage as
-// memory that is in use; serving allocates little once they are open, so that
-// collecting more often costs little CPU. Prometheus lowers it likewise, to 75.
+// gcPercent is the default of GOGC. With Go's own, 100, thousands of watches keep as much
+// garbage as memory in use; serving allocates little once they are open, so collecting more
+// often costs little CPU. Prometheus sets 75.
 const gcPercent = 50
 
-// lowerGCPercent sets gcPercent unless whoever runs the process has set GOGC.
-// GOMEMLIMIT is in force all the same: it makes collections more frequent still.
+// lowerGCPercent sets gcPercent unless GOGC is set. GOMEMLIMIT applies in either case, and makes
+// collections more frequent.
 func lowerGCPercent(getenv func(string) string) {
 	if getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

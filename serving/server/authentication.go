@@ -131,7 +131,7 @@ func (o *Options) requestHeaders(client kubernetes.Interface) (*authenticatorfac
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
 		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, "requestheader-client-ca-file", client)
 	if err != nil {
-		return nil, fmt.Errorf("follow ConfigMap kube-system/%s: %w", authenticationConfigMap, err)
+		return nil, fmt.Errorf("watch ConfigMap kube-system/%s: %w", authenticationConfigMap, err)
 	}
 	dynamic := requestHeaderController{&genericoptions.DynamicRequestHeaderController{
 		ConfigMapCAController: ca,

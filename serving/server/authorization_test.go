@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestUnselectiveFirst tells who is asked what, in order, and what comes of it.
+// TestUnselectiveFirst checks the requests to the authorizer, in order, and the decision.
 func TestUnselectiveFirst(t *testing.T) {
 	byLabel, err := labels.ParseToRequirements("app=web")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestUnselectiveFirst(t *testing.T) {
 	const allow, deny, none = authorizer.DecisionAllow, authorizer.DecisionDeny, authorizer.DecisionNoOpinion
 	for name, test := range map[string]struct {
 		attributes authorizer.AttributesRecord
-		// answers to the broad question and to the narrow one.
+		// broad is the decision without selectors, narrow the one with them.
 		broad, narrow       authorizer.Decision
 		broadErr, narrowErr error
 		asked               []string
@@ -40,15 +40,15 @@ func TestUnselectiveFirst(t *testing.T) {
 	}{
 		"without selectors, yes": {narrow: allow, asked: []string{"narrow"}, want: allow},
 		"without selectors, no":  {narrow: none, asked: []string{"narrow"}, want: none},
-		"who may have all": {
+		"all objects are allowed": {
 			attributes: authorizer.AttributesRecord{LabelSelectorRequirements: byLabel},
 			broad:      allow, narrow: none, asked: []string{"broad"}, want: allow,
 		},
-		"who may have some": {
+		"some objects are allowed": {
 			attributes: authorizer.AttributesRecord{FieldSelectorRequirements: byField},
 			broad:      none, narrow: allow, asked: []string{"broad", "narrow"}, want: allow,
 		},
-		"who may have none": {
+		"no object is allowed": {
 			attributes: authorizer.AttributesRecord{FieldSelectorRequirements: byField, LabelSelectorRequirements: byLabel},
 			broad:      deny, narrow: deny, asked: []string{"broad", "narrow"}, want: deny,
 		},
@@ -89,8 +89,8 @@ func TestUnselectiveFirst(t *testing.T) {
 	}
 }
 
-// TestUnselectiveFirstSharesRequests: who asks the same at the same time waits for one answer;
-// another user's question is another one.
+// TestUnselectiveFirstSharesRequests: equal concurrent authorizations share one request;
+// those of another user do not.
 func TestUnselectiveFirstSharesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLogFlags parses many times: sets of flags are held in a map, and where two
-// of them define one flag, its order decides which of them takes the value.
+// TestLogFlags parses many times: if two flag sets define one flag, the random order of the
+// sets decides which of them gets the value.
 func TestLogFlags(t *testing.T) {
 	for range 20 {
 		o, err := NewOptions()

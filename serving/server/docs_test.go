@@ -34,7 +34,7 @@ func readPage(t *testing.T, name string) string {
 }
 
 // TestMetricsDocumented checks that pages have all their metrics in a table, and that
-// their queries ask for none that is not there.
+// their queries use only existing metrics.
 func TestMetricsDocumented(t *testing.T) {
 	type register func(func(...metrics.Registerable))
 	for name, test := range map[string]struct{ explained, used []register }{
@@ -81,7 +81,7 @@ func TestEndingsDocumented(t *testing.T) {
 	}
 }
 
-// reasonsIn are the texts of a file's constants whose names begin with Reason or OmitReason.
+// reasonsIn returns the values of a file's constants whose names begin with Reason or OmitReason.
 func reasonsIn(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -110,7 +110,7 @@ func reasonsIn(t *testing.T, file string) []string {
 }
 
 // TestReasonsDocumented checks that the pages explain each reason of a declared metric
-// and of a rule, and none of a declared metric that is not there.
+// and of a rule, and no unknown reason of a declared metric.
 func TestReasonsDocumented(t *testing.T) {
 	conditions, ruleReasons := readPage(t, "conditions.md"), readPage(t, "rules.md")
 	known := map[string]bool{}

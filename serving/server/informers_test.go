@@ -101,7 +101,7 @@ func sameMap(a, b map[string]string) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// recorder is a table and a node set that notes what it is told.
+// recorder is a metaTable and a nodeTarget that records calls.
 type recorder struct {
 	mu    sync.Mutex
 	calls []string

@@ -56,10 +56,10 @@ func (k *kubeletCA) run(ctx context.Context) {
 	}
 	k.file.AddListener(caListener(func() {
 		if err := k.apply(k.content()); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot use the kubelets' authorities; those before them stay in force", "source", k.file.Name())
+			klog.FromContext(ctx).Error(err, "Cannot use the CAs of kubelets; the previous ones stay", "source", k.file.Name())
 			return
 		}
-		klog.FromContext(ctx).Info("The kubelets' authorities changed", "source", k.file.Name())
+		klog.FromContext(ctx).Info("The CAs of kubelets changed", "source", k.file.Name())
 	}))
 	k.file.Run(ctx, 1)
 }

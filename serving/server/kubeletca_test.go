@@ -132,7 +132,7 @@ func TestKubeletCAFollowsItsFile(t *testing.T) {
 	await(third)
 }
 
-// TestStartsWithoutKubeletCA: what verifies kubelets may come with the
+// TestStartsWithoutKubeletCA: the CAs of kubelets may be set by the
 // MetricsBackend.
 func TestStartsWithoutKubeletCA(t *testing.T) {
 	kubeconfig := unreachableKubeconfig(t)

@@ -106,7 +106,7 @@ func (p *metricPipeline) run(ctx context.Context) {
 func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
 	credentials := v1alpha1.SourceSecrets(spec.Sources)
 	if err := p.secrets.Watch(credentials); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot follow the Secrets of sources")
+		klog.FromContext(ctx).Error(err, "Cannot watch the Secrets of sources")
 	}
 	if len(spec.Sources) > 0 {
 		p.hasSources()

@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// unreachableKubeconfig points at a port on which nobody listens.
+// unreachableKubeconfig returns a kubeconfig for a closed port.
 func unreachableKubeconfig(t *testing.T) string {
 	t.Helper()
 	listener := listen(t)
@@ -65,8 +65,8 @@ func startAlone(t *testing.T, args ...string) (url string, stop context.CancelFu
 	return "https://" + listener.Addr().String(), cancel, result
 }
 
-// TestKubeAPIServerAway: the port opens, the health endpoints explain, nothing
-// is served to anyone, and the process ends when it is told to.
+// TestKubeAPIServerAway: the port opens, the health endpoints report the reason, every
+// request is rejected, and the process ends with its context.
 func TestKubeAPIServerAway(t *testing.T) {
 	url, stop, ended := startAlone(t, "--service-namespace=metrics", "--service-name=cluster")
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{

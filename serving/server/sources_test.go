@@ -202,7 +202,7 @@ func TestChangesThatKeepResults(t *testing.T) {
 				t.Errorf("the evaluator sees the same source: %v", before == after)
 			}
 			if got := registry.lookup("main").spec; !reflect.DeepEqual(got, changed) {
-				t.Errorf("the spec in force is %+v", got)
+				t.Errorf("the current spec is %+v", got)
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.Metri
 	}
 	switch {
 	case c.current == nil && before != nil:
-		klog.FromContext(ctx).Info("The MetricsBackend was deleted; its settings stay in force", "metricsBackend", klog.KObj(before))
+		klog.FromContext(ctx).Info("The MetricsBackend was deleted; its settings stay", "metricsBackend", klog.KObj(before))
 	case c.current != nil && (before == nil || before.UID != c.current.UID || before.Generation != c.current.Generation):
 		c.apply(ctx, "cluster", c.current)
 	}

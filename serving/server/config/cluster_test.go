@@ -134,7 +134,7 @@ func TestBackendRead(t *testing.T) {
 				return got == tc.want
 			})
 			if applied.Load() != tc.applied {
-				t.Errorf("generation %d is in force, want %d", applied.Load(), tc.applied)
+				t.Errorf("generation %d is applied, want %d", applied.Load(), tc.applied)
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func (f *fileWatcher) poll(ctx context.Context) {
 		f.apply(ctx, m)
 	case err.Error() != f.failure:
 		f.failure = err.Error()
-		klog.FromContext(ctx).Error(err, "Cannot read the MetricsBackend; the settings in force stay", "path", f.path)
+		klog.FromContext(ctx).Error(err, "Cannot read the MetricsBackend; the current settings stay", "path", f.path)
 	}
 }
 

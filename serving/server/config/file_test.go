@@ -75,7 +75,7 @@ func FuzzDecodeManifest(f *testing.F) {
 		}
 		// SettingsFrom returns settings or an error, and never panics.
 		if s, err := SettingsFrom(&m.backend.Spec); err == nil && s.Kubelet.Interval <= 0 {
-			t.Errorf("interval %s is in force", s.Kubelet.Interval)
+			t.Errorf("interval %s is accepted", s.Kubelet.Interval)
 		}
 	})
 }

@@ -210,7 +210,7 @@ func (s *reflectorStatus) handleError(ctx context.Context, r *cache.Reflector, e
 		logger.V(4).Info("Still cannot watch "+s.what, "err", err)
 		return
 	}
-	logger.Info("Cannot watch "+s.what+"; what is in force stays, and it is tried again", "reason", reason, "hint", hint, "err", err)
+	logger.Info("Cannot watch "+s.what+"; the current state stays until a retry succeeds", "reason", reason, "hint", hint, "err", err)
 }
 
 // classify returns the reason of a failure and what to do; empty for errors that client-go

@@ -57,7 +57,7 @@ func (s *Secrets) Get(name string) (map[string][]byte, error) {
 	w := s.watched[name]
 	s.mu.Unlock()
 	if w == nil {
-		return nil, errors.New("it is not followed yet")
+		return nil, errors.New("it is not watched yet")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Secrets) newWatched(name string) (*watchedSecret, error) {
 	var err error
 	w.informer, err = newObjectInformer("Secret "+klog.KRef(s.namespace, name).String(), "secrets named "+name, source, &corev1.Secret{}, w.apply)
 	if err != nil {
-		return nil, fmt.Errorf("follow the credentials of sources: %w", err)
+		return nil, fmt.Errorf("watch the Secrets of sources: %w", err)
 	}
 	return w, nil
 }

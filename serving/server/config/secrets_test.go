@@ -27,7 +27,7 @@ func TestSecretThatChanges(t *testing.T) {
 			t.Errorf("a Secret that was not read: %v, want %q", err, why)
 		}
 	}
-	unread("b", "not followed")
+	unread("b", "not watched")
 	unread("a", "no answer")
 	for kind, why := range map[string]string{forbidden: "the operator adds it to the Role", unavailable: "Unavailable"} {
 		w.informer.lastFailure.Store(&kind)
@@ -50,7 +50,7 @@ func TestWatchAndRetain(t *testing.T) {
 	s := NewSecrets(fake.NewClientset(), "backend")
 	watched := func(name string) bool {
 		_, err := s.Get(name)
-		return !strings.Contains(err.Error(), "not followed")
+		return !strings.Contains(err.Error(), "not watched")
 	}
 	for _, names := range [][]string{{"a"}, {"b"}} {
 		if err := s.Watch(names); err != nil {

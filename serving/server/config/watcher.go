@@ -22,7 +22,7 @@ var (
 	reloads = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace:      "metrics_backend",
 		Name:           "config_reloads_total",
-		Help:           "Number of times that a MetricsBackend was read, by result. An error leaves the settings before it in force.",
+		Help:           "Number of times that a MetricsBackend was read, by result. After an error the previous settings stay.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 
@@ -105,7 +105,7 @@ func NewWatcher(client *rest.Config, backend string, initial *Initial, target Ta
 	default:
 		w.run = func(ctx context.Context) {
 			target.declare(ctx, &declarations{})
-			klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings stay in force")
+			klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings apply")
 		}
 	}
 	return w, nil
@@ -116,7 +116,7 @@ func (w *Watcher) watchFile(initial *Initial) {
 	var applied atomic.Bool
 	w.declaredRead = func() error {
 		if !applied.Load() {
-			return errors.New("the file was not put into force yet")
+			return errors.New("the file is not applied yet")
 		}
 		return nil
 	}
@@ -166,7 +166,7 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 		reloads.WithLabelValues("error").Inc()
 		reloadSuccessful.Set(0)
 		if err.Error() != w.lastError {
-			logger.Error(err, "Cannot use the MetricsBackend; the settings before it stay in force",
+			logger.Error(err, "Cannot use the MetricsBackend; the previous settings stay",
 				"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 			w.lastError = err.Error()
 		}
@@ -175,6 +175,6 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	reloads.WithLabelValues("success").Inc()
 	reloadSuccessful.Set(1)
 	w.lastError, w.generation = "", backend.Generation
-	logger.Info("The MetricsBackend's settings are in force",
+	logger.Info("Applied the settings of the MetricsBackend",
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 }

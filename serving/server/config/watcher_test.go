@@ -155,7 +155,7 @@ func TestWatcherRead(t *testing.T) {
 		read, declared string
 	}{
 		"neither": {},
-		"file":    {backend: "cluster", file: &fileWatcher{}, declared: "the file was not put into force yet"},
+		"file":    {backend: "cluster", file: &fileWatcher{}, declared: "the file is not applied yet"},
 		"cluster": {
 			backend: "cluster", read: "no answer from kube-apiserver yet",
 			declared: "ExternalMetricsPolicies: no answer from kube-apiserver yet",

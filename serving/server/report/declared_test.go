@@ -257,7 +257,7 @@ func TestHealthOf(t *testing.T) {
 	want := base
 	want.Reason, want.Message = d.Reason, d.Message
 	if diff := cmp.Diff(want, healthOf(&d, nil, nil)); diff != "" {
-		t.Errorf("not in force (-want +got):\n%s", diff)
+		t.Errorf("invalid (-want +got):\n%s", diff)
 	}
 }
 
