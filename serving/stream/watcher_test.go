@@ -128,8 +128,8 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// TestOutrun stores more than the log holds between two reads.
-func TestOutrun(t *testing.T) {
+// TestFallBehind stores more than the log holds between two reads.
+func TestFallBehind(t *testing.T) {
 	const pods = 3 * maxLog
 	w := newWorld(t)
 	names := make([]string, pods)
@@ -154,9 +154,9 @@ func TestOutrun(t *testing.T) {
 	}
 }
 
-// TestStoredWhileSweeping: the initial events of a slow client are not the end of
+// TestStoredWhileScanning: the initial events of a slow client are not the end of
 // what it hears of pods that were renewed meanwhile, and are complete when they end.
-func TestStoredWhileSweeping(t *testing.T) {
+func TestStoredWhileScanning(t *testing.T) {
 	const pods = 3 * scanChunk
 	w := newWorld(t)
 	for i := range pods {
