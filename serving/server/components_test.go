@@ -7,24 +7,24 @@ import (
 	"testing"
 	"time"
 
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
 )
 
-// TestApplySettingsAllOrNone: if the scraper rejects its settings, no others are applied.
-func TestApplySettingsAllOrNone(t *testing.T) {
+// TestApplySettings: the settings are applied to all components, or to none if the scraper
+// rejects its own.
+func TestApplySettings(t *testing.T) {
 	initial, err := config.SettingsFrom(&v1alpha1.MetricsBackendSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := parsedOptions(t).newComponents(&rest.Config{Host: "https://127.0.0.1:1"}, clock.RealClock{}, initial)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := installedComponents(t, initial)
 	minuteAgo, key := time.Now().Add(-time.Minute), samplestore.Key{Name: "node"}
 	p.store.Nodes.SetMeta(key, &samplestore.Meta{UID: "a"})
 	p.store.Nodes.Publish([]samplestore.Update{{Key: key, Point: &samplestore.Point{
@@ -33,11 +33,45 @@ func TestApplySettingsAllOrNone(t *testing.T) {
 	changed := initial
 	changed.Spec = initial.Spec.DeepCopy()
 	changed.Spec.Sources = []v1alpha1.SourceSpec{prometheusAt("main", "http://127.0.0.1:1")}
-	changed.MaxAge, changed.Kubelet.Interval = time.Second, 0
-	if err := p.applySettings(t.Context(), changed); err == nil {
-		t.Error("no error")
+	changed.MaxAge, changed.Watch.Limits.Connections = time.Second, 0
+	for _, interval := range []time.Duration{0, time.Second} {
+		changed.Kubelet.Interval = interval
+		valid := interval > 0
+		if err := p.applySettings(t.Context(), changed); (err == nil) != valid {
+			t.Errorf("interval %s: %v", interval, err)
+		}
+		if old := p.store.Nodes.Get(key) == nil; old != valid {
+			t.Errorf("interval %s: the maximum age is applied: %t", interval, old)
+		}
+		if sources := len(p.pipeline.sources.health()); (sources == 1) != valid {
+			t.Errorf("interval %s: %d sources", interval, sources)
+		}
+		if _, err := p.watches.admission.Admit("jane"); (err != nil) != valid {
+			t.Errorf("interval %s: a watch is admitted with the error %v", interval, err)
+		}
 	}
-	if p.store.Nodes.Get(key) == nil || len(p.pipeline.sources.health()) != 0 {
-		t.Error("other settings were applied")
+}
+
+// installedComponents returns components in a generic API server that does not run.
+func installedComponents(t *testing.T, initial config.Settings) *components {
+	t.Helper()
+	kubeconfig := unreachableKubeconfig(t)
+	o := parsedOptions(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
+	o.SecureServing.Listener = listen(t)
+	p, err := o.newComponents(&rest.Config{Host: "https://127.0.0.1:1"}, clock.RealClock{}, initial)
+	if err != nil {
+		t.Fatal(err)
 	}
+	generic, _, err := o.genericConfig(consumers.NewRecorder(clock.RealClock{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := generic.Complete(nil).New("serving", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.install(o, server, initial, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -57,13 +57,9 @@ func newObjectInformer[T metaObject](what, resource string, source cache.ListerW
 		return nil, fmt.Errorf("watch %s: %w", what, err)
 	}
 	o.handler, err = o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { o.received() },
-		UpdateFunc: func(before, after any) {
-			if specChanged(before, after) {
-				o.received()
-			}
-		},
-		DeleteFunc: func(any) { o.received() },
+		AddFunc: func(any) { o.received(true) },
+		UpdateFunc: func(before, after any) { o.received(specChanged(before, after)) },
+		DeleteFunc: func(any) { o.received(true) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", what, err)
@@ -115,9 +111,12 @@ func (o *objectInformer[T]) read() error {
 	return nil
 }
 
-func (o *objectInformer[T]) received() {
+// received records that the watch works, so that its next failure is logged like a first one.
+func (o *objectInformer[T]) received(changed bool) {
 	o.lastFailure.Store(nil)
-	o.notify()
+	if changed {
+		o.notify()
+	}
 }
 
 func (o *objectInformer[T]) notify() {
