@@ -105,7 +105,7 @@ func (p *metricPipeline) run(ctx context.Context) {
 // of which returns its error and does not affect the others.
 func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBackendSpec, errs field.ErrorList) {
 	credentials := v1alpha1.SourceSecrets(spec.Sources)
-	if err := p.secrets.Watch(credentials); err != nil {
+	if err := p.secrets.Watch(credentials); err != nil { //nolint:contextcheck // Informers last as long as Run.
 		klog.FromContext(ctx).Error(err, "Cannot watch the Secrets of sources")
 	}
 	if len(spec.Sources) > 0 {

@@ -94,7 +94,7 @@ func (r *Gates) check(ctx context.Context) bool {
 			continue
 		}
 		for _, later := range r.gates[i+1:] {
-			r.setState(later.Name(), fmt.Errorf("waiting for %s", g.Name()))
+			_ = r.setState(later.Name(), fmt.Errorf("waiting for %s", g.Name()))
 			if p, ok := later.(prechecker); ok {
 				p.Precheck(ctx)
 			}
