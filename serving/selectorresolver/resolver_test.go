@@ -111,6 +111,18 @@ func (c *cluster) resolver(t *testing.T, pods Pods, synced bool) (*Resolver, *cl
 
 func web() labels.Selector { return labels.SelectorFromSet(labels.Set{"app": "web"}) }
 
+// TestCachedListsAreBounded by the names that they have together; the largest ones are cached, too.
+func TestCachedListsAreBounded(t *testing.T) {
+	r := NewResolver(nil, nil, nil, nil)
+	largest := list{names: make([]string, MaxNames)}
+	for i := range 2 * maxCachedNames / MaxNames {
+		r.cached.Add(strconv.Itoa(i), largest)
+	}
+	if n := r.cached.Len(); n != maxCachedNames/MaxNames {
+		t.Errorf("%d lists of %d names are cached, want %d", n, MaxNames, maxCachedNames/MaxNames)
+	}
+}
+
 // TestPods come from what the informer knows, without a request.
 func TestPods(t *testing.T) {
 	c := newCluster(t)
