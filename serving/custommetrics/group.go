@@ -4,12 +4,11 @@
 // Package custommetrics serves custom.metrics.k8s.io, v1beta1 and v1beta2: metrics
 // that describe Kubernetes objects.
 //
-// A request walks through it like this: path.go reads what was authorized into a
-// target; request.go resolves its label selector to names (Objects), has
-// query.ObjectMetrics say which question has the answer, asks it (query.Querier), and
-// keeps the values of the objects that were asked for; value.go makes API objects of
-// them. A watch follows the question instead (subscription.go). The talking is package
-// valueapi's.
+// A request passes through path.go (the target, from what was authorized), request.go (its label
+// selector is resolved to names by Objects, query.ObjectMetrics has the query, query.Querier its
+// result, of which the values of the requested objects are kept) and value.go (the API objects). A
+// watch subscribes to the query instead (subscription.go). Package valueapi handles paths,
+// discovery and streams.
 package custommetrics
 
 import (

@@ -21,7 +21,7 @@ var resolver = valueapi.NewRequestInfoResolver(
 	&request.RequestInfoFactory{APIPrefixes: sets.NewString("apis", "api"), GrouplessAPIPrefixes: sets.NewString("api")}, custom_metrics.GroupName)
 
 // FuzzParse: whatever the path, what is answered about is what was authorized, and fit
-// to be put into questions.
+// to be put into queries.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"namespaces/shop/pods/web-1/hits", "namespaces/shop/pods/*/hits", "nodes/*/load", "namespaces/shop/metrics/queue",

@@ -195,7 +195,7 @@ func TestWatchDelivers(t *testing.T) {
 			}
 		}
 	})
-	// One question for two watches: one evaluation an interval.
+	// One query for two watches: one evaluation an interval.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if asked := w.asked["pods/hits"]; asked < 6 || asked > 10 {

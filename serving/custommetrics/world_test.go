@@ -149,7 +149,7 @@ func (w *world) ObjectMetrics(most int) (first []query.ObjectMetric, total int) 
 	return all[:min(len(all), most)], len(all)
 }
 
-// ObjectQuery implements query.ObjectMetrics: with one question for all objects of a
+// ObjectQuery implements query.ObjectMetrics: with one query for all objects of a
 // metric, whoever is asked for.
 func (w *world) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.ObjectMetric, error) {
 	w.mu.Lock()

@@ -69,7 +69,7 @@ func (r *metricRequest) List(ctx context.Context, options *metainternalversion.L
 	if err != nil {
 		return nil, fmt.Errorf("external metric %q (%s): %w", r.metric, mq.Origin, err)
 	}
-	if err := unfit(r.metric, values); err != nil {
+	if err := noValueError(r.metric, values); err != nil {
 		return nil, err
 	}
 	valueapi.Warn(ctx, values, r.omitted)

@@ -42,10 +42,10 @@ func newValue(metric string, window time.Duration, v *query.Value) *external_met
 	return value
 }
 
-// unfit is the error of a metric whose series give no value at all, such as the one
-// series of a quotient that is NaN: an empty list would not tell why. Where there are
-// some values, these are the answer.
-func unfit(metric string, values *query.Values) error {
+// noValueError returns why a metric has no value although it has series, such as the one series
+// of a quotient that is NaN; nil if it has some values, or no series. An empty list would not
+// give the reason.
+func noValueError(metric string, values *query.Values) error {
 	if len(values.Items) > 0 || values.Omissions == 0 {
 		return nil
 	}

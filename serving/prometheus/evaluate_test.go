@@ -89,7 +89,7 @@ func TestEvaluate(t *testing.T) {
 			}
 			want := url.Values{"query": {tc.expression}, "time": {"1700000000"}, "timeout": {"4s"}}
 			if diff := cmp.Diff(want, asked); diff != "" {
-				t.Errorf("question (-want +got):\n%s", diff)
+				t.Errorf("query (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestEvaluateRefused(t *testing.T) {
 	}
 }
 
-// Where the server has no POST, as some proxies do, the question goes into the URL.
+// Where the server has no POST, as some proxies do, the query goes into the URL.
 func TestEvaluateWithoutPOST(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
 		w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {

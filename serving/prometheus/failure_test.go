@@ -294,7 +294,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// A caller that leaves ends its question, and says nothing of the source.
+// A caller that leaves ends its query, and says nothing of the source.
 func TestEvaluateCanceled(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -318,7 +318,7 @@ func TestEvaluateCanceled(t *testing.T) {
 	}
 }
 
-// A server that says how long it wants to be left alone is left alone, for all questions.
+// A server that says how long it wants to be left alone is left alone, for all queries.
 func TestEvaluateAfterRetryAfter(t *testing.T) {
 	asked := 0
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {

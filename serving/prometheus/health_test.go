@@ -141,7 +141,7 @@ func TestHealthOfABusySource(t *testing.T) {
 	})
 }
 
-// One question that is wrong, or too dear, does not make the source unhealthy.
+// One query that is wrong, or too dear, does not make the source unhealthy.
 func TestHealthAfterOneFailedQuery(t *testing.T) {
 	tests := map[string]http.HandlerFunc{
 		"rejected":     status(http.StatusUnprocessableEntity, "application/json", `{"status":"error","errorType":"execution","error":"too many samples"}`),
@@ -175,7 +175,7 @@ func TestHealthAfterOneFailedQuery(t *testing.T) {
 }
 
 // Where the source as such is the matter, that is known within the timeouts of a
-// question and a probe, and told once.
+// query and a probe, and told once.
 func TestHealthAfterManyFailedQueries(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		time.Sleep(10 * time.Second)
@@ -196,7 +196,7 @@ func TestHealthAfterManyFailedQueries(t *testing.T) {
 	})
 }
 
-// More questions than may be asked at once wait for their turn, up to the timeout.
+// More queries than may be asked at once wait for their turn, up to the timeout.
 func TestMaxRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()

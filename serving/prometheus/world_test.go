@@ -19,7 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// instant is what questions are asked for.
+// instant is what queries are asked for.
 var instant = time.Unix(1700000000, 0)
 
 // secretData are Secrets that a test may change at any time.

@@ -27,7 +27,7 @@ func TestAPIError(t *testing.T) {
 			fmt.Errorf("metric x: %w", &query.Failure{Source: "main", Reason: query.ReasonUnauthorized, Message: "401 Unauthorized"}),
 			metav1.Status{Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: `metric x: source "main": Unauthorized: 401 Unauthorized`},
 		},
-		"a source that rejects the question": {
+		"a source that rejects the query": {
 			&query.Failure{Source: "main", Reason: query.ReasonRejected, Message: "parse error"},
 			metav1.Status{Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: `source "main": Rejected: parse error`},
 		},

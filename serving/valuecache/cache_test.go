@@ -114,7 +114,7 @@ func (f fixed) Subscribe(_ query.Query, _ time.Time, receive func(*query.Result,
 	return func() {}
 }
 
-// BenchmarkReceive is what an answer of a followed question costs, all of whose values
+// BenchmarkReceive is what a result of a watched query costs, all of whose values
 // are new.
 func BenchmarkReceive(b *testing.B) {
 	for _, n := range []int{10, 1000} {

@@ -15,7 +15,7 @@
 //	cache.Observe(hub.Publish)
 //	go cache.Run(ctx)
 //	…
-//	release, err := cache.Subscribe(ctx, subscription) // 404, 400; 503 by query.StatusError
+//	release, err := cache.Subscribe(ctx, subscription) // 404 or 400 of Read, or a query.Failure
 //	hub.Watch(ctx, stream.Request{
 //		Selection: stream.Selection{Namespace: subscription.ID, Labels: …, Fields: …},
 //		Release:   release, …

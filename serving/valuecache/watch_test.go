@@ -261,12 +261,12 @@ func TestEditedRule(t *testing.T) {
 		before := w.source.count()
 		time.Sleep(interval)
 		if n := w.source.count() - before; n != 1 {
-			t.Errorf("%d evaluations: the old question is followed, too", n)
+			t.Errorf("%d evaluations: the old query is evaluated, too", n)
 		}
 	})
 }
 
-// However the slots of the new question lie, its first values are newer than those of the old one, for
+// However the slots of the new query lie, its first values are newer than those of the old one, for
 // watches that are open and for those that begin then.
 func TestEditedRuleAtOnce(t *testing.T) {
 	for n := range 8 {
@@ -336,7 +336,7 @@ func TestFallbackThatComesWhileTheSourceFails(t *testing.T) {
 		w.read(watcher)
 		w.source.set(nil, &query.Failure{Source: "p", Reason: query.ReasonRejected, Message: "no such function"})
 		time.Sleep(time.Hour)
-		w.check(watcher, "while the source rejects the question")
+		w.check(watcher, "while the source rejects the query")
 		seven := 7.0
 		w.follow = func() []string { return []string{"a"} }
 		w.change(func() { w.metricQuery.Fallback = &query.Fallback{AfterFailures: 1, Static: &seven} })

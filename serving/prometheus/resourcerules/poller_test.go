@@ -60,7 +60,7 @@ type server struct {
 	samples map[string][]query.Sample
 	fails   map[string]error
 	asked   []time.Time
-	// hangs has questions wait until they are given up.
+	// hangs has queries wait until they are given up.
 	hangs bool
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// A rule in the language of prometheus-adapter makes a metric, and one question serves
+// A rule in the language of prometheus-adapter makes a metric, and one query serves
 // all of a namespace's autoscalers.
 func TestARuleMakesAMetric(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{

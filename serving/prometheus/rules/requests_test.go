@@ -127,11 +127,11 @@ func TestSeriesStayWhileTheSourceFails(t *testing.T) {
 	}
 }
 
-// Autoscalers with different selectors share one question, until the metric has too
+// Autoscalers with different selectors share one query, until the metric has too
 // many series; then each names its objects.
 func TestSharedQueries(t *testing.T) {
 	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
-	questions := map[query.Query]bool{}
+	queries := map[query.Query]bool{}
 	ask := func(series string, names ...string) {
 		t.Helper()
 		r := pods("shop", "requests", names...)
@@ -140,28 +140,28 @@ func TestSharedQueries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		questions[mq.Query] = true
+		queries[mq.Query] = true
 	}
 	ask("", "a")
 	ask("", "b", "c")
 	ask("", "d.e")
 	ask("")
-	if len(questions) != 1 {
-		t.Errorf("%d questions: %v", len(questions), questions)
+	if len(queries) != 1 {
+		t.Errorf("%d queries: %v", len(queries), queries)
 	}
 	ask("verb=GET", "a")
 	ask("verb=GET", "b")
-	if len(questions) != 2 {
-		t.Errorf("with a selector of the metric %d questions: %v", len(questions), questions)
+	if len(queries) != 2 {
+		t.Errorf("with a selector of the metric %d queries: %v", len(queries), queries)
 	}
-	clear(questions)
+	clear(queries)
 	many := seriesOf("requests", "namespace", "pod")
 	many.Count = maxSharedSeries + 1
 	c.SetSeries(c.Selections()[0], []series.Series{many})
 	ask("", "a")
 	ask("", "b", "c")
-	if len(questions) != 2 {
-		t.Errorf("of many series %d questions: %v", len(questions), questions)
+	if len(queries) != 2 {
+		t.Errorf("of many series %d queries: %v", len(queries), queries)
 	}
 }
 
