@@ -54,11 +54,11 @@ func TestWhatRunsAgain(t *testing.T) {
 		events []event
 		want   map[string]string
 	}{
-		"all pass":         {events: []event{ended("pass", "TestA"), ended("pass", "")}},
-		"missed a deadline":   {events: []event{deadline("TestA"), ended("fail", "TestA"), ended("fail", "")}, want: map[string]string{"e2e": "^(TestA)$"}},
-		"a plain failure":  {events: []event{ended("fail", "TestA"), ended("fail", "")}},
-		"unsafe":           {events: []event{safety("TestA"), ended("fail", "TestA"), ended("fail", "")}},
-		"unsafe afterward": {events: []event{deadline("TestA"), safety("TestA"), ended("fail", "TestA"), ended("fail", "")}},
+		"all pass":          {events: []event{ended("pass", "TestA"), ended("pass", "")}},
+		"missed a deadline": {events: []event{deadline("TestA"), ended("fail", "TestA"), ended("fail", "")}, want: map[string]string{"e2e": "^(TestA)$"}},
+		"a plain failure":   {events: []event{ended("fail", "TestA"), ended("fail", "")}},
+		"unsafe":            {events: []event{safety("TestA"), ended("fail", "TestA"), ended("fail", "")}},
+		"unsafe afterward":  {events: []event{deadline("TestA"), safety("TestA"), ended("fail", "TestA"), ended("fail", "")}},
 		"a subtest missed a deadline": {
 			events: []event{deadline("TestA/x"), ended("fail", "TestA/x"), ended("fail", "TestA"), ended("fail", "")},
 			want:   map[string]string{"e2e": "^(TestA)$"},

@@ -57,7 +57,7 @@ func newObjectInformer[T metaObject](what, resource string, source cache.ListerW
 		return nil, fmt.Errorf("watch %s: %w", what, err)
 	}
 	o.handler, err = o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { o.received(true) },
+		AddFunc:    func(any) { o.received(true) },
 		UpdateFunc: func(before, after any) { o.received(specChanged(before, after)) },
 		DeleteFunc: func(any) { o.received(true) },
 	})
