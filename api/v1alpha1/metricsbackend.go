@@ -201,14 +201,14 @@ type MetricsBackendStatus struct {
 type APIServiceState string
 
 const (
-	// APIServicePending: the version is desired, but not every ready pod serves it yet.
+	// APIServicePending means that the version is desired, but not every ready pod serves it yet.
 	APIServicePending APIServiceState = "Pending"
-	// APIServiceRegistered: its APIService exists, but the aggregator does not report it
+	// APIServiceRegistered means that its APIService exists, but the aggregator does not report it
 	// available yet.
 	APIServiceRegistered APIServiceState = "Registered"
-	// APIServiceAvailable: the aggregator reports its APIService available.
+	// APIServiceAvailable means that the aggregator reports its APIService available.
 	APIServiceAvailable APIServiceState = "Available"
-	// APIServiceRetiring: its APIService is being removed; pods serve the version until
+	// APIServiceRetiring means that its APIService is being removed; pods serve the version until
 	// that is confirmed.
 	APIServiceRetiring APIServiceState = "Retiring"
 )

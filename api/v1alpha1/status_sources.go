@@ -12,11 +12,11 @@ import (
 type RuleState string
 
 const (
-	// RuleInvalid: the rule cannot be compiled; only a change of the spec helps.
+	// RuleInvalid means that the rule cannot be compiled; only a change of the spec helps.
 	RuleInvalid RuleState = "Invalid"
-	// RuleFailing: the rule produces no metrics, which may change by itself.
+	// RuleFailing means that the rule produces no metrics, which may change by itself.
 	RuleFailing RuleState = "Failing"
-	// RuleWarning: the rule works, but perhaps not as intended.
+	// RuleWarning means that the rule works, but perhaps not as intended.
 	RuleWarning RuleState = "Warning"
 )
 

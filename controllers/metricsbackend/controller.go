@@ -119,6 +119,7 @@ func phases() []phase {
 	}
 }
 
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	backend := &v1alpha1.MetricsBackend{}
 	// Around the cache: phases depend on what the status says was started, and this

@@ -123,11 +123,11 @@ func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 type Cause int
 
 const (
-	// Damaged: a key of the Secret is missing or malformed.
+	// Damaged means that a key of the Secret is missing or malformed.
 	Damaged Cause = iota
-	// Expired: the certificate is not valid today.
+	// Expired means that the certificate is not valid today.
 	Expired
-	// Mismatch: key, name or authority do not belong to the certificate.
+	// Mismatch means that key, name or authority do not belong to the certificate.
 	Mismatch
 )
 

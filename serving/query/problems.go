@@ -22,9 +22,9 @@ const (
 	problemIntervals = 4
 )
 
-// QueryProblem is a query that fails, or whose result lacks values, because of the query itself.
+// Problem is a query that fails, or whose result lacks values, because of the query itself.
 // A source that fails whatever the query makes none. It is immutable.
-type QueryProblem struct {
+type Problem struct {
 	// Query is the one with the problem. A long Expression is replaced by its digest: there may be a
 	// thousand rules, and clients choose the length of their selectors.
 	Query Query
@@ -43,14 +43,14 @@ type QueryProblem struct {
 	selector string
 }
 
-// ProblemTracker keeps one QueryProblem of all queries of one Origin, of which there may be
+// ProblemTracker keeps one Problem of all queries of one Origin, of which there may be
 // many. It keeps the problem while it is repeated, rather than alternate with others, until a newer
 // result of its query has what was missing, or until it has not been repeated for some time (see
 // minProblemTime). A failure replaces a missing value. The zero value is ready; nil tracks nothing.
-type ProblemTracker struct{ problem atomic.Pointer[QueryProblem] }
+type ProblemTracker struct{ problem atomic.Pointer[Problem] }
 
 // Current returns the problem, or nil if there is none.
-func (t *ProblemTracker) Current(now time.Time) *QueryProblem {
+func (t *ProblemTracker) Current(now time.Time) *Problem {
 	p := t.problem.Load()
 	if p != nil && p.olderThan(p.expiry(), now) {
 		t.problem.CompareAndSwap(p, nil)
@@ -83,16 +83,16 @@ func (t *ProblemTracker) observe(m *MetricQuery, result *Result, err error, v *V
 	}
 }
 
-func (p *QueryProblem) expiry() time.Duration {
+func (p *Problem) expiry() time.Duration {
 	return max(minProblemTime, problemIntervals*p.Query.Interval)
 }
 
 // olderThan reports whether an instant is further from the problem than d, in either direction:
 // clocks may be set back.
-func (p *QueryProblem) olderThan(d time.Duration, at time.Time) bool { return at.Sub(p.Time).Abs() > d }
+func (p *Problem) olderThan(d time.Duration, at time.Time) bool { return at.Sub(p.Time).Abs() > d }
 
 // repeatedBy reports whether newly read values have the same problem, among others.
-func (p *QueryProblem) repeatedBy(found *QueryProblem, v *Values) bool {
+func (p *Problem) repeatedBy(found *Problem, v *Values) bool {
 	switch {
 	case found == nil || found.Query != p.Query:
 		return false
@@ -110,7 +110,7 @@ func (p *QueryProblem) repeatedBy(found *QueryProblem, v *Values) bool {
 
 // fixedBy reports whether newer values, which do not repeat the problem, have what was missing.
 // Values of other objects do not count.
-func (p *QueryProblem) fixedBy(m *MetricQuery, v *Values, objects []string) bool {
+func (p *Problem) fixedBy(m *MetricQuery, v *Values, objects []string) bool {
 	if m.boundedQuery() != p.Query {
 		return false
 	}
@@ -124,13 +124,13 @@ func (p *QueryProblem) fixedBy(m *MetricQuery, v *Values, objects []string) bool
 }
 
 // problem returns what values, or the error, lack because of the query; nil for nothing.
-func (m *MetricQuery) problem(result *Result, v *Values, err error) *QueryProblem {
+func (m *MetricQuery) problem(result *Result, v *Values, err error) *Problem {
 	if err != nil {
 		var failed *EvaluationError
 		if !errors.As(err, &failed) || !failed.causedByQuery() {
 			return nil
 		}
-		return &QueryProblem{Query: m.boundedQuery(), Time: failed.Time, Failure: failed.Failure}
+		return &Problem{Query: m.boundedQuery(), Time: failed.Time, Failure: failed.Failure}
 	}
 	first := v.Omission("")
 	if first == nil {
@@ -139,7 +139,7 @@ func (m *MetricQuery) problem(result *Result, v *Values, err error) *QueryProble
 		}
 		first = &Omission{Reason: OmitReasonNoObject, Labels: result.Samples[0].Labels}
 	}
-	return &QueryProblem{
+	return &Problem{
 		Query: m.boundedQuery(), Time: result.Time, OmitReason: first.Reason, Object: excerpt(first.Object), Labels: first.seriesLabels(),
 		ObjectLabel: m.ObjectLabel, selector: m.boundedSelector(),
 	}
@@ -172,7 +172,7 @@ func (m *MetricQuery) boundedSelector() string {
 	return bounded(m.Select.String())
 }
 
-// boundedQuery returns the query as a QueryProblem keeps it.
+// boundedQuery returns the query as a Problem keeps it.
 func (m *MetricQuery) boundedQuery() Query {
 	q := m.Query
 	q.Expression = bounded(q.Expression)

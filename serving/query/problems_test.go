@@ -28,7 +28,7 @@ type read struct {
 }
 
 // describeProblem returns a problem as text.
-func describeProblem(s *QueryProblem) string {
+func describeProblem(s *Problem) string {
 	switch {
 	case s == nil:
 		return ""
@@ -198,7 +198,7 @@ func TestNoQueryProblemWithoutEvaluation(t *testing.T) {
 func TestMetricQueryEqual(t *testing.T) {
 	a := &MetricQuery{Query: testQuery("q"), Labels: map[string]string{"a": "b"}, Problems: &ProblemTracker{}}
 	b := &MetricQuery{Query: testQuery("q"), Labels: map[string]string{"a": "b"}, Problems: &ProblemTracker{}}
-	b.Problems.problem.Store(&QueryProblem{})
+	b.Problems.problem.Store(&Problem{})
 	if !a.Equal(b) {
 		t.Error("Problems matter")
 	}

@@ -64,6 +64,7 @@ type Label struct {
 	Resource string
 }
 
+// Parse returns the template of a text of at most MaxSource bytes. Errors carry the name.
 func Parse(name, text string) (*Template, error) {
 	if len(text) > MaxSource {
 		return nil, fmt.Errorf("it is %d bytes long: at most %d are possible", len(text), MaxSource)

@@ -41,7 +41,7 @@ var omitRemedies = map[query.OmitReason]string{
 
 // queryProblem returns the warning for a problem, with one example. External metrics have no
 // example: the status is readable by more users than their policies allow.
-func queryProblem(s *query.QueryProblem, external bool) *problem {
+func queryProblem(s *query.Problem, external bool) *problem {
 	in := ""
 	if s.Query.Tenant != "" {
 		in = " in namespace " + quoteName(s.Query.Tenant)
