@@ -99,7 +99,7 @@ unit() {
 # are instrumented: -coverpkg=./... would rebuild everything.
 coverage() {
 	local packages=(./serving/samplestore ./serving/resourcemetrics ./serving/stream)
-	quiet_step unit "coverage of the watch" go test -short -coverprofile=bin/test/coverage \
+	quiet_step unit "coverage of the watch" go test -vet=off -short -coverprofile=bin/test/coverage \
 		-coverpkg="$(IFS=,; echo "${packages[*]}")" "${packages[@]}" || return 0
 	verbose_step unit "least coverage" go run ./hack/coverage bin/test/coverage || true
 }

@@ -49,8 +49,9 @@ func (p *partRun) test(ctx context.Context, out io.Writer) error {
 	}
 	began := time.Now()
 	recorder := newRecorder(p.name, p.again, p.verbose, out)
-	// go test's -timeout is per package; watch enforces the limit for all of them.
-	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout", p.limit.String()}, p.arguments...)...)
+	// go test's -timeout is per package; watch enforces the limit for all of them. The unit part runs go vet, with all
+	// tags: go test's own would analyze all dependencies once more for each set of flags.
+	cmd := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-timeout", p.limit.String()}, p.arguments...)...)
 	cmd.Dir = p.dir
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -212,7 +212,7 @@ func TestSetLimit(t *testing.T) {
 		want    time.Duration
 	}{
 		"the first run": {part: "e2e", want: 27 * time.Minute},
-		"after a step and a run": {part: "unit", want: 15 * time.Minute, earlier: Results{
+		"after a step and a run": {part: "unit", want: 25 * time.Minute, earlier: Results{
 			Steps: []Step{{Part: "unit", Seconds: 60}, {Part: "build", Seconds: 600}}, Runs: []Run{{Part: "unit", Seconds: 360}, {Part: "e2e", Seconds: 60}},
 		}},
 		"nothing is left":               {part: "unit", want: time.Minute, earlier: Results{Runs: []Run{{Part: "unit", Seconds: 3600}}}},
