@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 // runPlugin runs a command line against a kubeconfig.
@@ -53,18 +53,18 @@ func TestHelp(t *testing.T) {
 			if command == "" {
 				text, _, _ = strings.Cut(out, "\nFlags:")
 			}
-			clustertest.Golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", text)
+			plugincluster.Golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", text)
 		})
 	}
 }
 
 func TestCommandLine(t *testing.T) {
-	world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.AddDate(10, 0, 0)))
+	world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.AddDate(10, 0, 0)))
 	// A client of the command line has a real clock, and learns the cluster's time.
-	healthy := kubeconfig(t, clustertest.Start(t, world).Config.Host)
-	stale := clustertest.Healthy(nil)
+	healthy := kubeconfig(t, plugincluster.Start(t, world).Config.Host)
+	stale := plugincluster.Healthy(nil)
 	stale.Backends = nil
-	rollback := kubeconfig(t, clustertest.Start(t, stale).Config.Host)
+	rollback := kubeconfig(t, plugincluster.Start(t, stale).Config.Host)
 
 	cases := map[string]struct {
 		kubeconfig string

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 // run imports a file, or what the standard input has.
@@ -49,7 +49,7 @@ func TestImport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clustertest.Golden(t, name+".golden.yaml", got)
+			plugincluster.Golden(t, name+".golden.yaml", got)
 			requireValid(t, got)
 			if strings.Contains(got, "secret") {
 				t.Error("credentials are shown")

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 10, 0, time.UTC)
@@ -188,7 +188,7 @@ func TestExplainMetric(t *testing.T) {
 			if diff := cmp.Diff(test.asked, w.asked); diff != "" {
 				t.Error(diff)
 			}
-			clustertest.Golden(t, name+".txt", out)
+			plugincluster.Golden(t, name+".txt", out)
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/metricsbackend/metrics-backend-operator/client"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -108,7 +108,7 @@ func TestFrame(t *testing.T) {
 			if len(lines) > c.height {
 				t.Errorf("%d lines", len(lines))
 			}
-			clustertest.Golden(t, name+".txt", text.String())
+			plugincluster.Golden(t, name+".txt", text.String())
 		})
 	}
 }

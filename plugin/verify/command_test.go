@@ -13,17 +13,17 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 // A version that comes while the command waits ends it well.
 func TestTimeoutWaitsForChecks(t *testing.T) {
-	world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
+	world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
 	world.Unregister("v1")
-	c := clustertest.Start(t, world)
-	mended := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
-	watched := &stepClock{Clock: clock.RealClock{}, step: func() { c.Change(func(w *clustertest.World) { *w = *mended }) }}
+	c := plugincluster.Start(t, world)
+	mended := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
+	watched := &stepClock{Clock: clock.RealClock{}, step: func() { c.Change(func(w *plugincluster.World) { *w = *mended }) }}
 	got, code := verifyText(t, c, func(o *options) { o.timeout, o.clock = time.Hour, watched })
 	if code != output.OK {
 		t.Errorf("exit code %d:\n%s", code, got)
@@ -38,10 +38,10 @@ func TestTimeoutWaitsForChecks(t *testing.T) {
 func TestTimeoutDoesNotWaitForPermissions(t *testing.T) {
 	for _, path := range []string{"/apis/apiregistration.k8s.io/v1/apiservices", "/apis/metricsbackend.io/v1alpha1/metricsbackends"} {
 		t.Run(path, func(t *testing.T) {
-			world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
+			world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
 			world.Codes[path] = http.StatusForbidden
-			still := clocktesting.NewFakeClock(clustertest.Now)
-			got, code := verifyText(t, clustertest.Start(t, world), func(o *options) { o.timeout, o.clock = time.Hour, still })
+			still := clocktesting.NewFakeClock(plugincluster.Now)
+			got, code := verifyText(t, plugincluster.Start(t, world), func(o *options) { o.timeout, o.clock = time.Hour, still })
 			if code != output.NotRun || strings.Contains(got, "waiting") {
 				t.Errorf("exit code %d:\n%s", code, got)
 			}

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/samples"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 // Of many nodes that differ the first by name is told of, every time: `--timeout`
@@ -20,7 +20,7 @@ func TestDifferenceIsStable(t *testing.T) {
 	of := func(cpu string) samples.Samples {
 		all := samples.Samples{}
 		for i := range 50 {
-			all[fmt.Sprintf("node-%02d", i)] = samples.Sample{Time: clustertest.Now, Usage: map[string]resource.Quantity{"cpu": resource.MustParse(cpu)}}
+			all[fmt.Sprintf("node-%02d", i)] = samples.Sample{Time: plugincluster.Now, Usage: map[string]resource.Quantity{"cpu": resource.MustParse(cpu)}}
 		}
 		return all
 	}

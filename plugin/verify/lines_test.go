@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 // Every line that is not PASS, for everything that can be wrong: golden files in
@@ -24,15 +24,15 @@ import (
 func TestLines(t *testing.T) {
 	const apis = "/apis/metrics.k8s.io/"
 	cases := map[string]struct {
-		change  func(t *testing.T, w *clustertest.World)
+		change  func(t *testing.T, w *plugincluster.World)
 		options func(*options)
 		timeout time.Duration
 		code    int
 	}{
 		"stale v1": {
 			// A rollback that forgot the APIService: it is there, and nothing serves it.
-			change: func(_ *testing.T, w *clustertest.World) {
-				clustertest.SetAvailable(&w.APIServices[0], false, "FailedDiscoveryCheck", "failing or missing response: 404")
+			change: func(_ *testing.T, w *plugincluster.World) {
+				plugincluster.SetAvailable(&w.APIServices[0], false, "FailedDiscoveryCheck", "failing or missing response: 404")
 				w.Backends = nil
 				w.APIServices[0].Labels, w.APIServices[1].Labels = nil, nil
 				w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"}
@@ -43,7 +43,7 @@ func TestLines(t *testing.T) {
 			code:    output.NotMet,
 		},
 		"stale v1 of a backend": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Backends[0].Spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1beta1"}
 				w.Condition(v1alpha1.ConditionConsumersCompatible, metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
 				w.Stalled(v1alpha1.ReasonConsumersActive, "v1.metrics.k8s.io was used today or yesterday by kubectl of alice")
@@ -51,9 +51,9 @@ func TestLines(t *testing.T) {
 			code: output.NotMet,
 		},
 		"not available": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				for i := range w.APIServices {
-					clustertest.SetAvailable(&w.APIServices[i], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
+					plugincluster.SetAvailable(&w.APIServices[i], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
 				}
 				w.Working(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonAggregatorUnavailable,
 					"v1.metrics.k8s.io is reported unavailable by kube-apiserver (MissingEndpoints): kubectl describe apiservice v1.metrics.k8s.io")
@@ -62,31 +62,31 @@ func TestLines(t *testing.T) {
 					w.Codes[apis+path] = http.StatusServiceUnavailable
 				}
 				w.Figures = strings.ReplaceAll(w.Figures, `.metrics.k8s.io"} 0`, `.metrics.k8s.io"} 1`)
-				w.Autoscalers[0] = *clustertest.Autoscaler("web", corev1.ConditionFalse, "FailedGetResourceMetric", "the server is currently unable to handle the request")
+				w.Autoscalers[0] = *plugincluster.Autoscaler("web", corev1.ConditionFalse, "FailedGetResourceMetric", "the server is currently unable to handle the request")
 			},
 			code: output.NotMet,
 		},
 		"missing version": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Unregister("v1") },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Unregister("v1") },
 			code:   output.NotMet,
 		},
 		"missing version of a rollback": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Backends = nil
 				w.Unregister("v1beta1")
 			},
 			code: output.NotMet,
 		},
 		"nothing at all": {
-			change: func(_ *testing.T, w *clustertest.World) {
-				*w = *clustertest.MetricsServer()
+			change: func(_ *testing.T, w *plugincluster.World) {
+				*w = *plugincluster.MetricsServer()
 				w.Unregister("v1beta1")
 				w.Served = nil
 			},
 			code: output.NotMet,
 		},
 		"no data": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				for _, data := range w.Served {
 					data.Nodes, data.Pods = nil, nil
 				}
@@ -94,15 +94,15 @@ func TestLines(t *testing.T) {
 			code: output.NotMet,
 		},
 		"old data": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Now = w.Now.Add(10 * time.Minute) },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Now = w.Now.Add(10 * time.Minute) },
 			code:   output.NotMet,
 		},
 		"old data is fresh enough": {
-			change:  func(_ *testing.T, w *clustertest.World) { w.Now = w.Now.Add(10 * time.Minute) },
+			change:  func(_ *testing.T, w *plugincluster.World) { w.Now = w.Now.Add(10 * time.Minute) },
 			options: func(o *options) { o.maxAge = time.Hour },
 		},
 		"old data by the spec": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Backends[0].Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 12 * time.Second}
 				for _, data := range w.Served {
 					data.Nodes["node-a"] = w.Now.Add(-13 * time.Second)
@@ -111,7 +111,7 @@ func TestLines(t *testing.T) {
 			code: output.NotMet,
 		},
 		"one node is missing": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				for _, data := range w.Served {
 					delete(data.Nodes, "node-b")
 				}
@@ -119,79 +119,79 @@ func TestLines(t *testing.T) {
 			},
 		},
 		"versions disagree": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Served["v1beta1"].CPU = "300m" },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Served["v1beta1"].CPU = "300m" },
 			code:   output.NotMet,
 		},
 		"versions know different nodes": {
-			change: func(_ *testing.T, w *clustertest.World) { delete(w.Served["v1"].Nodes, "node-a") },
+			change: func(_ *testing.T, w *plugincluster.World) { delete(w.Served["v1"].Nodes, "node-a") },
 			code:   output.NotMet,
 		},
 		"hpa inactive": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Autoscalers = append(w.Autoscalers,
-					*clustertest.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: unable to fetch metrics from resource metrics API"),
-					*clustertest.Autoscaler("idle", corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"),
-					*clustertest.Autoscaler("bare", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: missing request for cpu in container main of Pod bare-0"),
-					*clustertest.Autoscaler("fresh", corev1.ConditionTrue, "", ""),
+					*plugincluster.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: unable to fetch metrics from resource metrics API"),
+					*plugincluster.Autoscaler("idle", corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"),
+					*plugincluster.Autoscaler("bare", corev1.ConditionFalse, "FailedGetResourceMetric", "failed to get cpu utilization: missing request for cpu in container main of Pod bare-0"),
+					*plugincluster.Autoscaler("fresh", corev1.ConditionTrue, "", ""),
 				)
 				w.Autoscalers[4].Status.Conditions = nil
 			},
 			code: output.NotMet,
 		},
 		"hpa inactive, left out": {
-			change: func(_ *testing.T, w *clustertest.World) {
-				w.Autoscalers = append(w.Autoscalers, *clustertest.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "no metrics"))
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.Autoscalers = append(w.Autoscalers, *plugincluster.Autoscaler("shop", corev1.ConditionFalse, "FailedGetResourceMetric", "no metrics"))
 			},
 			options: func(o *options) { o.skip = []string{"hpa-active=hpa/default/shop"} },
 		},
 		"hpa left out by mistake": {
-			change:  func(*testing.T, *clustertest.World) {},
+			change:  func(*testing.T, *plugincluster.World) {},
 			options: func(o *options) { o.skip = []string{"hpa-active=hpa/default/typo"} },
 		},
 		"hpa by another metric": {
-			change: func(_ *testing.T, w *clustertest.World) {
-				w.Autoscalers[0] = *clustertest.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.Autoscalers[0] = *plugincluster.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
 				w.Autoscalers[0].Spec.Metrics[0].Type = autoscalingv2.ExternalMetricSourceType
 			},
 		},
 		"hpa by several metrics": {
 			// One of its metrics is of metrics.k8s.io, and another one fails.
-			change: func(_ *testing.T, w *clustertest.World) {
-				w.Autoscalers[0] = *clustertest.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
+			change: func(_ *testing.T, w *plugincluster.World) {
+				w.Autoscalers[0] = *plugincluster.Autoscaler("queue", corev1.ConditionFalse, "FailedGetExternalMetric", "no such metric")
 				w.Autoscalers[0].Spec.Metrics = append(w.Autoscalers[0].Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType})
 			},
 		},
 		"half served": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Served["v1"].Resources = []string{"nodes"} },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Served["v1"].Resources = []string{"nodes"} },
 			code:   output.NotMet,
 		},
 		"served no more": {
 			// An image rollback whose APIService is still there.
-			change: func(_ *testing.T, w *clustertest.World) { delete(w.Served, "v1") },
+			change: func(_ *testing.T, w *plugincluster.World) { delete(w.Served, "v1") },
 			code:   output.NotMet,
 		},
 		"served no more, of nobody's": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				delete(w.Served, "v1")
 				w.Backends, w.APIServices[0].Labels = nil, nil
 			},
 			code: output.NotMet,
 		},
 		"certificate expiring": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Condition(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateExpiring, "the certificate ends on 2026-12-01")
 			},
 		},
 		"v1beta1 preferred": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Group = []string{"v1beta1", "v1"} },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Group = []string{"v1beta1", "v1"} },
 			code:   output.NotMet,
 		},
 		"kept by kube-apiserver": {
-			change: func(_ *testing.T, w *clustertest.World) { w.APIServices[0].Spec.Service = nil },
+			change: func(_ *testing.T, w *plugincluster.World) { w.APIServices[0].Spec.Service = nil },
 			code:   output.NotMet,
 		},
 		"being deleted": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.APIServices[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
 				w.Backends[0].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
 			},
@@ -199,71 +199,71 @@ func TestLines(t *testing.T) {
 			code:    output.NotMet,
 		},
 		"authority ends soon": {
-			change: func(t *testing.T, w *clustertest.World) {
-				w.APIServices[0].Spec.CABundle = clustertest.Authority(t, w.Now.Add(5*24*time.Hour))
+			change: func(t *testing.T, w *plugincluster.World) {
+				w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(5*24*time.Hour))
 			},
 		},
 		"authority ended": {
-			change: func(t *testing.T, w *clustertest.World) {
-				w.APIServices[0].Spec.CABundle = clustertest.Authority(t, w.Now.Add(-5*24*time.Hour))
+			change: func(t *testing.T, w *plugincluster.World) {
+				w.APIServices[0].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(-5*24*time.Hour))
 			},
 			code: output.NotMet,
 		},
 		"caBundle blanked": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.APIServices[0].Spec.CABundle = nil
 				w.APIServices[1].Spec.CABundle = []byte("no PEM")
 			},
 			code: output.NotMet,
 		},
 		"insecure against the spec": {
-			change: func(_ *testing.T, w *clustertest.World) { w.APIServices[0].Spec.InsecureSkipTLSVerify = true },
+			change: func(_ *testing.T, w *plugincluster.World) { w.APIServices[0].Spec.InsecureSkipTLSVerify = true },
 			code:   output.NotMet,
 		},
 		"insecure by choice": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Backends[0].Spec.Existing = &v1alpha1.ExistingSpec{InsecureSkipTLSVerify: true}
 				w.APIServices[0].Spec.InsecureSkipTLSVerify = true
 				w.Condition(v1alpha1.ConditionSourcesHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotApplicable, "spec.existing is set")
 			},
 		},
 		"spec not seen": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Backends[0].Generation++ },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Backends[0].Generation++ },
 			code:   output.NotMet,
 		},
 		"no operator": {
-			change: func(_ *testing.T, w *clustertest.World) { w.Backends[0].Status = v1alpha1.MetricsBackendStatus{} },
+			change: func(_ *testing.T, w *plugincluster.World) { w.Backends[0].Status = v1alpha1.MetricsBackendStatus{} },
 			code:   output.NotMet,
 		},
 		"metrics-server": {
-			change: func(_ *testing.T, w *clustertest.World) { *w = *clustertest.MetricsServer() },
+			change: func(_ *testing.T, w *plugincluster.World) { *w = *plugincluster.MetricsServer() },
 		},
 		"metrics-server kept by a backend": {
-			change: func(_ *testing.T, w *clustertest.World) { *w = *clustertest.KeptMetricsServer() },
+			change: func(_ *testing.T, w *plugincluster.World) { *w = *plugincluster.KeptMetricsServer() },
 		},
 		"metrics-server to be kept by a backend": {
 			// The operator has not registered what is there yet: v1 may be among it.
-			change: func(_ *testing.T, w *clustertest.World) {
-				*w = *clustertest.KeptMetricsServer()
+			change: func(_ *testing.T, w *plugincluster.World) {
+				*w = *plugincluster.KeptMetricsServer()
 				w.Working(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not registered yet: v1.metrics.k8s.io (waits)")
 			},
 			code: output.NotMet,
 		},
 		"no right to read backends": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = 403
 			},
 			options: func(o *options) { o.expect = []string{"v1", "v1beta1"} },
 			code:    output.NotRun,
 		},
 		"no right to list APIServices": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
 			},
 			code: output.NotRun,
 		},
 		"no right to anything else": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				for _, path := range []string{"/apis/metrics.k8s.io/v1/nodes", "/apis/metrics.k8s.io/v1beta1/pods", "/api/v1/nodes", "/apis/autoscaling/v2/horizontalpodautoscalers", "/metrics"} {
 					w.Codes[path] = http.StatusForbidden
 				}
@@ -271,27 +271,27 @@ func TestLines(t *testing.T) {
 			code: output.NotRun,
 		},
 		"kube-apiserver is broken": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Codes["/apis"], w.Codes["/apis/metrics.k8s.io"], w.Codes["/metrics"] = 500, 500, 500
 			},
 			code: output.NotMet,
 		},
 		"no answer": {
-			change:  func(_ *testing.T, w *clustertest.World) { w.Hanging = []string{"/apis/metrics.k8s.io/v1/pods"} },
+			change:  func(_ *testing.T, w *plugincluster.World) { w.Hanging = []string{"/apis/metrics.k8s.io/v1/pods"} },
 			timeout: time.Second,
 			code:    output.NotMet,
 		},
 		"other APIs fail": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.ServeOthers()
-				clustertest.SetAvailable(&w.APIServices[2], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
+				plugincluster.SetAvailable(&w.APIServices[2], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
 				w.Codes["/apis/custom.metrics.k8s.io/v1beta2"] = http.StatusServiceUnavailable
 				w.Unlisted = []string{"external.metrics.k8s.io/v1beta1"}
 			},
 			code: output.NotMet,
 		},
 		"other APIs are not registered": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.ServeOthers()
 				w.APIServices = w.APIServices[:4]
 				w.APIServices[3].DeletionTimestamp = ptr.To(metav1.NewTime(w.Now))
@@ -300,14 +300,14 @@ func TestLines(t *testing.T) {
 		},
 		"other APIs of nobody's": {
 			// prometheus-adapter's, say: a backend neither wants nor keeps it.
-			change: func(_ *testing.T, w *clustertest.World) {
-				service := clustertest.APIServiceOf("custom.metrics.k8s.io", "v1beta1", "", nil)
-				clustertest.SetAvailable(service, false, "MissingEndpoints", "endpoints for service/prometheus-adapter have no addresses")
+			change: func(_ *testing.T, w *plugincluster.World) {
+				service := plugincluster.APIServiceOf("custom.metrics.k8s.io", "v1beta1", "", nil)
+				plugincluster.SetAvailable(service, false, "MissingEndpoints", "endpoints for service/prometheus-adapter have no addresses")
 				w.APIServices = append(w.APIServices, *service)
 			},
 		},
 		"other APIs of a spec that is gone": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.ServeOthers()
 				w.Backends[0].Spec.CustomMetrics, w.Backends[0].Spec.ExternalMetrics = nil, nil
 				w.APIServices = w.APIServices[:3]
@@ -316,21 +316,21 @@ func TestLines(t *testing.T) {
 			code: output.NotMet,
 		},
 		"series not there yet": {
-			change: func(_ *testing.T, w *clustertest.World) {
+			change: func(_ *testing.T, w *plugincluster.World) {
 				w.Figures = strings.ReplaceAll(w.Figures, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")
 			},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
+			world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
 			tc.change(t, world)
-			c := clustertest.Start(t, world)
+			c := plugincluster.Start(t, world)
 			if tc.timeout > 0 {
 				c.Connection.Timeout = tc.timeout
 			}
 			got, code := verifyText(t, c, tc.options)
-			clustertest.Golden(t, "lines/"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)+".txt", notPassed(got))
+			plugincluster.Golden(t, "lines/"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)+".txt", notPassed(got))
 			if code != tc.code {
 				t.Errorf("exit code %d, want %d", code, tc.code)
 			}

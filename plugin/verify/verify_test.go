@@ -12,15 +12,15 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 const years = 365 * 24 * time.Hour
 
 // verifyText runs the checks once, as the command does, and returns what it
 // printed and its exit code.
-func verifyText(t *testing.T, c *clustertest.Cluster, change func(*options)) (string, int) {
+func verifyText(t *testing.T, c *plugincluster.Cluster, change func(*options)) (string, int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	o := &options{streams: genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, clock: clock.RealClock{}, output: "text"}
@@ -40,10 +40,10 @@ func verifyText(t *testing.T, c *clustertest.Cluster, change func(*options)) (st
 func TestHealthy(t *testing.T) {
 	for _, format := range []string{"text", "json", "junit"} {
 		t.Run(format, func(t *testing.T) {
-			world := clustertest.Healthy(clustertest.Authority(t, clustertest.Now.Add(10*years)))
+			world := plugincluster.Healthy(plugincluster.Authority(t, plugincluster.Now.Add(10*years)))
 			world.ServeOthers()
-			got, code := verifyText(t, clustertest.Start(t, world), func(o *options) { o.output = format })
-			clustertest.Golden(t, "healthy."+format, got)
+			got, code := verifyText(t, plugincluster.Start(t, world), func(o *options) { o.output = format })
+			plugincluster.Golden(t, "healthy."+format, got)
 			if code != output.OK {
 				t.Errorf("exit code %d", code)
 			}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 func TestParseGoal(t *testing.T) {
@@ -59,7 +59,7 @@ func errorText(err error) string {
 func TestChoose(t *testing.T) {
 	ready := goal{condition: "Ready", status: metav1.ConditionTrue}
 	versions := goal{versions: []string{"v1"}}
-	two := []v1alpha1.MetricsBackend{*clustertest.Backend("cluster"), *clustertest.Backend("other")}
+	two := []v1alpha1.MetricsBackend{*plugincluster.Backend("cluster"), *plugincluster.Backend("other")}
 	cases := map[string]struct {
 		backends []v1alpha1.MetricsBackend
 		args     []string
@@ -78,9 +78,9 @@ func TestChoose(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			world := clustertest.Healthy(nil)
+			world := plugincluster.Healthy(nil)
 			world.Backends = tc.backends
-			got, err := choose(t.Context(), clustertest.Start(t, world).Connection, tc.args, tc.goal)
+			got, err := choose(t.Context(), plugincluster.Start(t, world).Connection, tc.args, tc.goal)
 			if got != tc.want || errorText(err) != tc.error {
 				t.Errorf("got %q, %v, want %q, %s", got, err, tc.want, tc.error)
 			}

@@ -20,34 +20,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/plugin/clustertest"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
 )
 
 // What a single look says, for each state on the way.
 func TestLookOnce(t *testing.T) {
 	cases := map[string]struct {
 		goal   string
-		change func(w *clustertest.World)
+		change func(w *plugincluster.World)
 		want   string
 		code   int
 	}{
 		"ready": {goal: "ready", want: "metricsbackend/cluster has Ready=True\n"},
 		"not ready": {
 			goal: "ready", code: output.NotMet,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
 			},
 			want: "waiting for Ready=True: it is Unknown, Progressing: 1 of 2 pods is up to date\nerror: Ready=True not reached within 0s\n",
 		},
 		"an old look of the operator": {
 			goal: "condition=Available", code: output.NotMet,
-			change: func(w *clustertest.World) { w.Backends[0].Generation++ },
+			change: func(w *plugincluster.World) { w.Backends[0].Generation++ },
 			want:   "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
 		},
 		"an old condition": {
 			goal: "condition=Available", code: output.NotMet,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Backends[0].Generation, w.Backends[0].Status.ObservedGeneration = 4, 4
 			},
 			want: "waiting for Available=True: the operator has not looked at generation 4 of the spec yet\nerror: Available=True not reached within 0s\n",
@@ -65,7 +65,7 @@ func TestLookOnce(t *testing.T) {
 		},
 		"one too many": {
 			goal: "versions=v1beta1", code: output.NotMet,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "kube-apiservers still list v1")
 			},
 			want: "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is registered and leads to metrics-backend-system/metrics-serving-cluster:443; metricsbackend/cluster: kube-apiservers still list v1\n" +
@@ -73,29 +73,29 @@ func TestLookOnce(t *testing.T) {
 		},
 		"deleted, still in discovery": {
 			goal: "versions=v1beta1", code: output.NotMet,
-			change: func(w *clustertest.World) { w.APIServices = w.APIServices[1:] },
+			change: func(w *plugincluster.World) { w.APIServices = w.APIServices[1:] },
 			want:   "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is deleted, and still in discovery\nerror: metrics.k8s.io with v1beta1 not reached within 0s\n",
 		},
 		"one too few": {
 			goal: "versions=v1,v1beta1", code: output.NotMet,
-			change: func(w *clustertest.World) { w.Unregister("v1") },
+			change: func(w *plugincluster.World) { w.Unregister("v1") },
 			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not registered\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"not available": {
 			goal: "versions=v1,v1beta1", code: output.NotMet,
-			change: func(w *clustertest.World) {
-				clustertest.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")
+			change: func(w *plugincluster.World) {
+				plugincluster.SetAvailable(&w.APIServices[0], false, "MissingEndpoints", "no addresses")
 			},
 			want: "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is not available, MissingEndpoints: no addresses\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"not in discovery": {
 			goal: "versions=v1,v1beta1", code: output.NotMet,
-			change: func(w *clustertest.World) { w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"} },
+			change: func(w *plugincluster.World) { w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"} },
 			want:   "waiting for metrics.k8s.io with v1, v1beta1: v1.metrics.k8s.io is available, and not in discovery yet, where it is listed as stale\nerror: metrics.k8s.io with v1, v1beta1 not reached within 0s\n",
 		},
 		"gone, and still stale in discovery": {
 			goal: "versions=none", code: output.NotMet,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Unregister("v1")
 				w.Unregister("v1beta1")
 				w.Stale = []string{"v1"}
@@ -104,41 +104,41 @@ func TestLookOnce(t *testing.T) {
 		},
 		"of metrics-server": {
 			goal:   "versions=v1beta1",
-			change: func(w *clustertest.World) { *w = *clustertest.MetricsServer() },
+			change: func(w *plugincluster.World) { *w = *plugincluster.MetricsServer() },
 			want:   "metrics.k8s.io: v1beta1, and no other version, available and in discovery\n",
 		},
 		"none": {
 			goal: "versions=none",
-			change: func(w *clustertest.World) {
-				*w = *clustertest.MetricsServer()
+			change: func(w *plugincluster.World) {
+				*w = *plugincluster.MetricsServer()
 				w.Unregister("v1beta1")
 			},
 			want: "metrics.k8s.io is gone, from discovery too\n",
 		},
 		"no right": {
 			goal: "versions=v1", code: output.NotRun,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusForbidden
 			},
 			want: `error: list APIServices: forbidden: User "bob" cannot get path "/apis/apiregistration.k8s.io/v1/apiservices" (you need the permission to list apiservices.apiregistration.k8s.io)` + "\n",
 		},
 		"no right to the backend": {
 			goal: "ready", code: output.NotRun,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"] = http.StatusForbidden
 			},
 			want: `error: get MetricsBackend cluster: forbidden: User "bob" cannot get path "/apis/metricsbackend.io/v1alpha1/metricsbackends/cluster"` + "\n",
 		},
 		"versions without the right to backends": {
 			goal: "versions=v1,v1beta1",
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusForbidden
 			},
 			want: "metrics.k8s.io: v1, v1beta1, and no other version, available and in discovery\n",
 		},
 		"kube-apiserver restarts before the first list": {
 			goal: "versions=v1", code: output.NotMet,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Codes["/apis/metricsbackend.io/v1alpha1/metricsbackends"] = http.StatusServiceUnavailable
 			},
 			want: "waiting for metrics.k8s.io with v1: list MetricsBackends: the server is currently unable to handle the request\n" +
@@ -146,7 +146,7 @@ func TestLookOnce(t *testing.T) {
 		},
 		"kube-apiserver restarts": {
 			goal: "versions=v1", code: output.NotMet,
-			change: func(w *clustertest.World) {
+			change: func(w *plugincluster.World) {
 				w.Codes["/apis/apiregistration.k8s.io/v1/apiservices"] = http.StatusServiceUnavailable
 			},
 			want: "waiting for metrics.k8s.io with v1: list APIServices: the server is currently unable to handle the request\n" +
@@ -154,19 +154,19 @@ func TestLookOnce(t *testing.T) {
 		},
 		"the backend goes": {
 			goal: "ready", code: output.NotMet,
-			change: func(w *clustertest.World) { w.Backends = nil },
+			change: func(w *plugincluster.World) { w.Backends = nil },
 			want:   `error: MetricsBackend "cluster" was deleted meanwhile` + "\n",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			world := clustertest.Healthy(nil)
+			world := plugincluster.Healthy(nil)
 			if tc.change != nil {
 				tc.change(world)
 			}
-			w, out := waiting(t, clustertest.Start(t, world), tc.goal)
+			w, out := waiting(t, plugincluster.Start(t, world), tc.goal)
 			// Its time is up after the first look.
-			w.clock = clocktesting.NewFakeClock(clustertest.Now)
+			w.clock = clocktesting.NewFakeClock(plugincluster.Now)
 			err := w.run(t.Context())
 			// As the plugin does, which takes it that ErrNotMet was explained.
 			if err != nil && !errors.Is(err, output.ErrNotMet) {
@@ -182,7 +182,7 @@ func TestLookOnce(t *testing.T) {
 	}
 }
 
-func waiting(t *testing.T, c *clustertest.Cluster, text string) (*waiter, *printed) {
+func waiting(t *testing.T, c *plugincluster.Cluster, text string) (*waiter, *printed) {
 	t.Helper()
 	goal, err := parseGoal(text)
 	if err != nil {
@@ -218,17 +218,17 @@ func (o *printed) String() string {
 // A change that a watch tells of ends the wait; each state is told once. The clock
 // stands still, so that nothing but the watch can have told.
 func TestWatchEndsWait(t *testing.T) {
-	world := clustertest.Healthy(nil)
+	world := plugincluster.Healthy(nil)
 	world.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "1 of 2 pods is up to date")
-	c := clustertest.Start(t, world)
+	c := plugincluster.Start(t, world)
 	w, out := waiting(t, c, "ready")
 	w.timeout = time.Minute
-	w.clock = clocktesting.NewFakeClock(clustertest.Now)
+	w.clock = clocktesting.NewFakeClock(plugincluster.Now)
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(t.Context()) }()
 	<-out.written
 	c.AwaitWatch(t)
-	c.Change(func(world *clustertest.World) {
+	c.Change(func(world *plugincluster.World) {
 		world.Condition(v1alpha1.ConditionReady, metav1.ConditionTrue, "Succeeded", "all components match the spec")
 	})
 	if err := <-ended; err != nil {
@@ -241,7 +241,7 @@ func TestWatchEndsWait(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
-	c := clustertest.Start(t, clustertest.Healthy(nil))
+	c := plugincluster.Start(t, plugincluster.Healthy(nil))
 	w, out := waiting(t, c, "versions=none")
 	w.timeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,9 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest answers the plugin's requests over HTTP as kube-apiserver
-// does, for tests, from a world that they describe.
-package clustertest
+// Package plugincluster answers the requests of plugin/ over HTTP as kube-apiserver does, for
+// unit tests, from a World that they describe.
+package plugincluster
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ const Host = "https://cluster.example:6443"
 
 // Cluster is a kube-apiserver whose world can be changed at any time.
 type Cluster struct {
-	// Config leads to it.
+	// Config points to it.
 	Config *rest.Config
 	// Connection is the plugin's.
 	Connection *connection.Cluster

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package clustertest
+package plugincluster
 
 import (
 	"crypto/x509"
@@ -75,28 +75,33 @@ func (w *World) answer(r *http.Request) answer {
 	case path == "/metrics":
 		return answer{code: http.StatusOK, kind: "text/plain; version=0.0.4", body: []byte(w.Figures)}
 	case w.Others[strings.TrimPrefix(path, "/apis/")] != nil:
-		return w.other(strings.TrimPrefix(path, "/apis/"))
+		groupVersion := strings.TrimPrefix(path, "/apis/")
+		return resources(groupVersion, w.Others[groupVersion])
 	case w.Served[version] != nil:
 		return w.Served[version].answer(version, kind)
 	}
 	return refusal(http.StatusNotFound, path)
 }
 
+// aggregated returns the discovery document of all groups.
 func (w *World) aggregated() answer {
-	group := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: "metrics.k8s.io"}}
+	groups := []apidiscoveryv2.APIGroupDiscovery{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}}
+	add := func(group, version string, freshness apidiscoveryv2.DiscoveryFreshness) {
+		if groups[len(groups)-1].Name != group {
+			groups = append(groups, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group}})
+		}
+		last := &groups[len(groups)-1]
+		last.Versions = append(last.Versions, apidiscoveryv2.APIVersionDiscovery{Version: version, Freshness: freshness})
+	}
 	for _, v := range w.Current {
-		group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent})
+		add("metrics.k8s.io", v, apidiscoveryv2.DiscoveryFreshnessCurrent)
 	}
 	for _, v := range w.Stale {
-		group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{Version: v, Freshness: apidiscoveryv2.DiscoveryFreshnessStale})
+		add("metrics.k8s.io", v, apidiscoveryv2.DiscoveryFreshnessStale)
 	}
-	groups := []apidiscoveryv2.APIGroupDiscovery{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}, group}
 	for _, other := range slices.Sorted(maps.Keys(w.Others)) {
-		name, version, _ := strings.Cut(other, "/")
-		if !slices.Contains(w.Unlisted, other) {
-			groups = append(groups, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: name}, Versions: []apidiscoveryv2.APIVersionDiscovery{
-				{Version: version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent},
-			}})
+		if group, version, _ := strings.Cut(other, "/"); !slices.Contains(w.Unlisted, other) {
+			add(group, version, apidiscoveryv2.DiscoveryFreshnessCurrent)
 		}
 	}
 	return found(apidiscoveryv2.APIGroupDiscoveryList{
@@ -104,13 +109,13 @@ func (w *World) aggregated() answer {
 	})
 }
 
-// other is the discovery of a version of another group.
-func (w *World) other(groupVersion string) answer {
-	resources := metav1.APIResourceList{GroupVersion: groupVersion}
-	for _, name := range w.Others[groupVersion] {
-		resources.APIResources = append(resources.APIResources, metav1.APIResource{Name: name})
+// resources returns the discovery document of a version.
+func resources(groupVersion string, names []string) answer {
+	list := metav1.APIResourceList{GroupVersion: groupVersion}
+	for _, name := range names {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
 	}
-	return found(resources)
+	return found(list)
 }
 
 func (w *World) groupDocument() answer {
@@ -125,11 +130,7 @@ func (w *World) groupDocument() answer {
 func (d *Data) answer(version, kind string) answer {
 	switch kind {
 	case "":
-		resources := metav1.APIResourceList{GroupVersion: "metrics.k8s.io/" + version}
-		for _, name := range d.Resources {
-			resources.APIResources = append(resources.APIResources, metav1.APIResource{Name: name})
-		}
-		return found(resources)
+		return resources("metrics.k8s.io/"+version, d.Resources)
 	case "nodes":
 		// The two versions are the same on the wire.
 		nodes := metricsv1beta1.NodeMetricsList{TypeMeta: metav1.TypeMeta{Kind: "NodeMetricsList", APIVersion: "metrics.k8s.io/" + version}}
