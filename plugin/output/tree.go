@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// Tone is the meaning of a cell, which a terminal shows as a colour.
+// Tone is the meaning of a cell, which a terminal shows as a color.
 type Tone int
 
 // Tones.
@@ -27,13 +27,13 @@ const (
 	Strong
 )
 
-var colours = map[Tone]string{
+var colors = map[Tone]string{
 	Good: "\x1b[32m", Bad: "\x1b[31m", Warning: "\x1b[33m", Faint: "\x1b[2m", Strong: "\x1b[1m",
 }
 
-// Paint returns text in the colour of the tone, if colour is set.
-func (t Tone) Paint(text string, colour bool) string {
-	if code := colours[t]; colour && code != "" && text != "" {
+// Colorize returns text in the color of the tone, if color is set.
+func (t Tone) Colorize(text string, color bool) string {
+	if code := colors[t]; color && code != "" && text != "" {
 		return code + text + "\x1b[0m"
 	}
 	return text
@@ -67,13 +67,13 @@ func (n *Node) Add(cells ...Cell) *Node {
 // Trees writes trees. Rows below one node are aligned with each other.
 func Trees(w io.Writer, roots ...*Node) error {
 	var out strings.Builder
-	colour := printers.AllowsColorOutput(w)
+	color := printers.AllowsColorOutput(w)
 	for i, root := range roots {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		writeRow(&out, root.Cells, nil, colour)
-		writeChildren(&out, root.Children, "", colour)
+		writeRow(&out, root.Cells, nil, color)
+		writeChildren(&out, root.Children, "", color)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -82,15 +82,15 @@ func Trees(w io.Writer, roots ...*Node) error {
 // Rows writes rows in aligned columns.
 func Rows(w io.Writer, rows ...[]Cell) error {
 	var out strings.Builder
-	colour, widths := printers.AllowsColorOutput(w), widthsOf(rows)
+	color, widths := printers.AllowsColorOutput(w), widthsOf(rows)
 	for _, row := range rows {
-		writeRow(&out, row, widths, colour)
+		writeRow(&out, row, widths, color)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-func writeChildren(out *strings.Builder, children []*Node, prefix string, colour bool) {
+func writeChildren(out *strings.Builder, children []*Node, prefix string, color bool) {
 	var rows [][]Cell
 	for _, child := range children {
 		rows = append(rows, child.Cells)
@@ -102,8 +102,8 @@ func writeChildren(out *strings.Builder, children []*Node, prefix string, colour
 			branch, below = "└── ", "    "
 		}
 		out.WriteString(prefix + branch)
-		writeRow(out, child.Cells, widths, colour)
-		writeChildren(out, child.Children, prefix+below, colour)
+		writeRow(out, child.Cells, widths, color)
+		writeChildren(out, child.Children, prefix+below, color)
 	}
 }
 
@@ -124,14 +124,14 @@ func widthsOf(rows [][]Cell) []int {
 	return widths
 }
 
-func writeRow(out *strings.Builder, cells []Cell, widths []int, colour bool) {
+func writeRow(out *strings.Builder, cells []Cell, widths []int, color bool) {
 	last := len(cells) - 1
 	for last > 0 && cells[last].Text == "" {
 		last--
 	}
 	for column, cell := range cells[:last+1] {
 		text := Line(cell.Text)
-		out.WriteString(cell.Tone.Paint(text, colour))
+		out.WriteString(cell.Tone.Colorize(text, color))
 		if column < last {
 			width := 0
 			if column < len(widths) {

@@ -25,9 +25,9 @@ const (
 
 // screen is a terminal that shows frames.
 type screen struct {
-	out    io.Writer
-	fd     int
-	colour bool
+	out   io.Writer
+	fd    int
+	color bool
 	// keys is nil where the input is no terminal.
 	keys    <-chan key
 	restore func()
@@ -45,7 +45,7 @@ func terminal(out io.Writer, getenv func(string) string) (int, bool) {
 
 // openScreen switches the terminal to raw mode and the alternate screen until close.
 func openScreen(streams genericiooptions.IOStreams, fd int) (*screen, error) {
-	s := &screen{out: streams.Out, fd: fd, colour: printers.AllowsColorOutput(streams.Out), restore: func() {}}
+	s := &screen{out: streams.Out, fd: fd, color: printers.AllowsColorOutput(streams.Out), restore: func() {}}
 	if in, ok := streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) { //nolint:gosec // descriptors are small
 		inFd := int(in.Fd()) //nolint:gosec // descriptors are small
 		before, err := term.MakeRaw(inFd)
@@ -78,20 +78,20 @@ func (s *screen) size() (width, height int) {
 
 // show replaces the screen in one write, so that it does not flicker.
 func (s *screen) show(lines []line) error {
-	if _, err := io.WriteString(s.out, render(lines, s.colour)); err != nil {
+	if _, err := io.WriteString(s.out, render(lines, s.color)); err != nil {
 		return fmt.Errorf("write to the terminal: %w", err)
 	}
 	return nil
 }
 
-func render(lines []line, colour bool) string {
+func render(lines []line, color bool) string {
 	var out strings.Builder
 	out.WriteString(home)
 	for i, l := range lines {
 		if i > 0 {
 			out.WriteString("\r\n")
 		}
-		out.WriteString(l.tone.Paint(l.text, colour))
+		out.WriteString(l.tone.Colorize(l.text, color))
 		out.WriteString(clearLine)
 	}
 	out.WriteString(clearBelow)
