@@ -27,7 +27,7 @@ func runPlugin(t *testing.T, kubeconfig string, args ...string) (code int, out, 
 	return code, stdout.String(), stderr.String()
 }
 
-// kubeconfig leads to a server.
+// kubeconfig points to a server.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()

@@ -24,10 +24,10 @@ func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 		case r.Deleting:
 			results = append(results, fail(r.Name, "is being deleted", "kubectl describe apiservice "+r.Name+": which finalizer holds it?"))
 		case r.Service == "":
-			results = append(results, fail(r.Name, "leads to kube-apiserver itself, which does not serve it",
+			results = append(results, fail(r.Name, "points to kube-apiserver itself, which does not serve it",
 				"kubectl delete apiservice "+r.Name+", and let the implementation register it again"))
 		default:
-			results = append(results, pass(r.Name, "leads to %s%s", r.Service, owner(r)))
+			results = append(results, pass(r.Name, "points to %s%s", r.Service, owner(r)))
 		}
 	}
 	return results
@@ -61,7 +61,7 @@ func apiServiceStale(_ context.Context, snap *snapshot) []Result {
 		if r.Backend != "" {
 			remedy = "kubectl metrics status " + r.Backend + " tells what its removal waits for"
 		}
-		results = append(results, fail(r.Name, fmt.Sprintf("is registered and not expected: it leads to %s%s, and clients that find it in discovery use it",
+		results = append(results, fail(r.Name, fmt.Sprintf("is registered and not expected: it points to %s%s, and clients that find it in discovery use it",
 			r.Service, owner(r)), remedy))
 	}
 	if len(results) == 0 {

@@ -145,7 +145,7 @@ func (snap *snapshot) compareVersions(ctx context.Context, version, other string
 			return pass(subject, "tell the same of %d nodes", len(a))
 		}
 	}
-	return fail(subject, differ.Error(), "do both APIServices lead to one implementation? See apiservice-registered")
+	return fail(subject, differ.Error(), "do both APIServices point to one implementation? See apiservice-registered")
 }
 
 // difference returns an error if two versions differ in their nodes, or in samples of the same

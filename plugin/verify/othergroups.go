@@ -60,7 +60,7 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	case r.Deleting:
 		return fail(subject, "is being deleted", "kubectl describe apiservice "+subject+": which finalizer holds it?")
 	case r.Service == "":
-		return fail(subject, "leads to kube-apiserver itself, which does not serve it",
+		return fail(subject, "points to kube-apiserver itself, which does not serve it",
 			"kubectl delete apiservice "+subject+", and let the operator register it again")
 	case !r.Available:
 		return fail(subject, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message),

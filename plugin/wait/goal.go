@@ -121,7 +121,7 @@ func (g goal) check(ctx context.Context, from aggregation.Getter, current state)
 	for _, r := range current.registrations {
 		switch {
 		case !slices.Contains(g.versions, r.Version):
-			return false, withReason(r.Name+" is registered"+leadsTo(r), current.backend), nil
+			return false, withReason(r.Name+" is registered"+pointsTo(r), current.backend), nil
 		case r.Deleting:
 			return false, r.Name + " is being deleted", nil
 		case !r.Available:
@@ -181,11 +181,11 @@ func asStale(found *aggregation.Discovery, version string) string {
 	return ""
 }
 
-func leadsTo(r aggregation.Registration) string {
+func pointsTo(r aggregation.Registration) string {
 	if r.Service == "" {
 		return ""
 	}
-	return " and leads to " + r.Service
+	return " and points to " + r.Service
 }
 
 // withReason adds the message of the backend's condition Ready, unless it is True.

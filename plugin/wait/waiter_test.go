@@ -68,7 +68,7 @@ func TestLookOnce(t *testing.T) {
 			change: func(w *plugincluster.World) {
 				w.Condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, "Progressing", "kube-apiservers still list v1")
 			},
-			want: "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is registered and leads to metrics-backend-system/metrics-serving-cluster:443; metricsbackend/cluster: kube-apiservers still list v1\n" +
+			want: "waiting for metrics.k8s.io with v1beta1: v1.metrics.k8s.io is registered and points to metrics-backend-system/metrics-serving-cluster:443; metricsbackend/cluster: kube-apiservers still list v1\n" +
 				"error: metrics.k8s.io with v1beta1 not reached within 0s\n",
 		},
 		"deleted, still in discovery": {

@@ -91,7 +91,7 @@ func TestPluginVerify(t *testing.T) {
 	const away = `{"spec":{"service":{"name":"metrics-serving-gone"}}}`
 	kubectl(t, "patch", "apiservice", "v1.metrics.k8s.io", "--type=merge", "-p", away)
 	eventuallyFails(t, nil, "FAIL apiservice-available v1.metrics.k8s.io not Available, ServiceNotFound")
-	eventuallyFails(t, []string{"--expect=v1beta1"}, "FAIL apiservice-stale v1.metrics.k8s.io is registered and not expected: it leads to "+namespace+"/metrics-serving-gone:443")
+	eventuallyFails(t, []string{"--expect=v1beta1"}, "FAIL apiservice-stale v1.metrics.k8s.io is registered and not expected: it points to "+namespace+"/metrics-serving-gone:443")
 
 	kubectl(t, "delete", "apiservice", "v1.metrics.k8s.io")
 	eventuallyFails(t, nil,
