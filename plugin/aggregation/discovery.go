@@ -5,12 +5,13 @@ package aggregation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
 const (
@@ -19,11 +20,6 @@ const (
 	// Kubernetes 1.27 and later use.
 	acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 )
-
-// Getter reads a path of kube-apiserver.
-type Getter interface {
-	Get(ctx context.Context, path, accept string) ([]byte, error)
-}
 
 // Discovery holds the versions of a group in the aggregated discovery document.
 type Discovery struct {
@@ -35,9 +31,9 @@ type Discovery struct {
 
 // Aggregated reads a group from the aggregated discovery document, /apis, of one
 // kube-apiserver. Versions are sorted, best first.
-func Aggregated(ctx context.Context, from Getter, group string) (*Discovery, error) {
+func Aggregated(ctx context.Context, cluster *connection.Cluster, group string) (*Discovery, error) {
 	var list apidiscoveryv2.APIGroupDiscoveryList
-	if err := read(ctx, from, "/apis", acceptAggregated, &list); err != nil {
+	if err := cluster.GetJSON(ctx, "/apis", acceptAggregated, &list); err != nil {
 		return nil, err
 	}
 	if list.Kind != "APIGroupDiscoveryList" {
@@ -70,9 +66,9 @@ type Group struct {
 }
 
 // GroupDocument reads /apis/GROUP. A group without versions is NotFound.
-func GroupDocument(ctx context.Context, from Getter, group string) (*Group, error) {
+func GroupDocument(ctx context.Context, cluster *connection.Cluster, group string) (*Group, error) {
 	var document metav1.APIGroup
-	if err := read(ctx, from, "/apis/"+group, acceptJSON, &document); err != nil {
+	if err := cluster.GetJSON(ctx, "/apis/"+group, acceptJSON, &document); err != nil {
 		return nil, err
 	}
 	found := &Group{Preferred: document.PreferredVersion.Version}
@@ -84,9 +80,9 @@ func GroupDocument(ctx context.Context, from Getter, group string) (*Group, erro
 }
 
 // Resources returns the names of a version's resources, from the implementation's own discovery.
-func Resources(ctx context.Context, from Getter, group, version string) ([]string, error) {
+func Resources(ctx context.Context, cluster *connection.Cluster, group, version string) ([]string, error) {
 	var list metav1.APIResourceList
-	if err := read(ctx, from, "/apis/"+group+"/"+version, acceptJSON, &list); err != nil {
+	if err := cluster.GetJSON(ctx, "/apis/"+group+"/"+version, acceptJSON, &list); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -95,15 +91,4 @@ func Resources(ctx context.Context, from Getter, group, version string) ([]strin
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-func read(ctx context.Context, from Getter, path, accept string, into any) error {
-	body, err := from.Get(ctx, path, accept)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("GET %s: decode the answer: %w", path, err)
-	}
-	return nil
 }

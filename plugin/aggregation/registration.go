@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
 // GroupResourceMetrics is the API group of CPU and memory metrics.
@@ -64,14 +65,9 @@ type Registration struct {
 	Deleting      bool   `json:"deleting,omitempty"`
 }
 
-// Lister lists all APIServices.
-type Lister interface {
-	APIServices(ctx context.Context) ([]apiregistrationv1.APIService, error)
-}
-
 // Registrations reads the APIServices of a group, best version first.
-func Registrations(ctx context.Context, from Lister, group string) ([]Registration, error) {
-	services, err := from.APIServices(ctx)
+func Registrations(ctx context.Context, cluster *connection.Cluster, group string) ([]Registration, error) {
+	services, err := cluster.APIServices(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package connection
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -127,6 +128,18 @@ func (c *Cluster) Get(ctx context.Context, path, accept string) ([]byte, error) 
 		return nil, fmt.Errorf("GET %s: %w", path, withoutURL(err))
 	}
 	return result.Raw()
+}
+
+// GetJSON decodes the response of GET path into a value.
+func (c *Cluster) GetJSON(ctx context.Context, path, accept string, into any) error {
+	body, err := c.Get(ctx, path, accept)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("GET %s: decode the answer: %w", path, err)
+	}
+	return nil
 }
 
 // Stream is Get for large bodies. The caller closes the body.

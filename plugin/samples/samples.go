@@ -6,7 +6,6 @@ package samples
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
 const (
@@ -64,13 +64,13 @@ func (s Samples) Since(oldest time.Time) int {
 }
 
 // Nodes reads the samples of all nodes.
-func Nodes(ctx context.Context, from aggregation.Getter, version string) (Samples, error) {
-	return read(ctx, from, version, "nodes", maxPages)
+func Nodes(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
+	return read(ctx, cluster, version, "nodes", maxPages)
 }
 
 // SomePods reads the samples of the first page of pods.
-func SomePods(ctx context.Context, from aggregation.Getter, version string) (Samples, error) {
-	return read(ctx, from, version, "pods", 1)
+func SomePods(ctx context.Context, cluster *connection.Cluster, version string) (Samples, error) {
+	return read(ctx, cluster, version, "pods", 1)
 }
 
 type list struct {
@@ -89,7 +89,7 @@ type item struct {
 	} `json:"containers"`
 }
 
-func read(ctx context.Context, from aggregation.Getter, version, kind string, pages int) (Samples, error) {
+func read(ctx context.Context, cluster *connection.Cluster, version, kind string, pages int) (Samples, error) {
 	found := Samples{}
 	next := ""
 	for range pages {
@@ -97,13 +97,9 @@ func read(ctx context.Context, from aggregation.Getter, version, kind string, pa
 		if next != "" {
 			path += "&continue=" + url.QueryEscape(next)
 		}
-		body, err := from.Get(ctx, path, "application/json")
-		if err != nil {
-			return nil, err
-		}
 		var page list
-		if err := json.Unmarshal(body, &page); err != nil {
-			return nil, fmt.Errorf("GET %s: decode the answer: %w", path, err)
+		if err := cluster.GetJSON(ctx, path, "application/json", &page); err != nil {
+			return nil, err
 		}
 		for _, i := range page.Items {
 			found[i.name()] = Sample{Time: i.Timestamp.Time, Usage: i.usage()}

@@ -4,35 +4,46 @@
 package samples
 
 import (
-	"context"
-	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
-// pages answers paths from a map.
-type pages map[string]string
-
-func (p pages) Get(_ context.Context, path, _ string) ([]byte, error) {
-	body, ok := p[path]
-	if !ok {
-		return nil, errors.New("unexpected path " + path)
+// serve returns a cluster that answers these paths.
+func serve(t *testing.T, bodies map[string]string) *connection.Cluster {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, ok := bodies[r.RequestURI]; ok {
+			_, _ = w.Write([]byte(body))
+		} else {
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	cluster, err := connection.ForConfig(&rest.Config{Host: server.URL}, t.Output(), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return []byte(body), nil
+	return cluster
 }
 
 const nodes = "/apis/metrics.k8s.io/v1/nodes?limit=500"
 
 func TestNodesInPages(t *testing.T) {
-	from := pages{
-		nodes:                        `{"metadata":{"continue":"a/b="},"items":[{"metadata":{"name":"a"},"timestamp":"2026-11-21T12:00:00Z","usage":{"cpu":"1"}}]}`,
-		nodes + "&continue=a%2Fb%3D": `{"metadata":{},"items":[{"metadata":{"name":"b"},"timestamp":"2026-11-21T12:00:05Z","usage":{"cpu":"1000m"}}]}`,
-	}
-	got, err := Nodes(t.Context(), from, "v1")
+	cluster := serve(t, map[string]string{
+		nodes: `{"metadata":{"continue":"a/b="},"items":[{"metadata":{"name":"a"},"timestamp":"2026-11-21T12:00:00Z","usage":{"cpu":"1"}}]}`,
+		"/apis/metrics.k8s.io/v1/nodes?continue=a%2Fb%3D&limit=500": `{"metadata":{},"items":[{"metadata":{"name":"b"},"timestamp":"2026-11-21T12:00:05Z","usage":{"cpu":"1000m"}}]}`,
+	})
+	got, err := Nodes(t.Context(), cluster, "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +65,9 @@ func TestNodesInPages(t *testing.T) {
 
 // Pods tell the usage of each container; the first page is enough.
 func TestSomePods(t *testing.T) {
-	from := pages{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[{"metadata":{"namespace":"n","name":"p"},` +
-		`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`}
-	got, err := SomePods(t.Context(), from, "v1beta1")
+	cluster := serve(t, map[string]string{"/apis/metrics.k8s.io/v1beta1/pods?limit=500": `{"metadata":{"continue":"more"},"items":[{"metadata":{"namespace":"n","name":"p"},` +
+		`"timestamp":"2026-11-21T12:00:00Z","containers":[{"name":"x","usage":{"cpu":"1m"}},{"name":"y","usage":{"cpu":"2m"}}]}]}`})
+	got, err := SomePods(t.Context(), cluster, "v1beta1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +80,13 @@ func TestSomePods(t *testing.T) {
 func TestForeignBytes(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": "<html>", "not a list": `{"items":7}`, "no time": `{"items":[{"timestamp":"noon"}]}`} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Nodes(t.Context(), pages{nodes: body}, "v1")
+			_, err := Nodes(t.Context(), serve(t, map[string]string{nodes: body}), "v1")
 			if err == nil || !strings.HasPrefix(err.Error(), "GET "+nodes+": decode the answer: ") {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	if _, err := Nodes(t.Context(), pages{}, "v1"); err == nil {
+	if _, err := Nodes(t.Context(), serve(t, nil), "v1"); err == nil {
 		t.Error("an error of the request is lost")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/connection"
 )
 
 // none is the value of versions= for no version, as after an uninstall.
@@ -113,7 +114,7 @@ type state struct {
 
 // check reports whether the goal is reached, or what is missing. It reads discovery only if
 // the APIServices match the goal.
-func (g goal) check(ctx context.Context, from aggregation.Getter, current state) (bool, string, error) {
+func (g goal) check(ctx context.Context, cluster *connection.Cluster, current state) (bool, string, error) {
 	if g.ofBackend() {
 		done, missing := g.checkCondition(current.backend)
 		return done, missing, nil
@@ -134,7 +135,7 @@ func (g goal) check(ctx context.Context, from aggregation.Getter, current state)
 		}
 	}
 	// Clients use this document, which follows APIServices with a delay.
-	found, err := aggregation.Aggregated(ctx, from, g.group)
+	found, err := aggregation.Aggregated(ctx, cluster, g.group)
 	if err != nil {
 		return false, "", err
 	}
