@@ -21,11 +21,8 @@ func apiServiceRegistered(_ context.Context, snap *snapshot) []Result {
 		case r == nil:
 			results = append(results, fail(nameOf(version), "there is no such APIService: requests for this version get 404",
 				snap.unregisteredRemedy()))
-		case r.Deleting:
-			results = append(results, fail(r.Name, "is being deleted", "kubectl describe apiservice "+r.Name+": which finalizer holds it?"))
-		case r.Service == "":
-			results = append(results, fail(r.Name, "points to kube-apiserver itself, which does not serve it",
-				"kubectl delete apiservice "+r.Name+", and let the implementation register it again"))
+		case r.Deleting, r.Service == "":
+			results = append(results, unusable(r, "implementation"))
 		default:
 			results = append(results, pass(r.Name, "points to %s%s", r.Service, owner(r)))
 		}
@@ -39,6 +36,22 @@ func (snap *snapshot) unregisteredRemedy() string {
 		return "the implementation's installation must register it" + otherwise
 	}
 	return "kubectl metrics status tells what it waits for" + otherwise
+}
+
+// unusable returns the failure of an APIService that is being deleted or has no Service. The registrant is
+// what can register it again.
+func unusable(r *aggregation.Registration, registrant string) Result {
+	if r.Deleting {
+		return fail(r.Name, "is being deleted", "kubectl describe apiservice "+r.Name+": which finalizer holds it?")
+	}
+	return fail(r.Name, "points to kube-apiserver itself, which does not serve it",
+		"kubectl delete apiservice "+r.Name+", and let the "+registrant+" register it again")
+}
+
+// unavailable returns the failure of an APIService that the aggregator reports unavailable.
+func unavailable(r *aggregation.Registration) Result {
+	return fail(r.Name, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message),
+		fmt.Sprintf("are the pods behind %s ready, and can kube-apiserver reach them? Namespaces cannot be deleted meanwhile", r.Service))
 }
 
 func owner(r *aggregation.Registration) string {
@@ -72,19 +85,18 @@ func apiServiceStale(_ context.Context, snap *snapshot) []Result {
 
 // apiServiceAvailable reports the aggregator's last availability check.
 func apiServiceAvailable(_ context.Context, snap *snapshot) []Result {
-	return snap.each(func(_ string, r *aggregation.Registration) Result {
+	return snap.each(func(r *aggregation.Registration) Result {
 		if r.Available {
 			return pass(r.Name, "Available, %s", r.Reason)
 		}
-		return fail(r.Name, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message),
-			fmt.Sprintf("are the pods behind %s ready, and can kube-apiserver reach them? Namespaces cannot be deleted meanwhile", r.Service))
+		return unavailable(r)
 	})
 }
 
 // apiServiceVerified: without TLS verification, anybody who can impersonate the implementation
 // controls the metrics of autoscalers.
 func apiServiceVerified(_ context.Context, snap *snapshot) []Result {
-	return snap.each(func(_ string, r *aggregation.Registration) Result {
+	return snap.each(func(r *aggregation.Registration) Result {
 		switch {
 		case r.InsecureSkipTLSVerify && snap.insecureAllowed(r):
 			return warn(r.Name, "kube-apiserver does not verify "+r.Service+": insecureSkipTLSVerify",

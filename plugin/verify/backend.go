@@ -33,6 +33,8 @@ func backendConditions(_ context.Context, snap *snapshot) []Result {
 	return results
 }
 
+const operatorRuns = "does the operator run? kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator"
+
 func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 	subject := "metricsbackend/" + backend.Name
 	remedy := fmt.Sprintf("kubectl metrics status %s; docs/conditions.md tells each reason", backend.Name)
@@ -40,11 +42,11 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 		return []Result{fail(subject, "is being deleted", "wait until it is gone: kubectl wait --for=delete "+subject)}
 	}
 	if len(backend.Status.Conditions) == 0 {
-		return []Result{fail(subject, "has no conditions", "does the operator run? kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator")}
+		return []Result{fail(subject, "has no conditions", operatorRuns)}
 	}
 	if seen := backend.Status.ObservedGeneration; seen < backend.Generation {
 		return []Result{fail(subject, fmt.Sprintf("the operator has not looked at generation %d of the spec yet, only at %d", backend.Generation, seen),
-			"wait some seconds; does the operator run? kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator")}
+			"wait some seconds; "+operatorRuns)}
 	}
 	var results []Result
 	var good []string
@@ -67,10 +69,9 @@ func conditionsOf(backend *v1alpha1.MetricsBackend) []Result {
 	}
 	failed := func(r Result) bool { return r.Outcome == Fail }
 	// Ready repeats the message of the condition that is the cause.
-	if i := slices.IndexFunc(results, func(r Result) bool { return strings.HasPrefix(r.Message, v1alpha1.ConditionReady+" ") }); i >= 0 {
-		if others := slices.Delete(slices.Clone(results), i, i+1); slices.ContainsFunc(others, failed) {
-			results = others
-		}
+	ready := func(r Result) bool { return strings.HasPrefix(r.Message, v1alpha1.ConditionReady+" ") }
+	if others := slices.DeleteFunc(slices.Clone(results), ready); slices.ContainsFunc(others, failed) {
+		results = others
 	}
 	if !slices.ContainsFunc(results, failed) {
 		results = append(results, pass(subject, "%s", strings.Join(good, ", ")))

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/samples"
 )
@@ -25,23 +23,19 @@ const (
 
 // nodesFresh lists the nodes of each version, as kubectl top does.
 func nodesFresh(ctx context.Context, snap *snapshot) []Result {
-	return snap.each(func(version string, _ *aggregation.Registration) Result {
-		subject := groupSubject + "/" + version + "/nodes"
-		found, err := samples.Nodes(ctx, snap.cluster, version)
-		if err != nil {
-			return snap.requestFailed(subject, err, dataRemedy)
+	return snap.each(func(r *aggregation.Registration) Result {
+		subject := groupSubject + "/" + r.Version + "/nodes"
+		found, err := samples.Nodes(ctx, snap.cluster, r.Version)
+		if failure := snap.checkFresh(subject, found, err); failure != nil {
+			return *failure
 		}
-		if stale := snap.checkFresh(subject, found); stale != nil {
-			return *stale
-		}
-		fresh := found.Since(snap.oldest())
-		nodes, err := snap.nodes(ctx)
+		nodes, err := snap.cluster.Allocatable(ctx, "", "")
 		if err != nil {
 			// The number of nodes is only for comparison.
-			return pass(subject, "%d fresh samples, the newest is %s old; of how many nodes is not known: %v", fresh, snap.age(found), err)
+			return pass(subject, "%d fresh samples, the newest is %s old; of how many nodes is not known: %v", found.Since(snap.oldest()), snap.age(found), err)
 		}
 		var missing []string
-		for _, name := range nodes {
+		for name := range nodes {
 			if sample, ok := found[name]; !ok || sample.Time.Before(snap.oldest()) {
 				missing = append(missing, name)
 			}
@@ -56,26 +50,23 @@ func nodesFresh(ctx context.Context, snap *snapshot) []Result {
 
 // podsFresh lists the pods of each version.
 func podsFresh(ctx context.Context, snap *snapshot) []Result {
-	return snap.each(func(version string, _ *aggregation.Registration) Result {
-		subject := groupSubject + "/" + version + "/pods"
-		found, err := samples.SomePods(ctx, snap.cluster, version)
-		if err != nil {
-			return snap.requestFailed(subject, err, dataRemedy)
-		}
-		if stale := snap.checkFresh(subject, found); stale != nil {
-			return *stale
+	return snap.each(func(r *aggregation.Registration) Result {
+		subject := groupSubject + "/" + r.Version + "/pods"
+		found, err := samples.SomePods(ctx, snap.cluster, r.Version)
+		if failure := snap.checkFresh(subject, found, err); failure != nil {
+			return *failure
 		}
 		return pass(subject, "%d of %d pods have a fresh sample, the newest is %s old", found.Since(snap.oldest()), len(found), snap.age(found))
 	})
 }
 
-const dataRemedy = "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log"
-
-// checkFresh returns a failure unless at least one sample is fresh.
-func (snap *snapshot) checkFresh(subject string, found samples.Samples) *Result {
+// checkFresh returns a failure unless samples could be read and at least one is fresh.
+func (snap *snapshot) checkFresh(subject string, found samples.Samples, err error) *Result {
 	const remedy = "the API answers without data: can the implementation reach kubelets? kubectl metrics status shows its sources"
 	var result Result
 	switch {
+	case err != nil:
+		result = snap.requestFailed(subject, err, "this is what kubectl top and autoscalers get: see apiservice-available, then the implementation's log")
 	case len(found) == 0:
 		result = fail(subject, "no data: the list is empty", remedy)
 	case found.Since(snap.oldest()) == 0:
@@ -91,18 +82,6 @@ func (snap *snapshot) oldest() time.Time { return snap.cluster.Now().Add(-snap.s
 
 func (snap *snapshot) age(found samples.Samples) time.Duration {
 	return max(snap.cluster.Now().Sub(found.Newest()), 0).Round(time.Second)
-}
-
-// nodes returns the names of all nodes.
-func (snap *snapshot) nodes(ctx context.Context) ([]string, error) {
-	var list corev1.NodeList
-	var names []string
-	err := snap.cluster.Each(ctx, &list, func() {
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-	})
-	return names, err
 }
 
 func firstNames(names []string) string {

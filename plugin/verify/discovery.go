@@ -71,9 +71,9 @@ func discoveryPreferred(ctx context.Context, snap *snapshot) []Result {
 
 // resourcesServed checks the implementation's own discovery.
 func resourcesServed(ctx context.Context, snap *snapshot) []Result {
-	return snap.each(func(version string, r *aggregation.Registration) Result {
-		subject := groupSubject + "/" + version
-		names, err := aggregation.Resources(ctx, snap.cluster, group, version)
+	return snap.each(func(r *aggregation.Registration) Result {
+		subject := groupSubject + "/" + r.Version
+		names, err := aggregation.Resources(ctx, snap.cluster, group, r.Version)
 		if err != nil {
 			return snap.requestFailed(subject, err, unservedRemedy(r, err))
 		}

@@ -5,14 +5,12 @@ package verify
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 
-	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
@@ -22,7 +20,7 @@ import (
 func otherAPIs(ctx context.Context, snap *snapshot) []Result {
 	var results []Result
 	for _, group := range []string{custom_metrics.GroupName, external_metrics.GroupName} {
-		wanted := snap.desiredVersions(group)
+		wanted, _ := snap.desiredVersions(group)
 		registrations, err := aggregation.Registrations(ctx, snap.cluster, group)
 		if err != nil {
 			return append(results, snap.requestFailed("/apis/"+group, err, ""))
@@ -57,14 +55,10 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	case r == nil:
 		return fail(subject, "there is no such APIService, and the spec of a MetricsBackend has this version: requests get 404",
 			"kubectl metrics status tells what it waits for")
-	case r.Deleting:
-		return fail(subject, "is being deleted", "kubectl describe apiservice "+subject+": which finalizer holds it?")
-	case r.Service == "":
-		return fail(subject, "points to kube-apiserver itself, which does not serve it",
-			"kubectl delete apiservice "+subject+", and let the operator register it again")
+	case r.Deleting, r.Service == "":
+		return unusable(r, "operator")
 	case !r.Available:
-		return fail(subject, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message),
-			fmt.Sprintf("are the pods behind %s ready, and can kube-apiserver reach them? Namespaces cannot be deleted meanwhile", r.Service))
+		return unavailable(r)
 	case discovery != nil && !slices.Contains(discovery.Current, version):
 		state := "does not list it"
 		if slices.Contains(discovery.Stale, version) {
@@ -81,39 +75,4 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 		return snap.requestFailed(subject, err, remedy)
 	}
 	return pass(subject, "Available%s; metrics in discovery: %d", owner(r), len(names))
-}
-
-// desiredVersions returns the versions of a group in specs of MetricsBackends; with
-// spec.existing, only those that are served.
-func (snap *snapshot) desiredVersions(group string) []string {
-	var wanted []string
-	for i := range snap.backends {
-		backend := &snap.backends[i]
-		if backend.DeletionTimestamp != nil {
-			continue
-		}
-		spec := backend.Spec.DeepCopy()
-		v1alpha1.SetDefaults(spec)
-		for _, version := range versionsOf(spec, group) {
-			if !notServedByExisting(backend, version+"."+group) {
-				wanted = append(wanted, version)
-			}
-		}
-	}
-	return wanted
-}
-
-func versionsOf(spec *v1alpha1.MetricsBackendSpec, group string) []string {
-	var versions []string
-	switch {
-	case group == custom_metrics.GroupName && spec.CustomMetrics != nil:
-		for _, version := range spec.CustomMetrics.Versions {
-			versions = append(versions, string(version))
-		}
-	case group == external_metrics.GroupName && spec.ExternalMetrics != nil:
-		for _, version := range spec.ExternalMetrics.Versions {
-			versions = append(versions, string(version))
-		}
-	}
-	return versions
 }

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
@@ -63,29 +65,57 @@ func (snap *snapshot) expectations() ([]string, string) {
 	if len(snap.expect) > 0 {
 		return sorted(snap.expect), "--expect"
 	}
-	var versions, names []string
-	for i := range snap.backends {
-		backend := &snap.backends[i]
-		if backend.DeletionTimestamp != nil || backend.Spec.ResourceMetrics == nil {
-			continue
-		}
-		spec := backend.Spec.DeepCopy()
-		v1alpha1.SetDefaults(spec)
-		for _, version := range spec.ResourceMetrics.Versions {
-			if !notServedByExisting(backend, nameOf(string(version))) {
-				versions = append(versions, string(version))
-			}
-		}
-		names = append(names, backend.Name)
+	if versions, backends := snap.desiredVersions(group); len(backends) > 0 {
+		return sorted(versions), "spec of MetricsBackend " + strings.Join(backends, ", ")
 	}
-	if len(names) > 0 {
-		return sorted(versions), "spec of MetricsBackend " + strings.Join(names, ", ")
-	}
-	versions = []string{string(v1alpha1.ResourceMetricsV1beta1)}
+	versions := []string{string(v1alpha1.ResourceMetricsV1beta1)}
 	for _, r := range snap.registrations {
 		versions = append(versions, r.Version)
 	}
 	return sorted(versions), "what is registered, and v1beta1, which the HPA controller asks; --expect says otherwise"
+}
+
+// desiredVersions returns the versions of a group in specs of MetricsBackends, and the names of
+// the backends that have the group. With spec.existing, only versions that are served count.
+func (snap *snapshot) desiredVersions(group string) (versions, backends []string) {
+	for i := range snap.backends {
+		backend := &snap.backends[i]
+		desired := versionsOf(&backend.Spec, group)
+		if backend.DeletionTimestamp != nil || desired == nil {
+			continue
+		}
+		backends = append(backends, backend.Name)
+		for _, version := range desired {
+			if !notServedByExisting(backend, version+"."+group) {
+				versions = append(versions, version)
+			}
+		}
+	}
+	return versions, backends
+}
+
+// versionsOf returns the versions of a group in a spec with its defaults, or nil without the
+// group.
+func versionsOf(spec *v1alpha1.MetricsBackendSpec, group string) []string {
+	spec = spec.DeepCopy()
+	v1alpha1.SetDefaults(spec)
+	switch {
+	case group == aggregation.GroupResourceMetrics && spec.ResourceMetrics != nil:
+		return toStrings(spec.ResourceMetrics.Versions)
+	case group == custom_metrics.GroupName && spec.CustomMetrics != nil:
+		return toStrings(spec.CustomMetrics.Versions)
+	case group == external_metrics.GroupName && spec.ExternalMetrics != nil:
+		return toStrings(spec.ExternalMetrics.Versions)
+	}
+	return nil
+}
+
+func toStrings[V ~string](versions []V) []string {
+	texts := make([]string, len(versions))
+	for i, version := range versions {
+		texts[i] = string(version)
+	}
+	return texts
 }
 
 // notServedByExisting reports whether spec.existing does not serve a desired version: the
@@ -111,18 +141,16 @@ func (snap *snapshot) maxAgeOfSamples() time.Duration {
 	if snap.maxAge > 0 {
 		return snap.maxAge
 	}
-	specs := []v1alpha1.MetricsBackendSpec{}
-	for i := range snap.backends {
-		specs = append(specs, *snap.backends[i].Spec.DeepCopy())
-	}
-	if len(specs) == 0 {
-		specs = append(specs, v1alpha1.MetricsBackendSpec{ResourceMetrics: &v1alpha1.ResourceMetricsSpec{}})
+	backends := snap.backends
+	if len(backends) == 0 {
+		backends = []v1alpha1.MetricsBackend{{Spec: v1alpha1.MetricsBackendSpec{ResourceMetrics: &v1alpha1.ResourceMetricsSpec{}}}}
 	}
 	var longest time.Duration
-	for i := range specs {
-		v1alpha1.SetDefaults(&specs[i])
-		if specs[i].ResourceMetrics != nil {
-			longest = max(longest, specs[i].ResourceMetrics.MaxAge.Duration)
+	for i := range backends {
+		spec := backends[i].Spec.DeepCopy()
+		v1alpha1.SetDefaults(spec)
+		if spec.ResourceMetrics != nil {
+			longest = max(longest, spec.ResourceMetrics.MaxAge.Duration)
 		}
 	}
 	return longest
@@ -139,11 +167,11 @@ func (snap *snapshot) registration(version string) *aggregation.Registration {
 
 // each runs a check for each expected version that is registered, and skips the others, which
 // apiservice-registered reports.
-func (snap *snapshot) each(run func(version string, r *aggregation.Registration) Result) []Result {
+func (snap *snapshot) each(run func(r *aggregation.Registration) Result) []Result {
 	var results []Result
 	for _, version := range snap.expected {
 		if r := snap.registration(version); r != nil {
-			results = append(results, run(version, r))
+			results = append(results, run(r))
 		} else {
 			results = append(results, skip(nameOf(version), "is not registered, see apiservice-registered"))
 		}
