@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,15 +68,11 @@ func (e *MisnamedError) Error() string { return e.message }
 
 // Named returns a *MisnamedError unless a backend has that name.
 func Named(name string, backends []v1alpha1.MetricsBackend) error {
-	var names []string
-	for i := range backends {
-		if backends[i].Name == name {
-			return nil
-		}
-		names = append(names, backends[i].Name)
-	}
+	names := namesOf(backends)
 	known := strings.Join(names, ", ")
 	switch {
+	case slices.Contains(names, name):
+		return nil
 	case name == "" && len(names) == 0:
 		return &MisnamedError{"there is no MetricsBackend"}
 	case name == "":
@@ -86,12 +83,7 @@ func Named(name string, backends []v1alpha1.MetricsBackend) error {
 	return &MisnamedError{fmt.Sprintf("MetricsBackend %q not found; there are: %s", name, known)}
 }
 
-// BackendNames returns the names for completion, or none after an error.
-func (c *Cluster) BackendNames(ctx context.Context) []string {
-	backends, err := c.Backends(ctx)
-	if err != nil {
-		return nil
-	}
+func namesOf(backends []v1alpha1.MetricsBackend) []string {
 	var names []string
 	for i := range backends {
 		names = append(names, backends[i].Name)
@@ -129,7 +121,8 @@ func CompleteBackend(flags genericclioptions.RESTClientGetter) cobra.CompletionF
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return cluster.BackendNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+		backends, _ := cluster.Backends(cmd.Context())
+		return namesOf(backends), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -8,7 +8,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,15 +102,6 @@ func describe(backend *v1alpha1.MetricsBackend) Backend {
 		b.Existing = existing.Service.Namespace + "/" + existing.Service.Name
 	}
 	return b
-}
-
-// condition returns nil if the condition does not exist.
-func (b *Backend) condition(kind string) *metav1.Condition {
-	i := slices.IndexFunc(b.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &b.Status.Conditions[i]
 }
 
 // ago returns the time since then, in days from two days on.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -42,7 +43,7 @@ func trees(report *Report, now time.Time) []*output.Node {
 
 // headline returns the state in one word, with the message of the condition.
 func headline(b *Backend) output.Cell {
-	ready, stalled := b.condition(v1alpha1.ConditionReady), b.condition(v1alpha1.ConditionStalled)
+	ready, stalled := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionStalled)
 	switch {
 	case ready == nil:
 		return output.Cell{Text: "not looked at yet: does the operator run?", Tone: output.Bad}
@@ -171,7 +172,7 @@ func addConsumers(root *output.Node, b *Backend) {
 
 // nobodySeen distinguishes no consumers from unknown ones.
 func nobodySeen(b *Backend) output.Cell {
-	switch c := b.condition(v1alpha1.ConditionConsumersCompatible); {
+	switch c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionConsumersCompatible); {
 	case c == nil:
 		return output.Text("not known yet")
 	case c.Status == metav1.ConditionUnknown:
@@ -185,7 +186,7 @@ const maxShown = 20
 
 // addSources adds the sources, the rules that fail, and the number of warnings.
 func addSources(root *output.Node, b *Backend) {
-	healthy := b.condition(v1alpha1.ConditionSourcesHealthy)
+	healthy := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSourcesHealthy)
 	if healthy == nil {
 		return
 	}
