@@ -16,8 +16,8 @@ import (
 
 const (
 	gap = "  "
-	// minTrend and maxTrend are the limits of a history's width.
-	minTrend, maxTrend = 8, historyLength
+	// maxTrend is the maximum width of a history.
+	maxTrend = historyLength
 	// minNames is the minimum width of all names of a row together.
 	minNames = 16
 	// minName is the minimum width of each name, in a terminal that is too narrow for that.
@@ -25,171 +25,139 @@ const (
 	unknown = "<unknown>"
 )
 
-// layout holds the columns that fit the terminal, with their widths.
-type layout struct {
-	names     []nameColumn
-	cpu       int
-	percent   int // 0: no percentages
-	trend     int // of CPU; 0: none
-	memory    int
-	memTrend  int // of memory; 0: none
-	sampled   int // 0: not shown
-	symbols   symbols
-	available map[string]usage // of nodes
-	now       time.Time
-}
-
-type nameColumn struct {
+// column is a column of a table.
+type column struct {
 	head  string
-	of    func(*id) string
+	value func(*row) string
+	// key means that the value tells which row it is.
+	key bool
+	// width is 0 for a column that is not shown.
 	width int
 }
 
-// usage is CPU in millicores and memory in bytes.
-type usage struct{ cpu, memory int64 }
+func headOf(c *column) string { return c.head }
 
-const (
-	cpuHead, cpuPercentHead, cpuTrendHead = "CPU(cores)", "CPU(%)", "CPU TREND"
-	memoryHead, memoryPercentHead         = "MEMORY(bytes)", "MEMORY(%)"
-	memoryTrendHead, sampledHead          = "MEMORY TREND", "SAMPLE AGE"
-)
+// text returns the row's value in a column.
+func (r *row) text(c *column) string { return c.value(r) }
 
-// arrange returns the columns for a width. If they do not all fit, it leaves out the age, then
-// the history of memory, of CPU, and the percentages. Before that, names are truncated to no
-// less than two fifths of the width.
-func (v *view) arrange(rows []*row, width int) layout {
-	l := layout{
-		names: v.nameColumns(), cpu: len(cpuHead), memory: len(memoryHead),
-		symbols: v.symbols, available: v.available, now: v.now,
+// nameColumns returns the columns that identify a row.
+func (v *view) nameColumns() []*column {
+	var names []*column
+	if v.namespaces {
+		names = append(names, &column{head: "NAMESPACE", key: true, value: func(r *row) string { return r.id.namespace }})
 	}
-	wanted := 0
-	for i := range l.names {
-		c := &l.names[i]
+	if v.containers {
+		names = append(names, &column{head: "POD", key: true, value: func(r *row) string { return r.id.pod }})
+	}
+	return append(names, &column{head: "NAME", key: true, value: func(r *row) string { return r.id.name }})
+}
+
+// The units are kubectl top's.
+func cpuColumn() *column {
+	return &column{head: "CPU(cores)", value: func(r *row) string { return fmt.Sprintf("%dm", r.cpu) }}
+}
+
+func memoryColumn() *column {
+	return &column{head: "MEMORY(bytes)", value: func(r *row) string { return fmt.Sprintf("%dMi", r.memory/(1<<20)) }}
+}
+
+func (v *view) cpuPercentColumn() *column {
+	return &column{head: "CPU(%)", value: func(r *row) string { return percent(r.cpu, v.available[r.id.name].cpu) }}
+}
+
+func (v *view) memoryPercentColumn() *column {
+	return &column{head: "MEMORY(%)", value: func(r *row) string { return percent(r.memory, v.available[r.id.name].memory) }}
+}
+
+func (v *view) trendColumn(head string, history func(*row) []int64) *column {
+	c := &column{head: head}
+	c.value = func(r *row) string { return sparkline(history(r), c.width, v.symbols.ramp) }
+	return c
+}
+
+// arrange returns all columns, with the widths of those that fit a width. If they do not all
+// fit, it leaves out the age, then the history of memory, of CPU, and the percentages. Before
+// that, names are truncated to no less than two fifths of the width.
+func (v *view) arrange(rows []*row, width int) []*column {
+	names, cpu, memory := v.nameColumns(), cpuColumn(), memoryColumn()
+	cpuPercent, memoryPercent := v.cpuPercentColumn(), v.memoryPercentColumn()
+	cpuTrend := v.trendColumn("CPU TREND", func(r *row) []int64 { return r.cpus })
+	memoryTrend := v.trendColumn("MEMORY TREND", func(r *row) []int64 { return r.memories })
+	sampleAge := &column{head: "SAMPLE AGE", value: func(r *row) string { return age(v.now.Sub(r.at)) }}
+
+	wanted := 0 // by names
+	for _, c := range names {
 		c.width = utf8.RuneCountInString(c.head)
 		for _, r := range rows {
-			c.width = max(c.width, utf8.RuneCountInString(c.of(&r.id)))
+			c.width = max(c.width, utf8.RuneCountInString(c.value(r)))
 		}
 		wanted += c.width + len(gap)
 	}
-	names := min(wanted, max(minNames, width*2/5))
+	given := min(wanted, max(minNames, width*2/5)) // to names
 
-	left := width - names - l.cpu - len(gap) - l.memory
-	if short := min(-left, names-len(l.names)*(minName+len(gap))); short > 0 {
-		names, left = names-short, left+short
+	cpu.width, memory.width = len(cpu.head), len(memory.head)
+	left := width - given - cpu.width - len(gap) - memory.width
+	if short := min(-left, given-len(names)*(minName+len(gap))); short > 0 {
+		given, left = given-short, left+short
 	}
-	reserve := func(columns int) bool {
-		if left < columns {
+	// fit shows the columns if there is room for all of them.
+	fit := func(columns ...*column) bool {
+		needed := 0
+		for _, c := range columns {
+			needed += len(c.head) + len(gap)
+		}
+		if left < needed {
 			return false
 		}
-		left -= columns
+		left -= needed
+		for _, c := range columns {
+			c.width = len(c.head)
+		}
 		return true
 	}
-	percents := len(cpuPercentHead) + len(memoryPercentHead) + 2*len(gap)
-	if v.percentages && reserve(percents) {
-		l.percent = 1
-	}
-	if !v.percentages || l.percent > 0 {
-		if reserve(max(minTrend, len(cpuTrendHead)) + len(gap)) {
-			l.trend = max(minTrend, len(cpuTrendHead))
-			if reserve(len(memoryTrendHead) + len(gap)) {
-				l.memTrend = len(memoryTrendHead)
-				if reserve(len(sampledHead) + len(gap)) {
-					l.sampled = len(sampledHead)
-				}
-			}
-		}
+	if !v.percentages || fit(cpuPercent, memoryPercent) {
+		_ = fit(cpuTrend) && fit(memoryTrend) && fit(sampleAge)
 	}
 	// The remaining width goes to names first, then to histories.
-	more := min(max(left, 0), wanted-names)
-	names, left = names+more, left-more
-	if l.memTrend > 0 {
-		grow := min(left/2, maxTrend-l.memTrend)
-		l.memTrend += grow
+	more := min(max(left, 0), wanted-given)
+	given, left = given+more, left-more
+	if memoryTrend.width > 0 {
+		grow := min(left/2, maxTrend-memoryTrend.width)
+		memoryTrend.width += grow
 		left -= grow
 	}
-	if l.trend > 0 {
-		l.trend += min(max(left, 0), maxTrend-l.trend)
+	if cpuTrend.width > 0 {
+		cpuTrend.width += min(max(left, 0), maxTrend-cpuTrend.width)
 	}
-	if l.memTrend > 0 && l.trend > l.memTrend { // the same scale of time for both
-		l.trend = l.memTrend
+	if memoryTrend.width > 0 { // the same scale of time for both
+		cpuTrend.width = min(cpuTrend.width, memoryTrend.width)
 	}
-	shrink(l.names, wanted-min(names, wanted))
-	return l
+	shrink(names, wanted-given)
+	return append(names, cpu, cpuPercent, cpuTrend, memory, memoryPercent, memoryTrend, sampleAge)
 }
 
 // shrink reduces the widths of the widest names.
-func shrink(names []nameColumn, columns int) {
-	for ; columns > 0; columns-- {
-		widest := &names[0]
-		for i := range names {
-			if names[i].width > widest.width {
-				widest = &names[i]
-			}
-		}
+func shrink(names []*column, by int) {
+	for range by {
+		widest := slices.MaxFunc(names, func(a, b *column) int { return a.width - b.width })
 		widest.width = max(widest.width-1, 1)
 	}
 }
 
-func (v *view) nameColumns() []nameColumn {
-	var all []nameColumn
-	if v.namespaces {
-		all = append(all, nameColumn{head: "NAMESPACE", of: func(i *id) string { return i.namespace }})
-	}
-	if v.containers {
-		all = append(all, nameColumn{head: "POD", of: func(i *id) string { return i.pod }})
-	}
-	return append(all, nameColumn{head: "NAME", of: func(i *id) string { return i.name }})
-}
-
-func (l *layout) heads() string {
+// join returns the texts of the columns that are shown, in one line. Keys that are too long are
+// truncated.
+func (v *view) join(columns []*column, text func(*column) string) string {
 	var cells []string
-	for i := range l.names {
-		cells = append(cells, pad(truncateMiddle(l.names[i].head, l.names[i].width, l.symbols.cut), l.names[i].width))
-	}
-	add := func(width int, text string) {
-		if width > 0 {
-			cells = append(cells, fmt.Sprintf("%*s", width, text))
+	for _, c := range columns {
+		switch {
+		case c.key:
+			cells = append(cells, pad(truncateMiddle(text(c), c.width, v.symbols.cut), c.width))
+		case c.width > 0:
+			cells = append(cells, fmt.Sprintf("%*s", c.width, text(c)))
 		}
 	}
-	add(l.cpu, cpuHead)
-	add(l.percent*len(cpuPercentHead), cpuPercentHead)
-	add(l.trend, cpuTrendHead)
-	add(l.memory, memoryHead)
-	add(l.percent*len(memoryPercentHead), memoryPercentHead)
-	add(l.memTrend, memoryTrendHead)
-	add(l.sampled, sampledHead)
 	return strings.TrimRight(strings.Join(cells, gap), " ")
 }
-
-func (l *layout) line(r *row) string {
-	var cells []string
-	for i := range l.names {
-		c := &l.names[i]
-		cells = append(cells, pad(truncateMiddle(c.of(&r.id), c.width, l.symbols.cut), c.width))
-	}
-	available := l.available[r.id.name]
-	add := func(width int, text string) {
-		if width > 0 {
-			cells = append(cells, fmt.Sprintf("%*s", width, text))
-		}
-	}
-	add(l.cpu, cores(r.cpu))
-	add(l.percent*len(cpuPercentHead), percent(r.cpu, available.cpu))
-	if l.trend > 0 {
-		cells = append(cells, sparkline(r.cpus, l.trend, l.symbols.ramp))
-	}
-	add(l.memory, mebibytes(r.memory))
-	add(l.percent*len(memoryPercentHead), percent(r.memory, available.memory))
-	if l.memTrend > 0 {
-		cells = append(cells, sparkline(r.memories, l.memTrend, l.symbols.ramp))
-	}
-	add(l.sampled, age(l.now.Sub(r.at)))
-	return strings.TrimRight(strings.Join(cells, gap), " ")
-}
-
-// The units are kubectl top's.
-func cores(milli int64) string     { return fmt.Sprintf("%dm", milli) }
-func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 
 func percent(used, available int64) string {
 	if available <= 0 {

@@ -44,9 +44,9 @@ func (v *view) frame(width, height int) []line {
 		above = append(above, v.notice.line())
 	}
 	rows := v.table.sorted(v.by)
-	layout := v.arrange(rows, width)
+	columns := v.arrange(rows, width)
 	if !v.noHeaders && height >= 4 {
-		above = append(above, line{layout.heads(), output.Strong})
+		above = append(above, line{v.join(columns, headOf), output.Strong})
 	}
 	room := height - len(above)
 	if height >= 8 {
@@ -58,7 +58,7 @@ func (v *view) frame(width, height int) []line {
 	}
 	lines := above
 	for _, r := range rows[first:last] {
-		l := line{text: layout.line(r)}
+		l := line{text: v.join(columns, r.text)}
 		if v.now.Sub(r.at) >= v.stale {
 			l.tone = output.Faint
 		}

@@ -27,7 +27,7 @@ func pods(count int) *table {
 		at := now.Add(time.Duration(i-20)*15*time.Second + 11*time.Second)
 		put := func(namespace, name string, cpu, memory int64, at time.Time) {
 			i := id{object: namespace + "/" + name, namespace: namespace, name: name}
-			t.apply(change{object: i.object, samples: []sample{{i, cpu, memory * mebi, at}}})
+			t.apply(change{object: i.object, samples: []sample{{i, usage{cpu, memory * mebi}, at}}})
 		}
 		put("shop", "load-0", int64(i*i), 100+int64(i), at)
 		for n := range count {
@@ -44,7 +44,7 @@ func nodes() *table {
 	t := newTable()
 	for i := range 10 {
 		for name, cpu := range map[string]int64{"node-a": 1000 + int64(i%3)*700, "node-b": 150} {
-			t.apply(change{object: name, samples: []sample{{id{object: name, name: name}, cpu, 3000 * mebi, now.Add(time.Duration(i-10) * 15 * time.Second)}}})
+			t.apply(change{object: name, samples: []sample{{id{object: name, name: name}, usage{cpu, 3000 * mebi}, now.Add(time.Duration(i-10) * 15 * time.Second)}}})
 		}
 	}
 	return t

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
@@ -92,8 +91,4 @@ func (c *nodeLister) list(ctx context.Context) nodeList {
 		found.available[name] = usageOf(resources)
 	}
 	return found
-}
-
-func usageOf(list corev1.ResourceList) usage {
-	return usage{cpu: list.Cpu().MilliValue(), memory: list.Memory().Value()}
 }

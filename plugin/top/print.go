@@ -21,41 +21,30 @@ import (
 // printOnce writes the table of kubectl top.
 func (v *view) printOnce(out io.Writer) error {
 	w := printers.GetNewTabWriter(out)
-	names := v.nameColumns()
-	write := func(cells []string) {
-		// kubectl ends each cell with a tab, the last one too.
-		_, _ = fmt.Fprintln(w, tabbed(cells))
+	columns := append(v.nameColumns(), cpuColumn(), memoryColumn())
+	if v.percentages {
+		columns = append(v.nameColumns(), cpuColumn(), v.cpuPercentColumn(), memoryColumn(), v.memoryPercentColumn())
+	}
+	write := func(text func(*column) string) {
+		for _, c := range columns {
+			// kubectl ends each cell with a tab, the last one too.
+			_, _ = io.WriteString(w, output.Line(text(c))+"\t")
+		}
+		_, _ = fmt.Fprintln(w)
 	}
 	if !v.noHeaders {
-		var heads []string
-		for i := range names {
-			heads = append(heads, names[i].head)
-		}
-		if heads = append(heads, cpuHead); v.percentages {
-			heads = append(heads, cpuPercentHead)
-		}
-		if heads = append(heads, memoryHead); v.percentages {
-			heads = append(heads, memoryPercentHead)
-		}
-		write(heads)
+		write(headOf)
 	}
-	rows := v.table.sorted(v.by)
-	for _, r := range rows {
-		var cells []string
-		for i := range names {
-			cells = append(cells, names[i].of(&r.id))
-		}
-		available := v.available[r.id.name]
-		if cells = append(cells, cores(r.cpu)); v.percentages {
-			cells = append(cells, percent(r.cpu, available.cpu))
-		}
-		if cells = append(cells, mebibytes(r.memory)); v.percentages {
-			cells = append(cells, percent(r.memory, available.memory))
-		}
-		write(cells)
+	for _, r := range v.table.sorted(v.by) {
+		write(r.text)
 	}
 	for _, name := range v.withoutMetrics() {
-		write([]string{name, unknown, unknown, unknown, unknown})
+		write(func(c *column) string {
+			if c.key {
+				return name
+			}
+			return unknown
+		})
 	}
 	return w.Flush()
 }
@@ -71,20 +60,12 @@ func (v *view) withoutMetrics() []string {
 	return missing
 }
 
-func tabbed(cells []string) string {
-	var out strings.Builder
-	for _, cell := range cells {
-		out.WriteString(output.Line(cell) + "\t")
-	}
-	return out.String()
-}
-
 // lines appends a line for each sample, for pipes and logs.
 type lines struct {
 	view     *view
 	out, err io.Writer
 	now      func() time.Time
-	widths   []int
+	columns  []*column
 	printed  string
 }
 
@@ -142,71 +123,57 @@ func (l *lines) printConnection(s *source, interval time.Duration) error {
 
 // begin writes the heads and the current rows, which determine the widths of columns.
 func (l *lines) begin() error {
-	var table [][]string
+	at := &column{head: "TIME", key: true, value: func(r *row) string { return r.at.UTC().Format(time.RFC3339) }}
+	l.columns = slices.Concat([]*column{at}, l.view.nameColumns(), []*column{cpuColumn(), memoryColumn()})
+	var texts []func(*column) string
 	if !l.view.noHeaders {
-		heads := []string{"TIME"}
-		for _, c := range l.view.nameColumns() {
-			heads = append(heads, c.head)
-		}
-		table = append(table, append(heads, cpuHead, memoryHead))
+		texts = append(texts, headOf)
 	}
 	for _, r := range l.view.table.sorted(l.view.by) {
-		table = append(table, l.cells(&r.sample))
+		texts = append(texts, r.text)
 	}
-	for _, cells := range table {
-		for i, cell := range cells {
-			if i == len(l.widths) {
-				l.widths = append(l.widths, 0)
-			}
-			l.widths[i] = max(l.widths[i], utf8.RuneCountInString(cell))
+	for _, text := range texts {
+		for _, c := range l.columns {
+			c.width = max(c.width, utf8.RuneCountInString(text(c)))
 		}
 	}
-	for _, cells := range table {
-		if err := l.write(cells); err != nil {
+	for _, text := range texts {
+		if err := l.write(text); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (l *lines) cells(s *sample) []string {
-	cells := []string{s.at.UTC().Format(time.RFC3339)}
-	for _, c := range l.view.nameColumns() {
-		cells = append(cells, c.of(&s.id))
-	}
-	return append(cells, cores(s.cpu), mebibytes(s.memory))
 }
 
 // change writes the rows of an object, with dashes for one that is gone.
 func (l *lines) change(c change) error {
-	for i := range c.samples {
-		if err := l.write(l.cells(&c.samples[i])); err != nil {
+	for _, s := range c.samples {
+		r := &row{sample: s}
+		if err := l.write(r.text); err != nil {
 			return err
 		}
 	}
-	for i := range c.last {
-		cells := l.cells(&c.last[i])
-		cells[0] = l.now().UTC().Format(time.RFC3339)
-		cells[len(cells)-2], cells[len(cells)-1] = "-", "-"
-		if err := l.write(cells); err != nil {
+	for _, s := range c.last {
+		s.at = l.now()
+		r := &row{sample: s}
+		dashed := func(c *column) string {
+			if c.key {
+				return r.text(c)
+			}
+			return "-"
+		}
+		if err := l.write(dashed); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *lines) write(cells []string) error {
-	var out strings.Builder
-	for i, cell := range cells {
-		width := 0
-		if i < len(l.widths) {
-			width = l.widths[i]
-		}
-		if i > 0 {
-			out.WriteString(gap)
-		}
-		out.WriteString(pad(output.Line(cell), width))
+func (l *lines) write(text func(*column) string) error {
+	var cells []string
+	for _, c := range l.columns {
+		cells = append(cells, pad(output.Line(text(c)), c.width))
 	}
-	_, err := fmt.Fprintln(l.out, strings.TrimRight(out.String(), " "))
+	_, err := fmt.Fprintln(l.out, strings.TrimRight(strings.Join(cells, gap), " "))
 	return err
 }

@@ -22,10 +22,16 @@ type id struct {
 
 // sample is a row's data point.
 type sample struct {
-	id     id
-	cpu    int64 // thousandths of a core
-	memory int64 // bytes
-	at     time.Time
+	id id
+	usage
+	at time.Time
+}
+
+// usage is CPU in thousandths of a core and memory in bytes.
+type usage struct{ cpu, memory int64 }
+
+func usageOf(list corev1.ResourceList) usage {
+	return usage{cpu: list.Cpu().MilliValue(), memory: list.Memory().Value()}
 }
 
 // change is the new state of an object.
@@ -93,7 +99,7 @@ func newSource[T any](watcher *client.Watcher[T], samples func(*T) []sample) *so
 }
 
 func nodeSamples(m *metricsv1.NodeMetrics) []sample {
-	return []sample{newSample(id{object: m.Name, name: m.Name}, m.Usage, m.Timestamp.Time)}
+	return []sample{{id{object: m.Name, name: m.Name}, usageOf(m.Usage), m.Timestamp.Time}}
 }
 
 // podSamples returns one sample, the sum of the pod's containers.
@@ -101,9 +107,9 @@ func podSamples(m *metricsv1.PodMetrics) []sample {
 	key := m.Namespace + "/" + m.Name
 	sum := sample{id: id{object: key, namespace: m.Namespace, name: m.Name}, at: m.Timestamp.Time}
 	for i := range m.Containers {
-		s := newSample(id{}, m.Containers[i].Usage, sum.at)
-		sum.cpu += s.cpu
-		sum.memory += s.memory
+		container := usageOf(m.Containers[i].Usage)
+		sum.cpu += container.cpu
+		sum.memory += container.memory
 	}
 	return []sample{sum}
 }
@@ -114,11 +120,7 @@ func containerSamples(m *metricsv1.PodMetrics) []sample {
 	var all []sample
 	for i := range m.Containers {
 		c := &m.Containers[i]
-		all = append(all, newSample(id{object: key, namespace: m.Namespace, pod: m.Name, name: c.Name}, c.Usage, m.Timestamp.Time))
+		all = append(all, sample{id{object: key, namespace: m.Namespace, pod: m.Name, name: c.Name}, usageOf(c.Usage), m.Timestamp.Time})
 	}
 	return all
-}
-
-func newSample(id id, usage corev1.ResourceList, at time.Time) sample {
-	return sample{id: id, cpu: usage.Cpu().MilliValue(), memory: usage.Memory().Value(), at: at}
 }

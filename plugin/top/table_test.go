@@ -13,7 +13,7 @@ import (
 
 func TestTable(t *testing.T) {
 	of := func(object, name string, cpu, memory int64) sample {
-		return sample{id: id{object: object, name: name}, cpu: cpu, memory: memory, at: now}
+		return sample{id: id{object: object, name: name}, usage: usage{cpu, memory}, at: now}
 	}
 	tab := newTable()
 	tab.apply(change{object: "a", samples: []sample{of("a", "x", 1, 9), of("a", "y", 5, 5)}})
@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	tab := newTable()
 	for i := range int64(1000) {
-		tab.apply(change{object: "a", samples: []sample{{id{object: "a"}, i, -i, now.Add(time.Duration(i))}}})
+		tab.apply(change{object: "a", samples: []sample{{id{object: "a"}, usage{i, -i}, now.Add(time.Duration(i))}}})
 	}
 	r := tab.rows[id{object: "a"}]
 	if len(r.cpus) != historyLength || cap(r.cpus) > 2*historyLength || slices.Max(r.cpus) != 999 || r.cpus[0] != 1000-historyLength {
