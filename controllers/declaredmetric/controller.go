@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -51,16 +52,19 @@ type Options struct {
 	Clock     clock.WithTicker
 }
 
-// Controller writes the status of declared metrics. Its state may be lost.
+// Controller writes the status of declared metrics. Its state may be lost. It is not safe for
+// concurrent use.
 type Controller struct {
 	Options
-	writes       *writeTimes
-	missingSince *missingSince
+	// written is when the status of each object was last written.
+	written map[types.UID]times
+	// missingSince is since when all pods of a backend have had no report.
+	missingSince map[string]time.Time
 }
 
 // New returns a Controller.
 func New(o Options) *Controller {
-	return &Controller{Options: o, writes: newWriteTimes(), missingSince: newMissingSince()}
+	return &Controller{Options: o, written: map[types.UID]times{}, missingSince: map[string]time.Time{}}
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -101,7 +105,7 @@ func (c *Controller) Poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.writes.keep(metrics)
+	c.forgetDeleted(metrics)
 	if len(metrics) == 0 {
 		countStates(nil)
 		return nil

@@ -159,12 +159,16 @@ func (c *Controller) readBackend(ctx context.Context, backend string) reports {
 		}
 	}
 	slices.SortFunc(r.pods, func(a, b podReport) int { return strings.Compare(a.name, b.name) })
-	missing := len(r.pods) == 0
-	missingFor := c.missingSince.update(backend, missing, c.Clock.Now())
-	switch {
-	case !missing:
+	if len(r.pods) > 0 {
+		delete(c.missingSince, backend)
 		r.usable = true
-	case known && missingFor >= missingGrace:
+		return r
+	}
+	now := c.Clock.Now()
+	if _, ok := c.missingSince[backend]; !ok {
+		c.missingSince[backend] = now
+	}
+	if known && now.Sub(c.missingSince[backend]) >= missingGrace {
 		r.usable, r.problem = true, missingProblem(backend, entries, errs)
 	}
 	return r
@@ -243,26 +247,4 @@ func newest(all []*v1alpha1.DeclaredHealth) *v1alpha1.DeclaredHealth {
 		}
 	}
 	return best
-}
-
-// missingSince holds for each backend since when all its pods have had no report.
-type missingSince struct {
-	mu    sync.Mutex
-	times map[string]time.Time
-}
-
-func newMissingSince() *missingSince { return &missingSince{times: map[string]time.Time{}} }
-
-// update records whether the reports are missing, and returns for how long.
-func (s *missingSince) update(backend string, missing bool, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !missing {
-		delete(s.times, backend)
-		return 0
-	}
-	if _, ok := s.times[backend]; !ok {
-		s.times[backend] = now
-	}
-	return now.Sub(s.times[backend])
 }

@@ -8,12 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,7 +45,7 @@ type change struct {
 // changeOf returns the status to write, and whether it is due.
 func (c *Controller) changeOf(m *metric, r reports) (change, bool) {
 	now := c.Clock.Now()
-	last := c.writes.last(m.object.GetUID())
+	last := c.written[m.object.GetUID()]
 	next := change{metric: m, next: statusOf(m, &r, now), written: last.written}
 	next.urgency = compare(m.status, next.next)
 	switch next.urgency {
@@ -77,11 +78,10 @@ func (c *Controller) write(ctx context.Context, changes []change) error {
 }
 
 func (c *Controller) writeOne(ctx context.Context, next change) error {
-	base, ok := next.object.DeepCopyObject().(client.Object)
+	object, ok := next.object.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("%T is no object", next.object)
 	}
-	object, _ := next.object.DeepCopyObject().(client.Object)
 	switch o := object.(type) {
 	case *v1alpha1.CustomMetric:
 		o.Status = *next.next
@@ -89,7 +89,7 @@ func (c *Controller) writeOne(ctx context.Context, next change) error {
 		o.Status = *next.next
 	}
 	// With the resourceVersion that was read: a newer spec is handled by the next poll.
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(next.object, client.MergeFromWithOptimisticLock{})
 	err := c.Client.Status().Patch(ctx, object, patch, client.FieldOwner(v1alpha1.FieldOwner))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -98,46 +98,23 @@ func (c *Controller) writeOne(ctx context.Context, next change) error {
 	case err != nil:
 		return fmt.Errorf("write the status of %s %s: %w", next.kind, client.ObjectKeyFromObject(object), err)
 	}
-	c.writes.record(object.GetUID(), c.Clock.Now(), next.urgency)
+	last := c.written[object.GetUID()]
+	last.written = c.Clock.Now()
+	if next.urgency == transition {
+		last.transitioned = last.written
+	}
+	c.written[object.GetUID()] = last
 	return nil
 }
 
-// writeTimes holds when the status of each object was last written.
-type writeTimes struct {
-	mu   sync.Mutex
-	when map[types.UID]times
-}
-
+// times are when a status was last written, and its conditions.
 type times struct{ written, transitioned time.Time }
 
-func newWriteTimes() *writeTimes { return &writeTimes{when: map[types.UID]times{}} }
-
-func (l *writeTimes) last(uid types.UID) times {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.when[uid]
-}
-
-func (l *writeTimes) record(uid types.UID, now time.Time, how urgency) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last := l.when[uid]
-	last.written = now
-	if how == transition {
-		last.transitioned = now
-	}
-	l.when[uid] = last
-}
-
-// keep removes all other objects.
-func (l *writeTimes) keep(metrics []*metric) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	kept := make(map[types.UID]times, len(metrics))
+// forgetDeleted forgets when all other objects were written.
+func (c *Controller) forgetDeleted(metrics []*metric) {
+	exists := sets.New[types.UID]()
 	for _, m := range metrics {
-		if at, ok := l.when[m.object.GetUID()]; ok {
-			kept[m.object.GetUID()] = at
-		}
+		exists.Insert(m.object.GetUID())
 	}
-	l.when = kept
+	maps.DeleteFunc(c.written, func(uid types.UID, _ times) bool { return !exists.Has(uid) })
 }
