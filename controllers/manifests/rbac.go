@@ -15,24 +15,24 @@ import (
 // ServiceAccount returns the account of the serving pods. Their own spec mounts its token,
 // so that no other pod gets it by naming the account alone.
 func ServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
-	return corev1ac.ServiceAccount(s.Name(), s.Namespace).
-		WithLabels(s.Labels()).
-		WithAutomountServiceAccountToken(false)
+	return serviceAccount(s, s.Name())
 }
 
 // ProberServiceAccount returns the account whose token the operator sends to serving pods,
 // so that a compromised pod gets nothing but the rights of ProberClusterRole.
 func ProberServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
-	return corev1ac.ServiceAccount(s.ProberName(), s.Namespace).
-		WithLabels(s.Labels()).
-		WithAutomountServiceAccountToken(false)
+	return serviceAccount(s, s.ProberName())
 }
 
 // GuestServiceAccount returns the account whose token the operator sends to implementations
 // that it does not run. It has no rights but those of every account, and its tokens are
 // valid for ten minutes.
 func GuestServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
-	return corev1ac.ServiceAccount(s.GuestName(), s.Namespace).
+	return serviceAccount(s, s.GuestName())
+}
+
+func serviceAccount(s Serving, name string) *corev1ac.ServiceAccountApplyConfiguration {
+	return corev1ac.ServiceAccount(name, s.Namespace).
 		WithLabels(s.Labels()).
 		WithAutomountServiceAccountToken(false)
 }
@@ -48,7 +48,7 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 		WithRules(
 			// The kubelets to scrape, and the labels of nodes and pods.
 			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
-			// A kubelet authorises /metrics/resource as this subresource.
+			// A kubelet authorizes /metrics/resource as this subresource.
 			rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}),
 			// The configuration, which is reloaded without a restart.
 			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
@@ -91,19 +91,13 @@ func ReaderClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 
 // ClusterRoleBinding binds serving pods to their ClusterRole.
 func ClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(s.Name()).
-		WithLabels(s.Labels()).
-		WithRoleRef(clusterRoleRef(s.Name())).
-		WithSubjects(account(s.Name(), s.Namespace))
+	return clusterRoleBinding(s, s.Name(), s.Name(), s.Name())
 }
 
 // AuthDelegatorBinding lets serving pods delegate authentication (TokenReview) and
 // authorization (SubjectAccessReview) to kube-apiserver.
 func AuthDelegatorBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(s.Name() + "-auth-delegator").
-		WithLabels(s.Labels()).
-		WithRoleRef(clusterRoleRef("system:auth-delegator")).
-		WithSubjects(account(s.Name(), s.Namespace))
+	return clusterRoleBinding(s, s.Name()+"-auth-delegator", "system:auth-delegator", s.Name())
 }
 
 // ObjectsRole is the ClusterRole, installed with the operator, for the objects that custom
@@ -116,22 +110,20 @@ func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfi
 	if !s.CustomMetrics {
 		return nil
 	}
-	return rbacv1ac.ClusterRoleBinding(s.Name() + "-objects").
-		WithLabels(s.Labels()).
-		WithRoleRef(clusterRoleRef(ObjectsRole)).
-		WithSubjects(account(s.Name(), s.Namespace))
+	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())
 }
 
 // ProberClusterRoleBinding binds the operator's probes to their ClusterRole.
 func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	return rbacv1ac.ClusterRoleBinding(s.ProberName()).
-		WithLabels(s.Labels()).
-		WithRoleRef(clusterRoleRef(s.ProberName())).
-		WithSubjects(account(s.ProberName(), s.Namespace))
+	return clusterRoleBinding(s, s.ProberName(), s.ProberName(), s.ProberName())
 }
 
-func clusterRoleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
-	return rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(name)
+// clusterRoleBinding binds a ServiceAccount of the serving namespace to a ClusterRole.
+func clusterRoleBinding(s Serving, name, role, serviceAccount string) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	return rbacv1ac.ClusterRoleBinding(name).
+		WithLabels(s.Labels()).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)).
+		WithSubjects(account(serviceAccount, s.Namespace))
 }
 
 func roleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
