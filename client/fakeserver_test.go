@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -22,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
 // fakeServer is a metrics API behind a real HTTP server, on in-memory connections and with the clock of a synctest
@@ -52,10 +53,10 @@ func run(t *testing.T, w *fakeServer, options Options, test func(*Watcher[metric
 func runOn[T any](t *testing.T, handler http.Handler, newWatcher func(*testing.T, *rest.Config, Options) (*Watcher[T], error), options Options, test func(*Watcher[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		listener := newMemoryListener()
-		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
+		network := pipes.New()
+		server := &httptest.Server{Listener: network, Config: &http.Server{Handler: handler}}
 		server.Start()
-		transport := &http.Transport{DialContext: listener.dial}
+		transport := &http.Transport{DialContext: network.Dial}
 		if options.Random == nil {
 			options.Random = func() float64 { return 0.5 } // which makes jitter none
 		}
@@ -291,46 +292,3 @@ func wantHeld(t *testing.T, w *Watcher[metricsv1.PodMetrics], want string) {
 		t.Errorf("held: %s, want %s", got, want)
 	}
 }
-
-type memoryListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newMemoryListener() *memoryListener {
-	return &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *memoryListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case l.conns <- theirs:
-		return ours, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *memoryListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *memoryListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
-
-type memoryAddr struct{}
-
-func (memoryAddr) Network() string { return "memory" }
-func (memoryAddr) String() string  { return "metrics.example" }
