@@ -13,7 +13,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"io"
 	"math/big"
 	"slices"
 	"time"
@@ -39,18 +38,17 @@ const (
 
 // Issuer issues authorities and leaves.
 type Issuer struct {
-	clock  clock.PassiveClock
-	random io.Reader
+	clock clock.PassiveClock
 }
 
 // NewIssuer returns an Issuer.
 func NewIssuer(clock clock.PassiveClock) *Issuer {
-	return &Issuer{clock: clock, random: rand.Reader}
+	return &Issuer{clock: clock}
 }
 
 // Authority returns a new authority with a new key.
 func (i *Issuer) Authority(name string) (KeyPair, error) {
-	key, serial, err := i.material()
+	key, serial, err := newKey()
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("make an authority: %w", err)
 	}
@@ -66,7 +64,7 @@ func (i *Issuer) Authority(name string) (KeyPair, error) {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	der, err := x509.CreateCertificate(i.random, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("sign an authority: %w", err)
 	}
@@ -80,7 +78,7 @@ func (i *Issuer) Leaf(authority KeyPair, names []string) (KeyPair, error) {
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("use the authority: %w", err)
 	}
-	key, serial, err := i.material()
+	key, serial, err := newKey()
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("make a serving certificate: %w", err)
 	}
@@ -94,21 +92,21 @@ func (i *Issuer) Leaf(authority KeyPair, names []string) (KeyPair, error) {
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(i.random, template, ca, key.Public(), caKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("sign a serving certificate: %w", err)
 	}
 	return encodeKeyPair(der, key)
 }
 
-// material returns a new P-256 key and a 127-bit serial number.
-func (i *Issuer) material() (*ecdsa.PrivateKey, *big.Int, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), i.random)
+// newKey returns a new P-256 key and a 127-bit serial number.
+func newKey() (*ecdsa.PrivateKey, *big.Int, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate a key: %w", err)
 	}
 	limit := new(big.Int).Lsh(big.NewInt(1), 126)
-	serial, err := rand.Int(i.random, limit)
+	serial, err := rand.Int(rand.Reader, limit)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate a serial number: %w", err)
 	}

@@ -231,7 +231,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	ticker := time.NewTicker(refresh)
 	defer ticker.Stop()
 	l := &live{
-		view: v, source: s, display: shown, nodes: nodes, interval: o.interval, now: cluster.Now, local: time.Now,
+		view: v, source: s, screen: shown, nodes: nodes, interval: o.interval, now: cluster.Now, local: time.Now,
 		keys: shown.keys, resized: resized, ticks: ticker.C,
 	}
 	return l.run(ctx)

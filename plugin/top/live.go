@@ -12,17 +12,11 @@ import (
 // refresh is the minimum time between two frames.
 const refresh = 250 * time.Millisecond
 
-// display shows frames; tests have their own.
-type display interface {
-	size() (width, height int)
-	show([]line) error
-}
-
 // live redraws the table after changes, and each second, since ages change.
 type live struct {
 	view     *view
 	source   *source
-	display  display
+	screen   *screen
 	nodes    *nodeLister // of nodes; nil for pods
 	interval time.Duration
 	now      func() time.Time // the cluster's
@@ -98,13 +92,13 @@ func (l *live) draw() error {
 			}
 		}
 	}
-	width, height := l.display.size()
-	return l.display.show(v.frame(width, height))
+	width, height := l.screen.size()
+	return l.screen.show(v.frame(width, height))
 }
 
 func (l *live) handleKey(k key) {
 	v := l.view
-	_, height := l.display.size()
+	_, height := l.screen.size()
 	page := max(height-4, 1)
 	rows := len(v.table.rows)
 	switch k {
