@@ -57,6 +57,13 @@ func (s *reconcileState) contest(name string) *contest {
 	return c
 }
 
+// isContested reports whether the operator has stopped writing an APIService that differs
+// from one with the caBundle.
+func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBundle []byte) bool {
+	_, contested := s.conflictingManager(service, s.targetWith(caBundle))
+	return contested && s.contest(service.Name).paused(s.now)
+}
+
 // paused reports whether nothing may be written for now.
 func (c *contest) paused(now time.Time) bool {
 	return !c.stopped.IsZero() && now.Sub(c.stopped) < contestWindow

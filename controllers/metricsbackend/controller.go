@@ -29,6 +29,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
@@ -73,20 +74,24 @@ type Reconciler struct {
 	Options
 	phases  []phase
 	applier *inventory.Applier
-	issuer  *servingcert.Issuer
 	tokens  *servingclient.Tokens
+	// certificateReconciler is for the phases certificates and rotate.
+	certificateReconciler *certificates.Reconciler
 	// histories holds a *history by backend name.
 	histories sync.Map
 }
 
 // New returns a Reconciler. All state that it keeps may be lost at a restart.
 func New(o Options) *Reconciler {
+	applier := inventory.NewApplier(o.Client, o.Live)
 	return &Reconciler{
 		Options: o,
 		phases:  phases(),
-		applier: inventory.NewApplier(o.Client, o.Live),
-		issuer:  servingcert.NewIssuer(o.Clock),
+		applier: applier,
 		tokens:  servingclient.NewTokens(o.Client, o.Clock),
+		certificateReconciler: &certificates.Reconciler{
+			Client: o.Client, Live: o.Live, Applier: applier, Issuer: servingcert.NewIssuer(o.Clock), Aggregator: o.Aggregator,
+		},
 	}
 }
 

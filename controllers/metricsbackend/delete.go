@@ -180,7 +180,7 @@ func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]s
 	}
 	if namespace != "" {
 		// Before its Secret, which cert-manager would create again.
-		if err := r.deleteCertificateRequest(ctx, s); err != nil {
+		if err := r.certificateReconciler.DeleteRequest(ctx, s.serving, s.history.certificates); err != nil {
 			return nil, err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
@@ -52,7 +53,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 	if err != nil {
 		return err
 	}
-	keep := slices.Concat(objects, admission, s.certificateSecrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
+	keep := slices.Concat(objects, admission, s.certificate.Secrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, keep)
 }
 
@@ -80,7 +81,7 @@ func (r *Reconciler) undeploy(ctx context.Context, s *reconcileState) error {
 		s.requeueWithin(progressMin)
 	}
 	// Before its Secret, which cert-manager would create again.
-	if err := r.deleteCertificateRequest(ctx, s); err != nil {
+	if err := r.certificateReconciler.DeleteRequest(ctx, s.serving, s.history.certificates); err != nil {
 		return err
 	}
 	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
@@ -106,10 +107,8 @@ func (r *Reconciler) isDeployed(ctx context.Context, s *reconcileState) (bool, e
 
 // stillNeeded returns why our pods must stay for now, or "".
 func (r *Reconciler) stillNeeded(ctx context.Context, s *reconcileState) string {
-	for _, name := range s.registeredNames() {
-		if s.pointsToServing(s.registered[name]) {
-			return name + " points to them until the other implementation serves all that it has to"
-		}
+	if services := s.servingAPIServices(); len(services) > 0 {
+		return services[0].Name + " points to them until the other implementation serves all that it has to"
 	}
 	for _, name := range s.registeredNames() {
 		if why := r.stillRouted(ctx, s, name); why != "" {
@@ -126,16 +125,16 @@ func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name st
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
 		return !s.pointsToServing(service)
 	})
-	wait, why := aggregatorSoak, "points elsewhere in every kube-apiserver"
+	wait, why := aggregator.RoutingSoak, "points elsewhere in every kube-apiserver"
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", discoverySoak, "err", err)
-		wait, why = discoverySoak, "points elsewhere; the kube-apiservers' own addresses cannot be read"
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", aggregator.DiscoverySoak, "err", err)
+		wait, why = aggregator.DiscoverySoak, "points elsewhere; the kube-apiservers' own addresses cannot be read"
 	case len(lagging) > 0:
 		s.history.streaks.Reset(away)
 		return fmt.Sprintf("%s points elsewhere, but kube-apiserver %s does not follow yet", name, strings.Join(lagging, ", "))
 	case len(unreachable) > 0:
-		wait, why = discoverySoak, "points elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
+		wait, why = aggregator.DiscoverySoak, "points elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
 	}
 	if !s.waited(away, wait) {
 		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 )
 
 // stalledError stops the following phases until something outside changes.
@@ -33,11 +34,16 @@ var errWait = errors.New("waiting")
 // expected. All others are retried.
 func classifyError(err error, namespace string) (stalled *stalledError, expected bool) {
 	var notOwned *inventory.NotOwnedError
+	var unusable *certificates.UnusableError
 	switch {
 	case errors.Is(err, errWait):
 		return nil, true
 	case errors.As(err, &stalled):
 		return stalled, true
+	case errors.As(err, &unusable) && unusable.Transient:
+		return nil, true
+	case errors.As(err, &unusable):
+		return &stalledError{unusable.Reason, unusable.Message}, true
 	case errors.As(err, &notOwned):
 		return &stalledError{v1alpha1.ReasonNotOwned, notOwned.Error()}, true
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -39,6 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 )
 
 const (
@@ -197,8 +198,8 @@ var testSchema = sync.OnceValues(func() (*schemas, error) {
 		kinds.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(kinds, gv)
 	}
-	kinds.AddKnownTypeWithName(certificateKind, &unstructured.Unstructured{})
-	kinds.AddKnownTypeWithName(certificateKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
+	kinds.AddKnownTypeWithName(certificates.RequestKind, &unstructured.Unstructured{})
+	kinds.AddKnownTypeWithName(certificates.RequestKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
 	return &schemas{kinds, testrestmapper.TestOnlyStaticRESTMapper(kinds), []managedfields.TypeConverter{
 		clientgoapplyconfigurations.NewTypeConverter(kinds),
 		aggregatorapplyconfigurations.NewTypeConverter(kinds),

@@ -22,9 +22,6 @@ const (
 	// messageGrace is how long a message stays in the status when only its text changes:
 	// text from other programs may differ with each failure.
 	messageGrace = 5 * time.Minute
-	// certificateReloadGrace is for pods that serve an old certificate. A kubelet updates
-	// a mounted Secret within a minute and a half.
-	certificateReloadGrace = 5 * time.Minute
 	// previousOwnerGrace is for the previous owner of an APIService that is restored: its
 	// pods may be restarting.
 	previousOwnerGrace = 30 * time.Second
@@ -56,18 +53,6 @@ const (
 	recoveryTimeAlone = 30 * time.Second
 )
 
-// Soak times: how long a change may take to reach every component that cannot be
-// asked about it.
-const (
-	// discoverySoak is for kube-apiservers that cannot be asked. The aggregated discovery
-	// document follows an APIService through two workers, each of which may wait 10 s for
-	// one backend that does not answer, and is refreshed each minute.
-	discoverySoak = 90 * time.Second
-	// aggregatorSoak starts when every kube-apiserver has a change of an APIService in its
-	// watch cache. A single worker of the aggregator handles all APIServices in turn, and
-	// may wait for one that does not answer.
-	aggregatorSoak = 10 * time.Second
-	// endpointSoak is how long a Service must have been ready before an APIService moves
-	// to it: kube-proxy may learn of endpoints after the operator.
-	endpointSoak = 10 * time.Second
-)
+// endpointSoak is how long a Service must have been ready before an APIService moves to
+// it: kube-proxy may learn of endpoints after the operator.
+const endpointSoak = 10 * time.Second

@@ -6,14 +6,16 @@ package metricsbackend
 import (
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
 // history is what the reconciler remembers of one backend between passes. It may be
 // lost at a restart: waits then start over, and the status may be written once more.
 type history struct {
-	streaks  *debounce.Tracker[stateKey]
-	contests contests
+	streaks      *debounce.Tracker[stateKey]
+	certificates *debounce.Tracker[certificates.StateKey]
+	contests     contests
 }
 
 // stateKey names a state whose duration is tracked: of the backend, or of the
@@ -49,14 +51,6 @@ const (
 	unregistered
 	// previousOwnerFailing: the previous owner of an APIService does not answer.
 	previousOwnerFailing
-	// authorityTrusted: the authorities with a fingerprint are in all caBundles.
-	authorityTrusted
-	// certificateOutdated: a pod serves another certificate than the mounted one.
-	certificateOutdated
-	// certificateRequested and certificateWithdrawn: a Certificate of ours may exist in
-	// cert-manager, and none was found.
-	certificateRequested
-	certificateWithdrawn
 	kubeletsFailing
 	sourceFailing
 	// ruleFailing: the rule with a path fails for the reason in detail.
@@ -70,7 +64,7 @@ const (
 // history returns what is remembered of a backend.
 func (r *Reconciler) history(backend string) *history {
 	h, _ := r.histories.LoadOrStore(backend, &history{
-		streaks: debounce.New[stateKey](r.Clock), contests: contests{},
+		streaks: debounce.New[stateKey](r.Clock), certificates: debounce.New[certificates.StateKey](r.Clock), contests: contests{},
 	})
 	return h.(*history)
 }

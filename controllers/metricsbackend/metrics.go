@@ -53,8 +53,8 @@ func (r *Reconciler) recordMetrics(s *reconcileState) {
 		}
 	}
 	switch {
-	case !s.certificateNotAfter.IsZero():
-		certificateGauge.WithLabelValues(name).Set(float64(s.certificateNotAfter.Unix()))
+	case !s.certificate.NotAfter.IsZero():
+		certificateGauge.WithLabelValues(name).Set(float64(s.certificate.NotAfter.Unix()))
 	case !s.deploys():
 		// None of our pods serve any more. If the certificate only could not be read just
 		// now, the series stays.

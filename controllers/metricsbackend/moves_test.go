@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 )
 
 // besideOther has a backend with our own pods, and metrics-server beside it.
@@ -154,15 +155,15 @@ func TestMoveIsConfirmed(t *testing.T) {
 		},
 		"one is down": {
 			setUp:   func(fc *fakeCluster) { fc.replicas[1].down = true },
-			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", soak: discoverySoak,
+			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", soak: aggregator.DiscoverySoak,
 		},
 		"none has an address": {
 			setUp:   func(fc *fakeCluster) { fc.unreachable = true },
-			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", soak: discoverySoak,
+			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", soak: aggregator.DiscoverySoak,
 		},
 		"all follow": {
 			setUp:   func(*fakeCluster) {},
-			message: "points elsewhere in every kube-apiserver, this waits 10s", soak: aggregatorSoak,
+			message: "points elsewhere in every kube-apiserver, this waits 10s", soak: aggregator.RoutingSoak,
 		},
 	}
 	for name, tc := range cases {

@@ -26,8 +26,8 @@ func (s *reconcileState) describeServing() {
 		return
 	}
 	status.CertificateNotAfter = nil
-	if !s.certificateNotAfter.IsZero() {
-		end := metav1.NewTime(s.certificateNotAfter).Rfc3339Copy()
+	if !s.certificate.NotAfter.IsZero() {
+		end := metav1.NewTime(s.certificate.NotAfter).Rfc3339Copy()
 		status.CertificateNotAfter = &end
 	}
 	status.Pods = nil

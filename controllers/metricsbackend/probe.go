@@ -32,7 +32,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 	if !s.deploys() {
 		return r.probeExisting(ctx, s)
 	}
-	if len(s.runningPods()) == 0 || len(s.caBundle) == 0 {
+	if len(s.runningPods()) == 0 || len(s.certificate.CABundle) == 0 {
 		return nil
 	}
 	account := s.proberAccount()
@@ -75,13 +75,13 @@ func (s *reconcileState) connection(p *corev1.Pod) servingclient.Pod {
 	return servingclient.Pod{
 		Address:    net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(portOf(p)))),
 		ServerName: s.serving.ServerName(),
-		CABundle:   s.caBundle,
+		CABundle:   s.certificate.CABundle,
 	}
 }
 
 // updateDirectory publishes the ready pods to other controllers.
 func (r *Reconciler) updateDirectory(s *reconcileState) {
-	if r.Directory == nil || s.deploys() && (!s.podsRead || len(s.caBundle) == 0) {
+	if r.Directory == nil || s.deploys() && (!s.podsRead || len(s.certificate.CABundle) == 0) {
 		return
 	}
 	if !s.deploys() {

@@ -255,7 +255,7 @@ func (s *reconcileState) waitReason(gv schema.GroupVersion) string {
 		return s.waitReasonExisting(gv)
 	case !s.rolledOut:
 		return "waits until the rollout is finished"
-	case len(s.caBundle) == 0:
+	case len(s.certificate.CABundle) == 0:
 		return "waits for the certificates"
 	case s.pods.allServe(gv) && s.terminatingWithout(gv) != "":
 		return "waits for the end of " + s.terminatingWithout(gv)

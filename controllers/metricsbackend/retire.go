@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 )
 
 // retire removes versions from discovery: registered ones that are not desired, known to
@@ -191,7 +192,7 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 	presence, err := r.Aggregator.Discovered(ctx, gone)
 	var reason string
 	if err != nil {
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "soak", discoverySoak, "err", err)
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "soak", aggregator.DiscoverySoak, "err", err)
 		reason = "no longer registered; the kube-apiservers' own addresses cannot be read"
 	} else {
 		for _, gv := range gone {
@@ -206,8 +207,8 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
 	}
 	for _, gv := range gone {
-		if s.history.streaks.Observe(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < discoverySoak {
-			return fmt.Sprintf("%s, so this waits %s", reason, discoverySoak)
+		if s.history.streaks.Observe(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < aggregator.DiscoverySoak {
+			return fmt.Sprintf("%s, so this waits %s", reason, aggregator.DiscoverySoak)
 		}
 	}
 	return ""

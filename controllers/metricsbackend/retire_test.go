@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 )
 
 func ready(t *testing.T, funcs ...interceptor.Funcs) (*fakeCluster, *Reconciler) {
@@ -88,7 +89,7 @@ func (fc *fakeCluster) state(name string) v1alpha1.APIServiceState {
 	return ""
 }
 
-// If kube-apiservers cannot be reached, the operator waits for discoverySoak.
+// If kube-apiservers cannot be reached, the operator waits for DiscoverySoak.
 func TestRetireSoaks(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
@@ -97,7 +98,7 @@ func TestRetireSoaks(t *testing.T) {
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	fc.clock.Step(discoverySoak - time.Second)
+	fc.clock.Step(aggregator.DiscoverySoak - time.Second)
 	mustReconcile(t, r)
 	c := fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "cannot be read, so this waits 1m30s") {

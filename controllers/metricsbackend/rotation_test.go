@@ -19,6 +19,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 )
 
@@ -290,7 +291,7 @@ func TestLostSecrets(t *testing.T) {
 	}
 }
 
-// Kube-apiservers that cannot be reached delay each rotation by discoverySoak, also to an
+// Kube-apiservers that cannot be reached delay each rotation by DiscoverySoak, also to an
 // authority that was used before.
 func TestAuthorityComesBack(t *testing.T) {
 	t.Parallel()
@@ -310,8 +311,8 @@ func TestAuthorityComesBack(t *testing.T) {
 		fc.reconcileUntil(r, func() bool { return fc.isReady() && len(fc.bundles()["v1.metrics.k8s.io"]) == 1 })
 	}
 	for _, d := range took {
-		if d < discoverySoak || d > 2*discoverySoak {
-			t.Errorf("took %v, want about %s each", took, discoverySoak)
+		if d < aggregator.DiscoverySoak || d > 2*aggregator.DiscoverySoak {
+			t.Errorf("took %v, want about %s each", took, aggregator.DiscoverySoak)
 		}
 	}
 }

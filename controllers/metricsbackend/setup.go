@@ -27,6 +27,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 )
 
 // Name is the controller's name in logs, metrics and events.
@@ -94,7 +95,7 @@ func CacheOptions(namespaces []string) cache.Options {
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// The options of an apply are encoded by group; kinds are not needed.
-	metav1.AddToGroupVersion(mgr.GetScheme(), certificateKind.GroupVersion())
+	metav1.AddToGroupVersion(mgr.GetScheme(), certificates.RequestKind.GroupVersion())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(controllerOptions()).

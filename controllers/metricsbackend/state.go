@@ -17,6 +17,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -55,11 +56,8 @@ type reconcileState struct {
 	// kept are registered versions that the spec no longer names and that stay for their
 	// clients, by APIService name; false until pods reported their clients.
 	kept map[string]bool
-	// caBundle verifies serving pods; nil before the first certificate.
-	caBundle            []byte
-	certificateNotAfter time.Time
-	// certificates is nil until they were read.
-	certificates *certificates
+	// certificate is empty until its Secrets were read.
+	certificate certificates.Certificate
 	// appliedGeneration is that of the Deployment.
 	appliedGeneration int64
 	// rolledOut: every pod is available and of the current revision.

@@ -17,9 +17,12 @@ import (
 func (s *reconcileState) deploys() bool { return s.spec.Existing == nil }
 
 // target returns the Service that this backend's APIServices should point to.
-func (s *reconcileState) target() manifests.Target {
+func (s *reconcileState) target() manifests.Target { return s.targetWith(s.certificate.CABundle) }
+
+// targetWith returns the target with a caBundle that verifies our pods.
+func (s *reconcileState) targetWith(caBundle []byte) manifests.Target {
 	if s.deploys() {
-		return s.serving.Target(s.caBundle)
+		return s.serving.Target(caBundle)
 	}
 	return manifests.ExistingTarget(s.spec.Existing)
 }
@@ -36,16 +39,6 @@ func pointsTo(service *apiregistrationv1.APIService, target manifests.Target) bo
 func (s *reconcileState) pointsToServing(service *apiregistrationv1.APIService) bool {
 	to := service.Spec.Service
 	return to != nil && to.Namespace == s.serving.Namespace && to.Name == s.serving.Name()
-}
-
-// anyPointsToServing reports whether any APIService points to our pods.
-func (s *reconcileState) anyPointsToServing() bool {
-	for _, service := range s.registered {
-		if s.pointsToServing(service) {
-			return true
-		}
-	}
-	return false
 }
 
 // hasLabel reports whether an APIService has this backend's label.

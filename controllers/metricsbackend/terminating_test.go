@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
@@ -49,7 +50,7 @@ func TestWaitReason(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &reconcileState{
-				now: now, rolledOut: !tc.rolling, caBundle: []byte("x"), terminatingPods: tc.ending,
+				now: now, rolledOut: !tc.rolling, certificate: certificates.Certificate{CABundle: []byte("x")}, terminatingPods: tc.ending,
 				pods: []pod{{Pod: &corev1.Pod{}, ready: true, probeResult: probeResult{answer: serves(v1, v1beta1)}}},
 			}
 			if got := s.waitReason(v1); got != tc.want {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
@@ -194,7 +195,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 		absent := s.history.streaks.Observe(stateKey{state: missingInDiscovery, name: gv.String()}, len(missing) > 0)
 		switch {
 		case len(missing) == 0:
-		case absent.Elapsed < discoverySoak:
+		case absent.Elapsed < aggregator.DiscoverySoak:
 			defects[gv] = &defect{gv, v1alpha1.ReasonProgressing, "is registered; the discovery of kube-apiserver " +
 				strings.Join(missing, ", ") + " does not list it yet"}
 		default:
@@ -215,7 +216,7 @@ func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bo
 	}
 	grace := requestGrace
 	if d.reason == v1alpha1.ReasonProgressing {
-		grace = discoverySoak
+		grace = aggregator.DiscoverySoak
 	}
 	return s.isTransient(v1alpha1.ConditionAvailable, streak, grace)
 }

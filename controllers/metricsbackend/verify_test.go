@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 )
 
 // With two kube-apiservers a version is available once both list it.
@@ -22,10 +23,10 @@ func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
 	fc := newFakeCluster(t, newBackend())
 	fc.secondDiscovery = map[schema.GroupVersion]bool{}
 	r := fc.reconciler()
-	fc.advance(r, discoverySoak/2)
+	fc.advance(r, aggregator.DiscoverySoak/2)
 	const lags = "v1.metrics.k8s.io is registered; the discovery of kube-apiserver 192.0.2.2:6443 does not list it yet"
 	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonProgressing, lags)
-	fc.advance(r, 2*discoverySoak)
+	fc.advance(r, 2*aggregator.DiscoverySoak)
 	const stuck = "v1.metrics.k8s.io is registered, but the discovery of kube-apiserver 192.0.2.2:6443 does not list it: look at the log"
 	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery, stuck)
 	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery)
@@ -41,17 +42,17 @@ func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
 	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
 	r := fc.reconciler()
 	fc.reconcileUntil(r, fc.isReady)
-	fc.advance(r, discoverySoak)
+	fc.advance(r, aggregator.DiscoverySoak)
 	before := fc.backend().ResourceVersion
 
 	fc.secondDiscovery = map[schema.GroupVersion]bool{}
-	fc.advance(r, discoverySoak-progressMax)
+	fc.advance(r, aggregator.DiscoverySoak-progressMax)
 	fc.secondDiscovery = nil
 	fc.unreachable = true
-	fc.advance(r, discoverySoak)
+	fc.advance(r, aggregator.DiscoverySoak)
 	fc.unreachable = false
 	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
-	fc.advance(r, discoverySoak)
+	fc.advance(r, aggregator.DiscoverySoak)
 	if after := fc.backend().ResourceVersion; after != before {
 		t.Errorf("the status was written:\n%s", fc.show())
 	}
@@ -68,7 +69,7 @@ func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 		onlyV1beta1(spec)
 		spec.Serving.Image = imageV1beta1
 	})
-	fc.advance(r, 10*discoverySoak)
+	fc.advance(r, 10*aggregator.DiscoverySoak)
 	const want = "no longer registered, but v1 is still in discovery of kube-apiserver 192.0.2.2:6443"
 	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", want)
 	for _, p := range fc.pods() {

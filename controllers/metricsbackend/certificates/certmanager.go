@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package certificates
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -17,47 +18,50 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
-var certificateKind = schema.GroupVersionKind{
+// RequestKind is the kind of cert-manager's Certificate, which requests one.
+var RequestKind = schema.GroupVersionKind{
 	Group: manifests.CertManagerGroup, Version: manifests.CertManagerVersion, Kind: manifests.CertificateKind,
 }
 
 // issuedSecret requests a certificate from cert-manager and returns its Secret.
-func (r *Reconciler) issuedSecret(ctx context.Context, s *reconcileState) (*corev1.Secret, *certificateProblem, error) {
-	if !s.blocked && s.deploys() {
-		_, err := r.applier.Apply(ctx, s.backend.Name, manifests.Certificate(s.serving, s.spec.Serving.Certificates.CertManager.IssuerRef))
+func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *UnusableError, error) {
+	serving := c.in.Serving
+	if !c.in.Blocked && c.in.Deploys {
+		_, err := c.r.Applier.Apply(ctx, serving.Backend, manifests.Certificate(serving, serving.Spec.Certificates.CertManager.IssuerRef))
 		switch {
 		case meta.IsNoMatchError(err):
-			return nil, &certificateProblem{reason: v1alpha1.ReasonCertManagerMissing, message: "cert-manager is not installed " +
+			return nil, &UnusableError{Reason: v1alpha1.ReasonCertManagerMissing, Message: "cert-manager is not installed " +
 				"(there is no Certificate in API group cert-manager.io): install it, or choose another spec.serving.certificates.mode"}, nil
 		case err != nil:
 			return nil, nil, err
 		}
-		s.history.streaks.Observe(stateKey{state: certificateRequested}, true)
+		c.in.Streaks.Observe(StateKey{state: requested}, true)
 	}
-	secret, err := r.readSecret(ctx, s, s.serving.IssuedSecretName())
+	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
 	if err != nil {
 		return nil, nil, err
 	}
 	if secret.Name == "" {
-		why, err := r.notIssued(ctx, s)
-		return nil, &certificateProblem{reason: v1alpha1.ReasonProgressing, transient: true, message: fmt.Sprintf(
-			"cert-manager has not issued the certificate yet: kubectl describe -n %s certificate %s%s", s.serving.Namespace, s.serving.Name(), why)}, err
+		why, err := c.r.notIssued(ctx, serving)
+		return nil, &UnusableError{Reason: v1alpha1.ReasonProgressing, Transient: true, Message: fmt.Sprintf(
+			"cert-manager has not issued the certificate yet: kubectl describe -n %s certificate %s%s", serving.Namespace, serving.Name(), why)}, err
 	}
 	return secret, nil, nil
 }
 
 // notIssued returns the message of the Certificate's Ready condition.
-func (r *Reconciler) notIssued(ctx context.Context, s *reconcileState) (string, error) {
+func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (string, error) {
 	request := &unstructured.Unstructured{}
-	request.SetGroupVersionKind(certificateKind)
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, request)
+	request.SetGroupVersionKind(RequestKind)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("get Certificate %s: %w", s.serving.Name(), err)
+		return "", fmt.Errorf("get Certificate %s: %w", serving.Name(), err)
 	}
 	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -70,15 +74,15 @@ func (r *Reconciler) notIssued(ctx context.Context, s *reconcileState) (string, 
 	return "", nil
 }
 
-// deleteCertificateRequest deletes our Certificate. Its kind may not exist, so it is not
+// DeleteRequest deletes our Certificate of cert-manager. Its kind may not exist, so it is not
 // watched: the read happens once in a process, and after each request.
-func (r *Reconciler) deleteCertificateRequest(ctx context.Context, s *reconcileState) error {
-	requested, withdrawn := stateKey{state: certificateRequested}, stateKey{state: certificateWithdrawn}
-	if s.history.streaks.Get(withdrawn).Count > 0 && s.history.streaks.Get(requested).Count == 0 {
+func (r *Reconciler) DeleteRequest(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
+	if streaks.Get(StateKey{state: withdrawn}).Count > 0 && streaks.Get(StateKey{state: requested}).Count == 0 {
 		return nil
 	}
-	request := metadata(certificateKind)
-	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}
+	request := &metav1.PartialObjectMetadata{}
+	request.SetGroupVersionKind(RequestKind)
+	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
 	err := r.Live.Get(ctx, key, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
@@ -86,13 +90,13 @@ func (r *Reconciler) deleteCertificateRequest(ctx context.Context, s *reconcileS
 		// Roles from before cert-manager mode existed: the operator never created one.
 	case err != nil:
 		return fmt.Errorf("get Certificate %s: %w", key, err)
-	case request.Labels[v1alpha1.LabelBackend] == s.backend.Name && request.DeletionTimestamp == nil:
+	case request.Labels[v1alpha1.LabelBackend] == serving.Backend && request.DeletionTimestamp == nil:
 		err := r.Client.Delete(ctx, request, client.Preconditions{UID: ptr.To(request.UID)})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete Certificate %s: %w", key, err)
 		}
 	}
-	s.history.streaks.Reset(requested)
-	s.history.streaks.Observe(withdrawn, true)
+	streaks.Reset(StateKey{state: requested})
+	streaks.Observe(StateKey{state: withdrawn}, true)
 	return nil
 }

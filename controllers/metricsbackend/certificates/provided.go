@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package certificates
 
 import (
 	"context"
@@ -17,39 +17,40 @@ import (
 
 // loadProvided reads the certificate of cert-manager or the user. While it is unusable,
 // pods keep the one that they have, and clients what they trust.
-func (r *Reconciler) loadProvided(ctx context.Context, s *reconcileState, c *certificates) error {
-	secret, problem, err := r.providedSecret(ctx, s)
+func (c *Certificate) loadProvided(ctx context.Context) error {
+	secret, unusable, err := c.providedSecret(ctx)
 	if err != nil {
 		return err
 	}
-	if problem == nil {
-		problem = r.checkProvided(s, secret)
+	if unusable == nil {
+		unusable = c.checkProvided(secret)
 	}
-	if problem != nil {
-		c.problem, c.wanted = problem, c.trusted
+	if unusable != nil {
+		c.unusable, c.wanted = unusable, c.trusted
 		return nil
 	}
 	pair := servingcert.Provided(secret.Data)
 	c.provided = &pair
-	c.wanted = r.issuer.Valid(servingcert.ParseBundle(secret.Data[v1alpha1.SecretKeyCA]))
+	c.wanted = c.r.Issuer.Valid(servingcert.ParseBundle(secret.Data[v1alpha1.SecretKeyCA]))
 	return nil
 }
 
-func (r *Reconciler) providedSecret(ctx context.Context, s *reconcileState) (*corev1.Secret, *certificateProblem, error) {
-	if s.certificateMode() == v1alpha1.CertificatesCertManager {
-		return r.issuedSecret(ctx, s)
+func (c *Certificate) providedSecret(ctx context.Context) (*corev1.Secret, *UnusableError, error) {
+	if c.mode() == v1alpha1.CertificatesCertManager {
+		return c.issuedSecret(ctx)
 	}
-	name := s.spec.Serving.Certificates.Secret.Name
-	if name == s.serving.TLSSecretName() || name == s.serving.CASecretName() || name == s.serving.IssuedSecretName() {
-		return nil, &certificateProblem{reason: v1alpha1.ReasonInvalid, message: fmt.Sprintf(
+	serving := c.in.Serving
+	name := serving.Spec.Certificates.Secret.Name
+	if name == serving.TLSSecretName() || name == serving.CASecretName() || name == serving.IssuedSecretName() {
+		return nil, &UnusableError{Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(
 			"Secret %s of spec.serving.certificates.secret is the operator's own: give yours another name", name)}, nil
 	}
-	key := client.ObjectKey{Namespace: s.serving.Namespace, Name: name}
+	key := client.ObjectKey{Namespace: serving.Namespace, Name: name}
 	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, key, secret)
+	err := c.r.Live.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &certificateProblem{reason: v1alpha1.ReasonSecretMissing, message: fmt.Sprintf(
+		return nil, &UnusableError{Reason: v1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(
 			"Secret %s of spec.serving.certificates.secret does not exist: create it", key)}, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("get Secret %s of spec.serving.certificates: %w", key, err)
@@ -58,8 +59,8 @@ func (r *Reconciler) providedSecret(ctx context.Context, s *reconcileState) (*co
 }
 
 // checkProvided returns why the certificate in the Secret is unusable, or nil.
-func (r *Reconciler) checkProvided(s *reconcileState, secret *corev1.Secret) *certificateProblem {
-	unusable := r.issuer.CheckProvided(secret.Data, s.serving.ServerName())
+func (c *Certificate) checkProvided(secret *corev1.Secret) *UnusableError {
+	unusable := c.r.Issuer.CheckProvided(secret.Data, c.in.Serving.ServerName())
 	if unusable == nil {
 		return nil
 	}
@@ -72,9 +73,9 @@ func (r *Reconciler) checkProvided(s *reconcileState, secret *corev1.Secret) *ce
 	case servingcert.Damaged:
 	}
 	hint := ""
-	if s.certificateMode() == v1alpha1.CertificatesCertManager && len(secret.Data[v1alpha1.SecretKeyCA]) == 0 {
+	if c.mode() == v1alpha1.CertificatesCertManager && len(secret.Data[v1alpha1.SecretKeyCA]) == 0 {
 		hint = " (an issuer that gives no authority, as ACME does, cannot be used: take one of kind CA or Vault)"
 	}
-	return &certificateProblem{reason: reason, message: fmt.Sprintf(
+	return &UnusableError{Reason: reason, Message: fmt.Sprintf(
 		"the certificate in Secret %s/%s cannot be used: %v%s", secret.Namespace, secret.Name, unusable, hint)}
 }

@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metricsbackend
+package certificates
 
 import (
 	"context"
@@ -28,19 +28,19 @@ func (a authorities) bundle() servingcert.Bundle {
 }
 
 // signedByUs reports whether pods mount a certificate of the current authority.
-func (c *certificates) signedByUs() bool {
+func (c *Certificate) signedByUs() bool {
 	authority := c.authorities.current.Authority()
 	return len(authority) > 0 && len(c.chain) > 0 && c.chain[0].CheckSignatureFrom(authority[0]) == nil
 }
 
 // findAuthorities reads the authorities from their Secret.
-func (r *Reconciler) findAuthorities(ctx context.Context, s *reconcileState, c *certificates) error {
-	secret, err := r.readSecret(ctx, s, s.serving.CASecretName())
+func (c *Certificate) findAuthorities(ctx context.Context) error {
+	secret, err := c.readSecret(ctx, c.in.Serving.CASecretName())
 	if err != nil {
 		return err
 	}
 	current := servingcert.Provided(secret.Data)
-	if why := r.issuer.CheckAuthority(current); why == nil {
+	if why := c.r.Issuer.CheckAuthority(current); why == nil {
 		c.authorities.current = current
 	} else if secret.Name != "" && len(current.Certificate) > 0 {
 		klog.FromContext(ctx).Info("The certificate authority cannot be used", "secret", secret.Name, "why", why.Error())
@@ -49,7 +49,7 @@ func (r *Reconciler) findAuthorities(ctx context.Context, s *reconcileState, c *
 		Certificate: secret.Data[v1alpha1.SecretKeyNextCertificate],
 		Key:         secret.Data[v1alpha1.SecretKeyNextPrivateKey],
 	}
-	if r.issuer.CheckAuthority(next) == nil {
+	if c.r.Issuer.CheckAuthority(next) == nil {
 		c.authorities.next = next
 	}
 	c.authorities.rotated = secret.Annotations[v1alpha1.AnnotationRotated]
@@ -57,9 +57,9 @@ func (r *Reconciler) findAuthorities(ctx context.Context, s *reconcileState, c *
 }
 
 // loadManaged creates the first authority, and the next one when it is due.
-func (r *Reconciler) loadManaged(ctx context.Context, s *reconcileState, c *certificates) error {
-	if !s.blocked && s.deploys() {
-		if err := r.ensureAuthorities(ctx, s, c); err != nil {
+func (c *Certificate) loadManaged(ctx context.Context) error {
+	if !c.in.Blocked && c.in.Deploys {
+		if err := c.ensureAuthorities(ctx); err != nil {
 			return err
 		}
 	}
@@ -70,28 +70,28 @@ func (r *Reconciler) loadManaged(ctx context.Context, s *reconcileState, c *cert
 	return nil
 }
 
-func (r *Reconciler) ensureAuthorities(ctx context.Context, s *reconcileState, c *certificates) error {
+func (c *Certificate) ensureAuthorities(ctx context.Context) error {
 	known := &c.authorities
-	if why := r.rotationDue(s, c); why != "" {
-		klog.FromContext(ctx).Info("Making a certificate authority", "secret", s.serving.CASecretName(), "why", why)
-		made, err := r.issuer.Authority(s.serving.Name())
+	if why := c.rotationDue(); why != "" {
+		klog.FromContext(ctx).Info("Making a certificate authority", "secret", c.in.Serving.CASecretName(), "why", why)
+		made, err := c.r.Issuer.Authority(c.in.Serving.Name())
 		if err != nil {
 			return err
 		}
-		known.rotated = s.spec.Serving.Certificates.Rotate
-		if len(s.servingAPIServices()) == 0 && c.chain == nil {
+		known.rotated = c.in.Serving.Spec.Certificates.Rotate
+		if len(c.in.APIServices) == 0 && c.chain == nil {
 			known.current = made // there are no clients yet
 		} else {
 			known.next = made
 		}
 	}
-	return r.storeAuthorities(ctx, s, *known)
+	return c.storeAuthorities(ctx, *known)
 }
 
 // rotationDue returns why another authority is created now, or "". Rotations do not
 // overlap: until one is finished, the old authority may be in use.
-func (r *Reconciler) rotationDue(s *reconcileState, c *certificates) string {
-	known, requested := c.authorities, s.spec.Serving.Certificates.Rotate
+func (c *Certificate) rotationDue() string {
+	known, requested := c.authorities, c.in.Serving.Spec.Certificates.Rotate
 	current := known.current.Authority()
 	switch {
 	case len(known.next.Authority()) > 0:
@@ -103,14 +103,14 @@ func (r *Reconciler) rotationDue(s *reconcileState, c *certificates) string {
 	case requested != "" && requested != known.rotated:
 		return "spec.serving.certificates.rotate changed"
 	}
-	if why := r.issuer.CheckAuthorityAge(known.current); why != nil {
+	if why := c.r.Issuer.CheckAuthorityAge(known.current); why != nil {
 		return why.Error()
 	}
 	return ""
 }
 
-func (r *Reconciler) storeAuthorities(ctx context.Context, s *reconcileState, a authorities) error {
-	_, err := r.applier.Apply(ctx, s.backend.Name, manifests.CASecret(s.serving, manifests.Authorities{
+func (c *Certificate) storeAuthorities(ctx context.Context, a authorities) error {
+	_, err := c.r.Applier.Apply(ctx, c.in.Serving.Backend, manifests.CASecret(c.in.Serving, manifests.Authorities{
 		Certificate: a.current.Certificate, Key: a.current.Key,
 		NextCertificate: a.next.Certificate, NextKey: a.next.Key,
 		Rotated: a.rotated,
@@ -119,19 +119,19 @@ func (r *Reconciler) storeAuthorities(ctx context.Context, s *reconcileState, a 
 }
 
 // promoteNext makes the next authority the current one, once clients trust it.
-func (r *Reconciler) promoteNext(ctx context.Context, s *reconcileState, c *certificates) error {
+func (c *Certificate) promoteNext(ctx context.Context) error {
 	next := c.authorities.next
 	if len(next.Authority()) == 0 {
 		return nil
 	}
-	if c.waiting = r.awaitTrust(ctx, s, next.Authority()); c.waiting != "" {
+	if c.waiting = c.untrustedReason(ctx, next.Authority()); c.waiting != "" {
 		return nil
 	}
 	promoted := authorities{current: next, rotated: c.authorities.rotated}
-	if err := r.storeAuthorities(ctx, s, promoted); err != nil {
+	if err := c.storeAuthorities(ctx, promoted); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Every kube-apiserver trusts the new certificate authority", "secret", s.serving.CASecretName())
+	klog.FromContext(ctx).Info("Every kube-apiserver trusts the new certificate authority", "secret", c.in.Serving.CASecretName())
 	c.authorities = promoted
 	c.wanted = promoted.bundle()
 	return nil
