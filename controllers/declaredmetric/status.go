@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -95,7 +96,7 @@ func (w writer) conditions(r *reports, all []*v1alpha1.DeclaredHealth) {
 	switch {
 	case n.failing > 0:
 		reason := reasonOf(n.failure.Reason)
-		message := withPods(text.Printable(n.failure.Message, maxMessage), n.failing, len(all))
+		message := servingclient.WithPods(text.Printable(n.failure.Message, maxMessage), n.failing, len(all))
 		w.ready(metav1.ConditionFalse, reason, message)
 		stalled = isPermanent(reason)
 	case n.outdated > 0:
@@ -116,13 +117,13 @@ func (w writer) conditions(r *reports, all []*v1alpha1.DeclaredHealth) {
 	w.setIfTrue(v1alpha1.ConditionReconciling, reconciling, ready.Reason, ready.Message)
 	w.setIfTrue(v1alpha1.ConditionStalled, stalled, ready.Reason, ready.Message)
 	w.setIfTrue(v1alpha1.ConditionFallback, n.fallback > 0, v1alpha1.ReasonInUse,
-		withPods("spec.fallback stands in for the values, see Ready", n.fallback, len(all)))
+		servingclient.WithPods("spec.fallback stands in for the values, see Ready", n.fallback, len(all)))
 	if n.collision == nil {
 		w.setIfTrue(v1alpha1.ConditionCollision, false, "", "")
 		return
 	}
 	w.setIfTrue(v1alpha1.ConditionCollision, true, v1alpha1.ReasonCollision,
-		withPods(text.Printable(n.collision.Message, maxMessage), n.collisions, len(all)))
+		servingclient.WithPods(text.Printable(n.collision.Message, maxMessage), n.collisions, len(all)))
 }
 
 // reasonPending is the reason of a metric that a pod has not evaluated yet.
@@ -149,7 +150,7 @@ func (w writer) values(h *v1alpha1.DeclaredHealth) {
 	if value == "" {
 		value = fmt.Sprintf("%d values", h.Values)
 	}
-	values := int32(min(max(h.Values, 0), 1<<30)) //nolint:gosec // bounded
+	values := servingclient.Clamp(h.Values)
 	if value == w.Value && values == w.Values {
 		// A new time alone is not written, or a constant value would be written forever.
 		return
@@ -186,14 +187,6 @@ func (w writer) condition(kind string) metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{}
-}
-
-// withPods adds the number of pods that report the message, unless all do.
-func withPods(message string, n, all int) string {
-	if n >= all {
-		return message
-	}
-	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), n, all)
 }
 
 // conditionReason is kube-apiserver's validation of a condition's reason.

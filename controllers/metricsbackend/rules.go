@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -58,7 +59,7 @@ func (s *reconcileState) rules(reports []*v1alpha1.SourceReport) conditionResult
 	// Reports name at most 50 rules; their counts include the others.
 	bad := failingPaths(reported)
 	failing = max(failing-len(failingPaths(held).Difference(bad)), len(bad))
-	status.RuleCount, status.FailingRules = clampInt32(counted), clampInt32(failing)
+	status.RuleCount, status.FailingRules = servingclient.Clamp(counted), servingclient.Clamp(failing)
 	status.Rules = worstRules(reported, v1alpha1.MaxRuleStatuses)
 	switch {
 	case failing > 0:
@@ -97,8 +98,6 @@ func failingPaths(rules []v1alpha1.RuleStatus) sets.Set[string] {
 	}
 	return paths
 }
-
-func clampInt32(n int) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // bounded
 
 // isRuleTransient reports whether a failure is within its grace period. Rules that cannot
 // be compiled, and changes of the spec, have none.
@@ -144,7 +143,7 @@ func reportedRules(reports []*v1alpha1.SourceReport) []v1alpha1.RuleStatus {
 		}
 	}
 	for i := range rules {
-		rules[i].Message = withPods(rules[i].Message, pods[key{rules[i].Path, rules[i].Reason}], len(reports))
+		rules[i].Message = servingclient.WithPods(rules[i].Message, pods[key{rules[i].Path, rules[i].Reason}], len(reports))
 	}
 	slices.SortStableFunc(rules, compareRules)
 	return rules

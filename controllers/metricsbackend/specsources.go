@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
@@ -131,7 +132,7 @@ func reportedSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.Sour
 			}
 		}
 		seen.Reason = printable(reason)
-		seen.Message = withPods(text.Printable(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
+		seen.Message = servingclient.WithPods(text.Printable(failing[reason][0].Message, maxSourceMessage), pods, len(reports))
 		for _, of := range failing {
 			for _, health := range of {
 				seen.Since = earlier(seen.Since, health.Since)
@@ -157,14 +158,6 @@ func earlier(known *metav1.Time, other metav1.Time) *metav1.Time {
 	}
 	whole := other.Rfc3339Copy()
 	return &whole
-}
-
-// withPods adds how many pods report the message, unless all do.
-func withPods(message string, say, all int) string {
-	if say >= all {
-		return message
-	}
-	return fmt.Sprintf("%s (as %d of %d serving pods see it)", strings.TrimRight(message, ". "), say, all)
 }
 
 // sourceRemedy returns what to do about a failing source. The reasons are those of
