@@ -134,7 +134,7 @@ func (p *components) install(o *Options, server *genericapiserver.GenericAPIServ
 		Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
 	}
 	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{
-		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Objects: p.resolver, Enabled: versions.Has, Options: options,
+		Metrics: p.pipeline.catalog, Querier: p.pipeline.evaluator, Objects: p.resolver, Enabled: versions.Has, Options: options,
 	})
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (p *components) install(o *Options, server *genericapiserver.GenericAPIServ
 		p.addValueGroup(custom)
 	}
 	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
-		Metrics: p.pipeline.catalogue, Querier: p.pipeline.evaluator, Policies: p.pipeline.policies, Enabled: versions.Has, Options: options,
+		Metrics: p.pipeline.catalog, Querier: p.pipeline.evaluator, Policies: p.pipeline.policies, Enabled: versions.Has, Options: options,
 	})
 	if err != nil {
 		return err

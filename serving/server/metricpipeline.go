@@ -31,7 +31,7 @@ import (
 type metricPipeline struct {
 	sources   *sourceRegistry
 	secrets   *config.Secrets
-	catalogue *rules.Catalogue
+	catalog   *rules.Catalog
 	evaluator *query.Evaluator
 	policies  *externalmetrics.Policies
 	directory *restmapping.Directory
@@ -46,7 +46,7 @@ type metricPipeline struct {
 	changed chan struct{}
 	clock   clock.Clock
 
-	// updatingSeries is held while series of a source are passed to the catalogue.
+	// updatingSeries is held while series of a source are passed to the catalog.
 	updatingSeries sync.Mutex
 
 	mu sync.Mutex
@@ -62,9 +62,9 @@ func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets,
 		secrets: secrets, sourcesExist: make(chan struct{}), changed: make(chan struct{}, 1), clock: c,
 	}
 	p.hasSources = sync.OnceFunc(func() { close(p.sourcesExist) })
-	p.catalogue = rules.NewCatalogue(p.directory)
+	p.catalog = rules.NewCatalog(p.directory)
 	p.directory.OnChange(func(index *restmapping.Index) {
-		p.catalogue.SetResources(index)
+		p.catalog.SetResources(index)
 		p.refresh()
 	})
 	p.sources = &sourceRegistry{clock: c, secrets: secrets.Get, onSeries: func(source, matcher string) {
@@ -80,7 +80,7 @@ func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets,
 // reporter returns the reports of this pipeline.
 func (p *metricPipeline) reporter(observedGeneration func() int64) *report.Reporter {
 	return &report.Reporter{
-		Catalogue: p.catalogue, Evaluator: p.evaluator, Clock: p.clock, ObservedGeneration: observedGeneration,
+		Catalog: p.catalog, Evaluator: p.evaluator, Clock: p.clock, ObservedGeneration: observedGeneration,
 		Kubelets: p.resourceRules.report, Sources: p.sources.health, ResourceRules: p.resourceRules.health,
 	}
 }
@@ -117,9 +117,9 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 	p.secrets.Retain(credentials)
 	p.evaluator.SourcesChanged()
 	p.resourceRules.apply(ctx, spec)
-	p.catalogue.Apply(spec)
+	p.catalog.Apply(spec)
 	matchers := map[string][]string{}
-	selections := p.catalogue.Selections()
+	selections := p.catalog.Selections()
 	for _, s := range selections {
 		matchers[s.Source] = append(matchers[s.Source], s.Selector)
 	}
@@ -131,9 +131,9 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 	p.refresh()
 }
 
-// updateSeries passes the series that a source knows to the catalogue.
+// updateSeries passes the series that a source knows to the catalog.
 func (p *metricPipeline) updateSeries(source, matcher string) {
-	// The lock covers reading, too: otherwise the catalogue could keep the older of two
+	// The lock covers reading, too: otherwise the catalog could keep the older of two
 	// results, as a source reports each change once.
 	p.updatingSeries.Lock()
 	defer p.updatingSeries.Unlock()
@@ -141,12 +141,12 @@ func (p *metricPipeline) updateSeries(source, matcher string) {
 	if !ok {
 		return
 	}
-	p.catalogue.SetFound(rules.Selection{Source: source, Selector: matcher}, found)
+	p.catalog.SetFound(rules.Selection{Source: source, Selector: matcher}, found)
 }
 
 // declare replaces the declared metrics.
 func (p *metricPipeline) declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
-	p.catalogue.Declare(custom, external)
+	p.catalog.Declare(custom, external)
 	p.refresh()
 }
 

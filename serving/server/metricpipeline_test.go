@@ -52,7 +52,7 @@ func newTestPipeline(t *testing.T) (*metricPipeline, *noResources) {
 }
 
 func (p *metricPipeline) externals() []string {
-	names, _ := p.catalogue.ExternalMetrics(10)
+	names, _ := p.catalog.ExternalMetrics(10)
 	return names
 }
 
@@ -82,7 +82,7 @@ func TestRulesFollowTheSpec(t *testing.T) {
 	}
 	p.applied(t, spec)
 	eventuallyTrue(t, "the rule makes its metric", func() bool { return cmp.Equal(p.externals(), []string{"queue_length"}) })
-	mq, err := p.catalogue.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
+	mq, err := p.catalog.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestReportHasQueryProblems(t *testing.T) {
 	})
 	eventuallyTrue(t, "the rule makes its metric", func() bool { return len(p.externals()) == 1 })
 	eventuallyTrue(t, "the source is healthy", func() bool { return p.sources.health()[0].Healthy })
-	mq, err := p.catalogue.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
+	mq, err := p.catalog.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "queue_length"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +211,8 @@ func TestReportHasFailuresFirst(t *testing.T) {
 	}
 	spec.ExternalMetrics.Rules = append(spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "((("})
 	p.applied(t, spec)
-	for _, s := range p.catalogue.Selections() {
-		p.catalogue.SetSeries(s, nil)
+	for _, s := range p.catalog.Selections() {
+		p.catalog.SetSeries(s, nil)
 	}
 	report := p.reporter(func() int64 { return 1 }).SourceReport()
 	last := fmt.Sprintf("spec.externalMetrics.rules[%d]", len(spec.ExternalMetrics.Rules)-1)

@@ -12,8 +12,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
-// large is a catalogue of 100 rules, each with 10,000 names of series.
-func large(b *testing.B, seriesOfRule func(rule int) []series.Series) *Catalogue {
+// large is a catalog of 100 rules, each with 10,000 names of series.
+func large(b *testing.B, seriesOfRule func(rule int) []series.Series) *Catalog {
 	b.Helper()
 	var rules []v1alpha1.MetricRule
 	for i := range 100 {
@@ -24,7 +24,7 @@ func large(b *testing.B, seriesOfRule func(rule int) []series.Series) *Catalogue
 			MetricsQuery:  `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`,
 		})
 	}
-	c := NewCatalogue(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()})
 	c.Apply(backend(rules, nil))
 	for i, r := range rules {
 		c.SetSeries(Selection{"prometheus", r.SeriesQuery}, seriesOfRule(i))
@@ -47,7 +47,7 @@ func BenchmarkObjectQuery(b *testing.B) {
 		"named":  `topk(100, rate(<<.Series>>{<<.LabelMatchers>>}[2m]))`,
 	} {
 		b.Run(name, func(b *testing.B) {
-			c := newCatalogue(b, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests_total", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("requests_total", "namespace", "pod"))
+			c := newCatalog(b, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests_total", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("requests_total", "namespace", "pod"))
 			request := pods("shop", "requests_total", "web-5d4f8c7b9d-x2x7q", "web-5d4f8c7b9d-abcde", "web-5d4f8c7b9d-fghij")
 			b.ReportAllocs()
 			b.RunParallel(func(p *testing.PB) {

@@ -95,7 +95,7 @@ func (r *activeRule) bind(f *family) []*binding {
 }
 
 // rebuild computes the metrics of all rules. c.changing is held.
-func (c *Catalogue) rebuild() {
+func (c *Catalog) rebuild() {
 	all := newMetrics()
 	for _, r := range c.rules {
 		if r.failed() {
@@ -123,7 +123,7 @@ func (c *Catalogue) rebuild() {
 }
 
 // update applies changed families to one rule. c.changing is held.
-func (c *Catalogue) update(r *activeRule, changed, gone []*family) {
+func (c *Catalog) update(r *activeRule, changed, gone []*family) {
 	var removed, added []*binding
 	drop := func(f *family) {
 		removed = append(removed, r.bindings[f.name]...)

@@ -15,7 +15,7 @@ import (
 // Everything changes while everything is read; the race detector looks on.
 func TestChangesWhileItIsRead(t *testing.T) {
 	spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}})
-	c := newCatalogue(t, spec, seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))
+	c := newCatalog(t, spec, seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))
 	other := spec.DeepCopy()
 	other.CustomMetrics.Rules = append(other.CustomMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "up", Resources: namespacePod})
 	all := []series.Series{seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace")}

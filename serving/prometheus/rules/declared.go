@@ -94,7 +94,7 @@ func declaringNamespace(r query.ObjectRequest, key metricKey) string {
 }
 
 // Declare sets all declared metrics. The objects must not be modified afterwards.
-func (c *Catalogue) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+func (c *Catalog) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
 	objects := make([]declaredObject, 0, len(custom)+len(external))
 	for _, o := range custom {
 		objects = append(objects, declaredObject{kindCustomMetric, &o.ObjectMeta, &o.Spec.DeclaredMetricSpec, &o.Spec.Describes, nil, o.Spec.Duplicates})
@@ -109,7 +109,7 @@ func (c *Catalogue) Declare(custom []*v1alpha1.CustomMetric, external []*v1alpha
 }
 
 // Declared returns all declared metrics in order.
-func (c *Catalogue) Declared() []Declared {
+func (c *Catalog) Declared() []Declared {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	all := make([]Declared, len(c.declaredAll))
@@ -131,7 +131,7 @@ func (c *Catalogue) Declared() []Declared {
 
 // updateDeclared compiles the declared metrics: all of them, or those that have changed.
 // c.changing is held.
-func (c *Catalogue) updateDeclared(recompile bool) {
+func (c *Catalog) updateDeclared(recompile bool) {
 	compiled := make(map[declaredID]*declared, len(c.objects))
 	all := make([]*declared, 0, len(c.objects))
 	for i := range c.objects {
@@ -181,7 +181,7 @@ func (c *Catalogue) updateDeclared(recompile bool) {
 }
 
 // compileDeclared returns the metric query of a declared metric.
-func (c *Catalogue) compileDeclared(o *declaredObject) *declared {
+func (c *Catalog) compileDeclared(o *declaredObject) *declared {
 	d := &declared{
 		Declared: Declared{Kind: o.kind, Namespace: o.meta.Namespace, Name: o.meta.Name, UID: o.meta.UID, Generation: o.meta.Generation},
 		created:  o.meta.CreationTimestamp.Time,
@@ -193,7 +193,7 @@ func (c *Catalogue) compileDeclared(o *declaredObject) *declared {
 	return d
 }
 
-func (c *Catalogue) compileDeclaredQuery(d *declared, o *declaredObject) *problem {
+func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem {
 	if err := checkMetricName(d.name, o.describes == nil); err != nil {
 		return invalidf(ReasonInvalidName, "spec.metricName: %v", err)
 	}
@@ -226,7 +226,7 @@ func (c *Catalogue) compileDeclaredQuery(d *declared, o *declaredObject) *proble
 }
 
 // compileDescribes sets the objects that the values describe.
-func (c *Catalogue) compileDescribes(d *declared, o *declaredObject) *problem {
+func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 	gr := schema.GroupResource{Group: o.describes.Group, Resource: o.describes.Resource}
 	resource, ok := c.index.Find(gr)
 	if !ok {

@@ -45,7 +45,7 @@ func externalMetric(namespace, name, query string) *v1alpha1.ExternalMetric {
 }
 
 func TestDeclaredMetrics(t *testing.T) {
-	c := newCatalogue(t, backend(nil, nil))
+	c := newCatalog(t, backend(nil, nil))
 	custom := customMetric("shop", "depth", `max by (pod) (queue_depth)`)
 	custom.Spec.MetricName, custom.Spec.Duplicates = "queue-depth", v1alpha1.DuplicatesSum
 	custom.Spec.Interval = &metav1.Duration{Duration: time.Minute}
@@ -132,7 +132,7 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 		}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalogue(t, backend(nil, nil))
+			c := newCatalog(t, backend(nil, nil))
 			bad, good := customMetric("shop", "bad", "up"), customMetric("shop", "good", "up")
 			test.change(bad)
 			c.Declare([]*v1alpha1.CustomMetric{bad, good}, nil)
@@ -152,7 +152,7 @@ func TestDeclaredMetricsThatAreWrong(t *testing.T) {
 
 func TestOldestDeclarationWins(t *testing.T) {
 	spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "m", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "m"}})
-	c := newCatalogue(t, spec, seriesOf("m", "namespace", "pod"))
+	c := newCatalog(t, spec, seriesOf("m", "namespace", "pod"))
 	older, younger, elsewhere := customMetric("shop", "z", "old"), customMetric("shop", "a", "young"), customMetric("other", "m", "elsewhere")
 	older.Spec.MetricName, younger.Spec.MetricName = "m", "m"
 	younger.CreationTimestamp = metav1.Unix(2, 0)
@@ -195,7 +195,7 @@ func TestOldestDeclarationWins(t *testing.T) {
 func TestTenancy(t *testing.T) {
 	spec := backend(nil, nil)
 	spec.Sources[0].Prometheus.Tenancy = v1alpha1.SourceTenancy{NamespaceLabel: "kubernetes_namespace", UnconfinedNamespaces: []string{"monitoring"}}
-	c := newCatalogue(t, spec)
+	c := newCatalog(t, spec)
 	c.Declare(nil, []*v1alpha1.ExternalMetric{externalMetric("shop", "m", "sum(up)"), externalMetric("monitoring", "m", "sum(up)")})
 	expression := func(namespace string) string {
 		t.Helper()
@@ -223,7 +223,7 @@ func TestTenancy(t *testing.T) {
 
 // The metrics of a namespace are asked for by its name alone.
 func TestDeclaredMetricOfANamespace(t *testing.T) {
-	c := newCatalogue(t, backend(nil, nil))
+	c := newCatalog(t, backend(nil, nil))
 	m := customMetric("shop", "m", "sum(up)")
 	m.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
 	c.Declare([]*v1alpha1.CustomMetric{m}, nil)
@@ -239,7 +239,7 @@ func TestDeclaredMetricOfANamespace(t *testing.T) {
 
 // What did not change is not compiled again.
 func TestDeclareKeepsWhatIsTheSame(t *testing.T) {
-	c := newCatalogue(t, backend(nil, nil))
+	c := newCatalog(t, backend(nil, nil))
 	m := externalMetric("shop", "m", "sum(up)")
 	c.Declare(nil, []*v1alpha1.ExternalMetric{m})
 	before := c.declaredAll[0]
@@ -260,7 +260,7 @@ func TestDeclareKeepsWhatIsTheSame(t *testing.T) {
 // A CRD that is installed later is found without a restart, by rules and declarations.
 func TestACRDInstalledLater(t *testing.T) {
 	world := &cluster{index: index()}
-	c := NewCatalogue(world)
+	c := NewCatalog(world)
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "ripeness", Resources: v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{
 		"cheese": {Group: "cheese.io", Resource: "cheese"}, "namespace": {Resource: "namespace"},
 	}}}}, nil))

@@ -16,7 +16,7 @@ import (
 // TestDeclaredInAFile: objects that no kube-apiserver counts the generations of are
 // compiled again when they change.
 func TestDeclaredInAFile(t *testing.T) {
-	c := newCatalogue(t, backend(nil, nil))
+	c := newCatalog(t, backend(nil, nil))
 	declare := func(text string) string {
 		t.Helper()
 		m := externalMetric("shop", "orders", text)

@@ -79,7 +79,7 @@ func families(found []series.Series) map[string]*family {
 }
 
 // SetFound sets what discovery has found for a selection.
-func (c *Catalogue) SetFound(s Selection, f series.Found) {
+func (c *Catalog) SetFound(s Selection, f series.Found) {
 	switch {
 	case !f.Time.IsZero():
 		c.setSeries(s, f.Series, f.Truncated, f.Err)
@@ -90,10 +90,10 @@ func (c *Catalogue) SetFound(s Selection, f series.Found) {
 
 // SetSeries sets all series of a selection, and keeps the slice. Its cost is proportional to
 // what has changed.
-func (c *Catalogue) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false, nil) }
+func (c *Catalog) SetSeries(s Selection, all []series.Series) { c.setSeries(s, all, false, nil) }
 
 // setSeries sets the series of a selection, and the error of a later lookup.
-func (c *Catalogue) setSeries(s Selection, all []series.Series, truncated bool, err error) {
+func (c *Catalog) setSeries(s Selection, all []series.Series, truncated bool, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	f := c.discoveredBy(s)
@@ -140,7 +140,7 @@ func (c *Catalogue) setSeries(s Selection, all []series.Series, truncated bool, 
 }
 
 // SetSeriesFailure sets the error of a selection's lookup. The series that are known stay.
-func (c *Catalogue) SetSeriesFailure(s Selection, err error) {
+func (c *Catalog) SetSeriesFailure(s Selection, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	f := c.discoveredBy(s)
@@ -152,7 +152,7 @@ func (c *Catalogue) SetSeriesFailure(s Selection, err error) {
 }
 
 // discoveredBy returns what was discovered by a selection; nil if no rule uses it any longer.
-func (c *Catalogue) discoveredBy(s Selection) *discovered {
+func (c *Catalog) discoveredBy(s Selection) *discovered {
 	if c.discovered[s] == nil && slices.Contains(c.selections(), s) {
 		c.discovered[s] = &discovered{families: map[string]*family{}}
 	}

@@ -15,7 +15,7 @@ import (
 // TestSetFoundUnchanged: what is known already is no news, failures among it: each spec is followed by
 // all that is known, and judging each rule for each selection takes seconds of a thousand.
 func TestSetFoundUnchanged(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: `hits{pod!=""}`, Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}}}, nil))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: `hits{pod!=""}`, Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}}}, nil))
 	s := c.Selections()[0]
 	found := series.Found{Time: time.Unix(1, 0), Series: []series.Series{{Name: "hits", Labels: []string{"namespace", "pod"}, Count: 1}}}
 	// told says whether it was judged: lists are made anew then.

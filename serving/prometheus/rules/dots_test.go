@@ -101,7 +101,7 @@ func TestDotsInNames(t *testing.T) {
 		`topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"}) default 0`:                           `topk(1, lag{pod=~"web.1"}) default 0`,
 		`topk(1, a{pod=~"<<.LabelValuesByName.pod>>"} / b{pod="<<.LabelValuesByName.pod>>"})`: `topk(1, a{pod=~"web.1"} / b{pod="web.1"})`,
 	} {
-		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("lag", "namespace", "pod"))
+		c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("lag", "namespace", "pod"))
 		mq, _, err := c.ObjectQuery(pods("shop", "lag", "web.1"))
 		if got := mq.Query.Expression; got != want || err != nil {
 			t.Errorf("%s asks %q, %v", metricsQuery, got, err)
@@ -117,7 +117,7 @@ func TestNamesWithRegexpCharacters(t *testing.T) {
 			t.Errorf("in %q: %q, %v", namespace, mq.Query.Expression, err)
 		}
 	}
-	c = newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: `topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`}}, nil), seriesOf("lag", "namespace", "pod"))
+	c = newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: `topk(1, lag{pod=~"<<.LabelValuesByName.pod>>"})`}}, nil), seriesOf("lag", "namespace", "pod"))
 	for _, name := range []string{"a|b", "a*", "a+", "(a)", "[ab]", "a$", "a?"} {
 		if mq, _, err := c.ObjectQuery(pods("shop", "lag", name)); !apierrors.IsBadRequest(err) {
 			t.Errorf("of %q: %q, %v", name, mq.Query.Expression, err)

@@ -34,7 +34,7 @@ func FuzzRule(f *testing.F) {
 			Resources: v1alpha1.RuleResources{Template: template}, Name: v1alpha1.RuleName{Matches: matches, As: as}, MetricsQuery: metricsQuery,
 		}
 		spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "good", Resources: namespacePod, Name: v1alpha1.RuleName{As: "good one"}}, rule}, []v1alpha1.MetricRule{rule})
-		c := NewCatalogue(&cluster{index: index()})
+		c := NewCatalog(&cluster{index: index()})
 		c.Apply(spec)
 		for _, s := range c.Selections() {
 			found := []series.Series{seriesOf("good", "namespace", "pod")}

@@ -99,14 +99,14 @@ type Health struct {
 }
 
 // Health returns the state of the rules.
-func (c *Catalogue) Health() Health {
+func (c *Catalog) Health() Health {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.health
 }
 
 // updateHealth computes the state of the rules. c.changing is held.
-func (c *Catalogue) updateHealth() {
+func (c *Catalog) updateHealth() {
 	h := Health{Count: len(c.rules)}
 	unknown := map[bool]error{}
 	collisions := c.metrics.collisions()
@@ -149,7 +149,7 @@ func notKnown(r *activeRule, f *discovered) error {
 }
 
 // activeProblems returns the problems of a rule that was compiled.
-func (c *Catalogue) activeProblems(r *activeRule, f *discovered) []*problem {
+func (c *Catalog) activeProblems(r *activeRule, f *discovered) []*problem {
 	var problems []*problem
 	if len(r.resolved.unknown) > 0 && !c.index.Empty() {
 		none := len(r.resolved.resources) == 0 && r.resolved.template == nil && !r.external

@@ -26,7 +26,7 @@ func parse(t testing.TB, text string) v1alpha1.MetricRule {
 	return r
 }
 
-func listOf(c *Catalogue) []string {
+func listOf(c *Catalog) []string {
 	var all []string
 	for _, m := range objects(c) {
 		all = append(all, m.Resource.String()+"/"+m.Name)
@@ -242,7 +242,7 @@ resources: {template: <<.Resource>>}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalogue(t, backend([]v1alpha1.MetricRule{parse(t, test.rule)}, nil), test.series...)
+			c := newCatalog(t, backend([]v1alpha1.MetricRule{parse(t, test.rule)}, nil), test.series...)
 			if h := c.Health(); len(h.Rules) != 0 {
 				t.Errorf("health %+v", h.Rules)
 			}
@@ -296,7 +296,7 @@ func TestExternalRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalogue(t, backend(nil, []v1alpha1.MetricRule{parse(t, test.rule)}), seriesOf("lag", "namespace", "name"))
+			c := newCatalog(t, backend(nil, []v1alpha1.MetricRule{parse(t, test.rule)}), seriesOf("lag", "namespace", "name"))
 			if h := c.Health(); len(h.Rules) != 0 || h.ExternalMetrics != 1 {
 				t.Errorf("health %+v", h)
 			}
@@ -356,7 +356,7 @@ func TestRuleHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			good := parse(t, `{seriesQuery: good`+rest+`}`)
-			c := newCatalogue(t, backend([]v1alpha1.MetricRule{good, parse(t, test.rule)}, nil))
+			c := newCatalog(t, backend([]v1alpha1.MetricRule{good, parse(t, test.rule)}, nil))
 			for _, s := range c.Selections() {
 				found := []series.Series{seriesOf(strings.Split(s.Selector, "{")[0], "namespace", "pod")}
 				c.SetSeries(s, found)

@@ -25,7 +25,7 @@ func (k metricKey) compare(o metricKey) int {
 	return cmp.Or(strings.Compare(k.resource.Group, o.resource.Group), strings.Compare(k.resource.Resource, o.resource.Resource), strings.Compare(k.name, o.name))
 }
 
-// metrics indexes the bindings of all rules by metric. Catalogue.changing serialises writes.
+// metrics indexes the bindings of all rules by metric. Catalog.changing serialises writes.
 type metrics struct {
 	// Each list is in order, and its last binding is the effective one.
 	custom   map[metricKey][]*binding
@@ -125,20 +125,20 @@ type metricLists struct {
 
 // ObjectMetrics implements query.ObjectMetrics. It returns the same, shared slice until
 // metrics change.
-func (c *Catalogue) ObjectMetrics(most int) (first []query.ObjectMetric, total int) {
+func (c *Catalog) ObjectMetrics(most int) (first []query.ObjectMetric, total int) {
 	l, h := c.lists(most)
 	return l.custom, h.CustomMetrics
 }
 
 // ExternalMetrics implements query.ExternalMetrics. The slice is shared, too.
-func (c *Catalogue) ExternalMetrics(most int) (first []string, total int) {
+func (c *Catalog) ExternalMetrics(most int) (first []string, total int) {
 	l, h := c.lists(most)
 	return l.external, h.ExternalMetrics
 }
 
 // lists goes through all metrics with c.changing held, under which alone they are written, and
 // without c.mu: requests would queue behind a writer that waits for this reader.
-func (c *Catalogue) lists(most int) (*metricLists, Health) {
+func (c *Catalog) lists(most int) (*metricLists, Health) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	if c.cachedLists != nil && c.cachedLists.most == most {
@@ -161,7 +161,7 @@ func (c *Catalogue) lists(most int) (*metricLists, Health) {
 
 // onlyDeclared returns the declared metrics, of all namespaces, that no rule defines.
 // c.changing is held.
-func (c *Catalogue) onlyDeclared() (custom map[metricKey]query.ObjectMetric, external map[string]bool) {
+func (c *Catalog) onlyDeclared() (custom map[metricKey]query.ObjectMetric, external map[string]bool) {
 	custom, external = map[metricKey]query.ObjectMetric{}, map[string]bool{}
 	for key, d := range c.declaredCustom {
 		if len(c.metrics.custom[key.metricKey]) == 0 {
@@ -177,7 +177,7 @@ func (c *Catalogue) onlyDeclared() (custom map[metricKey]query.ObjectMetric, ext
 }
 
 // countMetrics requires that c.changing is held.
-func (c *Catalogue) countMetrics() (custom, external int) {
+func (c *Catalog) countMetrics() (custom, external int) {
 	declaredCustom, declaredExternal := c.onlyDeclared()
 	return len(c.metrics.custom) + len(declaredCustom), len(c.metrics.external) + len(declaredExternal)
 }

@@ -25,7 +25,7 @@ import (
 // However many metrics teams declare, and whatever they call them, those of rules are
 // told first.
 func TestListsBeginWithRules(t *testing.T) {
-	c := newCatalogue(t, backend(
+	c := newCatalog(t, backend(
 		[]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}},
 		[]v1alpha1.MetricRule{{SeriesQuery: "lag"}, {SeriesQuery: "backlog"}},
 	))
@@ -95,7 +95,7 @@ func TestFirstN(t *testing.T) {
 // Requests are answered while the metrics are listed, or anything changes: they wait for
 // nothing but a change that is put in place.
 func TestRequestsDoNotWaitForLists(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
 	c.changing.Lock() // as the list and each change hold it
 	answered := make(chan error, 1)
 	go func() {
@@ -134,7 +134,7 @@ func TestSelectedNamespaces(t *testing.T) {
 	own.Spec.Describes = v1alpha1.DescribedObjects{Resource: "namespaces", Name: "shop"}
 	only := customMetric("shop", "orders", "vector(0)")
 	only.Spec.Describes = own.Spec.Describes
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "cost", Resources: namespacePod}}, nil), seriesOf("cost", "namespace"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "cost", Resources: namespacePod}}, nil), seriesOf("cost", "namespace"))
 	c.Declare([]*v1alpha1.CustomMetric{own, only}, nil)
 	for _, d := range c.Declared() {
 		if d.Reason != "" {

@@ -14,7 +14,7 @@ import (
 // QueryProblems returns a warning for each rule with a query that fails or omits values, in the
 // order of the spec. healthy reports whether a source has been healthy since an instant: failed
 // queries of other sources are skipped, as the health of the source reports them once.
-func (c *Catalogue) QueryProblems(now time.Time, healthy func(source string, since time.Time) bool) []v1alpha1.RuleHealth {
+func (c *Catalog) QueryProblems(now time.Time, healthy func(source string, since time.Time) bool) []v1alpha1.RuleHealth {
 	c.mu.RLock()
 	rules := c.healthRules
 	c.mu.RUnlock()

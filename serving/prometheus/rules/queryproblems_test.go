@@ -71,7 +71,7 @@ func TestQueryProblemsAreWarnings(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalogue(t, backend([]v1alpha1.MetricRule{
+			c := newCatalog(t, backend([]v1alpha1.MetricRule{
 				{SeriesQuery: "other", Resources: namespacePod}, {SeriesQuery: "requests", Resources: namespacePod},
 			}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}), seriesOf("other", "namespace", "pod"), seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))
 			before := c.Health()
@@ -103,7 +103,7 @@ func TestQueryProblemsAreWarnings(t *testing.T) {
 // Whoever is scraped chooses names and labels, and a source its words.
 func TestQueryProblemsAreShort(t *testing.T) {
 	long := strings.Repeat("\x1b\n\"", 10000)
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}),
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}),
 		seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))
 	custom, _, err := c.ObjectQuery(pods("shop", "requests", "web-0"))
 	if err != nil {
@@ -137,23 +137,23 @@ func TestQueryProblemsGoWithTheRule(t *testing.T) {
 	edited := rule
 	edited.Duplicates = v1alpha1.DuplicatesSum
 	tests := map[string]struct {
-		change func(*Catalogue)
+		change func(*Catalog)
 		after  time.Duration
 		want   int
 	}{
-		"nothing changes":  {func(*Catalogue) {}, 0, 1},
-		"another is added": {func(c *Catalogue) { c.Apply(backend([]v1alpha1.MetricRule{rule, {SeriesQuery: "more"}}, nil)) }, 0, 1},
-		"a CRD is added": {func(c *Catalogue) {
+		"nothing changes":  {func(*Catalog) {}, 0, 1},
+		"another is added": {func(c *Catalog) { c.Apply(backend([]v1alpha1.MetricRule{rule, {SeriesQuery: "more"}}, nil)) }, 0, 1},
+		"a CRD is added": {func(c *Catalog) {
 			c.SetResources(index(metav1.APIResource{Name: "wheels", SingularName: "wheel", Kind: "Wheel", Namespaced: true}))
 		}, 0, 1},
-		"it is edited":       {func(c *Catalogue) { c.Apply(backend([]v1alpha1.MetricRule{edited}, nil)) }, 0, 0},
-		"it is removed":      {func(c *Catalogue) { c.Apply(backend(nil, nil)) }, 0, 0},
-		"it is put back":     {func(c *Catalogue) { c.Apply(backend(nil, nil)); c.Apply(backend([]v1alpha1.MetricRule{rule}, nil)) }, 0, 0},
-		"nobody asks longer": {func(*Catalogue) {}, time.Hour, 0},
+		"it is edited":       {func(c *Catalog) { c.Apply(backend([]v1alpha1.MetricRule{edited}, nil)) }, 0, 0},
+		"it is removed":      {func(c *Catalog) { c.Apply(backend(nil, nil)) }, 0, 0},
+		"it is put back":     {func(c *Catalog) { c.Apply(backend(nil, nil)); c.Apply(backend([]v1alpha1.MetricRule{rule}, nil)) }, 0, 0},
+		"nobody asks longer": {func(*Catalog) {}, time.Hour, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalogue(t, backend([]v1alpha1.MetricRule{rule}, nil), seriesOf("requests", "namespace", "pod"))
+			c := newCatalog(t, backend([]v1alpha1.MetricRule{rule}, nil), seriesOf("requests", "namespace", "pod"))
 			mq, _, err := c.ObjectQuery(pods("shop", "requests", "web-0"))
 			if err != nil {
 				t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 )
 
 // ObjectQuery implements query.ObjectMetrics.
-func (c *Catalogue) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.ObjectMetric, error) {
+func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.ObjectMetric, error) {
 	resource, err := c.resource(r)
 	if err != nil {
 		return query.MetricQuery{}, query.ObjectMetric{}, err
@@ -54,7 +54,7 @@ func (c *Catalogue) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query
 }
 
 // ExternalQuery implements query.ExternalMetrics.
-func (c *Catalogue) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
+func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, error) {
 	if err := checkNamespace(r.Namespace); err != nil {
 		return query.MetricQuery{}, err
 	}
@@ -75,7 +75,7 @@ func (c *Catalogue) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, e
 }
 
 // resource returns the resource of a request.
-func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error) {
+func (c *Catalog) resource(r query.ObjectRequest) (restmapping.Resource, error) {
 	index := c.resources.Current()
 	if resource, ok := index.Find(r.Resource); ok {
 		return resource, nil
@@ -90,7 +90,7 @@ func (c *Catalogue) resource(r query.ObjectRequest) (restmapping.Resource, error
 // bindingQuery returns the query for objects by their names, or for all of them. If the query
 // for all objects provably yields the same for those named, it returns that, so that requests
 // for different objects share one evaluation.
-func (c *Catalogue) bindingQuery(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
+func (c *Catalog) bindingQuery(b *binding, namespace string, names []string, series labels.Selector) (query.MetricQuery, error) {
 	if names == nil {
 		return b.metricQuery(namespace, nil, series)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func TestInvalidRequests(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{
 		{SeriesQuery: "requests", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}},
 	}, []v1alpha1.MetricRule{
 		{SeriesQuery: "requests", Name: v1alpha1.RuleName{As: "external"}, MetricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>,x='1'})", Resources: v1alpha1.RuleResources{Namespaced: new(bool)}},
@@ -80,7 +80,7 @@ func TestInvalidRequests(t *testing.T) {
 // A metric that may exist is not said to be missing.
 func TestBeforeDiscovery(t *testing.T) {
 	world := &cluster{index: &restmapping.Index{}}
-	c := NewCatalogue(world)
+	c := NewCatalog(world)
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}))
 	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || world.wanted == 0 {
 		t.Errorf("without discovery: %v, asked for %d times", err, world.wanted)
@@ -113,7 +113,7 @@ func TestBeforeDiscovery(t *testing.T) {
 
 // What a source said last stays while it fails.
 func TestSeriesStayWhileTheSourceFails(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
 	c.SetSeriesFailure(c.Selections()[0], errors.New("it is down"))
 	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); err != nil {
 		t.Error(err)
@@ -130,7 +130,7 @@ func TestSeriesStayWhileTheSourceFails(t *testing.T) {
 // Autoscalers with different selectors share one query, until the metric has too
 // many series; then each names its objects.
 func TestSharedQueries(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
 	queries := map[query.Query]bool{}
 	ask := func(series string, names ...string) {
 		t.Helper()
@@ -171,7 +171,7 @@ func TestTenantsOfQueries(t *testing.T) {
 		"sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)": "shop",
 		"sum(<<.Series>>) by (<<.GroupBy>>)":                     "",
 	} {
-		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil),
+		c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil),
 			seriesOf("requests", "namespace", "pod"))
 		mq, _, err := c.ObjectQuery(pods("shop", "requests", "a"))
 		if err != nil || mq.Query.Tenant != want {
@@ -182,7 +182,7 @@ func TestTenantsOfQueries(t *testing.T) {
 
 // A request for more objects than a query can name is the client's.
 func TestTooManyObjects(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: "topk(1, <<.Series>>{<<.LabelMatchers>>})"}}, nil), seriesOf("requests", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: "topk(1, <<.Series>>{<<.LabelMatchers>>})"}}, nil), seriesOf("requests", "namespace", "pod"))
 	names := make([]string, 50000)
 	for i := range names {
 		names[i] = fmt.Sprintf("web-5d4f8c7b9d-%09d", i)
@@ -202,7 +202,7 @@ func TestCollisions(t *testing.T) {
 	spec := backend([]v1alpha1.MetricRule{
 		rule("a", "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>)"), rule("b", ""), rule(`{__name__=~"c.*"}`, "sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)"),
 	}, []v1alpha1.MetricRule{rule("a", ""), rule("b", "")})
-	c := NewCatalogue(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()})
 	c.Apply(spec)
 	for _, s := range c.Selections() {
 		found := []series.Series{seriesOf(s.Selector, "namespace", "pod")}
@@ -260,7 +260,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("a", "(", ")", "!x")
 	f.Add("a", "^", `\`, "a.b/c=d")
 	f.Add("0", "\xa8", "0", "0")
-	c := newCatalogue(f, backend([]v1alpha1.MetricRule{
+	c := newCatalog(f, backend([]v1alpha1.MetricRule{
 		{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: `topk(1, <<.Series>>{<<.LabelMatchers>>})`},
 		{SeriesQuery: "requests", Resources: namespacePod, Name: v1alpha1.RuleName{As: "values"}, MetricsQuery: `topk(1, <<.Series>>{namespace="<<.LabelValuesByName.namespace>>",pod=~"<<.LabelValuesByName.pod>>"})`},
 	}, nil), seriesOf("requests", "namespace", "pod"))

@@ -15,8 +15,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-func external(t testing.TB, metricsQuery string) *Catalogue {
-	return newCatalogue(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: "lag", MetricsQuery: metricsQuery}}), seriesOf("lag", "namespace", "env"))
+func external(t testing.TB, metricsQuery string) *Catalog {
+	return newCatalog(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: "lag", MetricsQuery: metricsQuery}}), seriesOf("lag", "namespace", "env"))
 }
 
 // The values of labels say nothing of how they are compared: what would be answered
@@ -45,7 +45,7 @@ func TestNegatedSelectors(t *testing.T) {
 			t.Errorf("%s with %q: %v", test.metricsQuery, test.selector, err)
 		}
 	}
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: values}}, nil), seriesOf("lag", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: values}}, nil), seriesOf("lag", "namespace", "pod"))
 	r := pods("shop", "lag", "a")
 	r.Series = selector(t, "env!=prod")
 	if _, _, err := c.ObjectQuery(r); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `env!="prod"`) {
@@ -104,7 +104,7 @@ func TestRulesThatIgnoreSelectors(t *testing.T) {
 		}
 	}
 	// What describes objects is asked for by object, and no policy is about it.
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: "max(lag) by (pod)"}}, nil), seriesOf("lag", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "lag", Resources: namespacePod, MetricsQuery: "max(lag) by (pod)"}}, nil), seriesOf("lag", "namespace", "pod"))
 	if h := c.Health(); len(h.Rules) != 0 {
 		t.Errorf("of objects: %+v", h.Rules)
 	}
@@ -148,7 +148,7 @@ func TestOtherLanguages(t *testing.T) {
 		`sum(rate(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)`,
 		`sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) default 0`,
 	} {
-		c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("requests", "namespace", "pod"))
+		c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod, MetricsQuery: metricsQuery}}, nil), seriesOf("requests", "namespace", "pod"))
 		h := c.Health()
 		if h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].Reason != ReasonUncheckedMetricsQuery || h.Rules[0].State != v1alpha1.RuleWarning {
 			t.Errorf("%s: health %+v", metricsQuery, h)
@@ -165,7 +165,7 @@ func TestOtherLanguages(t *testing.T) {
 		}
 	}
 	// What a team declares must be confined, so it must be known.
-	d := newCatalogue(t, backend(nil, nil))
+	d := newCatalog(t, backend(nil, nil))
 	o := &v1alpha1.ExternalMetric{}
 	o.Namespace, o.Name, o.Spec.Query = "shop", "lag", "sum(lag) default 0"
 	d.Declare(nil, []*v1alpha1.ExternalMetric{o})
@@ -176,7 +176,7 @@ func TestOtherLanguages(t *testing.T) {
 
 // Clients write \| for a slash, so nothing could read a metric with it in its name.
 func TestEscapedNames(t *testing.T) {
-	c := newCatalogue(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: "lag", Name: v1alpha1.RuleName{As: `cloud\|lag`}}}), seriesOf("lag", "namespace"))
+	c := newCatalog(t, backend(nil, []v1alpha1.MetricRule{{SeriesQuery: "lag", Name: v1alpha1.RuleName{As: `cloud\|lag`}}}), seriesOf("lag", "namespace"))
 	if h := c.Health(); h.Failing != 1 || !strings.Contains(h.Rules[0].Message, "write the slash itself") || len(externals(c)) != 0 {
 		t.Errorf("health %+v, metrics %v", h, externals(c))
 	}

@@ -30,7 +30,7 @@ func TestHostileSeries(t *testing.T) {
 		"http_x":               false,
 	} {
 		rule := v1alpha1.MetricRule{SeriesQuery: `{__name__=~".+"}`, Resources: namespacePod, Name: v1alpha1.RuleName{Matches: ".*", As: "m"}}
-		c := newCatalogue(t, backend([]v1alpha1.MetricRule{rule}, []v1alpha1.MetricRule{rule}), seriesOf(name, "namespace", "pod"))
+		c := newCatalog(t, backend([]v1alpha1.MetricRule{rule}, []v1alpha1.MetricRule{rule}), seriesOf(name, "namespace", "pod"))
 		_, _, custom := c.ObjectQuery(pods("shop", "m", "web-1"))
 		_, external := c.ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "m"})
 		if apierrors.IsNotFound(custom) != hostile || apierrors.IsNotFound(external) != hostile {
@@ -51,7 +51,7 @@ func TestHostileSeries(t *testing.T) {
 
 // One odd name among others fails no rule.
 func TestHostileSeriesAmongOthers(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: `{namespace!=""}`, Resources: namespacePod}}, nil),
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: `{namespace!=""}`, Resources: namespacePod}}, nil),
 		seriesOf("requests", "namespace", "pod"), seriesOf(`x{}`+strings.Repeat("y", 1000), "namespace", "pod"))
 	h := c.Health()
 	if h.Failing != 0 || len(h.Rules) != 1 || h.Rules[0].State != v1alpha1.RuleWarning || len(h.Rules[0].Message) > 500 {
@@ -64,7 +64,7 @@ func TestHostileSeriesAmongOthers(t *testing.T) {
 
 // A rule that names such series itself reads them.
 func TestQuotedSeries(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{
 		SeriesQuery: `{"http.requests"}`, Resources: namespacePod, Name: v1alpha1.RuleName{As: "http_requests"},
 		MetricsQuery: `sum({"http.requests",<<.LabelMatchers>>}) by (<<.GroupBy>>)`,
 	}}, nil), seriesOf("http.requests", "namespace", "pod"))
@@ -80,7 +80,7 @@ func TestHostileLabels(t *testing.T) {
 		SeriesQuery: "requests", Resources: v1alpha1.RuleResources{Template: ".*_<<.Resource>>"},
 		MetricsQuery: `max(<<.Series>>{<<range $l, $v := .LabelValuesByName>><<$l>>=~"<<$v>>",<<end>>})`,
 	}
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{rule}, nil), seriesOf("requests", `a="} or secret{b_pod`, "x_namespace"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{rule}, nil), seriesOf("requests", `a="} or secret{b_pod`, "x_namespace"))
 	for _, m := range objects(c) {
 		if m.Resource.Resource == "pods" {
 			t.Errorf("the label makes %v", m)
@@ -105,7 +105,7 @@ func FuzzSeriesNames(f *testing.F) {
 	}
 	spec := backend(rules, rules)
 	ask := func(t testing.TB, name string) map[string][]string {
-		c := newCatalogue(t, spec, series.Series{Name: name, Labels: []string{"namespace", "pod"}, Count: 1})
+		c := newCatalog(t, spec, series.Series{Name: name, Labels: []string{"namespace", "pod"}, Count: 1})
 		all := map[string][]string{}
 		note := func(metric string, mq query.MetricQuery, err error) {
 			if err == nil {

@@ -37,7 +37,7 @@ func TestSharedQueriesAreBounded(t *testing.T) {
 
 // A client with ever other selectors does not evict the queries that others use.
 func TestSharedQueriesKeepWhatIsUsed(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, nil), seriesOf("requests", "namespace", "pod"))
 	ask := func(series string) {
 		t.Helper()
 		r := pods("shop", "requests", "a")

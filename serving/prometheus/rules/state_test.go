@@ -22,7 +22,7 @@ func TestRuleStates(t *testing.T) {
 	typo, sourceless := good, good
 	typo.MetricsQuery = `sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>`
 	sourceless.Source = "no-such-source"
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{good, typo, sourceless}, nil))
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{good, typo, sourceless}, nil))
 	h := c.Health()
 	got := map[string]v1alpha1.RuleState{}
 	for _, rule := range h.Rules {

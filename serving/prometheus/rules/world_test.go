@@ -73,10 +73,10 @@ func seriesOf(name string, labels ...string) series.Series {
 	return series.Series{Name: name, Labels: labels, Count: 1}
 }
 
-// newCatalogue has rules in force, and the same series for each selection.
-func newCatalogue(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...series.Series) *Catalogue {
+// newCatalog has rules in force, and the same series for each selection.
+func newCatalog(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...series.Series) *Catalog {
 	t.Helper()
-	c := NewCatalogue(&cluster{index: index()})
+	c := NewCatalog(&cluster{index: index()})
 	c.Apply(spec)
 	for _, s := range c.Selections() {
 		c.SetSeries(s, all)
@@ -84,12 +84,12 @@ func newCatalogue(t testing.TB, spec *v1alpha1.MetricsBackendSpec, all ...series
 	return c
 }
 
-func objects(c *Catalogue) []query.ObjectMetric {
+func objects(c *Catalog) []query.ObjectMetric {
 	all, _ := c.ObjectMetrics(math.MaxInt)
 	return all
 }
 
-func externals(c *Catalogue) []string {
+func externals(c *Catalog) []string {
 	all, _ := c.ExternalMetrics(math.MaxInt)
 	return all
 }

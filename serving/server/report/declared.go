@@ -31,7 +31,7 @@ const (
 // does. Namespaces share the queries, and when time runs out, the next report starts with
 // the metrics whose result is oldest.
 func (r *Reporter) DeclaredReport(ctx context.Context) v1alpha1.DeclaredReport {
-	declared := r.Catalogue.Declared()
+	declared := r.Catalog.Declared()
 	report := v1alpha1.DeclaredReport{Metrics: make([]v1alpha1.DeclaredHealth, len(declared))}
 	ctx, cancel := context.WithTimeout(ctx, declaredTimeout)
 	defer cancel()

@@ -71,11 +71,11 @@ func TestDeclaredReportIsFair(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &Reporter{Catalogue: rules.NewCatalogue(restmapping.NewDirectory(nil, clock.RealClock{}))}
-				r.Catalogue.Apply(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{
+				r := &Reporter{Catalog: rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{}))}
+				r.Catalog.Apply(&v1alpha1.MetricsBackendSpec{Sources: []v1alpha1.SourceSpec{
 					{Name: "main", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus"}},
 				}})
-				r.Catalogue.Declare(nil, tc.metrics)
+				r.Catalog.Declare(nil, tc.metrics)
 				// The evaluator's own limits do not matter here.
 				r.Evaluator = query.NewEvaluator(clock.RealClock{}, func() float64 { return .5 },
 					func(string) (query.Source, bool) { return slowSource{}, true }, query.Limits{Concurrency: 1000})

@@ -26,7 +26,7 @@ func TestSourcesHandler(t *testing.T) {
 		Failures: []v1alpha1.KubeletFailure{{Reason: v1alpha1.ScrapeTimeout, Count: 1, Nodes: []string{"a"}, Message: "no answer"}},
 	}
 	handler := Handlers(&Reporter{
-		Catalogue:          rules.NewCatalogue(restmapping.NewDirectory(nil, clock.RealClock{})),
+		Catalog:            rules.NewCatalog(restmapping.NewDirectory(nil, clock.RealClock{})),
 		Clock:              clock.RealClock{},
 		ObservedGeneration: func() int64 { return 7 },
 		Kubelets:           func() v1alpha1.KubeletReport { return report },

@@ -22,7 +22,7 @@ const maxRules = 50
 
 // Reporter builds reports.
 type Reporter struct {
-	Catalogue *rules.Catalogue
+	Catalog   *rules.Catalog
 	Evaluator *query.Evaluator
 	Clock     clock.PassiveClock
 	// ObservedGeneration is that of the MetricsBackend whose settings are applied.
@@ -38,13 +38,13 @@ type Reporter struct {
 
 // SourceReport returns how sources and rules do.
 func (r *Reporter) SourceReport() v1alpha1.SourceReport {
-	h := r.Catalogue.Health()
+	h := r.Catalog.Health()
 	sources := r.Sources()
 	problems, count, failing := r.ResourceRules()
 	// Failures come before warnings, so that many warnings never hide the one rule that
 	// fails. Among equals, resource rules come first, since autoscaling on CPU needs them,
 	// and problems of queries that are asked come before those of rules.
-	all := slices.Concat(problems, r.Catalogue.QueryProblems(r.Clock.Now(), healthySince(sources)), h.Rules)
+	all := slices.Concat(problems, r.Catalog.QueryProblems(r.Clock.Now(), healthySince(sources)), h.Rules)
 	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	return v1alpha1.SourceReport{
 		ObservedGeneration: r.ObservedGeneration(),

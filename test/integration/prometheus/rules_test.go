@@ -93,7 +93,7 @@ func TestWideQuestionsGiveTheSame(t *testing.T) {
 	} {
 		ask := func(count int, names ...string) query.Query {
 			t.Helper()
-			c := rules.NewCatalogue(newPods())
+			c := rules.NewCatalog(newPods())
 			c.Apply(&v1alpha1.MetricsBackendSpec{
 				Sources:       []v1alpha1.SourceSpec{{Name: "real", Prometheus: &v1alpha1.PrometheusSource{URL: "http://x"}}},
 				CustomMetrics: &v1alpha1.CustomMetricsSpec{Rules: []v1alpha1.MetricRule{{SeriesQuery: "depth", Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}, MetricsQuery: metricsQuery}}},

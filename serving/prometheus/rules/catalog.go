@@ -35,9 +35,9 @@ type Selection struct {
 	Selector string
 }
 
-// Catalogue holds the metrics that exist. It is safe for concurrent use; reads never wait for
+// Catalog holds the metrics that exist. It is safe for concurrent use; reads never wait for
 // rules to compile.
-type Catalogue struct {
+type Catalog struct {
 	resources Resources
 
 	// changing serialises changes; mu is locked for writing only to publish their result.
@@ -71,13 +71,13 @@ type Catalogue struct {
 }
 
 var (
-	_ query.ObjectMetrics   = (*Catalogue)(nil)
-	_ query.ExternalMetrics = (*Catalogue)(nil)
+	_ query.ObjectMetrics   = (*Catalog)(nil)
+	_ query.ExternalMetrics = (*Catalog)(nil)
 )
 
-// NewCatalogue returns a catalogue without metrics.
-func NewCatalogue(r Resources) *Catalogue {
-	return &Catalogue{
+// NewCatalog returns a catalog without metrics.
+func NewCatalog(r Resources) *Catalog {
+	return &Catalog{
 		resources: r, sources: &sources{}, discovered: map[Selection]*discovered{}, index: r.Current(),
 		metrics: newMetrics(), shared: newSharedQueries(),
 	}
@@ -85,7 +85,7 @@ func NewCatalogue(r Resources) *Catalogue {
 
 // Apply sets the sources and rules to those of a spec. Rules that have not changed keep their
 // metrics; those with new selections have none before SetSeries.
-func (c *Catalogue) Apply(spec *v1alpha1.MetricsBackendSpec) {
+func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	srcs := newSources(spec.Sources)
@@ -136,7 +136,7 @@ func (c *Catalogue) Apply(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 // SetResources sets the resources of the cluster.
-func (c *Catalogue) SetResources(x *restmapping.Index) {
+func (c *Catalog) SetResources(x *restmapping.Index) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	c.index = x
@@ -149,13 +149,13 @@ func (c *Catalogue) SetResources(x *restmapping.Index) {
 }
 
 // Selections returns the lookups that the rules need, sorted and without duplicates.
-func (c *Catalogue) Selections() []Selection {
+func (c *Catalog) Selections() []Selection {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	return c.selections()
 }
 
-func (c *Catalogue) selections() []Selection {
+func (c *Catalog) selections() []Selection {
 	var all []Selection
 	for _, r := range c.rules {
 		if !r.failed() {

@@ -17,7 +17,7 @@ import (
 // A rule in the language of prometheus-adapter makes a metric, and one query serves
 // all of a namespace's autoscalers.
 func TestARuleMakesAMetric(t *testing.T) {
-	c := newCatalogue(t, backend([]v1alpha1.MetricRule{{
+	c := newCatalog(t, backend([]v1alpha1.MetricRule{{
 		SeriesQuery:  `requests_total{kubernetes_namespace!="",kubernetes_pod_name!=""}`,
 		Resources:    v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{"kubernetes_namespace": {Resource: "namespace"}, "kubernetes_pod_name": {Resource: "pod"}}},
 		Name:         v1alpha1.RuleName{Matches: "^(.*)_total", As: "${1}_per_second"},
