@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/lru"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -40,7 +38,7 @@ type Selection struct {
 type Catalog struct {
 	resources Resources
 
-	// changing serialises changes; mu is locked for writing only to publish their result.
+	// changing serializes changes; mu is locked for writing only to publish their result.
 	changing sync.Mutex
 	mu       sync.RWMutex
 
@@ -56,16 +54,15 @@ type Catalog struct {
 
 	// Guarded by mu, and written only with changing held, too.
 	metrics *metrics
-	// declaredCustom and declaredExternal are the declared metrics that are in effect.
-	declaredCustom   map[namespacedMetric]*declared
-	declaredExternal map[types.NamespacedName]*declared
-	declaredAll      []*declared
-	health           Health
+	// declared are the declared metrics that are in effect, and declaredAll all in order.
+	declared    map[namespacedMetric]*declared
+	declaredAll []*declared
+	health      Health
 	// healthRules are the rules of health.
 	healthRules []*activeRule
-	// unknownCustom and unknownExternal are why metrics of rules may be missing; nil once all
+	// unknown is why metrics of rules may be missing, by whether they are external; nil once all
 	// lookups of series have succeeded.
-	unknownCustom, unknownExternal error
+	unknown map[bool]error
 
 	shared *lru.Cache[sharedKey, *query.MetricQuery]
 }

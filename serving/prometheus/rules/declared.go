@@ -67,19 +67,14 @@ type declaredID struct {
 type declared struct {
 	Declared
 	created time.Time
-	// name is that of the metric, and metric is set if it describes objects.
-	name   string
+	// metric has only a name if it describes no objects.
 	metric query.ObjectMetric
 }
 
-// namespacedMetric identifies a metric of objects in a namespace.
+// namespacedMetric identifies a metric in a namespace.
 type namespacedMetric struct {
 	namespace string
 	metricKey
-}
-
-func externalKey(namespace, name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // declaringNamespace returns the namespace whose declared metrics a request may read: for metrics
@@ -118,12 +113,8 @@ func (c *Catalog) Declared() []Declared {
 		if d.Reason != "" {
 			continue
 		}
-		overridden := effective(c.metrics.external[d.name])
-		if d.Kind == kindCustomMetric {
-			overridden = effective(c.metrics.custom[metricKey{d.metric.Resource, d.name}])
-		}
-		if overridden != nil {
-			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", overridden.rule.path, d.name)
+		if overridden := c.metrics.effective(keyOf(d.metric)); overridden != nil {
+			all[i].Remark = fmt.Sprintf("%s makes the metric %q too, and does not count in this namespace", overridden.rule.path, d.metric.Name)
 		}
 	}
 	return all
@@ -149,34 +140,26 @@ func (c *Catalog) updateDeclared(recompile bool) {
 	slices.SortFunc(all, func(a, b *declared) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), a.created.Compare(b.created), strings.Compare(a.Name, b.Name))
 	})
-	custom, external := map[namespacedMetric]*declared{}, map[types.NamespacedName]*declared{}
+	inEffect := map[namespacedMetric]*declared{}
 	for i, d := range all {
 		if d.Reason != "" {
 			continue
 		}
-		var first *declared
-		if d.Kind == kindCustomMetric {
-			key := namespacedMetric{d.Namespace, metricKey{d.metric.Resource, d.name}}
-			if first = custom[key]; first == nil {
-				custom[key] = d
-			}
-		} else {
-			key := externalKey(d.Namespace, d.name)
-			if first = external[key]; first == nil {
-				external[key] = d
-			}
+		key := namespacedMetric{d.Namespace, keyOf(d.metric)}
+		first := inEffect[key]
+		if first == nil {
+			inEffect[key] = d
+			continue
 		}
-		if first != nil {
-			second := *d
-			second.Reason = ReasonCollision
-			second.Message = fmt.Sprintf("the metric %q is declared by %s %s already, which is older: give another spec.metricName", d.name, first.Kind, first.Name)
-			all[i] = &second
-		}
+		second := *d
+		second.Reason = ReasonCollision
+		second.Message = fmt.Sprintf("the metric %q is declared by %s %s already, which is older: give another spec.metricName", d.metric.Name, first.Kind, first.Name)
+		all[i] = &second
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.declaredAll, c.declaredCustom, c.declaredExternal = all, custom, external
-	c.health.CustomMetrics, c.health.ExternalMetrics = c.countMetrics()
+	c.declaredAll, c.declared = all, inEffect
+	c.health.CustomMetrics, c.health.ExternalMetrics = c.countMetrics(false), c.countMetrics(true)
 	c.cachedLists = nil
 }
 
@@ -185,7 +168,7 @@ func (c *Catalog) compileDeclared(o *declaredObject) *declared {
 	d := &declared{
 		Declared: Declared{Kind: o.kind, Namespace: o.meta.Namespace, Name: o.meta.Name, UID: o.meta.UID, Generation: o.meta.Generation},
 		created:  o.meta.CreationTimestamp.Time,
-		name:     cmp.Or(o.spec.MetricName, o.meta.Name),
+		metric:   query.ObjectMetric{Name: cmp.Or(o.spec.MetricName, o.meta.Name)},
 	}
 	if p := c.compileDeclaredQuery(d, o); p != nil {
 		d.Reason, d.Message = p.reason, p.message
@@ -194,7 +177,7 @@ func (c *Catalog) compileDeclared(o *declaredObject) *declared {
 }
 
 func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem {
-	if err := checkMetricName(d.name, o.describes == nil); err != nil {
+	if err := checkMetricName(d.metric.Name, o.describes == nil); err != nil {
 		return invalidf(ReasonInvalidName, "spec.metricName: %v", err)
 	}
 	src, p := c.sources.find(o.spec.Source)
@@ -235,7 +218,7 @@ func (c *Catalog) compileDescribes(d *declared, o *declaredObject) *problem {
 		}
 		return invalidf(ReasonUnknownResource, "spec.describes: the cluster has no resource %s: check group and resource; if it is installed later, it is found", gr)
 	}
-	d.metric = query.ObjectMetric{Resource: resource.GroupResource(), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: d.name}
+	d.metric = query.ObjectMetric{Resource: resource.GroupResource(), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: d.metric.Name}
 	if (o.describes.Name == "") == (o.describes.NameLabel == "") {
 		return invalidf(ReasonInvalidResources, "spec.describes: give either name or nameLabel")
 	}
@@ -285,10 +268,10 @@ func fallback(spec *v1alpha1.MetricFallback) *query.Fallback {
 
 // read returns the metric query for those of the values that a selector selects: the query
 // stays the same for everyone.
-func (d *declared) read(series labels.Selector) (query.MetricQuery, error) {
+func (d *declared) read(series labels.Selector) query.MetricQuery {
 	mq := d.MetricQuery
 	if series != nil && !series.Empty() {
 		mq.Select = series
 	}
-	return mq, nil
+	return mq
 }

@@ -118,10 +118,8 @@ func (c *Catalog) updateHealth() {
 			if p := collisionProblem(collisions[r]); p != nil {
 				problems = append(problems, p)
 			}
-			if f == nil || !f.known {
-				if unknown[r.external] == nil {
-					unknown[r.external] = notKnown(r, f)
-				}
+			if (f == nil || !f.known) && unknown[r.external] == nil {
+				unknown[r.external] = notKnown(r, f)
 			}
 		}
 		failing := false
@@ -133,11 +131,10 @@ func (c *Catalog) updateHealth() {
 			h.Failing++
 		}
 	}
-	h.CustomMetrics, h.ExternalMetrics = c.countMetrics()
+	h.CustomMetrics, h.ExternalMetrics = c.countMetrics(false), c.countMetrics(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.health, c.healthRules = h, slices.Clone(c.rules)
-	c.unknownCustom, c.unknownExternal = unknown[false], unknown[true]
+	c.health, c.healthRules, c.unknown = h, slices.Clone(c.rules), unknown
 	c.cachedLists = nil
 }
 

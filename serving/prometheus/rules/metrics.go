@@ -15,68 +15,75 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// metricKey identifies a metric of objects.
+// metricKey identifies a metric of objects or, without a resource, an external metric.
 type metricKey struct {
 	resource schema.GroupResource
 	name     string
 }
 
+func keyOf(m query.ObjectMetric) metricKey { return metricKey{m.Resource, m.Name} }
+
+func (k metricKey) external() bool { return k.resource.Resource == "" }
+
 func (k metricKey) compare(o metricKey) int {
 	return cmp.Or(strings.Compare(k.resource.Group, o.resource.Group), strings.Compare(k.resource.Resource, o.resource.Resource), strings.Compare(k.name, o.name))
 }
 
-// metrics indexes the bindings of all rules by metric. Catalog.changing serialises writes.
-type metrics struct {
-	// Each list is in order, and its last binding is the effective one.
-	custom   map[metricKey][]*binding
-	external map[string][]*binding
-	// The keys of lists with more than one binding, so that collisions need not go through
-	// all metrics.
-	collidingCustom   map[metricKey]bool
-	collidingExternal map[string]bool
+// bindingIndex has the bindings of all rules by metric.
+type bindingIndex struct {
+	// lists are in order, and the last binding of each is the effective one.
+	lists map[metricKey][]*binding
+	// colliding has the keys of lists with more than one binding, so that collisions need not
+	// go through all metrics.
+	colliding map[metricKey]bool
 }
+
+// metrics are those of rules. Catalog.changing serializes writes.
+type metrics struct{ custom, external bindingIndex }
 
 func newMetrics() *metrics {
 	return &metrics{
-		custom: map[metricKey][]*binding{}, external: map[string][]*binding{},
-		collidingCustom: map[metricKey]bool{}, collidingExternal: map[string]bool{},
+		custom:   bindingIndex{map[metricKey][]*binding{}, map[metricKey]bool{}},
+		external: bindingIndex{map[metricKey][]*binding{}, map[metricKey]bool{}},
 	}
 }
 
+func (m *metrics) index(external bool) *bindingIndex {
+	if external {
+		return &m.external
+	}
+	return &m.custom
+}
+
 func (m *metrics) insert(b *binding) {
-	if b.rule.external {
-		add(m.external, m.collidingExternal, b.metric.Name, b)
-	} else {
-		add(m.custom, m.collidingCustom, metricKey{b.metric.Resource, b.metric.Name}, b)
+	key, x := keyOf(b.metric), m.index(b.rule.external)
+	list := x.lists[key]
+	i, _ := slices.BinarySearchFunc(list, b, (*binding).compare)
+	x.lists[key] = slices.Insert(list, i, b)
+	if len(list) > 0 {
+		x.colliding[key] = true
 	}
 }
 
 func (m *metrics) remove(b *binding) {
-	if b.rule.external {
-		drop(m.external, m.collidingExternal, b.metric.Name, b)
-	} else {
-		drop(m.custom, m.collidingCustom, metricKey{b.metric.Resource, b.metric.Name}, b)
-	}
-}
-
-func add[K comparable](all map[K][]*binding, colliding map[K]bool, key K, b *binding) {
-	list := all[key]
-	i, _ := slices.BinarySearchFunc(list, b, (*binding).compare)
-	all[key] = slices.Insert(list, i, b)
-	if len(list) > 0 {
-		colliding[key] = true
-	}
-}
-
-func drop[K comparable](all map[K][]*binding, colliding map[K]bool, key K, b *binding) {
-	list := slices.DeleteFunc(all[key], func(o *binding) bool { return o == b })
-	all[key] = list
+	key, x := keyOf(b.metric), m.index(b.rule.external)
+	list := slices.DeleteFunc(x.lists[key], func(o *binding) bool { return o == b })
+	x.lists[key] = list
 	if len(list) < 2 {
-		delete(colliding, key)
+		delete(x.colliding, key)
 	}
 	if len(list) == 0 {
-		delete(all, key)
+		delete(x.lists, key)
 	}
+}
+
+// effective returns the binding that overrides the others of a metric; nil if there is none.
+func (m *metrics) effective(key metricKey) *binding {
+	list := m.index(key.external()).lists[key]
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
 }
 
 // collision is a binding that another one overrides.
@@ -85,20 +92,16 @@ type collision struct{ loser, winner *binding }
 // collisions returns the overridden bindings by rule, in the order of the metrics.
 func (m *metrics) collisions() map[*activeRule][]collision {
 	found := map[*activeRule][]collision{}
-	each := func(list []*binding) {
-		winner := list[len(list)-1]
-		for _, b := range list[:len(list)-1] {
-			if b.rule == winner.rule && !b.rule.usesSeries {
-				continue // their queries are equal
+	for _, x := range []bindingIndex{m.custom, m.external} {
+		for key := range x.colliding {
+			winner := m.effective(key)
+			for _, b := range x.lists[key] {
+				// The queries of one rule are equal unless they use the name of the series.
+				if b != winner && (b.rule != winner.rule || b.rule.usesSeries) {
+					found[b.rule] = append(found[b.rule], collision{b, winner})
+				}
 			}
-			found[b.rule] = append(found[b.rule], collision{b, winner})
 		}
-	}
-	for key := range m.collidingCustom {
-		each(m.custom[key])
-	}
-	for key := range m.collidingExternal {
-		each(m.external[key])
 	}
 	for _, of := range found {
 		slices.SortFunc(of, func(a, b collision) int {
@@ -106,14 +109,6 @@ func (m *metrics) collisions() map[*activeRule][]collision {
 		})
 	}
 	return found
-}
-
-// effective returns the binding that overrides the others of a list; nil for an empty list.
-func effective(list []*binding) *binding {
-	if len(list) == 0 {
-		return nil
-	}
-	return list[len(list)-1]
 }
 
 // metricLists holds the first metrics in order. It is immutable.
@@ -144,42 +139,43 @@ func (c *Catalog) lists(most int) (*metricLists, Health) {
 	if c.cachedLists != nil && c.cachedLists.most == most {
 		return c.cachedLists, c.health
 	}
-	custom := firstN(maps.Keys(c.metrics.custom), most, metricKey.compare)
-	external := firstN(maps.Keys(c.metrics.external), most, strings.Compare)
-	// Declared metrics come last, so that they cannot displace those of the administrator.
-	declaredCustom, declaredExternal := c.onlyDeclared()
-	l := &metricLists{most: most, external: slices.Concat(external, firstN(maps.Keys(declaredExternal), most-len(external), strings.Compare))}
-	for _, key := range custom {
-		l.custom = append(l.custom, effective(c.metrics.custom[key]).metric)
-	}
-	for _, key := range firstN(maps.Keys(declaredCustom), most-len(custom), metricKey.compare) {
-		l.custom = append(l.custom, declaredCustom[key])
+	l := &metricLists{most: most, custom: c.list(false, most)}
+	for _, m := range c.list(true, most) {
+		l.external = append(l.external, m.Name)
 	}
 	c.cachedLists = l
 	return l, c.health
 }
 
+// list returns the first custom or external metrics in order. c.changing is held.
+func (c *Catalog) list(external bool, most int) []query.ObjectMetric {
+	var all []query.ObjectMetric
+	for _, key := range firstN(maps.Keys(c.metrics.index(external).lists), most, metricKey.compare) {
+		all = append(all, c.metrics.effective(key).metric)
+	}
+	// Declared metrics come last, so that they cannot displace those of the administrator.
+	declared := c.onlyDeclared(external)
+	for _, key := range firstN(maps.Keys(declared), most-len(all), metricKey.compare) {
+		all = append(all, declared[key])
+	}
+	return all
+}
+
 // onlyDeclared returns the declared metrics, of all namespaces, that no rule defines.
 // c.changing is held.
-func (c *Catalog) onlyDeclared() (custom map[metricKey]query.ObjectMetric, external map[string]bool) {
-	custom, external = map[metricKey]query.ObjectMetric{}, map[string]bool{}
-	for key, d := range c.declaredCustom {
-		if len(c.metrics.custom[key.metricKey]) == 0 {
-			custom[key.metricKey] = d.metric
+func (c *Catalog) onlyDeclared(external bool) map[metricKey]query.ObjectMetric {
+	only := map[metricKey]query.ObjectMetric{}
+	for key, d := range c.declared {
+		if key.external() == external && c.metrics.effective(key.metricKey) == nil {
+			only[key.metricKey] = d.metric
 		}
 	}
-	for key := range c.declaredExternal {
-		if len(c.metrics.external[key.Name]) == 0 {
-			external[key.Name] = true
-		}
-	}
-	return custom, external
+	return only
 }
 
 // countMetrics requires that c.changing is held.
-func (c *Catalog) countMetrics() (custom, external int) {
-	declaredCustom, declaredExternal := c.onlyDeclared()
-	return len(c.metrics.custom) + len(declaredCustom), len(c.metrics.external) + len(declaredExternal)
+func (c *Catalog) countMetrics(external bool) int {
+	return len(c.metrics.index(external).lists) + len(c.onlyDeclared(external))
 }
 
 // firstN returns the first keys in order. It sorts at most 2n at a time, as there may be a

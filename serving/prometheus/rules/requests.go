@@ -35,15 +35,10 @@ func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.O
 		namespace = ""
 	}
 	key := metricKey{resource.GroupResource(), r.Metric}
-	c.mu.RLock()
-	d := c.declaredCustom[namespacedMetric{declaringNamespace(r, key), key}]
-	b := effective(c.metrics.custom[key])
-	unknown := c.unknownCustom
-	c.mu.RUnlock()
+	d, b, unknown := c.find(declaringNamespace(r, key), key)
 	switch {
 	case d != nil:
-		mq, err := d.read(r.Series)
-		return mq, d.metric, err
+		return d.read(r.Series), d.metric, nil
 	case b != nil:
 		mq, err := c.bindingQuery(b, namespace, r.Names, r.Series)
 		return mq, b.metric, err
@@ -58,20 +53,24 @@ func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, err
 	if err := checkNamespace(r.Namespace); err != nil {
 		return query.MetricQuery{}, err
 	}
-	c.mu.RLock()
-	d := c.declaredExternal[externalKey(r.Namespace, r.Metric)]
-	b := effective(c.metrics.external[r.Metric])
-	unknown := c.unknownExternal
-	c.mu.RUnlock()
+	d, b, unknown := c.find(r.Namespace, metricKey{name: r.Metric})
 	switch {
 	case d != nil:
-		return d.read(r.Series)
+		return d.read(r.Series), nil
 	case b != nil:
 		return externalQuery(b, r.Namespace, r.Series)
 	case unknown != nil:
 		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
 	}
 	return query.MetricQuery{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q", r.Metric, r.Namespace)
+}
+
+// find returns what declares a metric in a namespace, the effective rule for it, and why rules
+// may lack it; nil for none.
+func (c *Catalog) find(namespace string, key metricKey) (*declared, *binding, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.declared[namespacedMetric{namespace, key}], c.metrics.effective(key), c.unknown[key.external()]
 }
 
 // resource returns the resource of a request.
@@ -115,11 +114,7 @@ func (b *binding) metricQuery(namespace string, names []string, series labels.Se
 	if err != nil {
 		return query.MetricQuery{}, err
 	}
-	if names == nil {
-		q.selectAll(b.objectLabel)
-	} else {
-		q.selectNames(b.objectLabel, names)
-	}
+	q.selectObjects(b.objectLabel, names)
 	return b.newQuery(q, namespace)
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
@@ -54,20 +53,19 @@ func (q *ResourceQuery) ContainersIn(namespace string) (string, error) {
 	if err := checkNamespace(namespace); err != nil {
 		return "", err
 	}
-	return q.render(promql.Equal(q.NamespaceLabel, namespace), namespace, []string{q.PodLabel, q.ContainerLabel})
+	return q.render([]string{namespace}, q.PodLabel, q.ContainerLabel)
 }
 
-// acrossNamespaces returns the expression for some namespaces, or all, grouped by them, too.
-func (q *ResourceQuery) acrossNamespaces(m promql.Matcher, value string) (string, error) {
-	return q.render(m, value, []string{q.NamespaceLabel, q.PodLabel, q.ContainerLabel})
+// acrossNamespaces returns the expression for some namespaces, or all for nil, grouped by them,
+// too.
+func (q *ResourceQuery) acrossNamespaces(namespaces []string) (string, error) {
+	return q.render(namespaces, q.NamespaceLabel, q.PodLabel, q.ContainerLabel)
 }
 
-func (q *ResourceQuery) render(namespace promql.Matcher, value string, groupBy []string) (string, error) {
-	r := &templateInput{
-		matchers: []string{namespace.String()},
-		data:     querytemplate.Query{LabelValuesByName: map[string]string{namespace.Label: value}},
-	}
-	r.selectAll(q.PodLabel)
+func (q *ResourceQuery) render(namespaces []string, groupBy ...string) (string, error) {
+	r := &templateInput{data: querytemplate.Query{LabelValuesByName: map[string]string{}}}
+	r.selectObjects(q.NamespaceLabel, namespaces)
+	r.selectObjects(q.PodLabel, nil)
 	r.groupBy(groupBy...)
 	return render(q.containers, r.query())
 }
@@ -151,7 +149,7 @@ func (q *ResourceQuery) compileNodes(text string) *problem {
 	tmpl, err := querytemplate.Parse("nodeQuery", text)
 	if err == nil {
 		r := &templateInput{data: querytemplate.Query{LabelValuesByName: map[string]string{}}}
-		r.selectAll(q.NodeLabel)
+		r.selectObjects(q.NodeLabel, nil)
 		q.Nodes, err = render(tmpl, r.query())
 	}
 	if err != nil {
@@ -183,19 +181,8 @@ func (q *ResourceQuery) compileContainers(text string) *problem {
 	if err != nil {
 		return invalidf(ReasonInvalidMetricsQuery, "containerQuery does not make PromQL: %v", err)
 	}
-	one, err := q.acrossNamespaces(promql.Equal(q.NamespaceLabel, someObject), someObject)
-	if err != nil {
-		return nil // ContainersIn is used
-	}
-	two, err := q.acrossNamespaces(promql.Equal(q.NamespaceLabel, someObject, anotherObject), alternatives([]string{someObject, anotherObject}))
-	if err != nil {
-		return nil // ContainersIn is used
-	}
-	all, err := q.acrossNamespaces(promql.Set(q.NamespaceLabel), promql.AnyValue)
-	if err != nil {
-		return nil // ContainersIn is used
-	}
-	if promql.Separable(promql.Rendering{Label: q.NamespaceLabel, First: someObject, Second: anotherObject, One: one, Two: two, All: all}) {
+	// Otherwise ContainersIn is used.
+	if all, ok := separable(q.NamespaceLabel, q.acrossNamespaces); ok {
 		q.Containers = all
 	}
 	return nil

@@ -51,12 +51,7 @@ type rule struct {
 }
 
 func (r *rule) failed() bool {
-	for _, p := range r.problems {
-		if p.state == v1alpha1.RuleInvalid {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.problems, func(p *problem) bool { return p.state == v1alpha1.RuleInvalid })
 }
 
 // compile compiles a rule. Errors are in its problems, each with what to do.
@@ -128,12 +123,7 @@ func compileFilters(specs []v1alpha1.SeriesFilter) ([]filter, *problem) {
 
 // matches reports whether all filters of the rule select a series name.
 func (r *rule) matches(series string) bool {
-	for _, f := range r.filters {
-		if f.pattern.MatchString(series) != f.positive {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.filters, func(f filter) bool { return f.pattern.MatchString(series) != f.positive })
 }
 
 // naming derives the name of a metric from that of its series.

@@ -15,15 +15,8 @@ import (
 // selectsEverywhere reports whether each series selector of the expression has all matchers of
 // the client's selector.
 func (q *templateInput) selectsEverywhere(expression string) bool {
-	if len(q.selected) == 0 {
-		return true
-	}
-	for _, c := range promql.FindMatchers(expression, q.selected) {
-		if c != promql.InAll {
-			return false
-		}
-	}
-	return true
+	return len(q.selected) == 0 ||
+		!slices.ContainsFunc(promql.FindMatchers(expression, q.selected), func(o promql.Occurrence) bool { return o != promql.InAll })
 }
 
 // replacedNegation returns a negative or empty matcher of the client's selector that the

@@ -34,25 +34,29 @@ const (
 // provably yields for each object what the query for that object yields. Autoscalers with
 // different selectors then share one evaluation. It returns nil without such a proof.
 func (b *binding) sharedQuery(namespace string, series labels.Selector) *query.MetricQuery {
-	one, err := b.metricQuery(namespace, []string{someObject}, series)
-	if err != nil {
-		return nil
-	}
-	two, err := b.metricQuery(namespace, []string{someObject, anotherObject}, series)
-	if err != nil {
-		return nil
-	}
-	all, err := b.metricQuery(namespace, nil, series)
-	if err != nil {
-		return nil
-	}
-	if !promql.Separable(promql.Rendering{
-		Label: b.objectLabel, First: someObject, Second: anotherObject,
-		One: one.Query.Expression, Two: two.Query.Expression, All: all.Query.Expression,
-	}) {
+	var all query.MetricQuery // that of the last call
+	if _, ok := separable(b.objectLabel, func(names []string) (expression string, err error) {
+		all, err = b.metricQuery(namespace, names, series)
+		return all.Query.Expression, err
+	}); !ok {
 		return nil
 	}
 	return &all
+}
+
+// separable returns the expression for all values of a label, which it renders last, and
+// whether it provably yields for each value what the expression for that value yields.
+func separable(label string, render func(values []string) (string, error)) (all string, ok bool) {
+	var expressions [3]string
+	for i, values := range [][]string{{someObject}, {someObject, anotherObject}, nil} {
+		var err error
+		if expressions[i], err = render(values); err != nil {
+			return "", false
+		}
+	}
+	return expressions[2], promql.Separable(promql.Rendering{
+		Label: label, First: someObject, Second: anotherObject, One: expressions[0], Two: expressions[1], All: expressions[2],
+	})
 }
 
 // sharedKey identifies a shared query.

@@ -59,17 +59,16 @@ func (b *binding) input(namespace string, series labels.Selector) (*templateInpu
 	return q, nil
 }
 
-// selectAll selects all objects and groups by their label.
-func (q *templateInput) selectAll(label string) {
-	q.setPattern(label, promql.AnyValue)
-	q.matchers = append(q.matchers, promql.Set(label).String())
-	q.groupBy(label)
-}
-
-// selectNames selects objects by their names and groups by their label.
-func (q *templateInput) selectNames(label string, names []string) {
-	q.setValues(label, names, false)
-	q.matchers = append(q.matchers, promql.Equal(label, names...).String())
+// selectObjects selects objects by their names, or all for nil, and groups by their label.
+func (q *templateInput) selectObjects(label string, names []string) {
+	matcher := promql.Set(label)
+	if names == nil {
+		q.setPattern(label, promql.AnyValue)
+	} else {
+		q.setValues(label, names, false)
+		matcher = promql.Equal(label, names...)
+	}
+	q.matchers = append(q.matchers, matcher.String())
 	q.groupBy(label)
 }
 
