@@ -47,9 +47,9 @@ func (r *Reporter) DeclaredReport(ctx context.Context) v1alpha1.DeclaredReport {
 	}
 	queue := newFairQueue(declared, pending)
 	done := make(chan *namespaceQueue)
-	for running := 0; running > 0 || queue.Len() > 0; {
-		if running == declaredConcurrency || queue.Len() == 0 {
-			queue.done(<-done)
+	for running := 0; running > 0 || len(queue) > 0; {
+		if running == declaredConcurrency || len(queue) == 0 {
+			(<-done).running--
 			running--
 			continue
 		}

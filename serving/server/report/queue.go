@@ -5,7 +5,6 @@ package report
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"sync"
 	"time"
@@ -31,90 +30,45 @@ func (p pendingQuery) compare(q pendingQuery) int {
 	return cmp.Or(p.resultTime.Compare(q.resultTime), cmp.Compare(p.lastReport, q.lastReport), cmp.Compare(p.metric, q.metric))
 }
 
-// namespaceQueue holds the pending queries of a namespace.
+// namespaceQueue holds the pending queries of a namespace, in order.
 type namespaceQueue struct {
-	// pending is ordered, and never empty while in a fairQueue.
 	pending []pendingQuery
 	// running counts its running queries.
 	running int
-	// index is the position in the fairQueue; negative when removed from it.
-	index int
 }
 
 // fairQueue serves the namespace with the fewest running queries first, so that slow
-// queries of one namespace do not delay others. It implements heap.Interface for its own
-// methods.
+// queries of one namespace do not delay others. It has the namespaces with pending queries.
 type fairQueue []*namespaceQueue
 
-func newFairQueue(declared []rules.Declared, pending []pendingQuery) *fairQueue {
+func newFairQueue(declared []rules.Declared, pending []pendingQuery) fairQueue {
+	slices.SortFunc(pending, pendingQuery.compare)
 	namespaces := map[string]*namespaceQueue{}
-	q := &fairQueue{}
+	var q fairQueue
 	for _, p := range pending {
 		namespace := declared[p.metric].Namespace
 		if namespaces[namespace] == nil {
 			namespaces[namespace] = &namespaceQueue{}
-			q.Push(namespaces[namespace])
+			q = append(q, namespaces[namespace])
 		}
 		namespaces[namespace].pending = append(namespaces[namespace].pending, p)
 	}
-	for _, n := range *q {
-		slices.SortFunc(n.pending, pendingQuery.compare)
-	}
-	heap.Init(q)
 	return q
 }
 
-// next removes and returns the metric to query next. The caller calls done afterwards.
+// next removes and returns the metric to query next, and counts it as running in its
+// namespace. The queue must not be empty.
 func (q *fairQueue) next() (metric int, n *namespaceQueue) {
-	n = (*q)[0]
+	n = slices.MinFunc(*q, func(a, b *namespaceQueue) int {
+		return cmp.Or(cmp.Compare(a.running, b.running), a.pending[0].compare(b.pending[0]))
+	})
 	metric = n.pending[0].metric
 	n.pending = n.pending[1:]
 	n.running++
 	if len(n.pending) == 0 {
-		heap.Pop(q)
-	} else {
-		heap.Fix(q, 0)
+		*q = slices.DeleteFunc(*q, func(o *namespaceQueue) bool { return o == n })
 	}
 	return metric, n
-}
-
-// done ends a query of a namespace.
-func (q *fairQueue) done(n *namespaceQueue) {
-	n.running--
-	if n.index >= 0 {
-		heap.Fix(q, n.index)
-	}
-}
-
-// Len implements heap.Interface.
-func (q *fairQueue) Len() int { return len(*q) }
-
-// Less implements heap.Interface.
-func (q *fairQueue) Less(i, j int) bool {
-	a, b := (*q)[i], (*q)[j]
-	return cmp.Or(cmp.Compare(a.running, b.running), a.pending[0].compare(b.pending[0])) < 0
-}
-
-// Swap implements heap.Interface.
-func (q *fairQueue) Swap(i, j int) {
-	(*q)[i], (*q)[j] = (*q)[j], (*q)[i]
-	(*q)[i].index, (*q)[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (q *fairQueue) Push(x any) {
-	n, _ := x.(*namespaceQueue)
-	n.index = len(*q)
-	*q = append(*q, n)
-}
-
-// Pop implements heap.Interface.
-func (q *fairQueue) Pop() any {
-	last := len(*q) - 1
-	n := (*q)[last]
-	n.index = -1
-	*q = (*q)[:last]
-	return n
 }
 
 // queryLog stores which report last queried each metric. Its zero value is usable.
