@@ -61,8 +61,14 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	return nil, err
 }
 
-// queryBody returns a reader with the bounds for a query.
-func (s *settings) queryBody() *boundedReader { return &boundedReader{left: s.maxBytes, whole: true} }
+// query evaluates an expression as of an instant, and returns the samples and the warnings.
+func (n *connection) query(ctx context.Context, expression string, at time.Time) ([]query.Sample, []string, error) {
+	v := sampleReader{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
+	warnings, err := n.call(ctx, pathQuery, url.Values{
+		"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
+	}, &boundedReader{left: n.settings.maxBytes, whole: true}, v.read)
+	return v.samples, warnings, err
+}
 
 // remedy returns what to do about a response that is too large.
 func (s *settings) remedy() string {

@@ -43,10 +43,10 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 
 // classify returns the Failure for an error of a request, or of reading its response.
 func classify(ctx context.Context, err error) *query.Failure {
-	var asked *url.Error
-	if errors.As(err, &asked) {
+	var request *url.Error
+	if errors.As(err, &request) {
 		// Its message contains the URL with the whole query.
-		err = asked.Err
+		err = request.Err
 	}
 	var (
 		verify   *tls.CertificateVerificationError
@@ -180,7 +180,7 @@ func retryAfter(code int, h http.Header, now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// plain returns the readable part of a body, which may be HTML.
+// readable returns the readable part of a body, which may be HTML.
 func readable(h http.Header, text string) string {
 	if strings.Contains(h.Get("Content-Type"), "html") || strings.HasPrefix(strings.TrimSpace(text), "<") {
 		if title, ok := between(text, "<title>", "</title>"); ok {

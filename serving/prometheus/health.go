@@ -5,7 +5,6 @@ package prometheus
 
 import (
 	"context"
-	"net/url"
 	"sync"
 	"time"
 
@@ -131,10 +130,7 @@ func (s *Source) watchHealth(ctx context.Context) {
 func (s *Source) probe(ctx context.Context, at time.Time) {
 	// Health has the error.
 	_ = s.request(ctx, forProbe, func(ctx context.Context, n *connection) error {
-		v := sampleReader{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
-		_, err := n.call(ctx, pathQuery, url.Values{
-			"query": {probeExpression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-		}, n.settings.queryBody(), v.read)
+		_, _, err := n.query(ctx, probeExpression, at)
 		return err
 	})
 }

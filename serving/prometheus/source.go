@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -166,19 +165,16 @@ func (s *Source) Close() {
 // The samples have the time of the evaluation, as in all results of PromQL. The data may be older,
 // by up to the server's lookback (5m by default) and the Window.
 func (s *Source) Evaluate(ctx context.Context, expression string, at time.Time) (*query.Result, error) {
-	answer := &query.Result{Time: at, Window: promql.Window(expression)}
+	result := &query.Result{Time: at, Window: promql.Window(expression)}
 	err := s.request(ctx, forQuery, func(ctx context.Context, n *connection) error {
-		v := sampleReader{at: at, limit: n.settings.maxSamples, remedy: n.settings.remedy()}
-		warnings, err := n.call(ctx, pathQuery, url.Values{
-			"query": {expression}, "time": {timestamp(at)}, "timeout": {serverTimeout(ctx)},
-		}, n.settings.queryBody(), v.read)
-		answer.Samples, answer.Warnings = v.samples, cleanWarnings(warnings, n.credentials)
+		samples, warnings, err := n.query(ctx, expression, at)
+		result.Samples, result.Warnings = samples, cleanWarnings(warnings, n.credentials)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer, nil
+	return result, nil
 }
 
 type purpose int
