@@ -149,7 +149,7 @@ func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
 	t.cancel = nil
 	if s.inFlight >= s.settings.MaxConcurrent || slow {
 		// Others may wait for the slot.
-		s.wakeUp()
+		s.wake.Set()
 	}
 	s.inFlight--
 	if slow {
@@ -228,7 +228,7 @@ func (s *Source) schedule(t *target, now time.Time) {
 	}
 	s.queueOf(t).Put(t, due)
 	if due.Before(s.nextRun) {
-		s.wakeUp()
+		s.wake.Set()
 	}
 }
 

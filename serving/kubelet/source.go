@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/phase"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
@@ -50,7 +51,7 @@ type Source struct {
 	clock       clock.Clock
 	credentials *credentials
 	// wake wakes the scheduler before its timer ends.
-	wake    chan struct{}
+	wake    wake.Signal
 	scrapes sync.WaitGroup
 	// logLimiter limits the log entries of all nodes.
 	logLimiter *rate.Limiter
@@ -136,7 +137,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 		store:       o.Store,
 		clock:       o.Clock,
 		credentials: c,
-		wake:        make(chan struct{}, 1),
+		wake:        wake.NewSignal(),
 		logLimiter:  rate.NewLimiter(logRate, logBurst),
 		settings:    cfg,
 		nodes:       map[string]*Node{},
@@ -172,7 +173,7 @@ func (s *Source) Apply(next Settings) error {
 	for _, n := range s.nodes {
 		s.reconcile(n, now)
 	}
-	s.wakeUp()
+	s.wake.Set()
 	return nil
 }
 
@@ -273,12 +274,4 @@ func (s *Source) remove(t *target) {
 		t.cancel()
 	}
 	t.connection.closeIdle()
-}
-
-// wakeUp wakes the scheduler.
-func (s *Source) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -33,7 +34,7 @@ type health struct {
 	state v1alpha1.SourceHealth
 	// answered is the time of the last successful response.
 	answered       time.Time
-	probeRequested chan struct{}
+	probeRequested wake.Signal
 }
 
 // Health returns the health of the source. Before the first response it is unhealthy without a
@@ -57,7 +58,7 @@ func (h *health) record(f *query.Failure, probe bool, now time.Time) (recovered 
 		h.set(false, f.Reason, f.Message, now)
 	case f.Reason != query.ReasonRejected:
 		if h.state.Healthy { // an unhealthy source is probed anyway
-			h.requestProbe()
+			h.probeRequested.Set()
 		}
 		if concernsSource(f.Reason) {
 			h.set(false, f.Reason, f.Message, now)
@@ -76,14 +77,6 @@ func (h *health) set(healthy bool, reason query.Reason, message string, now time
 		h.state.Since = metav1.Time{Time: now}
 	}
 	h.state.Healthy, h.state.Reason, h.state.Message = healthy, string(reason), message
-}
-
-// requestProbe requests a probe soon.
-func (h *health) requestProbe() {
-	select {
-	case h.probeRequested <- struct{}{}:
-	default:
-	}
 }
 
 // due returns when the source is probed, unless a probe is requested before.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -69,7 +70,7 @@ func New(o Options, spec v1alpha1.PrometheusSource) (*Source, error) {
 		settings: cfg,
 	}
 	s.health.state.Name = o.Name
-	s.health.probeRequested = make(chan struct{}, 1)
+	s.health.probeRequested = wake.NewSignal()
 	s.series = series.NewDiscovery(s.lookup, o.Clock, cfg.discovery())
 	return s, nil
 }
@@ -87,7 +88,7 @@ func (s *Source) Apply(spec v1alpha1.PrometheusSource) error {
 		!reflect.DeepEqual(s.settings.spec.Authentication, cfg.spec.Authentication)
 	s.settings = cfg
 	s.series.Apply(cfg.discovery())
-	s.health.requestProbe()
+	s.health.probeRequested.Set()
 	if otherSeries {
 		s.series.Restart()
 	}

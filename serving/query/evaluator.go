@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 )
 
@@ -43,7 +44,7 @@ type Evaluator struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// wake makes Run recompute its next deadline.
-	wake chan struct{}
+	wake wake.Signal
 
 	// mu guards all that follows, and what it points to: a request is one atomic step.
 	mu     sync.Mutex
@@ -69,7 +70,7 @@ func NewEvaluator(c clock.WithTicker, random func() float64, sources func(name s
 	limits = limits.withDefaults()
 	return &Evaluator{
 		clock: c, random: random, sources: sources, limits: limits,
-		ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), logger: klog.Background(),
+		ctx: ctx, cancel: cancel, wake: wake.NewSignal(), logger: klog.Background(),
 		cache:  cache{limits: limits, entries: map[Query]*entry{}, tenants: map[string]*tenantUsage{}},
 		queues: map[string]*sourceQueue{},
 	}
@@ -227,12 +228,5 @@ func (v *Evaluator) unlock() {
 	v.mu.Unlock()
 	for _, n := range notifications {
 		n.subscription.notify(n.outcome)
-	}
-}
-
-func (v *Evaluator) wakeRun() {
-	select {
-	case v.wake <- struct{}{}:
-	default:
 	}
 }

@@ -70,5 +70,5 @@ func (v *Evaluator) retryFailed(source string, match func(tenant string) bool, n
 			v.due.Put(e, now)
 		}
 	}
-	v.wakeRun()
+	v.wake.Set()
 }

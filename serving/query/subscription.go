@@ -148,7 +148,7 @@ func (v *Evaluator) schedule(e *entry, now time.Time) {
 		}
 	}
 	v.due.Put(e, due)
-	v.wakeRun()
+	v.wake.Set()
 }
 
 // SourcesChanged evaluates at once the queries with subscribers whose source was replaced or
@@ -172,5 +172,5 @@ func (v *Evaluator) SourcesChanged() {
 			v.due.Put(e, now)
 		}
 	}
-	v.wakeRun()
+	v.wake.Set()
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/resourcerules"
@@ -42,8 +43,8 @@ type metricPipeline struct {
 	// hasSources closes sourcesExist: until there is a source, discovery is not read.
 	hasSources   func()
 	sourcesExist chan struct{}
-	// changed has an element while groups have to be refreshed.
-	changed chan struct{}
+	// changed is set while groups have to be refreshed.
+	changed wake.Signal
 	clock   clock.Clock
 
 	// updatingSeries is held while series of a source are passed to the catalog.
@@ -59,19 +60,19 @@ type metricPipeline struct {
 func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, limits query.Limits) *metricPipeline {
 	p := &metricPipeline{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
-		secrets: secrets, sourcesExist: make(chan struct{}), changed: make(chan struct{}, 1), clock: c,
+		secrets: secrets, sourcesExist: make(chan struct{}), changed: wake.NewSignal(), clock: c,
 	}
 	p.hasSources = sync.OnceFunc(func() { close(p.sourcesExist) })
 	p.catalog = rules.NewCatalog(p.directory)
 	p.directory.OnChange(func(index *restmapping.Index) {
 		p.catalog.SetResources(index)
-		p.refresh()
+		p.changed.Set()
 	})
 	p.sources = &sourceRegistry{clock: c, secrets: secrets.Get, onSeries: func(source, matcher string) {
 		p.updateSeries(source, matcher)
-		p.refresh()
+		p.changed.Set()
 	}}
-	p.poller = resourcerules.New(resourcerules.Options{Store: store, Clock: c, Find: p.sources.find})
+	p.poller = resourcerules.New(store, c, p.sources.find)
 	p.resourceRules = &resourceRules{kubelets: kubelets, poller: p.poller}
 	p.evaluator = query.NewEvaluator(c, rand.Float64, p.sources.find, limits)
 	return p
@@ -128,7 +129,7 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 	for _, s := range selections {
 		p.updateSeries(s.Source, s.Selector)
 	}
-	p.refresh()
+	p.changed.Set()
 }
 
 // updateSeries passes the series that a source knows to the catalog.
@@ -147,7 +148,7 @@ func (p *metricPipeline) updateSeries(source, matcher string) {
 // declare replaces the declared metrics.
 func (p *metricPipeline) declare(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
 	p.catalog.Declare(custom, external)
-	p.refresh()
+	p.changed.Set()
 }
 
 // applyPolicies replaces the policies. Rules that do not compile deny, see policy.Compile.
@@ -191,14 +192,6 @@ func (p *metricPipeline) addGroup(g refresher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.groups = append(p.groups, g)
-}
-
-// refresh requests a refresh of the groups and does not wait for it.
-func (p *metricPipeline) refresh() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
 }
 
 // refreshInterval is the minimum time between two refreshes. Each goes through everything

@@ -142,14 +142,14 @@ func TestRefreshesAreCoalesced(t *testing.T) {
 		group := &countingGroup{}
 		p.addGroup(group)
 		for range 1000 {
-			p.refresh()
+			p.changed.Set()
 		}
 		synctest.Wait()
 		if n := group.refreshes.Load(); n != 1 {
 			t.Errorf("%d refreshes after the first changes", n)
 		}
-		p.refresh()
-		p.refresh()
+		p.changed.Set()
+		p.changed.Set()
 		time.Sleep(refreshInterval)
 		synctest.Wait()
 		if n := group.refreshes.Load(); n != 2 {

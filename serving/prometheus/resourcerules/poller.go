@@ -25,26 +25,18 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
-
-// Options configure a Poller for its lifetime.
-type Options struct {
-	// Store receives the points.
-	Store *samplestore.Store
-	Clock clock.WithTicker
-	// Find returns the source with a name in spec.sources.
-	Find func(name string) (query.Source, bool)
-}
 
 // Poller evaluates resource rules. Its methods may be called at any time, also before Run.
 type Poller struct {
 	store *samplestore.Store
 	clock clock.WithTicker
 	find  func(string) (query.Source, bool)
-	wake  chan struct{}
+	wake  wake.Signal
 
 	mu      sync.Mutex
 	queries *rules.ResourceQueries
@@ -72,9 +64,10 @@ type Report struct {
 // pods only.
 func (r *Report) Complete() bool { return r.Pods > 0 && (r.Nodes > 0 || r.PodsOnly) }
 
-// New returns a poller that does nothing until it is given queries.
-func New(o Options) *Poller {
-	return &Poller{store: o.Store, clock: o.Clock, find: o.Find, wake: make(chan struct{}, 1)}
+// New returns a poller without queries, which publishes to store. find returns the source
+// with a name in spec.sources.
+func New(store *samplestore.Store, c clock.WithTicker, find func(name string) (query.Source, bool)) *Poller {
+	return &Poller{store: store, clock: c, find: find, wake: wake.NewSignal()}
 }
 
 // Apply sets the queries and evaluates them at once; nil stops polling. Points in the store
@@ -88,10 +81,7 @@ func (p *Poller) Apply(q *rules.ResourceQueries) {
 		// The source may hang, and the new queries may be for another one.
 		p.interrupt()
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.wake.Set()
 }
 
 // Report returns the outcome of the newest poll.

@@ -115,7 +115,7 @@ func run(t *testing.T, f func(*testing.T, *server, *Poller, *samplestore.Store))
 		for _, name := range []string{"one", "two", "three"} {
 			store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: name}, &samplestore.Meta{UID: types.UID(name)})
 		}
-		poller := New(Options{Store: store, Clock: clock.RealClock{}, Find: func(name string) (query.Source, bool) { return s, name == "main" }})
+		poller := New(store, clock.RealClock{}, func(name string) (query.Source, bool) { return s, name == "main" })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -310,7 +310,7 @@ func TestLateTimers(t *testing.T) {
 			store := samplestore.NewStore(clock.RealClock{}, 90*time.Second)
 			store.Nodes.SetMeta(samplestore.Key{Name: "n1"}, &samplestore.Meta{UID: "n1"})
 			store.Pods.SetMeta(samplestore.Key{Namespace: "a", Name: "one"}, &samplestore.Meta{UID: "one"})
-			poller := New(Options{Store: store, Clock: lateClock{late: late}, Find: func(string) (query.Source, bool) { return s, true }})
+			poller := New(store, lateClock{late: late}, func(string) (query.Source, bool) { return s, true })
 			poller.Apply(compile(t, ruleSet()))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // Settings may change while a Discovery runs.
@@ -30,7 +31,7 @@ type Settings struct {
 type Discovery struct {
 	lookup Lookup
 	clock  clock.WithTicker
-	wake   chan struct{}
+	wake   wake.Signal
 
 	mu       sync.Mutex
 	settings Settings
@@ -40,7 +41,7 @@ type Discovery struct {
 
 // NewDiscovery returns a Discovery without matchers.
 func NewDiscovery(lookup Lookup, c clock.WithTicker, s Settings) *Discovery {
-	return &Discovery{lookup: lookup, clock: c, settings: s, wake: make(chan struct{}, 1), matchers: map[string]*matcher{}}
+	return &Discovery{lookup: lookup, clock: c, settings: s, wake: wake.NewSignal(), matchers: map[string]*matcher{}}
 }
 
 // Apply changes the settings for future lookups.
@@ -57,7 +58,7 @@ func (d *Discovery) Apply(s Settings) {
 			m.due = latest
 		}
 	}
-	d.wakeRun()
+	d.wake.Set()
 }
 
 // Restart looks up everything at once, as after a change of the server.
@@ -71,7 +72,7 @@ func (d *Discovery) Restart() {
 		// The result of the running lookup is dropped with its matcher.
 		d.matchers[text] = &matcher{text: text, due: d.clock.Now(), found: m.found}
 	}
-	d.wakeRun()
+	d.wake.Set()
 }
 
 // Recovered repeats failed lookups now, because the source answers again. A lookup that fails
@@ -91,7 +92,7 @@ func (d *Discovery) Recovered() {
 		// How long it took while the source was failing says nothing about the next one.
 		m.retried, m.due, m.took = now, now, 0
 	}
-	d.wakeRun()
+	d.wake.Set()
 }
 
 // SetMatchers replaces the series selectors that are looked up; duplicates are allowed. New
@@ -114,7 +115,7 @@ func (d *Discovery) SetMatchers(matchers []string) {
 			d.matchers[text] = &matcher{text: text, due: d.clock.Now(), found: &Found{}}
 		}
 	}
-	d.wakeRun()
+	d.wake.Set()
 }
 
 // OnChange sets the function that Run calls when what was found for a matcher has changed, one
@@ -275,11 +276,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-func (d *Discovery) wakeRun() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
 }

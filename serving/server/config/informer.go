@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
 // metaObject is an API object with metadata.
@@ -35,7 +37,7 @@ type objectInformer[T metaObject] struct {
 	// One goroutine calls it, for the first time when the objects are known.
 	apply   func(context.Context, []T)
 	applied atomic.Bool
-	changed chan struct{}
+	changed wake.Signal
 }
 
 // newObjectInformer names the objects what in logs, and resource, with its group, in hints.
@@ -44,14 +46,14 @@ func newObjectInformer[T metaObject](what, resource string, source cache.ListerW
 		reflectorStatus: reflectorStatus{what: what, resource: resource},
 		informer:        cache.NewSharedIndexInformer(source, example, 0, nil),
 		apply:           apply,
-		changed:         make(chan struct{}, 1),
+		changed:         wake.NewSignal(),
 	}
 	if err := o.informer.SetTransform(withoutManagedFields); err != nil {
 		return nil, fmt.Errorf("trim %s: %w", what, err)
 	}
 	err := o.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		o.handleError(ctx, r, err)
-		o.notify()
+		o.changed.Set()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", what, err)
@@ -115,14 +117,7 @@ func (o *objectInformer[T]) read() error {
 func (o *objectInformer[T]) received(changed bool) {
 	o.lastFailure.Store(nil)
 	if changed {
-		o.notify()
-	}
-}
-
-func (o *objectInformer[T]) notify() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
+		o.changed.Set()
 	}
 }
 

@@ -62,7 +62,7 @@ func TestResourceRules(t *testing.T) {
 	published := make(chan struct{}, 10)
 	store.Pods.Observe(func([]*samplestore.Object) { published <- struct{}{} })
 
-	poller := resourcerules.New(resourcerules.Options{Store: store, Clock: clock.RealClock{}, Find: func(string) (query.Source, bool) { return w.source, true }})
+	poller := resourcerules.New(store, clock.RealClock{}, func(string) (query.Source, bool) { return w.source, true })
 	poller.Apply(queries)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
