@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -39,9 +40,7 @@ type sourceRegistry struct {
 	mu sync.Mutex
 	// sources are in the order of the spec.
 	sources []*namedSource
-	// ctx is that of run; nil before it.
-	ctx     context.Context
-	running sync.WaitGroup
+	running rungroup.Group
 }
 
 // namedSource is a source of the spec. It implements query.Source.
@@ -54,7 +53,7 @@ type namedSource struct {
 	since      metav1.Time
 	// matchers select the series that rules are about.
 	matchers []string
-	stop     context.CancelFunc
+	stop     func()
 }
 
 // apply replaces the sources by those of a spec. A source with errors in errs becomes one
@@ -74,7 +73,7 @@ func (r *sourceRegistry) apply(ctx context.Context, specs []v1alpha1.SourceSpec,
 		r.sources = append(r.sources, r.update(ctx, old, specs[i], invalid))
 	}
 	for _, removed := range before {
-		removed.end()
+		removed.stop()
 	}
 }
 
@@ -84,7 +83,7 @@ func (r *sourceRegistry) update(ctx context.Context, old *namedSource, spec v1al
 	if old != nil && reflect.DeepEqual(old.spec, spec) && (invalid == nil) == (old.invalid == nil) {
 		return old
 	}
-	next := &namedSource{spec: spec, since: metav1.NewTime(r.clock.Now())}
+	next := &namedSource{spec: spec, since: metav1.NewTime(r.clock.Now()), stop: func() {}}
 	switch {
 	case invalid != nil:
 		next.invalid = invalid
@@ -106,7 +105,7 @@ func (r *sourceRegistry) update(ctx context.Context, old *namedSource, spec v1al
 		next.prometheus, next.invalid = prometheus.New(prometheus.Options{Name: spec.Name, Secrets: r.secrets, Clock: r.clock}, *spec.Prometheus)
 	}
 	if old != nil {
-		old.end()
+		old.stop()
 	}
 	if next.invalid != nil {
 		next.prometheus = nil
@@ -114,7 +113,7 @@ func (r *sourceRegistry) update(ctx context.Context, old *namedSource, spec v1al
 		return next
 	}
 	next.prometheus.Series().OnChange(func(matcher string) { r.onSeries(spec.Name, matcher) })
-	r.start(next) //nolint:contextcheck // It lasts as long as run.
+	next.stop = r.running.Go(next.prometheus.Run) //nolint:contextcheck // It lasts as long as run.
 	return next
 }
 
@@ -130,40 +129,8 @@ func sameResults(a, b v1alpha1.SourceSpec) bool {
 	return reflect.DeepEqual(relevant(a), relevant(b))
 }
 
-// start starts a source while run is running. The caller holds mu.
-func (r *sourceRegistry) start(s *namedSource) {
-	if s.prometheus == nil || r.ctx == nil || r.ctx.Err() != nil {
-		return
-	}
-	ctx, stop := context.WithCancel(r.ctx)
-	s.stop = stop
-	r.running.Go(func() {
-		s.prometheus.Run(ctx)
-		s.prometheus.Close()
-	})
-}
-
-func (s *namedSource) end() {
-	if s.stop != nil {
-		s.stop()
-	}
-}
-
 // run runs the sources until the context ends.
-func (r *sourceRegistry) run(ctx context.Context) {
-	r.mu.Lock()
-	r.ctx = ctx
-	for _, s := range r.sources {
-		r.start(s) //nolint:contextcheck // It lasts as long as run, whose context it has.
-	}
-	r.mu.Unlock()
-	<-ctx.Done()
-	// start holds mu and checks the context, so no source starts after this.
-	r.mu.Lock()
-	r.sources = nil
-	r.mu.Unlock()
-	r.running.Wait()
-}
+func (r *sourceRegistry) run(ctx context.Context) { r.running.Run(ctx) }
 
 // find returns the source of a name for the evaluator, which drops cached results when it
 // gets another one than before.

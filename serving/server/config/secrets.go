@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus"
 )
 
@@ -29,15 +30,13 @@ type Secrets struct {
 
 	mu      sync.Mutex
 	watched map[string]*watchedSecret
-	// ctx is that of Run; nil before and after it.
-	ctx     context.Context
-	running sync.WaitGroup
+	running rungroup.Group
 }
 
 // watchedSecret is one Secret.
 type watchedSecret struct {
 	informer *objectInformer[*corev1.Secret]
-	stop     context.CancelFunc
+	stop     func()
 
 	mu   sync.Mutex
 	data map[string][]byte
@@ -94,8 +93,8 @@ func (s *Secrets) Watch(names []string) error {
 		if err != nil {
 			return err
 		}
+		w.stop = s.running.Go(w.informer.run)
 		s.watched[name] = w
-		s.start(w)
 	}
 	return nil
 }
@@ -105,11 +104,8 @@ func (s *Secrets) Retain(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, w := range s.watched {
-		if slices.Contains(names, name) {
-			continue
-		}
-		delete(s.watched, name)
-		if w.stop != nil {
+		if !slices.Contains(names, name) {
+			delete(s.watched, name)
 			w.stop()
 		}
 	}
@@ -138,29 +134,5 @@ func (w *watchedSecret) apply(ctx context.Context, all []*corev1.Secret) {
 	klog.FromContext(ctx).V(2).Info("Credentials of sources were read", "what", w.informer.what, "found", w.found)
 }
 
-// start starts an informer while Run is running. The caller holds mu.
-func (s *Secrets) start(w *watchedSecret) {
-	if s.ctx == nil || s.ctx.Err() != nil {
-		return
-	}
-	ctx, stop := context.WithCancel(s.ctx)
-	w.stop = stop
-	s.running.Go(func() { w.informer.run(ctx) })
-}
-
 // Run runs the informers until the context ends.
-func (s *Secrets) Run(ctx context.Context) {
-	s.mu.Lock()
-	s.ctx = ctx
-	for _, w := range s.watched {
-		s.start(w) //nolint:contextcheck // Its context is s.ctx, which is this one.
-	}
-	s.mu.Unlock()
-	<-ctx.Done()
-	// No informer starts after this, as Wait requires. Wait runs without mu, which requests
-	// still take.
-	s.mu.Lock()
-	s.ctx = nil
-	s.mu.Unlock()
-	s.running.Wait()
-}
+func (s *Secrets) Run(ctx context.Context) { s.running.Run(ctx) }

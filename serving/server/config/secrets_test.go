@@ -71,7 +71,7 @@ func TestSecretsWhileRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSecrets(fake.NewClientset(), "backend")
 		slow := make(chan struct{})
-		s.running.Go(func() { <-slow })
+		s.running.Go(func(context.Context) { <-slow })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
