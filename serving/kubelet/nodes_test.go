@@ -191,8 +191,8 @@ func TestReplacedNode(t *testing.T) {
 		f := newBubble(t, testSettings(), certificate, unstamped)
 		f.add(1)
 		time.Sleep(time.Minute)
-		if primed, counts := f.source.Primed(); !primed {
-			t.Fatalf("not primed: %s", counts)
+		if has, counts := f.source.HasRates(); !has {
+			t.Fatalf("no rates: %s", counts)
 		}
 		replaced := f.node(0)
 		replaced.UID = "uid-2"
@@ -200,12 +200,12 @@ func TestReplacedNode(t *testing.T) {
 		if report := f.source.Report(); report.Pending != 1 || report.Nodes != 1 {
 			t.Errorf("report of the node that replaced another: %+v", report)
 		}
-		if primed, counts := f.source.Primed(); primed {
-			t.Errorf("primed with the samples of another machine: %s", counts)
+		if has, counts := f.source.HasRates(); has {
+			t.Errorf("rates from the samples of another machine: %s", counts)
 		}
 		time.Sleep(time.Minute)
-		if primed, counts := f.source.Primed(); !primed {
-			t.Errorf("not primed: %s", counts)
+		if has, counts := f.source.HasRates(); !has {
+			t.Errorf("no rates: %s", counts)
 		}
 	})
 }

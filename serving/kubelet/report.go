@@ -16,8 +16,8 @@ import (
 const (
 	// reportedNames bounds the names of nodes that are reported for a reason.
 	reportedNames = 5
-	// primedPercent is the share of the reachable nodes that must have two samples.
-	primedPercent = 95
+	// ratesPercent is the share of the reachable nodes that must have two samples.
+	ratesPercent = 95
 )
 
 // Report summarizes the newest scrape of each selected node.
@@ -53,30 +53,30 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	return report
 }
 
-// Primed reports whether the source has rates: two distinct samples of 95 % of the
+// HasRates reports whether the source has rates: two distinct samples of 95 % of the
 // reachable nodes. A node is unreachable if its newest scrape failed before it had
-// two samples. The source is primed if no node is selected, and not primed if none
-// is reachable, since the replica that serves now may reach them. The string has
-// the counts.
-func (s *Source) Primed() (bool, string) {
+// two samples. The result is true if no node is selected, and false if none is
+// reachable, since the replica that serves now may reach them. The string has the
+// counts.
+func (s *Source) HasRates() (bool, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	primed, unreachable := 0, 0
+	sampledTwice, unreachable := 0, 0
 	for _, t := range s.targets {
 		switch {
 		case t.samples >= 2:
-			primed++
+			sampledTwice++
 		case t.failed != "":
 			unreachable++
 		}
 	}
 	reachable := len(s.targets) - unreachable
-	counts := fmt.Sprintf("%d of %d reachable nodes have two samples (%d %% needed), %d unreachable", primed, reachable, primedPercent, unreachable)
+	counts := fmt.Sprintf("%d of %d reachable nodes have two samples (%d %% needed), %d unreachable", sampledTwice, reachable, ratesPercent, unreachable)
 	switch {
 	case len(s.targets) == 0:
 		return true, "no node is selected"
 	case reachable == 0:
 		return false, counts
 	}
-	return primed*100 >= reachable*primedPercent, counts
+	return sampledTwice*100 >= reachable*ratesPercent, counts
 }

@@ -100,7 +100,7 @@ func TestReportWithoutURL(t *testing.T) {
 	}
 }
 
-func TestPrimed(t *testing.T) {
+func TestHasRates(t *testing.T) {
 	const denied = v1alpha1.ScrapeForbidden
 	nodes := func(n int, h history, more ...history) []history {
 		for range n {
@@ -129,9 +129,9 @@ func TestPrimed(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, counts := nodesWith(t, tt.nodes...).Primed()
+			got, counts := nodesWith(t, tt.nodes...).HasRates()
 			if got != tt.want || !strings.Contains(counts, tt.counts) {
-				t.Errorf("Primed() = %v, %q, want %v, %q", got, counts, tt.want, tt.counts)
+				t.Errorf("HasRates() = %v, %q, want %v, %q", got, counts, tt.want, tt.counts)
 			}
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -122,11 +124,8 @@ func (p *components) applySettings(ctx context.Context, s config.Settings) error
 }
 
 // install adds the enabled versions of the API groups to the API server.
-func (p *components) install(o *Options, server *genericapiserver.GenericAPIServer, initial config.Settings, minRequestTimeout time.Duration) error {
-	versions, err := o.enabledVersions()
-	if err != nil {
-		return err
-	}
+func (p *components) install(versions sets.Set[schema.GroupVersion], server *genericapiserver.GenericAPIServer, initial config.Settings, minRequestTimeout time.Duration) error {
+	var err error
 	if p.watches.resource, err = resourcemetrics.InstallAPI(server, p.store, p.watches.streams, versions.Has); err != nil {
 		return err
 	}

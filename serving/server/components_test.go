@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -70,7 +71,7 @@ func installedComponents(t *testing.T, initial config.Settings) *components {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.install(o, server, initial, time.Minute); err != nil {
+	if err := p.install(sets.New(compiledVersions()...), server, initial, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -21,10 +21,11 @@ import (
 
 func TestConsumersHandler(t *testing.T) {
 	o := parsedOptions(t, "--runtime-config=metrics.k8s.io/v1=false")
-	recorder, err := o.newRecorder(testingclock.NewFakePassiveClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)))
+	enabled, err := o.enabledVersions()
 	if err != nil {
 		t.Fatal(err)
 	}
+	recorder := newRecorder(enabled, testingclock.NewFakePassiveClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)))
 	for _, version := range resourcemetrics.GroupVersions() {
 		recorder.Record(version, "kubectl/v1.37.0", "jane")
 	}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
@@ -86,16 +88,7 @@ func setOpenAPI(config *genericapiserver.Config) {
 }
 
 // newRecorder returns a recorder of the clients of all enabled versions, preferred ones first.
-func (o *Options) newRecorder(c clock.PassiveClock) (*consumers.Recorder, error) {
-	enabled, err := o.enabledVersions()
-	if err != nil {
-		return nil, err
-	}
-	var versions []schema.GroupVersion
-	for _, version := range compiledVersions() {
-		if enabled.Has(version) {
-			versions = append(versions, version)
-		}
-	}
-	return consumers.NewRecorder(c, versions), nil
+func newRecorder(enabled sets.Set[schema.GroupVersion], c clock.PassiveClock) *consumers.Recorder {
+	disabled := func(version schema.GroupVersion) bool { return !enabled.Has(version) }
+	return consumers.NewRecorder(c, slices.DeleteFunc(compiledVersions(), disabled))
 }

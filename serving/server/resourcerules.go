@@ -29,8 +29,8 @@ type resourcePoller interface {
 // kubeletScraper scrapes kubelets. *kubelet.Source implements it.
 type kubeletScraper interface {
 	Report() v1alpha1.KubeletReport
-	// Primed reports whether rates can be served, or else why not.
-	Primed() (bool, string)
+	// HasRates reports whether rates are known, or else why not.
+	HasRates() (bool, string)
 }
 
 // resourceRules decides whether resource metrics come from rules or from kubelets: from
@@ -100,10 +100,10 @@ func (r *resourceRules) report() v1alpha1.KubeletReport {
 	return report
 }
 
-// primed reports whether rates can be served or, with rules, whether these have results.
-func (r *resourceRules) primed() (bool, string) {
+// hasRates reports whether rates are known or, with rules, whether these have results.
+func (r *resourceRules) hasRates() (bool, string) {
 	if !r.isActive() {
-		return r.kubelets.Primed()
+		return r.kubelets.HasRates()
 	}
 	report := r.poller.Report()
 	return report.Complete(), fmt.Sprintf("resource rules have figures of %d nodes and %d pods", report.Nodes, report.Pods)

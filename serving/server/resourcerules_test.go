@@ -30,7 +30,7 @@ type fakeKubelets struct{}
 func (fakeKubelets) Report() v1alpha1.KubeletReport {
 	return v1alpha1.KubeletReport{NewestSample: metav1.NewTime(time.Unix(1, 0))}
 }
-func (fakeKubelets) Primed() (bool, string) { return true, "kubelets" }
+func (fakeKubelets) HasRates() (bool, string) { return true, "kubelets" }
 
 func ruledSpec() *v1alpha1.MetricsBackendSpec {
 	rule := func(container, node string) v1alpha1.ResourceRule {
@@ -54,15 +54,15 @@ func TestResourceRules(t *testing.T) {
 	ctx := t.Context()
 
 	f.apply(ctx, &v1alpha1.MetricsBackendSpec{})
-	if primed, why := f.primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
-		t.Errorf("without rules: %v, %s, applied %d times", primed, why, len(poller.applied))
+	if has, why := f.hasRates(); !has || why != "kubelets" || len(poller.applied) != 0 {
+		t.Errorf("without rules: %v, %s, applied %d times", has, why, len(poller.applied))
 	}
 
 	first := ruledSpec()
 	first.ResourceMetrics.Rules.CPU.NodeQuery = "<<"
 	f.apply(ctx, first)
-	if primed, why := f.primed(); !primed || why != "kubelets" || len(poller.applied) != 0 {
-		t.Errorf("with bad rules after none: %v, %s, applied %d times", primed, why, len(poller.applied))
+	if has, why := f.hasRates(); !has || why != "kubelets" || len(poller.applied) != 0 {
+		t.Errorf("with bad rules after none: %v, %s, applied %d times", has, why, len(poller.applied))
 	}
 	if problems, count, failing := f.health(); len(problems) != 1 || count != 4 || failing != 1 {
 		t.Errorf("with bad rules after none: %d of %d fail, %+v", failing, count, problems)
@@ -73,14 +73,14 @@ func TestResourceRules(t *testing.T) {
 	if len(poller.applied) != 1 || poller.applied[0] == nil || poller.applied[0].Source != "main" {
 		t.Fatalf("applied %+v", poller.applied)
 	}
-	if primed, _ := f.primed(); primed {
-		t.Error("primed before the rules have answered")
+	if has, _ := f.hasRates(); has {
+		t.Error("rates before the rules have results")
 	}
 	newest := metav1.NewTime(time.Unix(1000, 0))
 	problem := v1alpha1.RuleHealth{Path: "spec.resourceMetrics.rules.cpu.nodeQuery", State: v1alpha1.RuleFailing, Reason: "Timeout", Message: "slow"}
 	poller.report = resourcerules.Report{Done: true, Nodes: 1, Pods: 1, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
-	if primed, why := f.primed(); !primed {
-		t.Errorf("not primed: %s", why)
+	if has, why := f.hasRates(); !has {
+		t.Errorf("no rates: %s", why)
 	}
 	if got := f.report().NewestSample; !got.Equal(&newest) {
 		t.Errorf("the newest sample is of %s", got)
@@ -106,7 +106,7 @@ func TestResourceRules(t *testing.T) {
 		t.Fatalf("rules for pods alone: applied %+v", poller.applied)
 	}
 	poller.report = resourcerules.Report{Done: true, Pods: 1, PodsOnly: true, Newest: newest, Problems: []v1alpha1.RuleHealth{problem}}
-	if primed, why := f.primed(); !primed {
+	if has, why := f.hasRates(); !has {
 		t.Errorf("rules for pods alone: %s", why)
 	}
 	if problems, _, failing := f.health(); failing != 2 || len(problems) != 2 || problems[0].Path != "spec.resourceMetrics.rules.memory.nodeQuery" {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/server/config"
@@ -40,10 +39,11 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := o.newRecorder(c)
+	versions, err := o.enabledVersions()
 	if err != nil {
 		return nil, err
 	}
+	recorder := newRecorder(versions, c)
 	generic, authentication, err := o.genericConfig(recorder)
 	if err != nil {
 		return nil, err
@@ -61,15 +61,16 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	gates := []readiness.Gate{
-		authentication, p.informers, readiness.NewBackendGate(watcher.BackendRead, c), readiness.NewDeclaredGate(watcher.DeclaredRead, c),
-		readiness.NewSourcesGate(p.pipeline.sources.ready, c), readiness.NewRatesGate(p.pipeline.resourceRules.primed, c, o.RatesTimeout),
+		authentication, p.informers, readiness.NewBackendGate(watcher.BackendApplied, c), readiness.NewDeclaredGate(watcher.DeclaredApplied, c),
+		readiness.NewSourcesGate(p.pipeline.sources.ready, c), readiness.NewRatesGate(p.pipeline.resourceRules.hasRates, c, o.RatesTimeout),
 	}
 	if o.ServiceName != "" {
-		versions, err := o.newVersionsGate(client, c)
+		name := types.NamespacedName{Namespace: o.ServiceNamespace, Name: o.ServiceName}
+		service, err := readiness.NewService(client, name, o.Backend, o.PodIP, o.ServingCAFile)
 		if err != nil {
 			return nil, err
 		}
-		gates = append(gates, versions)
+		gates = append(gates, readiness.NewVersionsGate(service, versions, c))
 	}
 	ready := readiness.NewGates(gates...)
 
@@ -79,7 +80,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the generic API server: %w", err)
 	}
-	if err := p.install(o, server, initial.Settings, time.Duration(generic.MinRequestTimeout)*time.Second); err != nil {
+	if err := p.install(versions, server, initial.Settings, time.Duration(generic.MinRequestTimeout)*time.Second); err != nil {
 		return nil, err
 	}
 	for path, handler := range report.Handlers(p.pipeline.reporter(watcher.ObservedGeneration), recorder) {
@@ -103,18 +104,4 @@ func (s *Server) Run(ctx context.Context) error {
 	stop()
 	running.Wait()
 	return err
-}
-
-// newVersionsGate returns the gate of a pod behind --service-name.
-func (o *Options) newVersionsGate(client *rest.Config, c clock.PassiveClock) (readiness.Gate, error) {
-	served, err := o.enabledVersions()
-	if err != nil {
-		return nil, err
-	}
-	name := types.NamespacedName{Namespace: o.ServiceNamespace, Name: o.ServiceName}
-	service, err := readiness.NewService(client, name, o.Backend, o.PodIP, o.ServingCAFile)
-	if err != nil {
-		return nil, err
-	}
-	return readiness.NewVersionsGate(service, served, c), nil
 }

@@ -106,13 +106,13 @@ func (c *clusterWatcher) setExternal(_ context.Context, all []*v1alpha1.External
 	c.target.Metrics(c.declared.custom, c.declared.external)
 }
 
-// declaredRead returns nil once all declared metrics and policies are read and applied.
-func (c *clusterWatcher) declaredRead() error {
+// declaredApplied returns nil once all declared metrics and policies are applied.
+func (c *clusterWatcher) declaredApplied() error {
 	for _, o := range []struct {
-		what string
-		read func() error
-	}{{c.policies.what, c.policies.read}, {c.custom.what, c.custom.read}, {c.external.what, c.external.read}} {
-		if err := o.read(); err != nil {
+		what       string
+		hasApplied func() error
+	}{{c.policies.what, c.policies.hasApplied}, {c.custom.what, c.custom.hasApplied}, {c.external.what, c.external.hasApplied}} {
+		if err := o.hasApplied(); err != nil {
 			return fmt.Errorf("%s: %w", o.what, err)
 		}
 	}

@@ -92,8 +92,8 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
-// TestBackendRead: after which responses of kube-apiserver the settings are known.
-func TestBackendRead(t *testing.T) {
+// TestBackendApplied: after which responses of kube-apiserver the settings are known.
+func TestBackendApplied(t *testing.T) {
 	const list = `{"kind":"MetricsBackendList","apiVersion":"metricsbackend.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[%s]}`
 	const object = `{"metadata":{"name":"cluster","uid":"a","generation":3,"resourceVersion":"1"},"spec":{"watch":{"mode":"Disabled"}}}`
 	backends := schema.GroupResource{Group: v1alpha1.GroupName, Resource: "metricsbackends"}
@@ -118,8 +118,8 @@ func TestBackendRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.backend.read() == nil {
-				t.Error("known before anything was asked")
+			if c.backend.hasApplied() == nil {
+				t.Error("applied before the first request")
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
@@ -128,7 +128,7 @@ func TestBackendRead(t *testing.T) {
 			defer cancel()
 			eventually(t, "it waits for "+tc.want, func() bool {
 				got := ""
-				if err := c.backend.read(); err != nil {
+				if err := c.backend.hasApplied(); err != nil {
 					got = err.Error()
 				}
 				return got == tc.want
@@ -167,9 +167,9 @@ func TestBackendChanges(t *testing.T) {
 	}
 }
 
-// TestDeclaredRead: each kind is read independently, and has no objects while its CRD is
+// TestDeclaredApplied: each kind is read independently, and has no objects while its CRD is
 // missing.
-func TestDeclaredRead(t *testing.T) {
+func TestDeclaredApplied(t *testing.T) {
 	list := func(kind string, names ...string) string {
 		var items []string
 		for _, name := range names {
@@ -222,7 +222,7 @@ func TestDeclaredRead(t *testing.T) {
 				target.mu.Lock()
 				defer target.mu.Unlock()
 				waits := ""
-				if err := c.declaredRead(); err != nil {
+				if err := c.declaredApplied(); err != nil {
 					waits = err.Error()
 				}
 				return waits == tc.waits && cmp.Equal(target.declared, tc.want)

@@ -102,8 +102,8 @@ func (o *objectInformer[T]) known() error {
 	return o.reason()
 }
 
-// read returns nil once the objects are known and applied.
-func (o *objectInformer[T]) read() error {
+// hasApplied returns nil once the objects are known and applied.
+func (o *objectInformer[T]) hasApplied() error {
 	if err := o.known(); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (t *Target) declare(ctx context.Context, d *declarations) {
 	t.Metrics(d.custom, d.external)
 }
 
-// Initial is the configuration at the start, before kube-apiserver is asked.
+// Initial is the configuration at the start, before the first request to kube-apiserver.
 type Initial struct {
 	Settings     Settings
 	declarations declarations
@@ -76,11 +76,14 @@ func Load(path string) (*Initial, error) {
 // Watcher keeps a Target up to date with the configuration. Settings that cannot be used
 // change nothing: the last good ones stay.
 type Watcher struct {
+	// Run watches until the context ends.
+	Run func(context.Context)
+	// BackendApplied and DeclaredApplied return nil once the MetricsBackend, and the metrics
+	// and policies declared beside it, are applied, or are known not to exist, and otherwise
+	// what is missing.
+	BackendApplied, DeclaredApplied func() error
+
 	target Target
-	run    func(context.Context)
-	// backendRead and declaredRead return nil once the MetricsBackend, and the objects
-	// declared beside it, are read and applied, or are known not to exist.
-	backendRead, declaredRead func() error
 
 	mu         sync.Mutex
 	generation int64
@@ -91,8 +94,8 @@ type Watcher struct {
 // neither, the initial settings stay.
 func NewWatcher(client *rest.Config, backend string, initial *Initial, target Target) (*Watcher, error) {
 	reloadSuccessful.Set(1)
-	read := func() error { return nil }
-	w := &Watcher{target: target, backendRead: read, declaredRead: read}
+	applied := func() error { return nil }
+	w := &Watcher{target: target, BackendApplied: applied, DeclaredApplied: applied}
 	switch {
 	case initial.file != nil:
 		w.watchFile(initial)
@@ -101,9 +104,9 @@ func NewWatcher(client *rest.Config, backend string, initial *Initial, target Ta
 		if err != nil {
 			return nil, err
 		}
-		w.run, w.backendRead, w.declaredRead = c.run, c.backend.read, c.declaredRead
+		w.Run, w.BackendApplied, w.DeclaredApplied = c.run, c.backend.hasApplied, c.declaredApplied
 	default:
-		w.run = func(ctx context.Context) {
+		w.Run = func(ctx context.Context) {
 			target.declare(ctx, &declarations{})
 			klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings apply")
 		}
@@ -114,7 +117,7 @@ func NewWatcher(client *rest.Config, backend string, initial *Initial, target Ta
 // watchFile also applies the initial content of the file.
 func (w *Watcher) watchFile(initial *Initial) {
 	var applied atomic.Bool
-	w.declaredRead = func() error {
+	w.DeclaredApplied = func() error {
 		if !applied.Load() {
 			return errors.New("the file is not applied yet")
 		}
@@ -124,7 +127,7 @@ func (w *Watcher) watchFile(initial *Initial) {
 		w.apply(ctx, "file", m.backend)
 		w.target.declare(ctx, &m.declarations)
 	}
-	w.run = func(ctx context.Context) {
+	w.Run = func(ctx context.Context) {
 		if err := w.target.Settings(ctx, initial.Settings); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot apply the settings of the file")
 		}
@@ -133,16 +136,6 @@ func (w *Watcher) watchFile(initial *Initial) {
 		initial.file.run(ctx)
 	}
 }
-
-// Run watches until the context ends.
-func (w *Watcher) Run(ctx context.Context) { w.run(ctx) }
-
-// BackendRead returns nil once the settings of the MetricsBackend are applied, or it is
-// known not to exist, and otherwise what it waits for.
-func (w *Watcher) BackendRead() error { return w.backendRead() }
-
-// DeclaredRead does the same for the declared metrics and policies.
-func (w *Watcher) DeclaredRead() error { return w.declaredRead() }
 
 // ObservedGeneration returns the generation of the MetricsBackend whose settings are
 // applied; 0 while these are the defaults.

@@ -146,8 +146,8 @@ func TestInvalidIndependentParts(t *testing.T) {
 	}
 }
 
-// TestWatcherRead: only objects in the cluster are waited for.
-func TestWatcherRead(t *testing.T) {
+// TestWatcherApplied: only objects in the cluster are waited for.
+func TestWatcherApplied(t *testing.T) {
 	tests := map[string]struct {
 		backend string
 		file    *fileWatcher
@@ -170,7 +170,7 @@ func TestWatcherRead(t *testing.T) {
 			for what, check := range map[string]struct {
 				wait func() error
 				want string
-			}{"settings": {w.BackendRead, tc.read}, "declarations": {w.DeclaredRead, tc.declared}} {
+			}{"settings": {w.BackendApplied, tc.read}, "declarations": {w.DeclaredApplied, tc.declared}} {
 				got := ""
 				if err := check.wait(); err != nil {
 					got = err.Error()

@@ -92,7 +92,7 @@ func TestGates(t *testing.T) {
 
 func TestRunEndsWhenAllGatesAreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := NewRatesGate(primed(false, "no samples"), clock.RealClock{}, 30*time.Second)
+		g := NewRatesGate(rates(false, "no samples"), clock.RealClock{}, 30*time.Second)
 		r := NewGates(g)
 		began := time.Now()
 		r.Run(t.Context())
@@ -117,7 +117,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// primed returns a fixed answer about rates.
-func primed(ready bool, reason string) func() (bool, string) {
-	return func() (bool, string) { return ready, reason }
+// rates returns a fixed result of HasRates.
+func rates(has bool, reason string) func() (bool, string) {
+	return func() (bool, string) { return has, reason }
 }

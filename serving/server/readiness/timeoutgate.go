@@ -36,20 +36,20 @@ type timeoutGate struct {
 	expired bool
 }
 
-// NewBackendGate waits until read returns nil: until the settings of the MetricsBackend are
+// NewBackendGate waits until applied returns nil: until the settings of the MetricsBackend are
 // applied. With the default settings a pod would briefly serve what is disabled, such as
 // watch.
-func NewBackendGate(read func() error, c clock.PassiveClock) Gate {
+func NewBackendGate(applied func() error, c clock.PassiveClock) Gate {
 	return &timeoutGate{
-		name: "backend", check: read, clock: c, timeout: backendTimeout, subject: "the MetricsBackend", fallback: "with the default settings",
+		name: "backend", check: applied, clock: c, timeout: backendTimeout, subject: "the MetricsBackend", fallback: "with the default settings",
 	}
 }
 
-// NewDeclaredGate waits until read returns nil: until the declared metrics and policies are
-// applied. Without policies external metrics answer 503; everything else can be served.
-func NewDeclaredGate(read func() error, c clock.PassiveClock) Gate {
+// NewDeclaredGate waits until applied returns nil: until the declared metrics and policies
+// are applied. Without policies external metrics answer 503; everything else can be served.
+func NewDeclaredGate(applied func() error, c clock.PassiveClock) Gate {
 	return &timeoutGate{
-		name: "declared-metrics", check: read, clock: c, timeout: backendTimeout,
+		name: "declared-metrics", check: applied, clock: c, timeout: backendTimeout,
 		subject: "what is declared beside the MetricsBackend", fallback: "without",
 	}
 }
@@ -60,11 +60,11 @@ func NewSourcesGate(check func() error, c clock.PassiveClock) Gate {
 	return &timeoutGate{name: "sources", check: check, clock: c, timeout: sourcesTimeout, subject: "sources", fallback: "without"}
 }
 
-// NewRatesGate waits until primed reports that rates can be served, since an empty list is
+// NewRatesGate waits until hasRates reports that rates are known, since an empty list is
 // an error to the HPA controller. A node that never answers must not keep the pod out.
-func NewRatesGate(primed func() (bool, string), c clock.PassiveClock, timeout time.Duration) Gate {
+func NewRatesGate(hasRates func() (bool, string), c clock.PassiveClock, timeout time.Duration) Gate {
 	check := func() error {
-		if primed, reason := primed(); !primed {
+		if has, reason := hasRates(); !has {
 			return errors.New(reason)
 		}
 		return nil

@@ -50,7 +50,7 @@ func TestTimeoutGates(t *testing.T) {
 		gate    func(clock.PassiveClock) Gate
 	}{
 		"waiting for rates: 1 of 2 nodes (goes on without after 1m30s)": {90 * time.Second, func(c clock.PassiveClock) Gate {
-			return NewRatesGate(primed(false, "1 of 2 nodes"), c, 90*time.Second)
+			return NewRatesGate(rates(false, "1 of 2 nodes"), c, 90*time.Second)
 		}},
 		"waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)": {30 * time.Second, func(c clock.PassiveClock) Gate {
 			return NewBackendGate(unread, c)
@@ -69,7 +69,7 @@ func TestTimeoutGates(t *testing.T) {
 			t.Errorf("in the end: %v", err)
 		}
 	}
-	if err := NewRatesGate(primed(true, ""), clock.RealClock{}, time.Hour).Check(t.Context()); err != nil {
+	if err := NewRatesGate(rates(true, ""), clock.RealClock{}, time.Hour).Check(t.Context()); err != nil {
 		t.Errorf("with rates: %v", err)
 	}
 }
