@@ -80,7 +80,7 @@ func ForConfig(config *rest.Config, warnings io.Writer, clock clock.PassiveClock
 	config.Wrap(c.time.observe)
 	c.Config = rest.CopyConfig(config)
 
-	kinds, mapper, err := known()
+	kinds, mapper, err := schemeAndMapper()
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func userAgent() string {
 	return fmt.Sprintf("kubectl-metrics/%s (%s/%s)", Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// known returns the kinds that the plugin reads, with a static mapper: discovery may be broken.
-func known() (*apiruntime.Scheme, meta.RESTMapper, error) {
+// schemeAndMapper returns the kinds that the plugin reads, with a static mapper: discovery may be broken.
+func schemeAndMapper() (*apiruntime.Scheme, meta.RESTMapper, error) {
 	kinds := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{
 		corev1.AddToScheme, autoscalingv2.AddToScheme, apiregistrationv1.AddToScheme, v1alpha1.AddToScheme,

@@ -49,38 +49,38 @@ func (c *Cluster) APIServices(ctx context.Context) ([]apiregistrationv1.APIServi
 	return list.Items, nil
 }
 
-// Refused reports whether the user has no permission, so that a retry is useless.
-func Refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+// IsDenied reports whether the user has no permission, so that a retry is useless.
+func IsDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // hint adds the missing permission to an error.
 func hint(err error, lack string) error {
-	if Refused(err) {
+	if IsDenied(err) {
 		return fmt.Errorf("%w (%s)", err, lack)
 	}
 	return err
 }
 
-// MisnamedError means that the user has to name a MetricsBackend, or another one.
-type MisnamedError struct{ message string }
+// BackendNameError means that the user has to name a MetricsBackend, or another one.
+type BackendNameError struct{ message string }
 
 // Error implements error.
-func (e *MisnamedError) Error() string { return e.message }
+func (e *BackendNameError) Error() string { return e.message }
 
-// Named returns a *MisnamedError unless a backend has that name.
-func Named(name string, backends []v1alpha1.MetricsBackend) error {
+// CheckBackendName returns a *BackendNameError unless a backend has that name.
+func CheckBackendName(name string, backends []v1alpha1.MetricsBackend) error {
 	names := namesOf(backends)
 	known := strings.Join(names, ", ")
 	switch {
 	case slices.Contains(names, name):
 		return nil
 	case name == "" && len(names) == 0:
-		return &MisnamedError{"there is no MetricsBackend"}
+		return &BackendNameError{"there is no MetricsBackend"}
 	case name == "":
-		return &MisnamedError{"name one of the MetricsBackends: " + known}
+		return &BackendNameError{"name one of the MetricsBackends: " + known}
 	case len(names) == 0:
-		return &MisnamedError{fmt.Sprintf("MetricsBackend %q not found: there is none", name)}
+		return &BackendNameError{fmt.Sprintf("MetricsBackend %q not found: there is none", name)}
 	}
-	return &MisnamedError{fmt.Sprintf("MetricsBackend %q not found; there are: %s", name, known)}
+	return &BackendNameError{fmt.Sprintf("MetricsBackend %q not found; there are: %s", name, known)}
 }
 
 func namesOf(backends []v1alpha1.MetricsBackend) []string {

@@ -138,7 +138,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	targets, errs := o.targets(ctx, cluster)
 	var all []Explained
 	for _, t := range targets {
-		explained, err := ask(ctx, cluster, t)
+		explained, err := explainTarget(ctx, cluster, t)
 		if err != nil {
 			errs = append(errs, err)
 		} else {
@@ -184,8 +184,8 @@ func (o *options) print(streams genericiooptions.IOStreams, all []Explained, err
 	return nil
 }
 
-// ask reads one explanation.
-func ask(ctx context.Context, cluster *connection.Cluster, t target) (*Explained, error) {
+// explainTarget reads one explanation.
+func explainTarget(ctx context.Context, cluster *connection.Cluster, t target) (*Explained, error) {
 	query := url.Values{v1alpha1.ParameterExplain: {"true"}}
 	for name, value := range t.query {
 		if value != "" {

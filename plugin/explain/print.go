@@ -54,7 +54,7 @@ func (e *Explained) answer(root *output.Node, now time.Time) {
 	for i := range e.Series {
 		node.Add(output.Text(e.Series[i].Value), output.Text(series(e.Series[i].Labels)))
 	}
-	rest(node, len(e.Series), e.SeriesCount)
+	addMore(node, len(e.Series), e.SeriesCount)
 	for _, warning := range e.Warnings {
 		root.Add(output.Text("warning"), output.Cell{Text: warning, Tone: output.Warning})
 	}
@@ -79,7 +79,7 @@ func (e *Explained) values(root *output.Node, now time.Time) {
 		}
 		node.Add(output.Cell{Text: v.Value, Tone: output.Strong}, output.Text(what), output.Cell{Text: ago(v.Time.Time, now), Tone: output.Faint})
 	}
-	rest(node, len(e.Values), e.ValueCount)
+	addMore(node, len(e.Values), e.ValueCount)
 	for _, o := range e.Omitted {
 		root.Add(output.Text("no value"), output.Cell{Text: omitted(o), Tone: output.Warning})
 	}
@@ -93,7 +93,7 @@ func omitted(o v1alpha1.ExplainedOmission) string {
 	return what + ": " + o.Reason + ": " + o.Message
 }
 
-func rest(node *output.Node, shown, all int) {
+func addMore(node *output.Node, shown, all int) {
 	if all > shown {
 		node.Add(output.Cell{Text: fmt.Sprintf("and %d more", all-shown), Tone: output.Faint})
 	}

@@ -67,7 +67,7 @@ func read(ctx context.Context, cluster *connection.Cluster, name string) (*Repor
 		}
 	}
 	if name != "" && len(report.Backends) == 0 {
-		return nil, connection.Named(name, backends)
+		return nil, connection.CheckBackendName(name, backends)
 	}
 	var registrations []aggregation.Registration
 	for _, group := range aggregation.Groups() {

@@ -20,8 +20,8 @@ var advisory = []string{v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRule
 
 // backendConditions checks all conditions of all MetricsBackends.
 func backendConditions(_ context.Context, snap *snapshot) []Result {
-	if snap.backendsRefused != nil {
-		return []Result{snap.requestFailed("MetricsBackends", snap.backendsRefused, "")}
+	if snap.backendsDenied != nil {
+		return []Result{snap.requestFailed("MetricsBackends", snap.backendsDenied, "")}
 	}
 	if len(snap.backends) == 0 {
 		return []Result{skip("MetricsBackends", "there is none: someone else serves %s", group)}

@@ -150,7 +150,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 		}
 		left := deadline.Sub(o.clock.Now())
 		if left <= 0 || isFinal(report, err) {
-			return o.conclude(report, err)
+			return o.finish(report, err)
 		}
 		if waiting := progress(report, err); waiting != printed {
 			_, _ = fmt.Fprintln(o.streams.ErrOut, waiting)
@@ -166,12 +166,12 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 // isFinal reports whether a retry is useless: all checks passed, or permissions are missing.
 func isFinal(report *Report, err error) bool {
 	if err != nil {
-		return connection.Refused(err)
+		return connection.IsDenied(err)
 	}
 	return report.Outcome != Fail
 }
 
-func (o *options) conclude(report *Report, err error) error {
+func (o *options) finish(report *Report, err error) error {
 	if err != nil {
 		return err
 	}

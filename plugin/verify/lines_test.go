@@ -37,7 +37,7 @@ func TestLines(t *testing.T) {
 				w.APIServices[0].Labels, w.APIServices[1].Labels = nil, nil
 				w.Current, w.Stale = []string{"v1beta1"}, []string{"v1"}
 				delete(w.Served, "v1")
-				w.Figures = strings.Replace(w.Figures, `{name="v1.metrics.k8s.io"} 0`, `{name="v1.metrics.k8s.io"} 1`, 1)
+				w.Metrics = strings.Replace(w.Metrics, `{name="v1.metrics.k8s.io"} 0`, `{name="v1.metrics.k8s.io"} 1`, 1)
 			},
 			options: func(o *options) { o.expect = []string{"v1beta1"} },
 			code:    output.NotMet,
@@ -55,13 +55,13 @@ func TestLines(t *testing.T) {
 				for i := range w.APIServices {
 					plugincluster.SetAvailable(&w.APIServices[i], false, "MissingEndpoints", "endpoints for service/metrics-serving-cluster have no addresses")
 				}
-				w.Working(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonAggregatorUnavailable,
+				w.Reconciling(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonAggregatorUnavailable,
 					"v1.metrics.k8s.io is reported unavailable by kube-apiserver (MissingEndpoints): kubectl describe apiservice v1.metrics.k8s.io")
 				w.Current, w.Stale = nil, []string{"v1", "v1beta1"}
 				for _, path := range []string{"v1", "v1/nodes", "v1/pods", "v1beta1", "v1beta1/nodes", "v1beta1/pods"} {
 					w.Codes[apis+path] = http.StatusServiceUnavailable
 				}
-				w.Figures = strings.ReplaceAll(w.Figures, `.metrics.k8s.io"} 0`, `.metrics.k8s.io"} 1`)
+				w.Metrics = strings.ReplaceAll(w.Metrics, `.metrics.k8s.io"} 0`, `.metrics.k8s.io"} 1`)
 				w.Autoscalers[0] = *plugincluster.Autoscaler("web", corev1.ConditionFalse, "FailedGetResourceMetric", "the server is currently unable to handle the request")
 			},
 			code: output.NotMet,
@@ -245,7 +245,7 @@ func TestLines(t *testing.T) {
 			// The operator has not registered what is there yet: v1 may be among it.
 			change: func(_ *testing.T, w *plugincluster.World) {
 				*w = *plugincluster.KeptMetricsServer()
-				w.Working(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not registered yet: v1.metrics.k8s.io (waits)")
+				w.Reconciling(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady, "not registered yet: v1.metrics.k8s.io (waits)")
 			},
 			code: output.NotMet,
 		},
@@ -317,7 +317,7 @@ func TestLines(t *testing.T) {
 		},
 		"series not there yet": {
 			change: func(_ *testing.T, w *plugincluster.World) {
-				w.Figures = strings.ReplaceAll(w.Figures, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")
+				w.Metrics = strings.ReplaceAll(w.Metrics, `aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0`+"\n", "")
 			},
 		},
 	}

@@ -74,7 +74,7 @@ func (r *Report) failed() []Result {
 	return slices.DeleteFunc(slices.Clone(r.Checks), func(c Result) bool { return c.Outcome != Fail && c.Outcome != Error })
 }
 
-func (r *Report) conclude() {
+func (r *Report) setOutcome() {
 	switch {
 	case r.count(Fail) > 0:
 		r.Outcome = Fail
@@ -135,7 +135,7 @@ func (snap *snapshot) verify(ctx context.Context, skip []string) (*Report, error
 	}
 	report.Checks = append(report.Checks, unused(skip, report.Checks)...)
 	report.Time = metav1.NewTime(snap.cluster.Now().Truncate(time.Second))
-	report.conclude()
+	report.setOutcome()
 	return report, nil
 }
 

@@ -32,11 +32,11 @@ type snapshot struct {
 	maxAge time.Duration
 
 	backends []v1alpha1.MetricsBackend
-	// backendsRefused is the error if the user has no permission to read them.
-	backendsRefused error
-	registrations   []aggregation.Registration
-	expected        []string
-	expectedBy      string
+	// backendsDenied is the error if the user has no permission to read them.
+	backendsDenied error
+	registrations  []aggregation.Registration
+	expected       []string
+	expectedBy     string
 	// samplesMaxAge is the maximum age of a fresh sample.
 	samplesMaxAge time.Duration
 }
@@ -44,9 +44,9 @@ type snapshot struct {
 // prepare reads the objects that determine what to check.
 func (snap *snapshot) prepare(ctx context.Context) error {
 	var err error
-	if snap.backends, err = snap.cluster.Backends(ctx); connection.Refused(err) {
+	if snap.backends, err = snap.cluster.Backends(ctx); connection.IsDenied(err) {
 		// The cluster may have another implementation, and users without this permission.
-		snap.backendsRefused = err
+		snap.backendsDenied = err
 	} else if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func nameOf(version string) string { return version + "." + group }
 // Fail.
 func (snap *snapshot) requestFailed(subject string, err error, remedy string) Result {
 	switch {
-	case connection.Refused(err):
+	case connection.IsDenied(err):
 		return Result{Subject: subject, Outcome: Error, Message: err.Error(), Remedy: "run it as a user who may, or leave it out with --skip"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(subject, fmt.Sprintf("no answer within %s", snap.cluster.Timeout), remedy)

@@ -86,12 +86,12 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 func choose(ctx context.Context, cluster *connection.Cluster, args []string, goal goal) (string, error) {
 	backends, err := cluster.Backends(ctx)
 	switch {
-	case connection.Refused(err) && len(args) == 0 && !goal.ofBackend():
+	case connection.IsDenied(err) && len(args) == 0 && !goal.ofBackend():
 		return "", nil
 	case err != nil:
 		return "", err
 	case len(args) > 0:
-		if err := connection.Named(args[0], backends); err != nil {
+		if err := connection.CheckBackendName(args[0], backends); err != nil {
 			return "", err
 		}
 		return args[0], nil
@@ -100,5 +100,5 @@ func choose(ctx context.Context, cluster *connection.Cluster, args []string, goa
 	case !goal.ofBackend():
 		return "", nil
 	}
-	return "", connection.Named("", backends)
+	return "", connection.CheckBackendName("", backends)
 }

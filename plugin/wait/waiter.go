@@ -119,8 +119,8 @@ func (w *waiter) check(ctx context.Context) (bool, string, error) {
 
 // isTransient reports whether a retry may succeed: kube-apiserver may be restarting.
 func isTransient(err error) bool {
-	var misnamed *connection.MisnamedError
-	return !connection.Refused(err) && !errors.As(err, &misnamed)
+	var wrongName *connection.BackendNameError
+	return !connection.IsDenied(err) && !errors.As(err, &wrongName)
 }
 
 // watchedList returns the kind to watch: all APIServices, since other versions may appear.

@@ -35,7 +35,7 @@ type Cluster struct {
 	watches chan struct{}
 }
 
-// Start begins to answer, until the test ends.
+// Start serves the world until the test ends.
 func Start(t *testing.T, world *World) *Cluster {
 	t.Helper()
 	c := &Cluster{world: world, changed: make(chan struct{}), watches: make(chan struct{}, 100)}
@@ -57,7 +57,7 @@ func Start(t *testing.T, world *World) *Cluster {
 	return c
 }
 
-// Change changes the world, and lets every watch tell of it.
+// Change changes the world and sends an event to every watch.
 func (c *Cluster) Change(change func(*World)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,26 +79,26 @@ func (c *Cluster) AwaitWatch(t *testing.T) {
 // ServeHTTP implements http.Handler.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
-	answer, changed, now := c.world.answer(r), c.changed, c.world.Now
+	response, changed, now := c.world.respond(r), c.changed, c.world.Now
 	c.mu.Unlock()
 	w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
-	w.Header().Set("Content-Type", answer.kind)
+	w.Header().Set("Content-Type", response.kind)
 	switch {
-	case answer.hangs:
+	case response.hangs:
 		<-r.Context().Done()
 		return
-	case answer.code == http.StatusOK && r.URL.Query().Get("watch") != "":
+	case response.code == http.StatusOK && r.URL.Query().Get("watch") != "":
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		c.watches <- struct{}{}
 		select {
 		case <-changed:
 			// The object does not matter: the plugin looks for itself.
-			_, _ = fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q}}`+"\n", answer.watched.Kind, answer.watched.APIVersion)
+			_, _ = fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q}}`+"\n", response.watched.Kind, response.watched.APIVersion)
 		case <-r.Context().Done():
 		}
 		return
 	}
-	w.WriteHeader(answer.code)
-	_, _ = w.Write(answer.body)
+	w.WriteHeader(response.code)
+	_, _ = w.Write(response.body)
 }

@@ -14,25 +14,25 @@ import (
 )
 
 // The sets of conditions here are those that the operator writes, see summarize in
-// controllers/metricsbackend: what is not done yet is told by Ready and Reconciling, what
-// nobody but people can end by Ready and Stalled.
+// controllers/metricsbackend: Ready and Reconciling for what is in progress, Ready and Stalled for
+// what needs a change by a person.
 
-// Working makes an area one that is not as it should be. Ready is False for a failure, Unknown for
-// what is only not done yet.
-func (w *World) Working(area string, ready metav1.ConditionStatus, reason, message string) {
+// Reconciling sets the condition of an area to False. Ready is False for a failure, Unknown for
+// what is in progress.
+func (w *World) Reconciling(area string, ready metav1.ConditionStatus, reason, message string) {
 	w.Condition(area, metav1.ConditionFalse, reason, message)
 	w.Condition(v1alpha1.ConditionReady, ready, reason, area+": "+message)
 	w.Condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, area+": "+message)
 }
 
-// Stalled makes it one that only a change from outside helps.
+// Stalled sets the condition Stalled, for what only a change of the spec or the cluster ends.
 func (w *World) Stalled(reason, message string) {
 	w.Condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	w.Condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
 }
 
-// KeptMetricsServer is a cluster whose backend keeps the APIService of metrics-server,
-// which serves v1beta1 only: that is all that the wanted versions can come to.
+// KeptMetricsServer returns a cluster whose backend keeps the APIService of metrics-server,
+// which serves v1beta1 only, so that v1 stays unregistered.
 func KeptMetricsServer() *World {
 	w := Healthy(nil)
 	w.Unregister("v1")
@@ -62,7 +62,7 @@ func KeptMetricsServer() *World {
 	return w
 }
 
-// ServeOthers has the first backend serve custom.metrics.k8s.io and external.metrics.k8s.io, too.
+// ServeOthers makes the first backend serve custom.metrics.k8s.io and external.metrics.k8s.io, too.
 func (w *World) ServeOthers() {
 	b, ca := &w.Backends[0], w.APIServices[0].Spec.CABundle
 	b.Spec.CustomMetrics, b.Spec.ExternalMetrics = &v1alpha1.CustomMetricsSpec{}, &v1alpha1.ExternalMetricsSpec{}

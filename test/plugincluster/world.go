@@ -21,7 +21,7 @@ import (
 // Now is the time at the cluster.
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// World is what kube-apiserver knows, and what it finds behind itself.
+// World is the state of a cluster and of its metrics API.
 type World struct {
 	Now time.Time
 	// NoKind: the CRD is not installed.
@@ -34,21 +34,21 @@ type World struct {
 	// Current, Stale and Group are the versions in the two discovery documents; the
 	// first of Group is the preferred one.
 	Current, Stale, Group []string
-	// Served are the versions that the implementation answers.
+	// Served are the versions that the implementation serves.
 	Served map[string]*Data
 	// Others are the resources of versions of other groups, by GROUP/VERSION; the
 	// aggregated discovery does not list those of Unlisted.
 	Others   map[string][]string
 	Unlisted []string
-	// Figures are the lines of /metrics.
-	Figures string
-	// Codes are answers with an error, by path.
+	// Metrics is the body of /metrics.
+	Metrics string
+	// Codes are the status codes of paths that fail.
 	Codes map[string]int
-	// Hanging are paths that get no answer.
+	// Hanging are paths that get no response.
 	Hanging []string
 }
 
-// Data is what a version answers.
+// Data holds the responses of a version of metrics.k8s.io.
 type Data struct {
 	Resources []string
 	// Nodes and Pods are sample times by name, pods as NAMESPACE/NAME.
@@ -57,7 +57,7 @@ type Data struct {
 	CPU string
 }
 
-// Healthy is a cluster whose backend serves v1 and v1beta1, with two nodes.
+// Healthy returns a cluster whose backend serves v1 and v1beta1, with two nodes.
 func Healthy(ca []byte) *World {
 	data := func() *Data {
 		return &Data{
@@ -75,7 +75,7 @@ func Healthy(ca []byte) *World {
 		Current:     []string{"v1", "v1beta1"},
 		Group:       []string{"v1", "v1beta1"},
 		Served:      map[string]*Data{"v1": data(), "v1beta1": data()},
-		Figures: `# HELP aggregator_unavailable_apiservice [BETA] Gauge of APIServices which are marked as unavailable.
+		Metrics: `# HELP aggregator_unavailable_apiservice [BETA] Gauge of APIServices which are marked as unavailable.
 # TYPE aggregator_unavailable_apiservice gauge
 aggregator_unavailable_apiservice{name="v1.metrics.k8s.io"} 0
 aggregator_unavailable_apiservice{name="v1beta1.metrics.k8s.io"} 0
@@ -89,7 +89,7 @@ apiserver_request_terminations_total{code="429",component="apiserver",group=""} 
 	}
 }
 
-// MetricsServer is a cluster without the operator's CRD, with metrics-server's
+// MetricsServer returns a cluster without the operator's CRD, with metrics-server's
 // stock manifest.
 func MetricsServer() *World {
 	w := Healthy(nil)
@@ -103,7 +103,7 @@ func MetricsServer() *World {
 	return w
 }
 
-// Backend is one that is as its spec says.
+// Backend returns a MetricsBackend whose components match its spec.
 func Backend(name string) *v1alpha1.MetricsBackend {
 	condition := func(kind, reason, message string) metav1.Condition {
 		return metav1.Condition{
@@ -149,13 +149,13 @@ func Backend(name string) *v1alpha1.MetricsBackend {
 	}
 }
 
-// APIService is one that kube-apiserver reports available; without a backend, it is
+// APIService returns one that kube-apiserver reports available; without a backend, it is
 // someone else's.
 func APIService(version, backend string, ca []byte) *apiregistrationv1.APIService {
 	return APIServiceOf("metrics.k8s.io", version, backend, ca)
 }
 
-// APIServiceOf is one of any group.
+// APIServiceOf is APIService for any group.
 func APIServiceOf(group, version, backend string, ca []byte) *apiregistrationv1.APIService {
 	service := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: version + "." + group, ResourceVersion: "7"},
@@ -173,7 +173,7 @@ func APIServiceOf(group, version, backend string, ca []byte) *apiregistrationv1.
 	return service
 }
 
-// SetAvailable is what the aggregator found.
+// SetAvailable sets the condition Available.
 func SetAvailable(service *apiregistrationv1.APIService, available bool, reason, message string) {
 	status := apiregistrationv1.ConditionFalse
 	if available {
@@ -184,7 +184,7 @@ func SetAvailable(service *apiregistrationv1.APIService, available bool, reason,
 	}
 }
 
-// Autoscaler is one by CPU, with that ScalingActive condition.
+// Autoscaler returns one that scales by CPU, with that condition ScalingActive.
 func Autoscaler(name string, active corev1.ConditionStatus, reason, message string) *autoscalingv2.HorizontalPodAutoscaler {
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -213,12 +213,12 @@ func (w *World) Condition(kind string, status metav1.ConditionStatus, reason, me
 	*conditions = append(*conditions, changed)
 }
 
-// Unregister takes a version out: its APIService, and what discovery says.
+// Unregister removes the APIService of a version, and the version from discovery and /metrics.
 func (w *World) Unregister(version string) {
 	is := func(v string) bool { return v == version }
 	w.APIServices = slices.DeleteFunc(w.APIServices, func(s apiregistrationv1.APIService) bool { return s.Spec.Version == version })
 	w.Current = slices.DeleteFunc(w.Current, is)
 	w.Group = slices.DeleteFunc(w.Group, is)
 	series := fmt.Sprintf("aggregator_unavailable_apiservice{name=%q} 0\n", version+".metrics.k8s.io")
-	w.Figures = strings.ReplaceAll(w.Figures, series, "")
+	w.Metrics = strings.ReplaceAll(w.Metrics, series, "")
 }

@@ -25,66 +25,66 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
-// answer is what the cluster says to one request.
-type answer struct {
+// response is the response to one request.
+type response struct {
 	code  int
 	kind  string
 	body  []byte
 	hangs bool
-	// watched is the kind that a watch speaks of.
+	// watched is the kind of objects in a watch of the path.
 	watched metav1.TypeMeta
 }
 
 const backendsPath = "/apis/metricsbackend.io/v1alpha1/metricsbackends"
 
-func (w *World) answer(r *http.Request) answer {
+func (w *World) respond(r *http.Request) response {
 	path := r.URL.Path
 	if slices.Contains(w.Hanging, path) {
-		return answer{hangs: true}
+		return response{hangs: true}
 	}
 	if code := w.Codes[path]; code != 0 {
-		return refusal(code, path)
+		return errorResponse(code, path)
 	}
 	name, isBackend := strings.CutPrefix(path, backendsPath+"/")
 	version, kind, _ := strings.Cut(strings.TrimPrefix(path, "/apis/metrics.k8s.io/"), "/")
 	switch {
 	case w.NoKind && strings.HasPrefix(path, backendsPath):
-		return refusal(http.StatusNotFound, path)
+		return errorResponse(http.StatusNotFound, path)
 	case path == backendsPath:
-		return list("MetricsBackend", v1alpha1.GroupVersion.String(), v1alpha1.MetricsBackendList{Items: w.Backends})
+		return listResponse("MetricsBackend", v1alpha1.GroupVersion.String(), v1alpha1.MetricsBackendList{Items: w.Backends})
 	case isBackend:
 		for i := range w.Backends {
 			if w.Backends[i].Name == name {
-				return found(w.Backends[i])
+				return jsonResponse(w.Backends[i])
 			}
 		}
 	case path == "/apis/apiregistration.k8s.io/v1/apiservices":
-		return list("APIService", "apiregistration.k8s.io/v1", apiregistrationv1.APIServiceList{Items: w.APIServices})
+		return listResponse("APIService", "apiregistration.k8s.io/v1", apiregistrationv1.APIServiceList{Items: w.APIServices})
 	case path == "/apis/autoscaling/v2/horizontalpodautoscalers":
-		return list("HorizontalPodAutoscaler", "autoscaling/v2", autoscalingv2.HorizontalPodAutoscalerList{Items: w.Autoscalers})
+		return listResponse("HorizontalPodAutoscaler", "autoscaling/v2", autoscalingv2.HorizontalPodAutoscalerList{Items: w.Autoscalers})
 	case path == "/api/v1/nodes":
 		var nodes corev1.NodeList
 		for _, name := range w.Nodes {
 			nodes.Items = append(nodes.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
-		return list("Node", "v1", nodes)
+		return listResponse("Node", "v1", nodes)
 	case path == "/apis":
 		return w.aggregated()
 	case path == "/apis/metrics.k8s.io" && len(w.Group) > 0:
 		return w.groupDocument()
 	case path == "/metrics":
-		return answer{code: http.StatusOK, kind: "text/plain; version=0.0.4", body: []byte(w.Figures)}
+		return response{code: http.StatusOK, kind: "text/plain; version=0.0.4", body: []byte(w.Metrics)}
 	case w.Others[strings.TrimPrefix(path, "/apis/")] != nil:
 		groupVersion := strings.TrimPrefix(path, "/apis/")
 		return resources(groupVersion, w.Others[groupVersion])
 	case w.Served[version] != nil:
-		return w.Served[version].answer(version, kind)
+		return w.Served[version].respond(version, kind)
 	}
-	return refusal(http.StatusNotFound, path)
+	return errorResponse(http.StatusNotFound, path)
 }
 
 // aggregated returns the discovery document of all groups.
-func (w *World) aggregated() answer {
+func (w *World) aggregated() response {
 	groups := []apidiscoveryv2.APIGroupDiscovery{{ObjectMeta: metav1.ObjectMeta{Name: "apps"}}}
 	add := func(group, version string, freshness apidiscoveryv2.DiscoveryFreshness) {
 		if groups[len(groups)-1].Name != group {
@@ -104,30 +104,30 @@ func (w *World) aggregated() answer {
 			add(group, version, apidiscoveryv2.DiscoveryFreshnessCurrent)
 		}
 	}
-	return found(apidiscoveryv2.APIGroupDiscoveryList{
+	return jsonResponse(apidiscoveryv2.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}, Items: groups,
 	})
 }
 
 // resources returns the discovery document of a version.
-func resources(groupVersion string, names []string) answer {
+func resources(groupVersion string, names []string) response {
 	list := metav1.APIResourceList{GroupVersion: groupVersion}
 	for _, name := range names {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
 	}
-	return found(list)
+	return jsonResponse(list)
 }
 
-func (w *World) groupDocument() answer {
+func (w *World) groupDocument() response {
 	group := metav1.APIGroup{Name: "metrics.k8s.io"}
 	for _, v := range w.Group {
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{Version: v, GroupVersion: "metrics.k8s.io/" + v})
 	}
 	group.PreferredVersion = group.Versions[0]
-	return found(group)
+	return jsonResponse(group)
 }
 
-func (d *Data) answer(version, kind string) answer {
+func (d *Data) respond(version, kind string) response {
 	switch kind {
 	case "":
 		return resources("metrics.k8s.io/"+version, d.Resources)
@@ -140,7 +140,7 @@ func (d *Data) answer(version, kind string) answer {
 				Usage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(d.CPU)},
 			})
 		}
-		return found(nodes)
+		return jsonResponse(nodes)
 	case "pods":
 		pods := metricsv1beta1.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/" + version}}
 		for _, key := range slices.Sorted(maps.Keys(d.Pods)) {
@@ -150,27 +150,27 @@ func (d *Data) answer(version, kind string) answer {
 				Containers: []metricsv1beta1.ContainerMetrics{{Name: "main", Usage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}}},
 			})
 		}
-		return found(pods)
+		return jsonResponse(pods)
 	}
-	return refusal(http.StatusNotFound, kind)
+	return errorResponse(http.StatusNotFound, kind)
 }
 
-func found(object any) answer {
+func jsonResponse(object any) response {
 	body, err := json.Marshal(object)
 	if err != nil {
-		return refusal(http.StatusInternalServerError, err.Error())
+		return errorResponse(http.StatusInternalServerError, err.Error())
 	}
-	return answer{code: http.StatusOK, kind: "application/json", body: body}
+	return response{code: http.StatusOK, kind: "application/json", body: body}
 }
 
-func list(kind, version string, object any) answer {
-	a := found(object)
+func listResponse(kind, version string, object any) response {
+	a := jsonResponse(object)
 	a.watched = metav1.TypeMeta{Kind: kind, APIVersion: version}
 	return a
 }
 
-// refusal is a Status, as kube-apiserver answers.
-func refusal(code int, path string) answer {
+// errorResponse returns a Status as kube-apiserver does.
+func errorResponse(code int, path string) response {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(code), //nolint:gosec // an HTTP status
@@ -188,12 +188,12 @@ func refusal(code int, path string) answer {
 	default:
 		status.Reason, status.Message = metav1.StatusReasonInternalError, "an internal error"
 	}
-	a := found(status)
+	a := jsonResponse(status)
 	a.code = code
 	return a
 }
 
-// Authority is a certificate in PEM that ends at that time.
+// Authority returns the certificate in PEM of an authority that expires at that time.
 func Authority(t *testing.T, notAfter time.Time) []byte {
 	t.Helper()
 	made, err := authority.New("authority", func(c *x509.Certificate) {
