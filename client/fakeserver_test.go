@@ -25,18 +25,47 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
+// requestLog records the requests of a fake server.
+type requestLog struct {
+	began time.Time
+
+	mu  sync.Mutex
+	log []string // "15s list v1", of each request
+}
+
+func (l *requestLog) record(what, version string) {
+	l.set(func() { l.log = append(l.log, fmt.Sprintf("%v %s %s", time.Since(l.began), what, version)) })
+}
+
+func (l *requestLog) requests() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.log)
+}
+
+// set changes the server's state.
+func (l *requestLog) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+// at advances the clock to a time after the start.
+func (l *requestLog) at(after time.Duration) {
+	time.Sleep(after - time.Since(l.began)) // the bubble's time, not the machine's
+	synctest.Wait()
+}
+
 // fakeServer is a metrics API behind a real HTTP server, on in-memory connections and with the clock of a synctest
 // bubble: a test of minutes runs in milliseconds, and the time of each request is exact.
 type fakeServer struct {
-	t     *testing.T
-	began time.Time
+	t *testing.T
+	requestLog
 
-	mu     sync.Mutex
 	served map[string]string // version to the verbs of its resources, "get list watch"
 	pods   map[string]int64  // name to the time of its newest sample, in seconds
 	watch  http.HandlerFunc  // answers watches
 	fail   http.HandlerFunc  // if set, answers discovery and lists
-	log    []string          // "15s list v1", of each request
 }
 
 // run runs a test in a bubble, with a Watcher of pods on w.
@@ -87,8 +116,8 @@ func (w *fakeServer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case resource != "":
 		what = "list"
 	}
+	w.record(what, version)
 	w.mu.Lock()
-	w.log = append(w.log, fmt.Sprintf("%v %s %s", time.Since(w.began), what, version))
 	_, served := w.served[version]
 	watch, fail := w.watch, w.fail
 	w.mu.Unlock()
@@ -135,18 +164,6 @@ func (w *fakeServer) answerList(rw http.ResponseWriter, r *http.Request) {
 	answer(rw, http.StatusOK, list)
 }
 
-func (w *fakeServer) set(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
-}
-
-func (w *fakeServer) requests() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]string(nil), w.log...)
-}
-
 // only returns the requests of one kind.
 func (w *fakeServer) only(what string) []string {
 	return slices.DeleteFunc(w.requests(), func(r string) bool { return strings.Fields(r)[1] != what })
@@ -166,12 +183,6 @@ func (w *fakeServer) wantOnly(what string, want ...string) {
 	if diff := gocmp.Diff(want, w.only(what)); diff != "" {
 		w.t.Errorf("requests (-want +got):\n%s", diff)
 	}
-}
-
-// at advances the clock to a time after the start.
-func (w *fakeServer) at(after time.Duration) {
-	time.Sleep(after - time.Since(w.began)) // the bubble's time, not the machine's
-	synctest.Wait()
 }
 
 // moment returns a time after the start.

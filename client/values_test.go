@@ -4,11 +4,8 @@
 package client
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,17 +13,16 @@ import (
 
 // values is an in-memory custom or external metrics API with one metric, evaluated every 15 s.
 type values struct {
-	began time.Time
+	requestLog
+
 	group string
 	// named has the resources in discovery, by version.
 	named map[string][]metav1.APIResource
 	// value returns the object with a timestamp of that many seconds.
 	value func(version string, seconds int) map[string]any
 
-	mu sync.Mutex
 	// prefixed serves watches of the prefix /watch/, plain those with `?watch=true`.
 	prefixed, plain http.HandlerFunc
-	log             []string
 }
 
 func (v *values) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -42,8 +38,8 @@ func (v *values) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case path != "":
 		what, answerer = "list", v.list
 	}
-	v.log = append(v.log, fmt.Sprintf("%v %s %s", time.Since(v.began), what, version))
 	v.mu.Unlock()
+	v.record(what, version)
 	answerer(rw, r)
 }
 
@@ -91,22 +87,7 @@ func (v *values) stream(lasting time.Duration) http.HandlerFunc {
 	}
 }
 
-func (v *values) set(change func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	change()
-}
-
-func (v *values) requests() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return strings.Join(v.log, "\n")
-}
-
-func (v *values) at(after time.Duration) {
-	time.Sleep(after - time.Since(v.began)) // the bubble's time, not the machine's
-	synctest.Wait()
-}
+func (v *values) requests() string { return strings.Join(v.requestLog.requests(), "\n") }
 
 func named(name string, verbs ...string) []metav1.APIResource {
 	return []metav1.APIResource{{Name: name, Namespaced: true, Verbs: verbs}}
