@@ -42,8 +42,8 @@ func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manife
 // othersServeExternal reports whether an implementation that is no MetricsBackend serves
 // external metrics. It applies no ExternalMetricsPolicies.
 func (s *reconcileState) othersServeExternal() bool {
-	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool {
-		other := s.foreign[apiServiceName(gv)]
+	return slices.ContainsFunc(s.versions.desired, func(gv schema.GroupVersion) bool {
+		other := s.versions.foreign[apiServiceName(gv)]
 		return isExternal(gv) && other != nil && other.Labels[v1alpha1.LabelBackend] == ""
 	})
 }

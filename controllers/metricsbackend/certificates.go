@@ -17,7 +17,7 @@ import (
 // certificates determines the serving certificate and the authorities that clients
 // should trust.
 func (r *Reconciler) certificates(ctx context.Context, s *reconcileState) error {
-	if s.namespaceUnmanaged {
+	if s.namespace.unmanaged {
 		s.setCondition(v1alpha1.ConditionCertificatesValid, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"Secrets of a namespace that the operator does not manage are not read")
 		return nil
@@ -28,7 +28,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *reconcileState) error 
 	}
 	var err error
 	s.certificate, err = r.certificateReconciler.Prepare(ctx, certificates.Input{
-		Serving: s.serving, Deploys: s.deploys(), Blocked: s.blocked, NamespaceGone: s.namespaceGone, Now: s.now,
+		Serving: s.serving, Deploys: s.deploys(), Blocked: s.outcome.blocked, NamespaceGone: s.namespace.gone, Now: s.now,
 		APIServices: services, Contested: s.isContested, Streaks: s.history.certificates,
 	})
 	s.reportCertificate()
@@ -38,10 +38,10 @@ func (r *Reconciler) certificates(ctx context.Context, s *reconcileState) error 
 // rotate replaces the certificate if it has to, and removes authorities that no pod needs
 // any more. register writes the APIServices.
 func (r *Reconciler) rotate(ctx context.Context, s *reconcileState) error {
-	if s.namespaceGone || !s.deploys() {
+	if s.namespace.gone || !s.deploys() {
 		return nil
 	}
-	unusable, err := s.certificate.Rotate(ctx, s.podCertificates(), s.blocked)
+	unusable, err := s.certificate.Rotate(ctx, s.podCertificates(), s.outcome.blocked)
 	s.reportCertificate()
 	if unusable != nil {
 		s.setStalled(&stalledError{unusable.Reason, unusable.Message})
@@ -67,7 +67,7 @@ func (s *reconcileState) podCertificates() []certificates.Pod {
 			Overdue: p.DeletionTimestamp != nil && !s.now.Before(p.DeletionTimestamp.Time),
 		})
 	}
-	for _, p := range s.pods {
+	for _, p := range s.rollout.pods {
 		if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
 			served = append(served, certificates.Pod{Name: p.Name, Chain: p.chain()})
 		}

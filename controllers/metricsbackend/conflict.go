@@ -73,7 +73,7 @@ func (r *Reconciler) otherClaims(ctx context.Context, s *reconcileState) ([]clai
 // a version, or "". Another backend whose pods serve the version takes the APIService
 // over, so that the version stays in discovery. The wait ends after successorTimeout.
 func (r *Reconciler) awaitSuccessor(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (string, error) {
-	if s.namespaceGone {
+	if s.namespace.gone {
 		// Its pods are gone or terminating.
 		return "", nil
 	}
@@ -133,17 +133,17 @@ type versionConflict struct {
 
 // conflict returns why an APIService cannot be written, or nil.
 func (s *reconcileState) conflict(name string) *versionConflict {
-	i := slices.IndexFunc(s.conflicts, func(c versionConflict) bool { return apiServiceName(c.gv) == name })
+	i := slices.IndexFunc(s.versions.conflicts, func(c versionConflict) bool { return apiServiceName(c.gv) == name })
 	if i < 0 {
 		return nil
 	}
-	return &s.conflicts[i]
+	return &s.versions.conflicts[i]
 }
 
 // excluded returns the versions of the spec that an older backend claims.
 func (s *reconcileState) excluded() []schema.GroupVersion {
 	var versions []schema.GroupVersion
-	for _, c := range s.conflicts {
+	for _, c := range s.versions.conflicts {
 		if c.reason == v1alpha1.ReasonConflict {
 			versions = append(versions, c.gv)
 		}
@@ -155,14 +155,14 @@ func (s *reconcileState) excluded() []schema.GroupVersion {
 // nevertheless, so that it can be registered as soon as the conflict ends.
 func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, format string, args ...any) {
 	if s.conflict(apiServiceName(gv)) == nil {
-		s.conflicts = append(s.conflicts, versionConflict{gv, reason, fmt.Sprintf(format, args...)})
+		s.versions.conflicts = append(s.versions.conflicts, versionConflict{gv, reason, fmt.Sprintf(format, args...)})
 	}
 }
 
 // reportConflicts sets Stalled for conflicts. It runs after the phases that prepare,
 // whose reasons come first.
 func (s *reconcileState) reportConflicts() {
-	for _, c := range s.conflicts {
+	for _, c := range s.versions.conflicts {
 		s.setStalled(&stalledError{c.reason, c.message})
 		if s.registered[apiServiceName(c.gv)] == nil {
 			s.setVersionState(c.gv, v1alpha1.APIServicePending, c.message)

@@ -122,7 +122,7 @@ func TestSuccessorIsNotAwaitedWithoutNamespace(t *testing.T) {
 	fc.get(client.ObjectKey{Name: olderName}, live)
 	for _, without := range []bool{false, true} {
 		s := r.newState(live)
-		s.namespaceGone = without
+		s.namespace.gone = without
 		why, err := r.awaitSuccessor(t.Context(), s, v1)
 		fc.must(err)
 		if waits := why != ""; waits == without {

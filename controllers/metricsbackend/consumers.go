@@ -26,7 +26,7 @@ import (
 // conflict and a deletion do not.
 func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (bool, error) {
 	switch {
-	case s.namespaceGone, !s.deploys(),
+	case s.namespace.gone, !s.deploys(),
 		slices.Contains(desiredVersions(s.spec), gv), // excluded by a conflict
 		// It serves its clients elsewhere, and keeping it would need writes against its
 		// owner.
@@ -44,9 +44,9 @@ func (r *Reconciler) keepForConsumers(ctx context.Context, s *reconcileState, gv
 		return false, err
 	}
 	known := manifests.KnownVersions()
-	s.desired = append(s.desired, gv)
-	slices.SortFunc(s.desired, func(a, b schema.GroupVersion) int { return cmp.Compare(slices.Index(known, a), slices.Index(known, b)) })
-	s.kept[apiServiceName(gv)] = asked
+	s.versions.desired = append(s.versions.desired, gv)
+	slices.SortFunc(s.versions.desired, func(a, b schema.GroupVersion) int { return cmp.Compare(slices.Index(known, a), slices.Index(known, b)) })
+	s.versions.kept[apiServiceName(gv)] = asked
 	return true, nil
 }
 
@@ -79,7 +79,7 @@ func (s *reconcileState) removalForced(gv schema.GroupVersion) bool {
 // from reporting.
 func (s *reconcileState) setKeptCondition() error {
 	reason, why := v1alpha1.ReasonConsumersActive, "kept for its clients, see ConsumersCompatible"
-	for _, asked := range s.kept {
+	for _, asked := range s.versions.kept {
 		if !asked {
 			reason, why = v1alpha1.ReasonRetiring, "to be removed from discovery, once the serving pods have said who uses it"
 		}
@@ -91,17 +91,17 @@ func (s *reconcileState) setKeptCondition() error {
 	return nil
 }
 
-func (s *reconcileState) keptNames() []string { return slices.Sorted(maps.Keys(s.kept)) }
+func (s *reconcileState) keptNames() []string { return slices.Sorted(maps.Keys(s.versions.kept)) }
 
 // consumers stores the clients that pods reported and sets ConsumersCompatible.
 func (r *Reconciler) consumers(_ context.Context, s *reconcileState) error {
-	if !s.podsRead && s.deploys() {
+	if !s.rollout.podsRead && s.deploys() {
 		return nil
 	}
 	status := &s.backend.Status
 	status.Consumers = mergeConsumers(s.storedStatus.Consumers, s.consumerReports(), s.now)
 	s.setConsumersCompatible()
-	for name, asked := range s.kept {
+	for name, asked := range s.versions.kept {
 		if !asked && s.consumersAsked() {
 			// The next pass decides about the version.
 			s.requeueNow()
@@ -140,7 +140,7 @@ func (s *reconcileState) setConsumersCompatible() {
 		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonConsumersActive, strings.Join(kept, " ")
 	case len(forced) > 0:
 		reason, message = v1alpha1.ReasonRemovalForced, strings.Join(forced, "; ")
-	case unknown != "" && s.transient && s.wasTrue(v1alpha1.ConditionConsumersCompatible) &&
+	case unknown != "" && s.probed.transient && s.wasTrue(v1alpha1.ConditionConsumersCompatible) &&
 		s.condition(v1alpha1.ConditionConsumersCompatible).ObservedGeneration == s.backend.Generation:
 		return // keep the known result
 	case unknown != "":
@@ -183,7 +183,7 @@ func (s *reconcileState) forcedRemovals() []string {
 
 // podNotReporting describes a ready pod that did not report its clients, or returns "".
 func (s *reconcileState) podNotReporting() string {
-	for _, p := range s.pods.ready() {
+	for _, p := range s.rollout.pods.ready() {
 		switch {
 		case p.answer == nil:
 			return fmt.Sprintf("pod %s does not tell who uses which version: it does not answer the operator, see ServingReady", p.Name)
@@ -204,7 +204,7 @@ func (s *reconcileState) consumersUnknown() (reason, message string) {
 			"the implementation of spec.existing does not tell who uses which version: a version is removed without waiting for its clients"
 	}
 	answered := false
-	for _, p := range s.pods.ready() {
+	for _, p := range s.rollout.pods.ready() {
 		if p.answer == nil {
 			continue
 		}

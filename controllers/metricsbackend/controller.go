@@ -125,7 +125,7 @@ func phases() []phase {
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	backend := &v1alpha1.MetricsBackend{}
 	// Around the cache: phases depend on what the status says was started, and this
 	// process may have just written it.
@@ -137,32 +137,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, fmt.Errorf("get MetricsBackend: %w", err)
 	}
 	s := r.newState(backend)
-	defer func() {
-		err = r.finish(ctx, s, err)
-		if result = s.result(); err != nil {
-			result = ctrl.Result{}
-		}
-	}()
-
 	if !backend.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.remove(ctx, s)
+		gone, err := r.remove(ctx, s)
+		if gone {
+			r.forget(req.Name)
+			return ctrl.Result{}, nil
+		}
+		return r.finish(ctx, s, err, s.summarize)
 	}
 	if s.isNew() {
 		// Without conditions kstatus considers the object done.
 		s.initialize()
-		return ctrl.Result{}, r.addFinalizer(ctx, s)
+		return r.finish(ctx, s, r.addFinalizer(ctx, s), nil)
 	}
-	return ctrl.Result{}, r.runPhases(ctx, s)
+	return r.finish(ctx, s, r.runPhases(ctx, s), s.summarize)
 }
 
 func (r *Reconciler) runPhases(ctx context.Context, s *reconcileState) error {
 	var errs []error
 	for _, p := range r.phases {
-		if p.acts && s.blocked {
+		if p.acts && s.outcome.blocked {
 			continue
 		}
 		if err := p.run(r, ctx, s); err != nil {
-			s.blocked = true
+			s.outcome.blocked = true
 			if !s.handleError(err) {
 				errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 			}
@@ -171,31 +169,33 @@ func (r *Reconciler) runPhases(ctx context.Context, s *reconcileState) error {
 	return errors.Join(errs...)
 }
 
-// finish writes the status if it changed, and records transitions.
-func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error) error {
-	if s.finalized {
-		r.forget(s.backend.Name)
-		return failed
-	}
+// finish summarizes the conditions, writes the status if it changed, and records
+// transitions. failed is the error of the reconciliation, if any; summarize is nil for a
+// new backend.
+func (r *Reconciler) finish(ctx context.Context, s *reconcileState, failed error, summarize func(error)) (ctrl.Result, error) {
 	failures := s.history.streaks.Observe(stateKey{state: reconcileFailing}, failed != nil).Count
 	if failed != nil && failures < failuresToReport {
 		// Most failures are gone at the next try, and the condition would flap.
-		return failed
+		return ctrl.Result{}, failed
 	}
-	if !s.initializing {
-		s.summarize(failed)
+	if summarize != nil {
+		summarize(failed)
 	}
-	if err := r.writeStatus(ctx, s); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			klog.FromContext(ctx).V(2).Info("The MetricsBackend changed meanwhile, starting over", "err", err)
-			s.requeueNow()
-			return failed
-		}
-		return errors.Join(failed, err)
+	err := r.writeStatus(ctx, s)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		klog.FromContext(ctx).V(2).Info("The MetricsBackend changed meanwhile, starting over", "err", err)
+		s.requeueNow()
+	case err != nil:
+		failed = errors.Join(failed, err)
+	default:
+		r.recordTransitions(s)
+		r.recordMetrics(s)
 	}
-	r.recordTransitions(s)
-	r.recordMetrics(s)
-	return failed
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
+	return ctrl.Result{RequeueAfter: s.outcome.requeueAfter}, nil
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, s *reconcileState) error {

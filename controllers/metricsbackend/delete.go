@@ -24,48 +24,47 @@ import (
 )
 
 // remove deletes what belongs to a backend in order: versions leave discovery, confirmed,
-// while pods still serve them; then all other objects; then the finalizer.
-func (r *Reconciler) remove(ctx context.Context, s *reconcileState) error {
+// while pods still serve them; then all other objects; then the finalizer. It reports
+// whether nothing is left.
+func (r *Reconciler) remove(ctx context.Context, s *reconcileState) (gone bool, err error) {
 	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
-		s.finalized = true
-		return nil
+		return true, nil
 	}
 	if err := r.checkNamespace(ctx, s); err != nil {
-		return s.deletionFailed(err)
+		return false, s.deletionFailed(err)
 	}
 	// First, and even if the rest cannot proceed: no request should be rejected on behalf
 	// of an API that is being removed.
 	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
-		return s.deletionFailed(err)
+		return false, s.deletionFailed(err)
 	}
 	why, err := r.removeVersions(ctx, s)
 	if err != nil {
-		return s.deletionFailed(err)
+		return false, s.deletionFailed(err)
 	}
 	if why != "" {
 		s.setDeleting(why)
-		return nil
+		return false, nil
 	}
 	left, err := r.removeChildren(ctx, s)
 	if err != nil {
-		return s.deletionFailed(err)
+		return false, s.deletionFailed(err)
 	}
 	if len(left) > 0 {
 		s.setDeleting("removing " + left[0] + andMore(len(left)-1, "object"))
-		return nil
+		return false, nil
 	}
 	base := s.backend.DeepCopy()
 	controllerutil.RemoveFinalizer(s.backend, v1alpha1.Finalizer)
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.backend, patch, client.FieldOwner(v1alpha1.FieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove the finalizer: %w", err)
+		return false, fmt.Errorf("remove the finalizer: %w", err)
 	}
 	// A new account of the same name has other tokens.
 	r.tokens.Forget(s.proberAccount())
 	r.tokens.Forget(s.guestAccount())
 	klog.FromContext(ctx).Info("Removed everything of the MetricsBackend")
-	s.finalized = true
-	return nil
+	return true, nil
 }
 
 // removeVersions retires every APIService of the backend (restores it, leaves it to a
@@ -148,7 +147,7 @@ func (s *reconcileState) possiblyRegistered() []string {
 	for _, known := range s.storedStatus.APIServices {
 		add(known.Name)
 	}
-	for _, gv := range s.desired {
+	for _, gv := range s.versions.desired {
 		add(apiServiceName(gv))
 	}
 	return names
@@ -156,17 +155,17 @@ func (s *reconcileState) possiblyRegistered() []string {
 
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
-	s.namespaceUnmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
+	s.namespace.unmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
 	live := metadata(namespaceKind)
 	err := r.Live.Get(ctx, client.ObjectKey{Name: s.serving.Namespace}, live)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.namespaceGone = true
+		s.namespace.gone = true
 		return nil
 	case err != nil:
 		return fmt.Errorf("get namespace %s: %w", s.serving.Namespace, err)
 	}
-	s.namespaceGone = live.DeletionTimestamp != nil
+	s.namespace.gone = live.DeletionTimestamp != nil
 	return nil
 }
 
@@ -175,7 +174,7 @@ func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) erro
 // its objects, and the operator may have no permissions there any more.
 func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]string, error) {
 	namespace := s.serving.Namespace
-	if s.namespaceGone || s.namespaceUnmanaged {
+	if !s.namespace.usable() {
 		namespace = ""
 	}
 	if namespace != "" {
@@ -241,7 +240,7 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			continue
 		}
 		// Nothing can be created in a terminating namespace.
-		s.namespaceGone = true
+		s.namespace.gone = true
 		for _, name := range s.registeredNames() {
 			if !s.pointsToServing(s.registered[name]) {
 				continue // its target stays

@@ -47,7 +47,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 			return err
 		}
 		// The Deployment is the last one.
-		s.appliedGeneration = applied.Generation
+		s.rollout.appliedGeneration = applied.Generation
 	}
 	admission, err := r.admission(ctx, s)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 // undeploy deletes our serving pods once spec.existing has replaced them: no APIService
 // points to them, and no kube-apiserver still has one that does.
 func (r *Reconciler) undeploy(ctx context.Context, s *reconcileState) error {
-	if s.deploys() || s.namespaceUnmanaged || s.namespaceGone {
+	if s.deploys() || !s.namespace.usable() {
 		return nil
 	}
 	deployed, err := r.isDeployed(ctx, s)

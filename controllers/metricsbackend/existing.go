@@ -30,7 +30,7 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 	if err != nil {
 		return err
 	}
-	s.existing = found
+	s.probed.existing = found
 	if found.missing {
 		s.handleMissingService()
 		return nil
@@ -43,14 +43,14 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 		r.probeEndpoints(ctx, found, account, token, s.versionsToProbe())
 	}
 	failing := s.history.streaks.Observe(stateKey{state: probeFailing}, found.firstFailed() != nil)
-	s.transient = found.firstFailed() != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
+	s.probed.transient = found.firstFailed() != nil && found.firstUntrusted() == nil && s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace)
 	s.retireUnserved()
 	// A failure within its grace period keeps the known results.
-	if !s.transient || found.target.InsecureSkipTLSVerify {
+	if !s.probed.transient || found.target.InsecureSkipTLSVerify {
 		s.setResult(v1alpha1.ConditionCertificatesValid, found.certificatesValid(s.canProbe()))
 	}
-	if !s.transient {
-		s.setResult(v1alpha1.ConditionServingReady, found.servingReady(s.desired, s.canProbe()))
+	if !s.probed.transient {
+		s.setResult(v1alpha1.ConditionServingReady, found.servingReady(s.versions.desired, s.canProbe()))
 	}
 	return nil
 }
@@ -58,13 +58,13 @@ func (r *Reconciler) probeExisting(ctx context.Context, s *reconcileState) error
 // canProbe reports whether there can be an account to probe with. A backend that is
 // blocked before it registered anything creates none.
 func (s *reconcileState) canProbe() bool {
-	return !s.namespaceUnmanaged && !s.namespaceGone && (!s.blocked || len(s.registered) > 0)
+	return s.namespace.usable() && (!s.outcome.blocked || len(s.registered) > 0)
 }
 
 // handleMissingService retires versions whose APIServices point to a Service that does
 // not exist: they answer nothing, and block the deletion of every namespace.
 func (s *reconcileState) handleMissingService() {
-	found := s.existing
+	found := s.probed.existing
 	for _, name := range s.registeredNames() {
 		if gv, ok := versionOf(name); ok && pointsTo(s.registered[name], found.target) {
 			s.requestRetirement(gv, found.why)
@@ -85,14 +85,14 @@ func (s *reconcileState) handleMissingService() {
 // another version can move for certain, since a move that cannot finish should remove
 // nothing.
 func (s *reconcileState) retireUnserved() {
-	found := s.existing
+	found := s.probed.existing
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		notServing := found.notServing(gv)
 		if !ok || len(notServing) == 0 {
 			continue
 		}
-		if pointsTo(s.registered[name], found.target) || found.firstFailed() == nil && len(found.offered(s.desired)) > 0 {
+		if pointsTo(s.registered[name], found.target) || found.firstFailed() == nil && len(found.offered(s.versions.desired)) > 0 {
 			s.requestRetirement(gv, fmt.Sprintf("endpoint %s of Service %s does not serve it", notServing[0], found.target))
 		}
 	}
@@ -125,9 +125,9 @@ func (i *probedService) offered(desired []schema.GroupVersion) []schema.GroupVer
 // expected returns the versions that must be registered: all desired ones that are not
 // left out.
 func (s *reconcileState) expected() []schema.GroupVersion {
-	expected := slices.DeleteFunc(slices.Clone(s.desired), func(gv schema.GroupVersion) bool { return s.notOffered(gv) != "" })
+	expected := slices.DeleteFunc(slices.Clone(s.versions.desired), func(gv schema.GroupVersion) bool { return s.notOffered(gv) != "" })
 	if len(expected) == 0 {
-		return s.desired
+		return s.versions.desired
 	}
 	return expected
 }

@@ -20,19 +20,19 @@ import (
 // answers, the version stays: some clients know no other, such as the HPA controller.
 func (s *reconcileState) retireUnanswered(logger klog.Logger) {
 	for _, gv := range s.versionsToProbe() {
-		failing, answering := s.pods.byRequests(gv)
+		failing, answering := s.rollout.pods.byRequests(gv)
 		streaks, name, retirements := s.history.streaks, gv.String(), stateKey{state: retiredForFailing, name: gv.String()}
 		unanswered := streaks.Observe(stateKey{state: allRequestsFailing, name: name}, len(failing) > 0 && len(answering) == 0)
-		answered := streaks.Observe(stateKey{state: requestsSucceeding, name: name}, s.pods.allServe(gv))
+		answered := streaks.Observe(stateKey{state: requestsSucceeding, name: name}, s.rollout.pods.allServe(gv))
 		grace, recovery := retireGraceAlone, recoveryTimeAlone
 		retired := streaks.Get(retirements).Count
 		if s.hasAlternative(gv) {
 			grace, recovery = retireGrace, recoveryAfter(retired)
 		}
 		if retired > 0 && answered.Elapsed < recovery {
-			s.recovering[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", recovery)
+			s.probed.recovering[gv] = fmt.Sprintf("its requests failed: waits until every ready pod has answered them for %s without a break", recovery)
 		}
-		if !s.isInDiscovery(gv) || !s.pods.allProbed() || unanswered.Count < retireProbes || unanswered.Elapsed < grace {
+		if !s.isInDiscovery(gv) || !s.rollout.pods.allProbed() || unanswered.Count < retireProbes || unanswered.Elapsed < grace {
 			continue
 		}
 		streaks.Observe(retirements, true)
@@ -64,21 +64,21 @@ func (s *reconcileState) isRetiring(gv schema.GroupVersion) bool {
 // hasAlternative reports whether every ready pod answers another registered version of
 // the group.
 func (s *reconcileState) hasAlternative(gv schema.GroupVersion) bool {
-	return slices.ContainsFunc(s.desired, func(other schema.GroupVersion) bool {
-		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && s.pods.allServe(other)
+	return slices.ContainsFunc(s.versions.desired, func(other schema.GroupVersion) bool {
+		return other != gv && other.Group == gv.Group && s.isInDiscovery(other) && s.rollout.pods.allServe(other)
 	})
 }
 
 // reportFailingRequests reports in ServingReady which requests fail, after servingGrace.
 func (s *reconcileState) reportFailingRequests() {
-	for _, gv := range s.desired {
-		failing, answering := s.pods.byRequests(gv)
+	for _, gv := range s.versions.desired {
+		failing, answering := s.rollout.pods.byRequests(gv)
 		streak := s.history.streaks.Observe(stateKey{state: requestsFailing, name: gv.String()}, len(failing) > 0)
 		if len(failing) == 0 {
 			continue
 		}
 		if s.isTransient(v1alpha1.ConditionServingReady, streak, servingGrace) {
-			s.transient = true
+			s.probed.transient = true
 			continue
 		}
 		message := fmt.Sprintf("%s is served, but its requests fail in %s", apiServiceName(gv), describeFailing(gv, failing))

@@ -21,7 +21,7 @@ import (
 // nothing is left half-applied. An object is ours by its label; a matching name is not
 // enough.
 func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) error {
-	for _, gv := range s.desired {
+	for _, gv := range s.versions.desired {
 		if live := s.registered[apiServiceName(gv)]; live != nil && s.hasLabel(live) {
 			continue
 		}
@@ -29,7 +29,7 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 		if err != nil {
 			return err
 		}
-		s.foreign[apiServiceName(gv)] = live
+		s.versions.foreign[apiServiceName(gv)] = live
 	}
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
 	if s.deploys() {

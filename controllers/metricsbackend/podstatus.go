@@ -31,13 +31,13 @@ func (s *reconcileState) describeServing() {
 		status.CertificateNotAfter = &end
 	}
 	status.Pods = nil
-	for _, p := range s.pods[:min(len(s.pods), v1alpha1.MaxServingPods)] {
+	for _, p := range s.rollout.pods[:min(len(s.rollout.pods), v1alpha1.MaxServingPods)] {
 		status.Pods = append(status.Pods, s.describePod(p))
 	}
 }
 
 func (s *reconcileState) describePod(p pod) v1alpha1.ServingPodStatus {
-	if i := slices.IndexFunc(s.storedPods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.transient && i >= 0 {
+	if i := slices.IndexFunc(s.storedPods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.probed.transient && i >= 0 {
 		return s.storedPods()[i]
 	}
 	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}

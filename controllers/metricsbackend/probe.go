@@ -38,7 +38,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 	account := s.proberAccount()
 	token, err := r.tokens.Token(ctx, account)
 	if err != nil {
-		if s.blocked && client.IgnoreNotFound(err) == nil {
+		if s.outcome.blocked && client.IgnoreNotFound(err) == nil {
 			return nil
 		}
 		return err
@@ -81,7 +81,7 @@ func (s *reconcileState) connection(p *corev1.Pod) servingclient.Pod {
 
 // updateDirectory publishes the ready pods to other controllers.
 func (r *Reconciler) updateDirectory(s *reconcileState) {
-	if r.Directory == nil || s.deploys() && (!s.podsRead || len(s.certificate.CABundle) == 0) {
+	if r.Directory == nil || s.deploys() && (!s.rollout.podsRead || len(s.certificate.CABundle) == 0) {
 		return
 	}
 	if !s.deploys() {
@@ -89,7 +89,7 @@ func (r *Reconciler) updateDirectory(s *reconcileState) {
 		return
 	}
 	var entries []servingclient.Entry
-	for _, p := range s.pods.ready() {
+	for _, p := range s.rollout.pods.ready() {
 		if p.Status.PodIP != "" {
 			entries = append(entries, servingclient.Entry{Name: p.Name, Pod: s.connection(p.Pod), Account: s.proberAccount()})
 		}
@@ -100,7 +100,7 @@ func (r *Reconciler) updateDirectory(s *reconcileState) {
 // runningPods returns all pods that may answer, terminating ones included.
 func (s *reconcileState) runningPods() []*pod {
 	var running []*pod
-	for _, pods := range []pods{s.pods, s.terminatingPods} {
+	for _, pods := range []pods{s.rollout.pods, s.rollout.terminating} {
 		for i := range pods {
 			if pods[i].Status.Phase == corev1.PodRunning {
 				running = append(running, &pods[i])
@@ -117,7 +117,7 @@ func (s *reconcileState) proberAccount() client.ObjectKey {
 
 // versionsToProbe returns all versions that are desired, excluded or registered.
 func (s *reconcileState) versionsToProbe() []schema.GroupVersion {
-	versions := slices.Concat(s.desired, s.excluded())
+	versions := slices.Concat(s.versions.desired, s.excluded())
 	for _, name := range s.registeredNames() {
 		if gv, ok := versionOf(name); ok && !slices.Contains(versions, gv) {
 			versions = append(versions, gv)
@@ -138,13 +138,13 @@ func (s *reconcileState) evaluateAnswers() {
 			// It is served elsewhere, and our pods are about to take it over. If they
 			// serve no version of its group, no move can finish, and nothing should be
 			// removed.
-			ofGroup := func(other schema.GroupVersion) bool { return other.Group == gv.Group && s.pods.allServe(other) }
-			if notServing := s.pods.notServing(gv); s.rolledOut && len(notServing) > 0 && slices.ContainsFunc(s.desired, ofGroup) {
+			ofGroup := func(other schema.GroupVersion) bool { return other.Group == gv.Group && s.rollout.pods.allServe(other) }
+			if notServing := s.rollout.pods.notServing(gv); s.rollout.finished && len(notServing) > 0 && slices.ContainsFunc(s.versions.desired, ofGroup) {
 				s.requestRetirement(gv, notServing[0]+" does not serve it")
 			}
 			continue
 		}
-		for _, p := range s.pods {
+		for _, p := range s.rollout.pods {
 			if (p.ready || p.current) && p.lacks(gv) {
 				s.requestRetirement(gv, fmt.Sprintf("pod %s, image %s, does not serve it", p.Name, imageOf(p.Pod)))
 				break
@@ -152,12 +152,12 @@ func (s *reconcileState) evaluateAnswers() {
 		}
 	}
 	failing := s.history.streaks.Observe(stateKey{state: probeFailing},
-		slices.ContainsFunc(s.pods.ready(), func(p pod) bool { return p.err != nil }))
-	for _, p := range s.pods.ready() {
+		slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }))
+	for _, p := range s.rollout.pods.ready() {
 		if p.err == nil {
 			continue
 		}
-		if s.transient = s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace); !s.transient {
+		if s.probed.transient = s.isTransient(v1alpha1.ConditionServingReady, failing, servingGrace); !s.probed.transient {
 			hint := " (a NetworkPolicy must let the operator's pod connect)"
 			if errors.Is(p.err, servingclient.ErrUnauthorized) {
 				hint = ""
@@ -168,11 +168,11 @@ func (s *reconcileState) evaluateAnswers() {
 			return
 		}
 	}
-	if !s.rolledOut {
+	if !s.rollout.finished {
 		return
 	}
-	for _, gv := range s.desired {
-		if notServing := s.pods.notServing(gv); len(notServing) > 0 {
+	for _, gv := range s.versions.desired {
+		if notServing := s.rollout.pods.notServing(gv); len(notServing) > 0 {
 			s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed,
 				fmt.Sprintf("%s is not served by %s: use an image that serves it, or take it out of the spec",
 					apiServiceName(gv), strings.Join(notServing, ", ")))
@@ -185,7 +185,7 @@ func (s *reconcileState) evaluateAnswers() {
 // still answer requests over old connections, or returns "". A pod that does not answer
 // counts until its deadline: on a lost node, pods stay Running for ever.
 func (s *reconcileState) terminatingWithout(gv schema.GroupVersion) string {
-	for _, p := range s.terminatingPods {
+	for _, p := range s.rollout.terminating {
 		name := p.describe()
 		switch {
 		case p.lacks(gv):

@@ -153,7 +153,7 @@ func (s *reconcileState) guestAccount() client.ObjectKey {
 // if necessary.
 func (r *Reconciler) guestToken(ctx context.Context, s *reconcileState) (client.ObjectKey, string, error) {
 	account := s.guestAccount()
-	if !s.namespaceGone {
+	if !s.namespace.gone {
 		// Nothing can be created in a terminating namespace.
 		if _, err := r.applier.Apply(ctx, s.backend.Name, manifests.GuestServiceAccount(s.serving)); err != nil {
 			return account, "", err

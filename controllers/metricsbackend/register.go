@@ -24,7 +24,7 @@ import (
 // the same conditions, each by one write. An APIService that points to the target is
 // always kept up to date: its caBundle follows the certificates.
 func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
-	if !s.observed {
+	if s.registered == nil {
 		return nil
 	}
 	var result registrationResult
@@ -44,7 +44,7 @@ func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 // movesFirst returns the desired versions, those first whose APIServices point elsewhere:
 // a group is not split between two implementations for longer than necessary.
 func (s *reconcileState) movesFirst() []schema.GroupVersion {
-	versions := slices.Clone(s.desired)
+	versions := slices.Clone(s.versions.desired)
 	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int {
 		switch elsewhere := s.pointsElsewhere(a); {
 		case elsewhere == s.pointsElsewhere(b):
@@ -62,7 +62,7 @@ func (s *reconcileState) movesFirst() []schema.GroupVersion {
 func (s *reconcileState) pointsElsewhere(gv schema.GroupVersion) bool {
 	name := apiServiceName(gv)
 	live := s.registered[name]
-	return s.foreign[name] != nil || live != nil && !pointsTo(live, s.target())
+	return s.versions.foreign[name] != nil || live != nil && !pointsTo(live, s.target())
 }
 
 // registrationResult is the outcome for each version, by APIService name.
@@ -98,13 +98,13 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
 	}
 	switch {
-	case upToDate && s.blocked:
+	case upToDate && s.outcome.blocked:
 		result.registered = append(result.registered, name)
 		return nil
 	case conflict != nil:
 		wait(conflict.message)
 		return nil
-	case s.blocked:
+	case s.outcome.blocked:
 		wait("waits until the backend is no longer blocked")
 		return nil
 	case !upToDate && why != "":
@@ -191,15 +191,15 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, gv schema.Gro
 }
 
 func (s *reconcileState) setAPIServicesRegistered(result *registrationResult) {
-	if len(s.desired) > 0 && len(result.pending) == 0 && len(result.registered) == 0 {
+	if len(s.versions.desired) > 0 && len(result.pending) == 0 && len(result.registered) == 0 {
 		result.pending = result.notOffered
 	}
 	switch {
 	case len(result.pending) > 0:
 		reason := v1alpha1.ReasonDependencyNotReady
 		switch {
-		case len(s.conflicts) > 0:
-			reason = s.conflicts[0].reason
+		case len(s.versions.conflicts) > 0:
+			reason = s.versions.conflicts[0].reason
 		case s.condition(v1alpha1.ConditionServingReady).Reason == v1alpha1.ReasonVersionNotServed:
 			reason = v1alpha1.ReasonVersionNotServed
 		}
@@ -220,21 +220,21 @@ func (s *reconcileState) setAPIServicesRegistered(result *registrationResult) {
 // notOffered returns why the version is left out since spec.existing does not serve it,
 // or "".
 func (s *reconcileState) notOffered(gv schema.GroupVersion) string {
-	if s.deploys() || s.existing == nil || s.registered[apiServiceName(gv)] != nil {
+	if s.deploys() || s.probed.existing == nil || s.registered[apiServiceName(gv)] != nil {
 		return ""
 	}
-	notServing := s.existing.notServing(gv)
+	notServing := s.probed.existing.notServing(gv)
 	if len(notServing) == 0 {
 		return s.storedNotOffered(gv)
 	}
-	return fmt.Sprintf("Service %s does not serve it at endpoint %s", s.existing.target, strings.Join(notServing, ", "))
+	return fmt.Sprintf("Service %s does not serve it at endpoint %s", s.probed.existing.target, strings.Join(notServing, ", "))
 }
 
 // storedNotOffered returns the stored notOffered while some endpoint does not answer: a
 // version does not become required because the endpoint that lacks it is silent.
 func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 	registered := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionAPIServicesRegistered)
-	if s.existing.allAnswered() || registered == nil ||
+	if s.probed.existing.allAnswered() || registered == nil ||
 		registered.Status != metav1.ConditionTrue || registered.ObservedGeneration != s.backend.Generation {
 		return ""
 	}
@@ -249,35 +249,35 @@ func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 
 // waitReason returns why the version cannot be registered yet, or "".
 func (s *reconcileState) waitReason(gv schema.GroupVersion) string {
-	failing, _ := s.pods.byRequests(gv)
+	failing, _ := s.rollout.pods.byRequests(gv)
 	switch {
 	case !s.deploys():
 		return s.waitReasonExisting(gv)
-	case !s.rolledOut:
+	case !s.rollout.finished:
 		return "waits until the rollout is finished"
 	case len(s.certificate.CABundle) == 0:
 		return "waits for the certificates"
-	case s.pods.allServe(gv) && s.terminatingWithout(gv) != "":
+	case s.rollout.pods.allServe(gv) && s.terminatingWithout(gv) != "":
 		return "waits for the end of " + s.terminatingWithout(gv)
-	case s.recovering[gv] != "":
-		return s.recovering[gv]
-	case s.pods.allServe(gv):
+	case s.probed.recovering[gv] != "":
+		return s.probed.recovering[gv]
+	case s.rollout.pods.allServe(gv):
 		return ""
-	case len(s.pods.notServing(gv)) > 0:
-		return "not served by " + strings.Join(s.pods.notServing(gv), ", ")
-	case slices.ContainsFunc(s.pods.ready(), func(p pod) bool { return p.err != nil }):
+	case len(s.rollout.pods.notServing(gv)) > 0:
+		return "not served by " + strings.Join(s.rollout.pods.notServing(gv), ", ")
+	case slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }):
 		return "waits until every ready pod can be asked"
 	case len(failing) > 0:
 		return "its requests fail in " + describeFailing(gv, failing)
-	case len(s.pods.ready()) == 0:
+	case len(s.rollout.pods.ready()) == 0:
 		return "waits for a ready pod"
 	}
-	return fmt.Sprintf("waits for the answers of %d pods", len(s.pods.ready()))
+	return fmt.Sprintf("waits for the answers of %d pods", len(s.rollout.pods.ready()))
 }
 
 // waitReasonExisting is waitReason for spec.existing.
 func (s *reconcileState) waitReasonExisting(gv schema.GroupVersion) string {
-	found := s.existing
+	found := s.probed.existing
 	switch {
 	case found == nil:
 		return "waits until Service " + s.target().String() + " was read"

@@ -86,11 +86,11 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 		return found.why, false, nil
 	case len(found.endpoints) == 0:
 		// In a terminating namespace there is no time to wait.
-		return "it has no ready endpoint", !s.namespaceGone, nil
+		return "it has no ready endpoint", !s.namespace.gone, nil
 	}
 	account, token, err := r.guestToken(ctx, s)
 	switch {
-	case err != nil && (s.namespaceGone || s.namespaceUnmanaged):
+	case err != nil && !s.namespace.usable():
 		// Without an account no probe is possible. Ready endpoints must do; they served
 		// this version before.
 		klog.FromContext(ctx).Info("Cannot ask the previous owner, no account can be created; its endpoints are ready", "service", target.String(), "err", err)
@@ -103,11 +103,11 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 	switch {
 	case len(notServing) > 0:
 		return fmt.Sprintf("endpoint %s does not serve it", notServing[0]), false, nil
-	case failed != nil && !found.anyServes(gv) && s.namespaceGone && found.anyUnauthorized():
+	case failed != nil && !found.anyServes(gv) && s.namespace.gone && found.anyUnauthorized():
 		// The account is gone, and its token invalid: as without an account.
 		return "", false, nil
 	case failed != nil && !found.anyServes(gv):
-		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), !s.namespaceGone, nil
+		return fmt.Sprintf("endpoint %s cannot be asked: %v", failed.address, failed.err), !s.namespace.gone, nil
 	}
 	// An endpoint that does not answer now is no reason to remove the version.
 	return "", false, nil

@@ -30,14 +30,14 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		// Stays in the status until it is confirmed, whatever fails below.
 		s.apiServices[intent.Name] = intent
 	}
-	if !s.observed {
+	if s.registered == nil {
 		return nil
 	}
 	fresh := false
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		// Without their namespace our pods are gone.
-		podsGone := s.namespaceGone && s.pointsToServing(s.registered[name])
+		podsGone := s.namespace.gone && s.pointsToServing(s.registered[name])
 		if !ok || s.isDesired(name) && !podsGone || s.storedState(name) == v1alpha1.APIServiceRetiring {
 			continue
 		}
@@ -93,7 +93,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 			s.history.streaks.Reset(stateKey{state: unregistered, name: apiServiceName(gv)})
 		}
 	}
-	if len(s.kept) > 0 {
+	if len(s.versions.kept) > 0 {
 		return s.setKeptCondition()
 	}
 	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
@@ -169,7 +169,7 @@ func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, na
 // stillRoutedIfDeployed is stillRouted for an APIService of another owner. Without pods
 // of ours nothing can be sent to them.
 func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileState, name string) (string, error) {
-	if s.namespaceUnmanaged || s.namespaceGone {
+	if !s.namespace.usable() {
 		return "", nil
 	}
 	deployed, err := r.isDeployed(ctx, s)
@@ -222,6 +222,7 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	if err := r.Live.List(ctx, &list); err != nil {
 		return fmt.Errorf("list APIServices: %w", err)
 	}
+	s.registered = map[string]*apiregistrationv1.APIService{}
 	for i := range list.Items {
 		if service := &list.Items[i]; s.owns(service) {
 			s.registered[service.Name] = service
@@ -230,6 +231,5 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 			}
 		}
 	}
-	s.observed = true
 	return nil
 }

@@ -31,8 +31,8 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	s.backend.Status.Serving = &v1alpha1.ServingStatus{
 		Image: s.serving.Image, Namespace: s.serving.Namespace, Replicas: *s.spec.Serving.Replicas,
 	}
-	if s.namespaceUnmanaged {
-		s.podsRead = true
+	if s.namespace.unmanaged {
+		s.rollout.podsRead = true
 		s.summarizeReplicas(0)
 		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 			"pods of a namespace that the operator does not manage are not read")
@@ -42,10 +42,10 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.serving.Namespace, Name: s.serving.Name()}, &deployment)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.podsRead = true
+		s.rollout.podsRead = true
 		s.summarizeReplicas(0)
 		reason, message := v1alpha1.ReasonProgressing, "the Deployment is being created"
-		if s.blocked {
+		if s.outcome.blocked {
 			reason, message = v1alpha1.ReasonDependencyNotReady, "nothing is deployed: see Ready for the reason"
 		}
 		s.setCondition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, reason, message)
@@ -60,9 +60,9 @@ func (r *Reconciler) rollout(ctx context.Context, s *reconcileState) error {
 	if err := r.readPods(ctx, s, &deployment); err != nil {
 		return err
 	}
-	s.podsRead = true
-	s.rolledOut = rolloutFinished(&deployment, s.appliedGeneration)
-	s.setResult(v1alpha1.ConditionServingReady, rolloutResult(&deployment, s.appliedGeneration, s.pods))
+	s.rollout.podsRead = true
+	s.rollout.finished = rolloutFinished(&deployment, s.rollout.appliedGeneration)
+	s.setResult(v1alpha1.ConditionServingReady, rolloutResult(&deployment, s.rollout.appliedGeneration, s.rollout.pods))
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (r *Reconciler) readPods(ctx context.Context, s *reconcileState, d *appsv1.
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.serving.Namespace), client.MatchingLabels(s.serving.Selector())); err != nil {
 		return fmt.Errorf("list serving pods: %w", err)
 	}
-	s.pods, s.terminatingPods = nil, nil
+	s.rollout.pods, s.rollout.terminating = nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
@@ -150,16 +150,16 @@ func (r *Reconciler) readPods(ctx context.Context, s *reconcileState, d *appsv1.
 		}
 		if p.DeletionTimestamp != nil {
 			if p.Status.Phase == corev1.PodRunning {
-				s.terminatingPods = append(s.terminatingPods, pod{Pod: p})
+				s.rollout.terminating = append(s.rollout.terminating, pod{Pod: p})
 			}
 			continue
 		}
-		s.pods = append(s.pods, pod{
+		s.rollout.pods = append(s.rollout.pods, pod{
 			Pod: p, ready: isReady(p),
 			current: hash != "" && p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash,
 		})
 	}
-	for _, pods := range []pods{s.pods, s.terminatingPods} {
+	for _, pods := range []pods{s.rollout.pods, s.rollout.terminating} {
 		slices.SortFunc(pods, func(a, b pod) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return nil
@@ -167,7 +167,7 @@ func (r *Reconciler) readPods(ctx context.Context, s *reconcileState, d *appsv1.
 
 // currentTemplateHash returns the pod-template-hash of the newest revision, or "".
 func (r *Reconciler) currentTemplateHash(ctx context.Context, s *reconcileState, d *appsv1.Deployment) (string, error) {
-	if !isObserved(d, s.appliedGeneration) {
+	if !isObserved(d, s.rollout.appliedGeneration) {
 		return "", nil
 	}
 	list := &metav1.PartialObjectMetadataList{}

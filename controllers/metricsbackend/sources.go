@@ -36,13 +36,13 @@ func (r *Reconciler) sources(_ context.Context, s *reconcileState) error {
 	reports := s.sourceReports()
 	if len(reports) == 0 {
 		for _, kind := range both {
-			if s.transient && s.wasTrue(kind) {
+			if s.probed.transient && s.wasTrue(kind) {
 				continue
 			}
 			s.setCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonDependencyNotReady,
 				"no ready serving pod reports on its sources: see ServingReady")
 		}
-		if !s.transient {
+		if !s.probed.transient {
 			s.history.streaks.Reset(stateKey{state: kubeletsFailing})
 		}
 		return nil
@@ -79,7 +79,7 @@ func (s *reconcileState) scrapesKubelets() bool {
 // sourceReports returns the reports of the ready pods, in the order of pods.
 func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 	var reports []*v1alpha1.SourceReport
-	for _, p := range s.pods.ready() {
+	for _, p := range s.rollout.pods.ready() {
 		if p.answer != nil && p.answer.Sources != nil {
 			reports = append(reports, p.answer.Sources)
 		}
@@ -90,7 +90,7 @@ func (s *reconcileState) sourceReports() []*v1alpha1.SourceReport {
 // podWithOldSettings describes the first pod that does not use the current settings yet,
 // or returns "".
 func (s *reconcileState) podWithOldSettings() string {
-	for _, p := range s.pods.ready() {
+	for _, p := range s.rollout.pods.ready() {
 		if p.answer != nil && p.answer.Sources != nil && p.answer.Sources.ObservedGeneration < s.backend.Generation {
 			return fmt.Sprintf("pod %s does not use the settings of generation %d yet", p.Name, s.backend.Generation)
 		}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
@@ -21,7 +20,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// reconcileState is what the phases of one reconciliation share.
+// reconcileState is what the phases of one reconciliation share. Each result is written
+// by the phases that its comment names, and only read by later ones.
 type reconcileState struct {
 	// backend was read around the cache; its status is written once, at the end.
 	backend *v1alpha1.MetricsBackend
@@ -31,59 +31,79 @@ type reconcileState struct {
 	now          time.Time
 	// history is kept from earlier passes.
 	history *history
-
 	serving manifests.Serving
+
+	// namespace is that of serving pods, by validate.
+	namespace namespaceState
+	// registered are the live APIServices that we own, with or without our label, by
+	// name. It is nil until observe has read them.
+	registered map[string]*apiregistrationv1.APIService
+	versions   versionDecisions
+	// apiServices is the new state of each version, by APIService name.
+	apiServices map[string]v1alpha1.APIServiceStatus
+	// certificate is empty until its Secrets were read, by certificates and rotate.
+	certificate certificates.Certificate
+	rollout     rolloutState
+	probed      probeState
+	outcome     outcome
+}
+
+type namespaceState struct {
+	// unmanaged: the operator may not read it.
+	unmanaged bool
+	// gone: it does not exist, or is being deleted.
+	gone bool
+}
+
+// usable reports whether objects can be created and deleted in the namespace.
+func (n namespaceState) usable() bool { return !n.unmanaged && !n.gone }
+
+// versionDecisions are of validate, retire and ownership.
+type versionDecisions struct {
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
 	// conflicts are in the order in which they were found.
 	conflicts []versionConflict
-	// existing is the Service of spec.existing, or nil if it was not read.
-	existing *probedService
-	// foreign are APIServices of desired versions that have other owners, by name.
-	foreign map[string]*apiregistrationv1.APIService
-	// apiServices is the new state of each version, by APIService name.
-	apiServices map[string]v1alpha1.APIServiceStatus
-
-	// namespaceUnmanaged: the operator may not read the serving namespace.
-	namespaceUnmanaged bool
-	// namespaceGone: the serving namespace does not exist, or is being deleted.
-	namespaceGone bool
-	// observed: registered was read.
-	observed bool
-	// registered are the live APIServices that we own, with or without our label, by
-	// name.
-	registered map[string]*apiregistrationv1.APIService
 	// kept are registered versions that the spec no longer names and that stay for their
 	// clients, by APIService name; false until pods reported their clients.
 	kept map[string]bool
-	// certificate is empty until its Secrets were read.
-	certificate certificates.Certificate
+	// foreign are APIServices of desired versions that have other owners, by name.
+	foreign map[string]*apiregistrationv1.APIService
+}
+
+// rolloutState is of deploy and rollout.
+type rolloutState struct {
 	// appliedGeneration is that of the Deployment.
 	appliedGeneration int64
-	// rolledOut: every pod is available and of the current revision.
-	rolledOut bool
-	pods      pods
+	// finished: every pod is available and of the current revision.
+	finished bool
+	// podsRead: pods are complete, or not to be read.
+	podsRead bool
+	pods     pods
+	// terminating pods are still running. No Deployment counts them, but connections to
+	// them stay open until they are gone.
+	terminating pods
+}
+
+// probeState is of probe, which also sets the answers of pods.
+type probeState struct {
+	// existing is the Service of spec.existing, or nil if it was not read.
+	existing *probedService
 	// recovering are versions that cannot be registered yet since their requests failed,
 	// and why.
 	recovering map[schema.GroupVersion]string
 	// transient: a failure of pods, or of endpoints of spec.existing, is within its grace
 	// period and not reported yet.
 	transient bool
-	// podsRead: pods are complete, or not to be read.
-	podsRead bool
-	// terminatingPods are still running. No Deployment counts them, but connections to
-	// them stay open until they are gone.
-	terminatingPods pods
+}
 
+// outcome is of all phases.
+type outcome struct {
 	// blocked: phases that act are skipped.
 	blocked bool
 	stalled *stalledError
 	// requeueAfter overrides the delay that follows from the conditions, unless 0.
 	requeueAfter time.Duration
-	// initializing: the status only says that work starts.
-	initializing bool
-	// finalized: the finalizer is removed, and there is no status to write.
-	finalized bool
 }
 
 func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
@@ -103,11 +123,11 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		spec:         spec,
 		now:          r.Clock.Now(),
 		history:      r.history(backend.Name),
-		foreign:      map[string]*apiregistrationv1.APIService{},
 		apiServices:  map[string]v1alpha1.APIServiceStatus{},
-		registered:   map[string]*apiregistrationv1.APIService{},
-		recovering:   map[schema.GroupVersion]string{},
-		kept:         map[string]bool{},
+		versions: versionDecisions{
+			desired: desiredVersions(spec), kept: map[string]bool{}, foreign: map[string]*apiregistrationv1.APIService{},
+		},
+		probed: probeState{recovering: map[schema.GroupVersion]string{}},
 		serving: manifests.Serving{
 			Backend:     backend.Name,
 			Namespace:   spec.Namespace,
@@ -123,7 +143,6 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 	if spec.ResourceMetrics != nil && spec.ResourceMetrics.Scrape.Port != nil {
 		s.serving.KubeletPort = *spec.ResourceMetrics.Scrape.Port
 	}
-	s.desired = desiredVersions(spec)
 	return s
 }
 
@@ -138,8 +157,8 @@ func (s *reconcileState) handleError(err error) bool {
 }
 
 func (s *reconcileState) setStalled(e *stalledError) {
-	if s.stalled == nil {
-		s.stalled = e
+	if s.outcome.stalled == nil {
+		s.outcome.stalled = e
 	}
 }
 
@@ -180,10 +199,8 @@ func (s *reconcileState) storedState(name string) v1alpha1.APIServiceState {
 func (s *reconcileState) registeredNames() []string { return slices.Sorted(maps.Keys(s.registered)) }
 
 func (s *reconcileState) isDesired(name string) bool {
-	return slices.ContainsFunc(s.desired, func(gv schema.GroupVersion) bool { return manifests.APIServiceName(gv) == name })
+	return slices.ContainsFunc(s.versions.desired, func(gv schema.GroupVersion) bool { return manifests.APIServiceName(gv) == name })
 }
 
 // requeueNow requeues the backend after a short pause, for concurrent writers.
-func (s *reconcileState) requeueNow() { s.requeueAfter = 20 * time.Millisecond }
-
-func (s *reconcileState) result() ctrl.Result { return ctrl.Result{RequeueAfter: s.requeueAfter} }
+func (s *reconcileState) requeueNow() { s.outcome.requeueAfter = 20 * time.Millisecond }

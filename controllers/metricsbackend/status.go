@@ -51,7 +51,6 @@ func (s *reconcileState) isNew() bool {
 
 // initialize sets the first conditions of a new backend.
 func (s *reconcileState) initialize() {
-	s.initializing = true
 	s.requeueNow()
 	if s.condition(v1alpha1.ConditionReady).Type != "" {
 		return
@@ -76,15 +75,15 @@ func (s *reconcileState) summarize(failed error) {
 	status := &s.backend.Status
 	status.ObservedGeneration = s.backend.Generation
 	s.setUnreported()
-	if s.observed {
+	if s.registered != nil {
 		status.APIServices = s.sortedAPIServices()
 	}
 	s.describeServing()
 	switch {
 	case s.backend.DeletionTimestamp != nil:
 		return
-	case s.stalled != nil:
-		s.setStalledCondition(s.stalled)
+	case s.outcome.stalled != nil:
+		s.setStalledCondition(s.outcome.stalled)
 		return
 	}
 	if failed != nil {
@@ -173,8 +172,8 @@ func (s *reconcileState) progressDelay() time.Duration {
 }
 
 func (s *reconcileState) requeueWithin(d time.Duration) {
-	if s.requeueAfter == 0 || d < s.requeueAfter {
-		s.requeueAfter = d
+	if s.outcome.requeueAfter == 0 || d < s.outcome.requeueAfter {
+		s.outcome.requeueAfter = d
 	}
 }
 

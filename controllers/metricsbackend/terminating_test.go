@@ -50,8 +50,8 @@ func TestWaitReason(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &reconcileState{
-				now: now, rolledOut: !tc.rolling, certificate: certificates.Certificate{CABundle: []byte("x")}, terminatingPods: tc.ending,
-				pods: []pod{{Pod: &corev1.Pod{}, ready: true, probeResult: probeResult{answer: serves(v1, v1beta1)}}},
+				now: now, certificate: certificates.Certificate{CABundle: []byte("x")},
+				rollout: rolloutState{finished: !tc.rolling, terminating: tc.ending, pods: []pod{{Pod: &corev1.Pod{}, ready: true, probeResult: probeResult{answer: serves(v1, v1beta1)}}}},
 			}
 			if got := s.waitReason(v1); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)

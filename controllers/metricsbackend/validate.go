@@ -21,12 +21,12 @@ import (
 // validate checks what the CRD's schema cannot: that serving accepts the spec, and that
 // the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
-	// First: it removes versions from s.desired, which must be retired in any case.
+	// First: it removes versions from s.versions.desired, which must be retired in any case.
 	others, err := r.otherClaims(ctx, s)
 	if err != nil {
 		return err
 	}
-	s.desired, s.conflicts = excludeClaimed(s.backend, s.desired, others)
+	s.versions.desired, s.versions.conflicts = excludeClaimed(s.backend, s.versions.desired, others)
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func validateSpec(s *reconcileState) error {
 func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) error {
 	name := s.serving.Namespace
 	if !slices.Contains(r.Namespaces, name) {
-		s.namespaceUnmanaged = true
+		s.namespace.unmanaged = true
 		return newStalledError(v1alpha1.ReasonNamespaceNotManaged,
 			"the operator does not manage namespace %q, only %s: add it to the operator's --namespaces and grant its Role there "+
 				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
@@ -93,9 +93,9 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 // setNamespaceGone retires what our pods serve. Versions served from other namespaces
 // stay.
 func (s *reconcileState) setNamespaceGone() {
-	s.namespaceGone = true
+	s.namespace.gone = true
 	if s.deploys() {
-		s.desired = nil
+		s.versions.desired = nil
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // The condition of an APIService is no proof: it is not updated when the APIService
 // changes, and passes when one try of five does.
 func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
-	if !s.observed {
+	if s.registered == nil {
 		return nil
 	}
 	var broken []defect
@@ -60,7 +60,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 	}
 	s.backend.Status.RegisteredVersions = strings.Join(s.availableVersions(), ", ")
 	switch {
-	case len(s.desired) == 0:
+	case len(s.versions.desired) == 0:
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	case len(broken) > 0:
@@ -176,7 +176,7 @@ func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {
 // down and have no clients.
 func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState) map[schema.GroupVersion]*defect {
 	var versions []schema.GroupVersion
-	for _, gv := range s.desired {
+	for _, gv := range s.versions.desired {
 		if s.registered[apiServiceName(gv)] != nil && !s.isRetiring(gv) {
 			versions = append(versions, gv)
 		}
