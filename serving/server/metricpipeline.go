@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/rungroup"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
@@ -40,9 +41,9 @@ type metricPipeline struct {
 	resourceRules *resourceRules
 	poller        *resourcerules.Poller
 
-	// hasSources closes sourcesExist: until there is a source, discovery is not read.
-	hasSources   func()
-	sourcesExist chan struct{}
+	running rungroup.Group
+	// hasSources runs the directory: until there is a source, discovery is not read.
+	hasSources func()
 	// changed is set while groups have to be refreshed.
 	changed wake.Signal
 	clock   clock.Clock
@@ -60,9 +61,9 @@ type metricPipeline struct {
 func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets, store *samplestore.Store, kubelets kubeletScraper, c clock.WithTicker, limits query.Limits) *metricPipeline {
 	p := &metricPipeline{
 		policies: externalmetrics.NewPolicies(), directory: restmapping.NewDirectory(resources, c),
-		secrets: secrets, sourcesExist: make(chan struct{}), changed: wake.NewSignal(), clock: c,
+		secrets: secrets, changed: wake.NewSignal(), clock: c,
 	}
-	p.hasSources = sync.OnceFunc(func() { close(p.sourcesExist) })
+	p.hasSources = sync.OnceFunc(func() { p.running.Go(p.directory.Run) })
 	p.catalog = rules.NewCatalog(p.directory)
 	p.directory.OnChange(func(index *restmapping.Index) {
 		p.catalog.SetResources(index)
@@ -75,6 +76,9 @@ func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets,
 	p.poller = resourcerules.New(store, c, p.sources.find)
 	p.resourceRules = &resourceRules{kubelets: kubelets, poller: p.poller}
 	p.evaluator = query.NewEvaluator(c, rand.Float64, p.sources.find, limits)
+	for _, run := range []func(context.Context){p.secrets.Run, p.sources.run, p.evaluator.Run, p.poller.Run, p.refreshGroups} {
+		p.running.Go(run)
+	}
 	return p
 }
 
@@ -87,20 +91,7 @@ func (p *metricPipeline) reporter(observedGeneration func() int64) *report.Repor
 }
 
 // run runs all parts until the context ends.
-func (p *metricPipeline) run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, run := range []func(context.Context){p.secrets.Run, p.sources.run, p.evaluator.Run, p.poller.Run, p.refreshGroups} {
-		running.Go(func() { run(ctx) })
-	}
-	running.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-p.sourcesExist:
-			p.directory.Run(ctx)
-		}
-	})
-	running.Wait()
-}
+func (p *metricPipeline) run(ctx context.Context) { p.running.Run(ctx) }
 
 // apply applies a spec with its defaults. errs are the errors of its independent parts, each
 // of which returns its error and does not affect the others.
