@@ -46,7 +46,9 @@ func TestRulesOfObjects(t *testing.T) {
 		names                                        []string
 	}
 	for name, test := range map[string]struct {
-		rule    string
+		// rule names objects by namespace and pod unless it says otherwise.
+		rule string
+		// series and metrics are requests of pods by default.
 		series  []series.Series
 		metrics []string
 		ask     ask
@@ -55,7 +57,6 @@ func TestRulesOfObjects(t *testing.T) {
 		"seconds of containers, by a group of the name": {
 			rule: `
 seriesQuery: '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 name: {matches: "^container_(.*)_seconds_total$"}
 metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[2m])) by (<<.GroupBy>>)'`,
 			series: cadvisor, metrics: []string{"namespaces/cpu_usage", "pods/cpu_usage"},
@@ -66,7 +67,6 @@ metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[2m])) b
 			rule: `
 seriesQuery: '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
 seriesFilters: [{isNot: "^container_.*_seconds_total$"}]
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 name: {matches: "^container_(.*)_total$", as: ""}
 metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[5m])) by (<<.GroupBy>>)'`,
 			series: cadvisor, metrics: []string{"namespaces/network_receive_bytes", "pods/network_receive_bytes"},
@@ -77,7 +77,6 @@ metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[5m])) b
 			rule: `
 seriesQuery: '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
 seriesFilters: [{isNot: "^container_.*_total$"}, {is: "memory"}]
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 name: {matches: "^container_(.*)$", as: ""}
 metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>,container!="POD"}) by (<<.GroupBy>>)`,
 			series: cadvisor, metrics: []string{"namespaces/memory_working_set_bytes", "pods/memory_working_set_bytes"},
@@ -156,7 +155,6 @@ metricsQuery: 'count(cheddar{sharp="true"})'`,
 		"a ratio of two series": {
 			rule: `
 seriesQuery: latency_sum
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 name: {matches: "^(.*)_sum$", as: "${1}_average"}
 metricsQuery: 'sum(latency_sum{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(latency_count{<<.LabelMatchers>>}) by (<<.GroupBy>>)'`,
 			series: []series.Series{seriesOf("latency_sum", "namespace", "pod")}, metrics: []string{"namespaces/latency_average", "pods/latency_average"},
@@ -166,7 +164,6 @@ metricsQuery: 'sum(latency_sum{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(late
 		"groups with names": {
 			rule: `
 seriesQuery: '{__name__=~"^app_.*",pod!=""}'
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 name: {matches: "^app_(?P<what>.*)_(?P<unit>bytes|seconds)$", as: "${unit}-of-${what}"}`,
 			series: []series.Series{seriesOf("app_sent_bytes", "namespace", "pod")}, metrics: []string{"namespaces/bytes-of-sent", "pods/bytes-of-sent"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "bytes-of-sent", names: []string{"a"}},
@@ -174,8 +171,7 @@ name: {matches: "^app_(?P<what>.*)_(?P<unit>bytes|seconds)$", as: "${unit}-of-${
 		},
 		"a selector of the metric comes first": {
 			rule: `
-seriesQuery: requests{pod!=""}
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}`,
+seriesQuery: requests{pod!=""}`,
 			series: []series.Series{seriesOf("requests", "namespace", "pod", "verb")}, metrics: []string{"namespaces/requests", "pods/requests"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "requests", selector: "verb in (GET,PUT),code!=500", names: []string{"a"}},
 			want: `sum(requests{code!="500",verb=~"GET|PUT",namespace="shop",pod!=""}) by (pod)`,
@@ -183,36 +179,28 @@ resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 		"a query that needs the names, one": {
 			rule: `
 seriesQuery: requests{pod!=""}
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 metricsQuery: topk(1, <<.Series>>{<<.LabelMatchers>>})`,
-			series: []series.Series{seriesOf("requests", "namespace", "pod")}, metrics: []string{"namespaces/requests", "pods/requests"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "requests", names: []string{"web.0"}},
 			want: `topk(1, requests{namespace="shop",pod="web.0"})`,
 		},
 		"a query that needs the names, several": {
 			rule: `
 seriesQuery: requests{pod!=""}
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 metricsQuery: topk(1, <<.Series>>{<<.LabelMatchers>>})`,
-			series: []series.Series{seriesOf("requests", "namespace", "pod")}, metrics: []string{"namespaces/requests", "pods/requests"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "requests", names: []string{"web.0", "web-1"}},
 			want: `topk(1, requests{namespace="shop",pod=~"web\\.0|web-1"})`,
 		},
 		"values by the names of labels": {
 			rule: `
 seriesQuery: requests{pod!=""}
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 metricsQuery: 'max(<<.Series>>{namespace="<<index .LabelValuesByName "namespace">>",pod=~"<<index .LabelValuesByName "pod">>"})'`,
-			series: []series.Series{seriesOf("requests", "namespace", "pod")}, metrics: []string{"namespaces/requests", "pods/requests"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "requests", names: []string{"web.0", "web-1"}},
 			want: `max(requests{namespace="shop",pod=~"web[.]0|web-1"})`,
 		},
 		"a loop over what is grouped by": {
 			rule: `
 seriesQuery: requests{pod!=""}
-resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
 metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<range .GroupBySlice>><<.>>,<<end>>namespace)'`,
-			series: []series.Series{seriesOf("requests", "namespace", "pod")}, metrics: []string{"namespaces/requests", "pods/requests"},
 			ask:  ask{resource: "pods", namespace: "shop", metric: "requests", names: []string{"a"}},
 			want: `sum(requests{namespace="shop",pod!=""}) by (pod,namespace)`,
 		},
@@ -242,7 +230,14 @@ resources: {template: <<.Resource>>}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCatalog(t, backend([]v1alpha1.MetricRule{parse(t, test.rule)}, nil), test.series...)
+			rule := parse(t, test.rule)
+			if rule.Resources.Template == "" && rule.Resources.Overrides == nil {
+				rule.Resources = namespacePod
+			}
+			if test.series == nil {
+				test.series, test.metrics = []series.Series{seriesOf("requests", "namespace", "pod")}, []string{"namespaces/requests", "pods/requests"}
+			}
+			c := newCatalog(t, backend([]v1alpha1.MetricRule{rule}, nil), test.series...)
 			if h := c.Health(); len(h.Rules) != 0 {
 				t.Errorf("health %+v", h.Rules)
 			}
@@ -317,42 +312,43 @@ func TestExternalRules(t *testing.T) {
 	}
 }
 
-// A rule that is wrong says so, and what to do.
+// A rule that is wrong says so, and what to do. Only an invalid one needs another spec.
 func TestRuleHealth(t *testing.T) {
+	const invalid, failing, warning = v1alpha1.RuleInvalid, v1alpha1.RuleFailing, v1alpha1.RuleWarning
 	const rest = `, resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}`
 	for name, test := range map[string]struct {
 		rule, reason, message string
-		failing               bool
+		state                 v1alpha1.RuleState
 	}{
-		"no seriesQuery":          {`{seriesQuery: ""` + rest + `}`, ReasonInvalidSeriesQuery, "is empty", true},
-		"not a selector":          {`{seriesQuery: 'rate(x[5m])'` + rest + `}`, ReasonInvalidSeriesQuery, "not a selector", true},
-		"everything":              {`{seriesQuery: '{pod=~".*"}'` + rest + `}`, ReasonInvalidSeriesQuery, "selects everything", true},
-		"a filter of nothing":     {`{seriesQuery: x, seriesFilters: [{}]` + rest + `}`, ReasonInvalidSeriesFilter, "seriesFilters[0] has both or none", true},
-		"a filter of both":        {`{seriesQuery: x, seriesFilters: [{is: a}, {is: a, isNot: b}]` + rest + `}`, ReasonInvalidSeriesFilter, "seriesFilters[1]", true},
-		"a filter that is none":   {`{seriesQuery: x, seriesFilters: [{is: "("}]` + rest + `}`, ReasonInvalidSeriesFilter, "regular expression", true},
-		"names that are none":     {`{seriesQuery: x, name: {matches: "(?!x)"}` + rest + `}`, ReasonInvalidName, "regular expression", true},
-		"two groups and no as":    {`{seriesQuery: x, name: {matches: "(a)(b)"}` + rest + `}`, ReasonInvalidName, "has 2 groups", true},
-		"a group that is none":    {`{seriesQuery: x, name: {matches: "(.*)", as: "m_$1_sum"}` + rest + `}`, ReasonInvalidName, "${1}_per_second", false},
-		"a name with a slash":     {`{seriesQuery: x, name: {as: "a/b"}` + rest + `}`, ReasonInvalidName, `"a/b" has a character`, true},
-		"no resources":            {`{seriesQuery: x}`, ReasonInvalidResources, "set resources.template", true},
-		"a template that is none": {`{seriesQuery: x, resources: {template: "<<.Resource"}}`, ReasonInvalidResources, "resources.template", true},
-		"no resource in it":       {`{seriesQuery: x, resources: {template: "<<.Group>>"}}`, ReasonInvalidResources, "<<.Resource>> is missing", true},
-		"a pattern that is none":  {`{seriesQuery: x, resources: {template: "(<<.Resource>>"}}`, ReasonInvalidResources, "pattern of labels", true},
-		"a template that cuts":    {`{seriesQuery: x, resources: {template: '<<printf "%.3s" .Resource>><<.Resource>>'}}`, ReasonInvalidResources, "resources.template", true},
-		"a label without a name":  {`{seriesQuery: x, resources: {overrides: {"": {resource: pod}}}}`, ReasonInvalidResources, "label's name", true},
-		"a label of nothing":      {`{seriesQuery: x, resources: {overrides: {pod: {group: apps}}}}`, ReasonInvalidResources, "names no resource", true},
-		"an unknown resource":     {`{seriesQuery: x, resources: {overrides: {brand: {group: cheese.io, resource: brand}}}}`, ReasonUnknownResource, "brand.cheese.io", true},
-		"one unknown resource":    {`{seriesQuery: x, resources: {overrides: {brand: {resource: brand}, pod: {resource: pod}}}}`, ReasonUnknownResource, "brand", false},
-		"not a template":          {`{seriesQuery: x, metricsQuery: "<<.Series"` + rest + `}`, ReasonInvalidMetricsQuery, "not a template", true},
-		"not PromQL":              {`{seriesQuery: x, metricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)"` + rest + `}`, ReasonInvalidMetricsQuery, "does not make PromQL", true},
-		"a template for ever":     {`{seriesQuery: x, metricsQuery: "<<range 1000000000>><<end>>up"` + rest + `}`, ReasonInvalidMetricsQuery, "takes too long", true},
-		"a range of samples":      {`{seriesQuery: x, metricsQuery: "<<.Series>>{<<.LabelMatchers>>}[5m]"` + rest + `}`, ReasonInvalidMetricsQuery, "range of samples", true},
-		"an unknown field":        {`{seriesQuery: x, metricsQuery: "<<.Labels>>"` + rest + `}`, ReasonInvalidMetricsQuery, "Labels", true},
-		"an unknown source":       {`{seriesQuery: x, source: thanos` + rest + `}`, ReasonUnknownSource, `no Prometheus named "thanos": it has prometheus`, true},
-		"an interval":             {`{seriesQuery: x, interval: soon` + rest + `}`, ReasonInvalidInterval, "interval", true},
-		"duplicates":              {`{seriesQuery: x, duplicates: Median` + rest + `}`, ReasonInvalidDuplicates, "Reject, Sum", true},
-		"no series":               {`{seriesQuery: x, seriesFilters: [{is: y}]` + rest + `}`, ReasonNoSeries, "no series match now", false},
-		"no objects":              {`{seriesQuery: x, resources: {overrides: {node: {resource: node}}}}`, ReasonNoObjects, "x has the labels namespace, pod", false},
+		"no seriesQuery":          {`{seriesQuery: ""` + rest + `}`, ReasonInvalidSeriesQuery, "is empty", invalid},
+		"not a selector":          {`{seriesQuery: 'rate(x[5m])'` + rest + `}`, ReasonInvalidSeriesQuery, "not a selector", invalid},
+		"everything":              {`{seriesQuery: '{pod=~".*"}'` + rest + `}`, ReasonInvalidSeriesQuery, "selects everything", invalid},
+		"a filter of nothing":     {`{seriesQuery: x, seriesFilters: [{}]` + rest + `}`, ReasonInvalidSeriesFilter, "seriesFilters[0] has both or none", invalid},
+		"a filter of both":        {`{seriesQuery: x, seriesFilters: [{is: a}, {is: a, isNot: b}]` + rest + `}`, ReasonInvalidSeriesFilter, "seriesFilters[1]", invalid},
+		"a filter that is none":   {`{seriesQuery: x, seriesFilters: [{is: "("}]` + rest + `}`, ReasonInvalidSeriesFilter, "regular expression", invalid},
+		"names that are none":     {`{seriesQuery: x, name: {matches: "(?!x)"}` + rest + `}`, ReasonInvalidName, "regular expression", invalid},
+		"two groups and no as":    {`{seriesQuery: x, name: {matches: "(a)(b)"}` + rest + `}`, ReasonInvalidName, "has 2 groups", invalid},
+		"a group that is none":    {`{seriesQuery: x, name: {matches: "(.*)", as: "m_$1_sum"}` + rest + `}`, ReasonInvalidName, "${1}_per_second", warning},
+		"a name with a slash":     {`{seriesQuery: x, name: {as: "a/b"}` + rest + `}`, ReasonInvalidName, `"a/b" has a character`, failing},
+		"no resources":            {`{seriesQuery: x}`, ReasonInvalidResources, "set resources.template", invalid},
+		"a template that is none": {`{seriesQuery: x, resources: {template: "<<.Resource"}}`, ReasonInvalidResources, "resources.template", invalid},
+		"no resource in it":       {`{seriesQuery: x, resources: {template: "<<.Group>>"}}`, ReasonInvalidResources, "<<.Resource>> is missing", invalid},
+		"a pattern that is none":  {`{seriesQuery: x, resources: {template: "(<<.Resource>>"}}`, ReasonInvalidResources, "pattern of labels", invalid},
+		"a template that cuts":    {`{seriesQuery: x, resources: {template: '<<printf "%.3s" .Resource>><<.Resource>>'}}`, ReasonInvalidResources, "resources.template", invalid},
+		"a label without a name":  {`{seriesQuery: x, resources: {overrides: {"": {resource: pod}}}}`, ReasonInvalidResources, "label's name", invalid},
+		"a label of nothing":      {`{seriesQuery: x, resources: {overrides: {pod: {group: apps}}}}`, ReasonInvalidResources, "names no resource", invalid},
+		"an unknown resource":     {`{seriesQuery: x, resources: {overrides: {brand: {group: cheese.io, resource: brand}}}}`, ReasonUnknownResource, "brand.cheese.io", failing},
+		"one unknown resource":    {`{seriesQuery: x, resources: {overrides: {brand: {resource: brand}, pod: {resource: pod}}}}`, ReasonUnknownResource, "brand", warning},
+		"not a template":          {`{seriesQuery: x, metricsQuery: "<<.Series"` + rest + `}`, ReasonInvalidMetricsQuery, "not a template", invalid},
+		"not PromQL":              {`{seriesQuery: x, metricsQuery: "sum(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)"` + rest + `}`, ReasonInvalidMetricsQuery, "does not make PromQL", invalid},
+		"a template for ever":     {`{seriesQuery: x, metricsQuery: "<<range 1000000000>><<end>>up"` + rest + `}`, ReasonInvalidMetricsQuery, "takes too long", invalid},
+		"a range of samples":      {`{seriesQuery: x, metricsQuery: "<<.Series>>{<<.LabelMatchers>>}[5m]"` + rest + `}`, ReasonInvalidMetricsQuery, "range of samples", invalid},
+		"an unknown field":        {`{seriesQuery: x, metricsQuery: "<<.Labels>>"` + rest + `}`, ReasonInvalidMetricsQuery, "Labels", invalid},
+		"an unknown source":       {`{seriesQuery: x, source: thanos` + rest + `}`, ReasonUnknownSource, `no Prometheus named "thanos": it has prometheus`, invalid},
+		"an interval":             {`{seriesQuery: x, interval: soon` + rest + `}`, ReasonInvalidInterval, "interval", invalid},
+		"duplicates":              {`{seriesQuery: x, duplicates: Median` + rest + `}`, ReasonInvalidDuplicates, "Reject, Sum", invalid},
+		"no series":               {`{seriesQuery: x, seriesFilters: [{is: y}]` + rest + `}`, ReasonNoSeries, "no series match now", warning},
+		"no objects":              {`{seriesQuery: x, resources: {overrides: {node: {resource: node}}}}`, ReasonNoObjects, "x has the labels namespace, pod", warning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			good := parse(t, `{seriesQuery: good`+rest+`}`)
@@ -369,10 +365,10 @@ func TestRuleHealth(t *testing.T) {
 			if first.Path != "spec.customMetrics.rules[1]" || first.Reason != test.reason || !strings.Contains(first.Message, test.message) {
 				t.Errorf("health %+v, want %s: %s", first, test.reason, test.message)
 			}
-			if warns := first.State == v1alpha1.RuleWarning; warns == test.failing {
-				t.Errorf("it is %s", first.State)
+			if first.State != test.state {
+				t.Errorf("it is %s, not %s", first.State, test.state)
 			}
-			if want := map[bool]int{true: 1}[test.failing]; h.Failing != want || h.Count != 2 {
+			if want := map[bool]int{true: 1}[test.state != warning]; h.Failing != want || h.Count != 2 {
 				t.Errorf("%d of %d rules fail, want %d", h.Failing, h.Count, want)
 			}
 			if _, _, err := c.ObjectQuery(pods("shop", "good", "a")); err != nil {
