@@ -112,16 +112,12 @@ func TestPin(t *testing.T) {
 	// Another mode and back drops the pins.
 	for _, mode := range []v1alpha1.KubeletTLSMode{v1alpha1.KubeletTLSSkip, v1alpha1.KubeletTLSPinOnFirstUse} {
 		cfg.TLS = mode
-		if err := s.Apply(cfg); err != nil {
-			t.Fatal(err)
-		}
+		mustApply(t, s, cfg)
 		scrape(&again, "")
 	}
 	// Other settings do not change them.
 	cfg.Interval = time.Minute
-	if err := s.Apply(cfg); err != nil {
-		t.Fatal(err)
-	}
+	mustApply(t, s, cfg)
 	kubelet.show(second)
 	scrape(&again, v1alpha1.ScrapeCertificateChanged)
 }
@@ -201,9 +197,7 @@ func TestConnectionReuse(t *testing.T) {
 	apply := func(change func(*Settings)) func() {
 		return func() {
 			change(&cfg)
-			if err := s.Apply(cfg); err != nil {
-				t.Fatal(err)
-			}
+			mustApply(t, s, cfg)
 		}
 	}
 	for _, step := range []struct {

@@ -25,17 +25,13 @@ func TestNoCA(t *testing.T) {
 		t.Error("no pool: crypto/tls would take the operating system's authorities")
 	}
 	cfg.Interval = time.Minute
-	if err := s.Apply(cfg); err != nil {
-		t.Errorf("Apply() = %v", err)
-	}
+	mustApply(t, s, cfg)
 	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeCertificateUntrusted, "PinOnFirstUse")
 	if _, connections := kubelet.seen(); connections != 0 {
 		t.Errorf("%d connections without an authority to verify them with", connections)
 	}
 	cfg.CABundle = ca.pem
-	if err := s.Apply(cfg); err != nil {
-		t.Fatal(err)
-	}
+	mustApply(t, s, cfg)
 	checkFailure(t, s.scrapeOnce(t.Context(), node), "", "")
 }
 
@@ -99,9 +95,7 @@ func TestSetDefaultCANotInUse(t *testing.T) {
 			if _, connections := kubelet.seen(); connections != 1 {
 				t.Errorf("%d connections, want the one that was there", connections)
 			}
-			if err := s.Apply(testSettings()); err != nil {
-				t.Fatal(err)
-			}
+			mustApply(t, s, testSettings())
 			checkFailure(t, s.scrapeOnce(t.Context(), node), "", "")
 		})
 	}

@@ -31,9 +31,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 		cfg := testSettings()
 		cfg.TLS = v1alpha1.KubeletTLSSkip
 		cfg.NodeSelector = labels.SelectorFromSet(labels.Set{"name": f.name(1)})
-		if err := f.source.Apply(cfg); err != nil {
-			t.Fatal(err)
-		}
+		mustApply(t, f.source, cfg)
 		time.Sleep(time.Minute)
 		if a, b, c := count(0, since), count(1, since), count(2, since); a != 0 || b != 4 || c != 0 {
 			t.Errorf("scraped %d, %d, %d times; want 0 (deleted), 4, 0 (not selected)", a, b, c)
@@ -52,9 +50,7 @@ func TestNodesThatComeAndGo(t *testing.T) {
 
 		since = time.Now()
 		cfg.NodeSelector = nil
-		if err := f.source.Apply(cfg); err != nil {
-			t.Fatal(err)
-		}
+		mustApply(t, f.source, cfg)
 		time.Sleep(time.Minute)
 		if a, b, c := count(0, since), count(1, since), count(2, since); a != 4 || b != 4 || c != 4 {
 			t.Errorf("scraped %d, %d, %d times; want 4 each: all are selected", a, b, c)

@@ -37,9 +37,7 @@ func TestMaxConcurrent(t *testing.T) {
 			}
 		}
 		cfg.MaxConcurrent, cfg.TLS = 8, v1alpha1.KubeletTLSSkip
-		if err := f.source.Apply(cfg); err != nil {
-			t.Fatal(err)
-		}
+		mustApply(t, f.source, cfg)
 		f.mu.Lock()
 		f.most = 0
 		f.mu.Unlock()
@@ -100,9 +98,7 @@ func TestIntervalChange(t *testing.T) {
 		f.add(nodes)
 		for _, interval := range []time.Duration{15 * time.Second, 5 * time.Second, time.Minute, 20 * time.Second} {
 			cfg.Interval, cfg.Timeout = interval, 5*time.Second
-			if err := f.source.Apply(cfg); err != nil {
-				t.Fatal(err)
-			}
+			mustApply(t, f.source, cfg)
 			since := time.Now()
 			time.Sleep(10 * interval)
 			synctest.Wait()

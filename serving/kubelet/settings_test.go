@@ -14,6 +14,13 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
+func mustApply(t *testing.T, s *Source, settings Settings) {
+	t.Helper()
+	if err := s.Apply(settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestInvalidSettings(t *testing.T) {
 	ca := newAuthority(t)
 	tests := map[string]struct {

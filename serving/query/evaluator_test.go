@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -263,11 +264,7 @@ func TestSourceBugs(t *testing.T) {
 }
 
 func TestLongMessagesAreTruncated(t *testing.T) {
-	message := "ä"
-	for len(message) < 10*maxMessage {
-		message += "ä"
-	}
-	got := failureOf("p", &Failure{Message: "x" + message})
+	got := failureOf("p", &Failure{Message: "x" + strings.Repeat("ä", 10*maxMessage)})
 	if len(got.Message) > maxMessage || got.Source != "p" || got.Reason != ReasonInternal {
 		t.Errorf("%d bytes of %q: %q", len(got.Message), got.Source, got.Reason)
 	}

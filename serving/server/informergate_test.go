@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,11 +82,7 @@ func TestInformerWaits(t *testing.T) {
 		}
 		var ready atomic.Bool
 		f.after = ready.Load
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		defer running.Wait()
-		defer cancel()
-		running.Go(func() { f.run(ctx) })
+		runUntilEnd(t, f.run)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := lists.Load(); n != 0 || f.handled() {
@@ -137,15 +132,10 @@ func TestInformersAskForProtobuf(t *testing.T) {
 		}
 		http.Error(w, "busy", http.StatusServiceUnavailable)
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 
-	informers := newTestInformers(t, server.URL)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	for _, f := range informers {
-		running.Go(func() { f.informer.RunWithContext(ctx) })
+	for _, f := range newTestInformers(t, server.URL) {
+		runUntilEnd(t, f.informer.RunWithContext)
 	}
 	missing := map[string]bool{"/api/v1/nodes": true, "/api/v1/pods": true}
 	for len(missing) > 0 {

@@ -4,13 +4,11 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -107,11 +105,7 @@ func TestKubeletCAFollowsItsFile(t *testing.T) {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { ca.run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	runUntilEnd(t, ca.run)
 
 	await := func(want []byte) {
 		t.Helper()

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -41,13 +40,7 @@ func newTestPipeline(t *testing.T) (*metricPipeline, *noResources) {
 	resources := &noResources{}
 	p := newMetricPipeline(resources, config.NewSecrets(fake.NewClientset(), "backend"),
 		samplestore.NewStore(clock.RealClock{}, time.Minute), fakeKubelets{}, clock.RealClock{}, query.Limits{})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { p.run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
+	runUntilEnd(t, p.run)
 	return p, resources
 }
 

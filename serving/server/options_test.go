@@ -24,17 +24,22 @@ var (
 	externalV1beta1 = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
 )
 
+// allFlags returns the flags of options.
+func allFlags(o *Options) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("serving", pflag.ContinueOnError)
+	for _, set := range o.Flags().FlagSets {
+		fs.AddFlagSet(set)
+	}
+	return fs
+}
+
 func parsedOptions(t *testing.T, args ...string) *Options {
 	t.Helper()
 	o, err := NewOptions()
 	if err != nil {
 		t.Fatalf("new options: %v", err)
 	}
-	fs := pflag.NewFlagSet("serving", pflag.ContinueOnError)
-	for _, set := range o.Flags().FlagSets {
-		fs.AddFlagSet(set)
-	}
-	if err := fs.Parse(args); err != nil {
+	if err := allFlags(o).Parse(args); err != nil {
 		t.Fatalf("parse %q: %v", args, err)
 	}
 	return o
@@ -128,14 +133,7 @@ func TestEnabledVersions(t *testing.T) {
 
 // TestUsualFlags guards the names on which manifests and runbooks rely.
 func TestUsualFlags(t *testing.T) {
-	o, err := NewOptions()
-	if err != nil {
-		t.Fatalf("new options: %v", err)
-	}
-	fs := pflag.NewFlagSet("serving", pflag.ContinueOnError)
-	for _, set := range o.Flags().FlagSets {
-		fs.AddFlagSet(set)
-	}
+	fs := allFlags(parsedOptions(t))
 	defaults := map[string]string{
 		"secure-port": "10443", "bind-address": "0.0.0.0", "cert-dir": "", "tls-cert-file": "", "tls-private-key-file": "",
 		"http2-max-streams-per-connection": "250", "kubeconfig": "", "authentication-kubeconfig": "", "authorization-kubeconfig": "",

@@ -47,14 +47,20 @@ func prometheusAt(name, url string) v1alpha1.SourceSpec {
 func newSourceRegistry(t *testing.T) *sourceRegistry {
 	t.Helper()
 	s := &sourceRegistry{clock: clock.RealClock{}, onSeries: func(string, string) {}}
-	ctx, cancel := context.WithCancel(context.Background())
+	runUntilEnd(t, s.run)
+	return s
+}
+
+// runUntilEnd runs a function until the test ends, and waits for it.
+func runUntilEnd(t *testing.T, run func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { s.run(ctx) })
+	running.Go(func() { run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
-	return s
 }
 
 func states(s *sourceRegistry) map[string]string {

@@ -45,14 +45,8 @@ func TestDecodeManifest(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			m, err := decodeManifest([]byte(tc.content))
-			if tc.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("error %v, want one that mentions %q", err, tc.wantErr)
-				}
+			if !succeeded(t, err, tc.wantErr) {
 				return
-			}
-			if err != nil {
-				t.Fatalf("decode: %v", err)
 			}
 			if got := m.backend.Spec.ResourceMetrics.Scrape.Interval.Duration; got != tc.wantInterval {
 				t.Errorf("interval %s, want %s", got, tc.wantInterval)
@@ -97,12 +91,7 @@ func TestFileLoad(t *testing.T) {
 				write(t, path, tc.content)
 			}
 			_, _, err := (&fileWatcher{path: path}).load()
-			switch {
-			case tc.wantErr == "" && err != nil:
-				t.Errorf("load: %v", err)
-			case tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)):
-				t.Errorf("error %v, want one that mentions %q", err, tc.wantErr)
-			}
+			succeeded(t, err, tc.wantErr)
 		})
 	}
 }
@@ -167,6 +156,16 @@ func TestFileIsReadPeriodically(t *testing.T) {
 	})
 }
 
+// succeeded reports whether there is no error. An error must mention want, and there must be
+// none if want is empty.
+func succeeded(t *testing.T, err error, want string) bool {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Fatalf("error %v, want one that mentions %q", err, want)
+	}
+	return err == nil
+}
+
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -197,14 +196,8 @@ func TestManifestDeclarations(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			m, err := decodeManifest([]byte(tc.content))
-			if tc.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("error %v, want one that mentions %q", err, tc.wantErr)
-				}
+			if !succeeded(t, err, tc.wantErr) {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			got := &fakeTarget{}
 			target := got.target()
