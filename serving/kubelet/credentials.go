@@ -101,23 +101,16 @@ func (c *credentials) kubeletTLS(mode v1alpha1.KubeletTLSMode, caBundle []byte) 
 			"give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, or choose kubeletTLS.mode: PinOnFirstUse")
 		return s, nil
 	}
-	roots, err := parseCA(ca, name)
-	if err != nil {
-		return nil, err
-	}
-	s.roots = roots
-	return s, nil
+	var err error
+	s.roots, err = parseCA(ca, name)
+	return s, err
 }
 
 // parseCA returns a pool of PEM certificates. name stands for them in errors.
 func parseCA(ca []byte, name string) (*x509.CertPool, error) {
-	certificates, err := certutil.ParseCertsPEM(ca)
+	roots, err := certutil.NewPoolFromBytes(ca)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
-	}
-	roots := x509.NewCertPool()
-	for _, certificate := range certificates {
-		roots.AddCert(certificate)
 	}
 	return roots, nil
 }

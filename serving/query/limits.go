@@ -3,7 +3,10 @@
 
 package query
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits of an Evaluator. Zero means the default.
 //
@@ -39,25 +42,17 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	set := func(n *int, value int) {
-		if *n <= 0 {
-			*n = value
-		}
+	return Limits{
+		Concurrency:      cmp.Or(l.Concurrency, 10),
+		MaxQueued:        cmp.Or(l.MaxQueued, 1000),
+		MaxWaiting:       cmp.Or(l.MaxWaiting, 200),
+		MaxSamples:       cmp.Or(l.MaxSamples, 50_000),
+		MaxCachedSamples: cmp.Or(l.MaxCachedSamples, 500_000),
+		MaxCachedBytes:   cmp.Or(l.MaxCachedBytes, 32<<20),
+		MaxQueries:       cmp.Or(l.MaxQueries, 10_000),
+		IdleTime:         cmp.Or(l.IdleTime, 5*time.Minute),
+		MaxResultAge:     cmp.Or(l.MaxResultAge, 24*time.Hour),
 	}
-	set(&l.Concurrency, 10)
-	set(&l.MaxQueued, 1000)
-	set(&l.MaxWaiting, 200)
-	set(&l.MaxSamples, 50_000)
-	set(&l.MaxCachedSamples, 500_000)
-	set(&l.MaxCachedBytes, 32<<20)
-	set(&l.MaxQueries, 10_000)
-	if l.IdleTime <= 0 {
-		l.IdleTime = 5 * time.Minute
-	}
-	if l.MaxResultAge <= 0 {
-		l.MaxResultAge = 24 * time.Hour
-	}
-	return l
 }
 
 // fair reports whether a tenant that uses own of total may use more: at most what it leaves

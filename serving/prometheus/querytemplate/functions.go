@@ -21,25 +21,19 @@ const scaleBytes = 4096
 // string would exhaust memory before it writes anything. The other functions of text/template
 // return existing values.
 func (t *Template) functions() template.FuncMap {
-	return template.FuncMap{
+	all := template.FuncMap{
 		stepFunction: func(cost int) (string, error) { return "", t.charge(cost * t.scale) },
-		"print": func(args ...any) (string, error) {
-			return t.guard(args, 1, func() string { return fmt.Sprint(args...) })
-		},
-		"println": func(args ...any) (string, error) {
-			return t.guard(args, 1, func() string { return fmt.Sprintln(args...) })
-		},
-		"printf": t.printf,
-		"html": func(args ...any) (string, error) {
-			return t.guard(args, 1, func() string { return template.HTMLEscaper(args...) })
-		},
-		"js": func(args ...any) (string, error) {
-			return t.guard(args, 1, func() string { return template.JSEscaper(args...) })
-		},
-		"urlquery": func(args ...any) (string, error) {
-			return t.guard(args, 1, func() string { return template.URLQueryEscaper(args...) })
-		},
+		"printf":     t.printf,
 	}
+	for name, f := range map[string]func(...any) string{
+		"print": fmt.Sprint, "println": fmt.Sprintln,
+		"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
+	} {
+		all[name] = func(args ...any) (string, error) {
+			return t.guard(args, 1, func() string { return f(args...) })
+		}
+	}
+	return all
 }
 
 func (t *Template) charge(cost int) error {

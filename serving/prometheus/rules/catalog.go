@@ -43,7 +43,7 @@ type Catalog struct {
 	mu       sync.RWMutex
 
 	// Guarded by changing.
-	sources    *sources
+	sources    sources
 	rules      []*activeRule
 	discovered map[Selection]*discovered
 	index      *restmapping.Index
@@ -75,7 +75,7 @@ var (
 // NewCatalog returns a catalog without metrics.
 func NewCatalog(r Resources) *Catalog {
 	return &Catalog{
-		resources: r, sources: &sources{}, discovered: map[Selection]*discovered{}, index: r.Current(),
+		resources: r, discovered: map[Selection]*discovered{}, index: r.Current(),
 		metrics: newMetrics(), shared: newSharedQueries(),
 	}
 }

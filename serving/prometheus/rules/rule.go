@@ -55,7 +55,7 @@ func (r *rule) failed() bool {
 }
 
 // compile compiles a rule. Errors are in its problems, each with what to do.
-func compile(spec v1alpha1.MetricRule, path string, position int, external bool, sources *sources) *rule {
+func compile(spec v1alpha1.MetricRule, path string, position int, external bool, sources sources) *rule {
 	r := &rule{
 		path: path, position: position, spec: *spec.DeepCopy(), external: external,
 		selector:   strings.TrimSpace(spec.SeriesQuery),

@@ -44,10 +44,10 @@ func (s *source) equal(o *source) bool {
 }
 
 // sources are those with PromQL, in the order of the spec.
-type sources struct{ list []*source }
+type sources []*source
 
-func newSources(specs []v1alpha1.SourceSpec) *sources {
-	all := &sources{}
+func newSources(specs []v1alpha1.SourceSpec) sources {
+	var all sources
 	for _, spec := range specs {
 		p := spec.Prometheus
 		if p == nil {
@@ -58,25 +58,23 @@ func newSources(specs []v1alpha1.SourceSpec) *sources {
 		if s.namespaceLabel == "" {
 			s.namespaceLabel = defaultNamespaceLabel
 		}
-		all.list = append(all.list, s)
+		all = append(all, s)
 	}
 	return all
 }
 
-func (s *sources) equal(o *sources) bool {
-	return s != nil && o != nil && slices.EqualFunc(s.list, o.list, (*source).equal)
-}
+func (s sources) equal(o sources) bool { return slices.EqualFunc(s, o, (*source).equal) }
 
 // find returns a source by its name, or the first.
-func (s *sources) find(name string) (*source, *problem) {
-	if len(s.list) == 0 {
+func (s sources) find(name string) (*source, *problem) {
+	if len(s) == 0 {
 		return nil, invalidf(ReasonUnknownSource, "spec.sources has no Prometheus: add one")
 	}
 	if name == "" {
-		return s.list[0], nil
+		return s[0], nil
 	}
 	var names []string
-	for _, each := range s.list {
+	for _, each := range s {
 		if each.name == name {
 			return each, nil
 		}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -154,8 +153,4 @@ func (s *Service) clientFor(address string) (*rest.RESTClient, error) {
 		return nil, fmt.Errorf("make a client for it: %w", err)
 	}
 	return client, nil
-}
-
-func sortVersions(versions []schema.GroupVersion) {
-	slices.SortFunc(versions, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -92,9 +93,9 @@ func TestReadyPeers(t *testing.T) {
 	}
 }
 
-// TestAskPeer asks a real TLS server: the certificate must be signed by the CA and
+// TestServes requests from a real TLS server: the certificate must be signed by the CA and
 // name the Service, and the peer must accept this pod's token.
-func TestAskPeer(t *testing.T) {
+func TestServes(t *testing.T) {
 	ca, key, err := certutil.GenerateSelfSignedCertKey("cluster.metrics.svc", nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -212,8 +213,8 @@ func TestRegistered(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Registered: %v", err)
 			}
-			sortVersions(got)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			byName := cmpopts.SortSlices(func(a, b schema.GroupVersion) bool { return a.String() < b.String() })
+			if diff := cmp.Diff(tc.want, got, byName); diff != "" {
 				t.Errorf("registered (-want +got):\n%s", diff)
 			}
 		})

@@ -6,6 +6,9 @@ package readiness
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,7 +42,7 @@ type service interface {
 	Registered(context.Context) ([]schema.GroupVersion, error)
 	// ReadyPeers returns the addresses, host:port, of its other ready pods.
 	ReadyPeers(context.Context) ([]string, error)
-	// Serves asks the pod at address whether it serves a version.
+	// Serves reports whether the pod at address serves a version.
 	Serves(ctx context.Context, address string, version schema.GroupVersion) (bool, error)
 }
 
@@ -51,19 +54,20 @@ func NewVersionsGate(s *Service, served sets.Set[schema.GroupVersion], c clock.P
 // Name implements Gate.
 func (*VersionsGate) Name() string { return "registered-versions" }
 
-// Check implements Gate. The gate stays closed when a peer cannot be asked: only an answer
+// Check implements Gate. The gate stays closed when a peer cannot be reached: only a response
 // proves that the peer does not serve the version.
 func (g *VersionsGate) Check(ctx context.Context) error {
 	registered, err := g.service.Registered(ctx)
 	if err != nil {
 		return err
 	}
-	missing := sets.New(registered...).Difference(g.served).UnsortedList()
+	missing := slices.SortedFunc(maps.Keys(sets.New(registered...).Difference(g.served)), func(a, b schema.GroupVersion) int {
+		return strings.Compare(a.String(), b.String())
+	})
 	if len(missing) == 0 {
 		return g.soak(ctx)
 	}
 	g.missingAt = g.clock.Now()
-	sortVersions(missing)
 	ready, err := g.service.ReadyPeers(ctx)
 	if err != nil {
 		return err
