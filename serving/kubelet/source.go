@@ -29,7 +29,6 @@ import (
 type Options struct {
 	// Store stores the points.
 	Store *samplestore.Store
-	// Clock tells the time and provides timers.
 	Clock clock.Clock
 	// Rand returns numbers in [0, 1), as a *rand.Rand does. It shifts the schedules
 	// of replicas against each other; nil does not.

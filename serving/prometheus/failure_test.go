@@ -264,7 +264,7 @@ func TestConnectionFailures(t *testing.T) {
 	}
 }
 
-// What is wrong with a spec is told when it is applied, and the old one stays.
+// Apply returns what is wrong with a spec, and the old one stays.
 func TestApplyRefuses(t *testing.T) {
 	w := newWorld(t, answers("application/json", oneSample), nil)
 	for bad, says := range map[string]string{

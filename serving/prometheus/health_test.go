@@ -47,7 +47,7 @@ func (b *bubble) answers(h http.HandlerFunc) {
 	b.answer = h
 }
 
-// queries returns what was asked since the last call.
+// queries returns the queries since the last call.
 func (b *bubble) queries() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *bubble) health(t *testing.T, want v1alpha1.SourceHealth) {
 
 func (b *bubble) since(d time.Duration) metav1.Time { return metav1.Time{Time: b.began.Add(d)} }
 
-// A source that nobody asks is probed, and is healthy since it first was.
+// A source without queries is probed, and is healthy since its first response.
 func TestHealthOfAQuietSource(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		b.health(t, v1alpha1.SourceHealth{Healthy: true, Since: b.since(0)})
@@ -120,7 +120,7 @@ func TestHealthOfAQuietSource(t *testing.T) {
 	})
 }
 
-// A source that is asked all the time is not probed besides.
+// A source with frequent queries is not probed in addition.
 func TestHealthOfABusySource(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		for range 100 {
@@ -175,7 +175,7 @@ func TestHealthAfterOneFailedQuery(t *testing.T) {
 }
 
 // Where the source as such is the matter, that is known within the timeouts of a
-// query and a probe, and told once.
+// query and a probe, and reported once.
 func TestHealthAfterManyFailedQueries(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		time.Sleep(10 * time.Second)
@@ -196,7 +196,7 @@ func TestHealthAfterManyFailedQueries(t *testing.T) {
 	})
 }
 
-// More queries than may be asked at once wait for their turn, up to the timeout.
+// Queries beyond the limit of concurrent requests wait, up to the timeout.
 func TestMaxRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()

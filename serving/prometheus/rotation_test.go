@@ -139,7 +139,7 @@ func TestAnotherSecret(t *testing.T) {
 			w.secrets.yet("new", nil)
 			ask("Bearer new-token")
 
-			// It does not count again later, and a Secret that is not there is told at once.
+			// It does not count again later, and a missing Secret is an error at once.
 			w.secrets.yet("new", errors.New("no answer yet"))
 			ask("Bearer new-token")
 			w.secrets.yet("new", nil)

@@ -95,7 +95,7 @@ func newSettings(given *v1alpha1.PrometheusSource) (*settings, error) {
 	return s, nil
 }
 
-// sameData reports whether both are for the same server and tenant, as far as the spec tells:
+// sameData reports whether both are for the same server and tenant, as far as the spec shows:
 // contents of Secrets may rotate.
 func (s *settings) sameData(o *settings) bool {
 	return s.endpoint == o.endpoint && slices.EqualFunc(s.spec.Headers, o.spec.Headers, func(a, b v1alpha1.SourceHeader) bool {

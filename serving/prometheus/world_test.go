@@ -19,7 +19,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// instant is what queries are asked for.
+// instant is the time for which queries are evaluated.
 var instant = time.Unix(1700000000, 0)
 
 // secretData are Secrets that a test may change at any time.
@@ -122,7 +122,7 @@ func answers(contentType, body string) http.HandlerFunc {
 	}
 }
 
-// countingDial tells of each connection that is opened, and of each that is closed.
+// countingDial reports each connection that is opened, and each that is closed.
 func countingDial(opened, closed chan<- struct{}) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)

@@ -68,7 +68,7 @@ type Failure struct {
 	// Source is its name in spec.sources.
 	Source string
 	Reason Reason
-	// Message has the source's own words, if any. It contains no credentials and at most a
+	// Message is that of the source, if any. It contains no credentials and at most a
 	// few hundred characters.
 	Message string
 

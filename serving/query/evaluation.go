@@ -170,7 +170,7 @@ func (v *Evaluator) finish(ev *evaluation, result *Result, failure *Failure, sta
 func (v *Evaluator) setResult(ev *evaluation, result *Result, failure *Failure, now time.Time) {
 	e := ev.entry
 	if e.evaluation != ev {
-		// The source was replaced meanwhile: only those who waited get this result.
+		// The source was replaced meanwhile: only the requests that wait get this result.
 		if failure != nil {
 			ev.complete(nil, e.evaluationError(failure, now))
 		} else {

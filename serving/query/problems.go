@@ -73,7 +73,7 @@ func (t *ProblemTracker) observe(m *MetricQuery, result *Result, err error, v *V
 		t.problem.CompareAndSwap(nil, found)
 	case p.repeatedBy(found, v):
 		if found.Time.After(p.Time) {
-			renewed := *p // in the same words, so that the status does not change
+			renewed := *p // with the same message, so that the status does not change
 			renewed.Time = found.Time
 			t.problem.CompareAndSwap(p, &renewed)
 		}

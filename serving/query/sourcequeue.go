@@ -119,7 +119,7 @@ func (q *sourceQueue) admit(ev *evaluation, now time.Time) *Failure {
 	return ev.tenant.breaker.admit(ev.key, e.attempts, &e.lastProbe, false, now)
 }
 
-// release tells the circuit breakers that an evaluation has ended, and reports whether it was
+// release lets the circuit breakers admit others after an evaluation, and reports whether it was
 // the probe of the source or of the tenant.
 func (q *sourceQueue) release(ev *evaluation) (sourceProbe, tenantProbe bool) {
 	return q.breaker.release(ev.key), ev.tenant.breaker.release(ev.key)

@@ -19,7 +19,7 @@ import (
 
 var t0 = time.Date(2026, 8, 30, 12, 0, 0, 0, time.UTC)
 
-// series is a sample of the labels k, v, k, v …
+// sampleOf returns a sample with the labels k, v, k, v …
 func sampleOf(value float64, pairs ...string) Sample {
 	s := Sample{Value: value, Time: t0, Labels: map[string]string{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -28,13 +28,13 @@ func sampleOf(value float64, pairs ...string) Sample {
 	return s
 }
 
-// older is a sample of an earlier time.
+// tenSecondsOlder returns a sample with an earlier time.
 func tenSecondsOlder(s Sample) Sample {
 	s.Time = s.Time.Add(-10 * time.Second)
 	return s
 }
 
-// texts tells of values: key, quantity, age.
+// describeValues returns key, quantity and age of values.
 func describeValues(v *Values) []string {
 	var texts []string
 	for i := range v.Items {

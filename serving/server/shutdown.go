@@ -14,8 +14,8 @@ import (
 
 // withConnectionClose adds `Connection: close` to every response once shutdown begins. It
 // closes an HTTP/1 connection after the response and makes an HTTP/2 server send GOAWAY:
-// running requests are answered, and new ones use a new connection, which leads to another
-// pod as soon as the endpoints are updated. Otherwise the aggregator keeps its connection to
+// running requests are answered, and new ones use a new connection, to another pod
+// as soon as the endpoints are updated. Otherwise the aggregator keeps its connection to
 // this pod, and gets a 503 for requests sent after the server stops to accept them.
 func withConnectionClose(handler http.Handler, shuttingDown <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

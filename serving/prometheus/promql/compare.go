@@ -20,7 +20,7 @@ type Difference struct {
 }
 
 // Compare returns how two expressions differ. For the results of a template with two values this
-// tells whether the template uses the value as a regular expression.
+// shows whether the template uses the value as a regular expression.
 func Compare(one, two string) (Difference, error) {
 	first, err := Parse(one)
 	if err != nil {

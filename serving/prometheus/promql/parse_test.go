@@ -64,7 +64,7 @@ func TestFindMatchers(t *testing.T) {
 	}
 }
 
-// What another server may know is told from what none does.
+// What another server may accept is distinguished from what none does.
 func TestSyntaxError(t *testing.T) {
 	for expression, want := range map[string]bool{
 		`holt_winters(x[5m], 0.5, 0.5)`: true, `sum(rate(x)) by (pod)`: true, `x default 0`: true, `sum(x{a="("} foo)`: true,

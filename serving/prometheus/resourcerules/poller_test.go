@@ -381,7 +381,7 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
-// Where a query loses the namespace, it is asked for each.
+// A query that drops the namespace is evaluated for each.
 func TestByNamespace(t *testing.T) {
 	run(t, func(t *testing.T, s *server, poller *Poller, store *samplestore.Store) {
 		store.Pods.SetMeta(samplestore.Key{Namespace: "b", Name: "one"}, &samplestore.Meta{UID: "b"})

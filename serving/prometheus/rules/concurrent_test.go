@@ -12,7 +12,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// Everything changes while everything is read; the race detector looks on.
+// Everything changes while everything is read, for the race detector.
 func TestChangesWhileItIsRead(t *testing.T) {
 	spec := backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}})
 	c := newCatalog(t, spec, seriesOf("requests", "namespace", "pod"), seriesOf("lag", "namespace"))

@@ -79,8 +79,8 @@ type namespacedMetric struct {
 
 // declaringNamespace returns the namespace whose declared metrics a request may read: for metrics
 // that describe a namespace, the one that is named. If a selector selects namespaces, rules
-// define the values, even if it selects only one: whoever reads all namespaces must not get
-// what one of them declares about itself.
+// define the values, even if it selects only one: a client that reads all namespaces must not
+// get what one of them declares about itself.
 func declaringNamespace(r query.ObjectRequest, key metricKey) string {
 	if key.resource == namespaces && r.Namespace == "" && len(r.Names) == 1 && !r.Selected {
 		return r.Names[0]

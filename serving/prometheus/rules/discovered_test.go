@@ -12,29 +12,29 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/series"
 )
 
-// TestSetFoundUnchanged: what is known already is no news, failures among it: each spec is followed by
-// all that is known, and judging each rule for each selection takes seconds of a thousand.
+// TestSetFoundUnchanged: the state of all rules is not computed again for what is known already,
+// failures included: with a thousand rules that takes seconds after each change of the spec.
 func TestSetFoundUnchanged(t *testing.T) {
 	c := newCatalog(t, backend([]v1alpha1.MetricRule{{SeriesQuery: `hits{pod!=""}`, Resources: v1alpha1.RuleResources{Template: "<<.Resource>>"}}}, nil))
 	s := c.Selections()[0]
 	found := series.Found{Time: time.Unix(1, 0), Series: []series.Series{{Name: "hits", Labels: []string{"namespace", "pod"}, Count: 1}}}
-	// told says whether it was judged: lists are made anew then.
-	told := func(f series.Found) bool {
+	// computed reports whether the state was computed again: then there are new lists.
+	computed := func(f series.Found) bool {
 		before, _ := c.lists(10)
 		c.SetFound(s, f)
 		after, _ := c.lists(10)
 		return before != after
 	}
 	for i, step := range []struct {
-		err       error
-		news, bad bool
+		err           error
+		computed, bad bool
 	}{
 		{nil, true, false}, {nil, false, false}, {errors.New("away"), true, true}, {errors.New("away"), false, true},
 		{errors.New("slow"), true, true}, {nil, true, false},
 	} {
 		found.Err = step.err
-		if got := told(found); got != step.news {
-			t.Errorf("step %d: news %t", i, got)
+		if got := computed(found); got != step.computed {
+			t.Errorf("step %d: computed again: %t", i, got)
 		}
 		if bad := len(c.Health().Rules) > 0; bad != step.bad {
 			t.Errorf("step %d: health %+v", i, c.Health())

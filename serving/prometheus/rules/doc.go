@@ -13,8 +13,8 @@
 //   - A rule whose resources name no label for the namespace uses the source's
 //     (tenancy.namespaceLabel), and a rule without metricsQuery sums; in prometheus-adapter
 //     every query of such rules fails.
-//   - A query that provably can be asked for all objects of a namespace is, so that
-//     autoscalers with different selectors share it (see sharedQuery).
+//   - A query names no objects if that provably gives the same values, so that autoscalers
+//     with different selectors share it (see sharedQuery).
 //   - In the namespace of a declared metric, that metric wins over rules: a rule for whole
 //     families of series must not silently change what an autoscaler reads. Of declared
 //     metrics with the same name the oldest wins.

@@ -22,8 +22,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
-// However many metrics teams declare, and whatever they call them, those of rules are
-// told first.
+// However many metrics teams declare, and whatever they call them, those of rules come
+// first.
 func TestListsBeginWithRules(t *testing.T) {
 	c := newCatalog(t, backend(
 		[]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}},

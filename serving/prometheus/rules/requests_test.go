@@ -165,7 +165,7 @@ func TestSharedQueries(t *testing.T) {
 	}
 }
 
-// A namespace owns what is asked for it; what is the same for all is asked once for all.
+// A query belongs to the namespace in its expression; one without is shared by all.
 func TestTenantsOfQueries(t *testing.T) {
 	for metricsQuery, want := range map[string]string{
 		"sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)": "shop",
@@ -252,8 +252,8 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// FuzzRequests asks with any name, namespace and selector: what is asked of the source
-// always has the matchers that were meant, and no others.
+// FuzzRequests requests with any name, namespace and selector: the query always has the
+// requested matchers, and no others.
 func FuzzRequests(f *testing.F) {
 	f.Add("shop", "web-0", "web.1", "verb=GET")
 	f.Add(`sh"op`, `a"} or up{b="`, "a|b", "x in (a,b)")

@@ -34,7 +34,7 @@ type rule struct {
 	naming   naming
 	assoc    *association
 	query    *querytemplate.Template
-	// namespaced tells, for external rules, whether the query is for the namespace of the request.
+	// namespaced reports, for external rules, whether the query is for the namespace of the request.
 	namespaced bool
 	duplicates query.Duplicates
 	// usesSeries is set if the query depends on the name of the series.

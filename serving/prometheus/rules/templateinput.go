@@ -85,7 +85,7 @@ func (q *templateInput) query() querytemplate.Query {
 	return q.data
 }
 
-// setValues sets the values of a label; selected tells whether they are from the client's
+// setValues sets the values of a label; selected says that they are from the client's
 // selector. A single value is not escaped, so that templates may compare with it.
 func (q *templateInput) setValues(label string, values []string, selected bool) {
 	if len(values) != 1 {
@@ -157,7 +157,7 @@ func (b *binding) render(q *templateInput) (string, error) {
 
 // escapeDots renders again with the dots of a label's value escaped, if the template uses the
 // value as a regular expression. It fails if the template uses a value of the client's selector
-// otherwise, too. Names of objects are safe then: results are told apart by their labels, and
+// otherwise, too. Names of objects are safe then: results are distinguished by their labels, and
 // policies do not apply to them.
 func (b *binding) escapeDots(data *querytemplate.Query, label, expression string, selected bool) (string, error) {
 	escaped := replaceDots(*data, "[.]", label)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// asked is one lookup as a server saw it.
+// asked is one lookup as a server received it.
 type asked struct {
 	Matcher  string
 	At       time.Duration
@@ -92,7 +92,7 @@ func (s *server) fail(matcher string, err error) {
 	s.fails[matcher] = err
 }
 
-// lookups returns what was asked since the last call.
+// lookups returns the lookups since the last call.
 func (s *server) lookups() []asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("found %+v", got)
 		}
 
-		// Later lookups ask only for what is new, and nothing is told where nothing is.
+		// Later lookups request only what is new, and report nothing if there is nothing.
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		for _, lookup := range s.lookups() {
@@ -222,7 +222,7 @@ func TestSetMatchers(t *testing.T) {
 	})
 }
 
-// A matcher that fails, or hangs, stops no other. What was known stays, and the failure is told once.
+// A matcher that fails, or hangs, stops no other. What was known stays, and the failure is reported once.
 func TestDiscoveryFailures(t *testing.T) {
 	run(t, func(t *testing.T, s *server, d *Discovery, news func() []string) {
 		matchers := []string{"bad", "good"}

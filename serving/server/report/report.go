@@ -43,7 +43,7 @@ func (r *Reporter) SourceReport() v1alpha1.SourceReport {
 	problems, count, failing := r.ResourceRules()
 	// Failures come before warnings, so that many warnings never hide the one rule that
 	// fails. Among equals, resource rules come first, since autoscaling on CPU needs them,
-	// and problems of queries that are asked come before those of rules.
+	// and problems of evaluated queries come before those of rules.
 	all := slices.Concat(problems, r.Catalog.QueryProblems(r.Clock.Now(), healthySince(sources)), h.Rules)
 	slices.SortStableFunc(all, func(a, b v1alpha1.RuleHealth) int { return cmp.Compare(a.State.Severity(), b.State.Severity()) })
 	return v1alpha1.SourceReport{
