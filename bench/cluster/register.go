@@ -64,7 +64,7 @@ func (c *ControlPlane) Register(ctx context.Context, s *Serving, version schema.
 		return core.RESTClient().Get().AbsPath("/apis", version.Group, version.Version).Do(ctx).Error() == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until kube-apiserver leads to %s: %w", version, err)
+		return fmt.Errorf("wait until kube-apiserver serves %s: %w", version, err)
 	}
 	return nil
 }

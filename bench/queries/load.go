@@ -34,12 +34,12 @@ type way struct {
 }
 
 // measure sends a request of each autoscaler once per interval, each at its own offset.
-func (one *way) measure(ctx context.Context, w *world, f *flags) error {
-	queries, err := w.prometheus.Queries(ctx)
+func (one *way) measure(ctx context.Context, e *environment, f *flags) error {
+	queries, err := e.prometheus.Queries(ctx)
 	if err != nil {
 		return err
 	}
-	cpu, err := machine.CPU(w.serving.PID())
+	cpu, err := machine.CPU(e.serving.PID())
 	if err != nil {
 		return err
 	}
@@ -73,23 +73,23 @@ func (one *way) measure(ctx context.Context, w *world, f *flags) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return one.settle(ctx, w, began, queries, cpu, load)
+	return one.settle(ctx, e, began, queries, cpu, load)
 }
 
 // settle records the cost of the time since began.
-func (one *way) settle(ctx context.Context, w *world, began time.Time, queries int, cpu time.Duration, load machine.Load) error {
+func (one *way) settle(ctx context.Context, e *environment, began time.Time, queries int, cpu time.Duration, load machine.Load) error {
 	one.span = time.Since(began)
-	now, err := w.prometheus.Queries(ctx)
+	now, err := e.prometheus.Queries(ctx)
 	if err != nil {
 		return err
 	}
 	one.queries = now - queries
-	used, err := machine.CPU(w.serving.PID())
+	used, err := machine.CPU(e.serving.PID())
 	if err != nil {
 		return err
 	}
 	one.cpu = used - cpu
-	if one.rss, err = machine.RSS(w.serving.PID()); err != nil {
+	if one.rss, err = machine.RSS(e.serving.PID()); err != nil {
 		return err
 	}
 	later, err := machine.ReadLoad()

@@ -56,18 +56,18 @@ func (f *flags) Deadline() time.Duration { return f.timeout }
 func main() { progress.Main("queries", parse, run) }
 
 func run(ctx context.Context, f *flags, folder string, out io.Writer, say progress.Say) (err error) {
-	w, err := startWorld(ctx, f, folder, say)
+	e, err := startEnvironment(ctx, f, folder, say)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
-	ways, err := w.ways()
+	defer func() { err = errors.Join(err, e.stop()) }()
+	ways, err := e.ways()
 	if err != nil {
 		return err
 	}
 	for i := range ways {
 		one := &ways[i]
-		if err := one.measure(ctx, w, f); err != nil {
+		if err := one.measure(ctx, e, f); err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
 		say("%s: %d requests, p99 %s", one.name, one.took.Len(), one.took.Quantile(0.99).Round(10*time.Microsecond))

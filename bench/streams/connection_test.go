@@ -13,22 +13,24 @@ import (
 	"time"
 )
 
-// heard collects one response.
-type heard struct {
+// collector collects one response.
+type collector struct {
 	status int
 	body   strings.Builder
 	pieces chan string
 	ended  chan error
 }
 
-func newHeard() *heard { return &heard{pieces: make(chan string, 16), ended: make(chan error, 1)} }
+func newCollector() *collector {
+	return &collector{pieces: make(chan string, 16), ended: make(chan error, 1)}
+}
 
-func (h *heard) Head(status int, _ time.Time) { h.status = status }
-func (h *heard) Body(piece []byte, _ time.Time) {
+func (h *collector) Head(status int, _ time.Time) { h.status = status }
+func (h *collector) Body(piece []byte, _ time.Time) {
 	h.body.Write(piece)
 	h.pieces <- string(piece)
 }
-func (h *heard) End(err error, _ time.Time) { h.ended <- err }
+func (h *collector) End(err error, _ time.Time) { h.ended <- err }
 
 func serve(t *testing.T, handler http.HandlerFunc) *Connection {
 	t.Helper()
@@ -52,14 +54,14 @@ func TestManyAnswers(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(w, "%s for %s: %s", r.URL.RequestURI(), r.Header.Get("X-Remote-User"), strings.Repeat("x", 100_000))
 	})
-	all := make([]*heard, 50)
+	all := make([]*collector, 50)
 	for i := range all {
-		all[i] = newHeard()
+		all[i] = newCollector()
 		if err := c.Get(fmt.Sprintf("/some?n=%d", i), []string{"x-remote-user", "me"}, all[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	none := newHeard()
+	none := newCollector()
 	if err := c.Get("/none", nil, none); err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +95,8 @@ func TestStreamsAndItsEnd(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	broken, lasting := newHeard(), newHeard()
-	for path, h := range map[string]*heard{"/broken": broken, "/lasting": lasting} {
+	broken, lasting := newCollector(), newCollector()
+	for path, h := range map[string]*collector{"/broken": broken, "/lasting": lasting} {
 		if err := c.Get(path, nil, h); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +115,7 @@ func TestStreamsAndItsEnd(t *testing.T) {
 	if err := <-lasting.ended; err == nil {
 		t.Error("the connection was closed, and the request ended well")
 	}
-	if err := c.Get("/", nil, newHeard()); err == nil {
+	if err := c.Get("/", nil, newCollector()); err == nil {
 		t.Error("a closed connection takes requests")
 	}
 }

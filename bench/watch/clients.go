@@ -15,7 +15,7 @@ const initialEvents = "&watch=true&allowWatchBookmarks=true&sendInitialEvents=tr
 // watcher is one watch. It is a streams.Handler.
 type watcher struct {
 	tally  *tally
-	client map[string]holding // nil unless ages count
+	client map[string]received // nil unless ages count
 	opened time.Time
 	lines  lines
 	begun  bool
@@ -69,7 +69,7 @@ func (t *tally) fail(err error) {
 // poller is one client that lists. It handles one response at a time.
 type poller struct {
 	tally  *tally
-	client map[string]holding
+	client map[string]received
 	path   string
 	body   []byte
 }

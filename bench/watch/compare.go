@@ -23,17 +23,17 @@ type way struct {
 const streamsDefault = 250
 
 // runComparison measures the same clients watching, and then polling, the same sources.
-func runComparison(ctx context.Context, w *world, f *flags, say progress.Say) ([]way, error) {
+func runComparison(ctx context.Context, e *environment, f *flags, say progress.Say) ([]way, error) {
 	ways := []way{{name: "watch"}}
 	for _, interval := range f.pollIntervals {
 		ways = append(ways, way{name: fmt.Sprintf("poll, %v", interval), interval: interval})
 	}
-	if err := w.startServing(ctx, f, streamsDefault, say); err != nil {
+	if err := e.startServing(ctx, f, streamsDefault, say); err != nil {
 		return nil, err
 	}
 	for i := range ways {
 		one := &ways[i]
-		if err := one.run(ctx, w, f); err != nil {
+		if err := one.run(ctx, e, f); err != nil {
 			return nil, fmt.Errorf("%s: %w", one.name, err)
 		}
 		say("%d clients, %s: %.0f mCPU, age p50 %.1fs", f.clients, one.name, one.millicores(one.cpu), one.ages.Quantile(0.5).Seconds())
@@ -41,8 +41,8 @@ func runComparison(ctx context.Context, w *world, f *flags, say progress.Say) ([
 	return ways, nil
 }
 
-func (one *way) run(ctx context.Context, w *world, f *flags) error {
-	s, err := dial(ctx, w, f, fmt.Sprintf("compare-%d", one.interval/time.Millisecond), f.connections[0])
+func (one *way) run(ctx context.Context, e *environment, f *flags) error {
+	s, err := dial(ctx, e, f, fmt.Sprintf("compare-%d", one.interval/time.Millisecond), f.connections[0])
 	if err != nil {
 		return err
 	}

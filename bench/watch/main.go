@@ -94,16 +94,16 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 	if err := checkBinary(f.binary); err != nil {
 		return err
 	}
-	w, err := startWorld(ctx, f, folder, say)
+	e, err := startEnvironment(ctx, f, folder, say)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
-	reportSetting(out, f, w)
+	defer func() { err = errors.Join(err, e.stop()) }()
+	reportSetting(out, f, e)
 	if !f.skipMany {
 		var all []*many
 		for _, connections := range f.connections {
-			m, err := runMany(ctx, w, f, connections, say)
+			m, err := runMany(ctx, e, f, connections, say)
 			if err != nil {
 				return fmt.Errorf("%d watches on %d connections: %w", f.watches, connections, err)
 			}
@@ -112,7 +112,7 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 		reportMany(out, all)
 	}
 	if !f.skipComparison {
-		ways, err := runComparison(ctx, w, f, say)
+		ways, err := runComparison(ctx, e, f, say)
 		if err != nil {
 			return fmt.Errorf("comparison: %w", err)
 		}

@@ -38,22 +38,22 @@ type connected struct {
 
 // runMany opens the watches twice, all at once and spread over a time, and
 // measures the second ones while they are open.
-func runMany(ctx context.Context, w *world, f *flags, connections int, say progress.Say) (*many, error) {
+func runMany(ctx context.Context, e *environment, f *flags, connections int, say progress.Say) (*many, error) {
 	m := &many{watches: f.watches, connections: connections}
-	if err := w.startServing(ctx, f, f.watches/connections, say); err != nil {
+	if err := e.startServing(ctx, f, f.watches/connections, say); err != nil {
 		return nil, err
 	}
 	var err error
-	empty := &session{world: w, flags: f}
+	empty := &session{environment: e, flags: f}
 	if m.idle, err = empty.measure(ctx, f.idle); err != nil {
 		return nil, err
 	}
-	if m.rssBefore, err = machine.RSS(w.serving.PID()); err != nil {
+	if m.rssBefore, err = machine.RSS(e.serving.PID()); err != nil {
 		return nil, err
 	}
 	say("serving without clients: %s, %.0f mCPU", figures.Mebibytes(m.rssBefore), m.idle.millicores(m.idle.cpu))
 
-	s, err := dial(ctx, w, f, "spread", connections)
+	s, err := dial(ctx, e, f, "spread", connections)
 	if err != nil {
 		return nil, err
 	}
@@ -62,31 +62,31 @@ func runMany(ctx context.Context, w *world, f *flags, connections int, say progr
 		return nil, err
 	}
 	say("%d watches opened within %v: first event p95 %v", f.watches, m.spread.took.Round(time.Millisecond), figures.Milliseconds(m.spread.first.Quantile(0.95)))
-	if m.rssIdle, err = machine.RSS(w.serving.PID()); err != nil {
+	if m.rssIdle, err = machine.RSS(e.serving.PID()); err != nil {
 		return nil, err
 	}
-	if m.before, err = w.serving.Metrics(ctx); err != nil {
+	if m.before, err = e.serving.Metrics(ctx); err != nil {
 		return nil, err
 	}
-	stop := profile(ctx, w, f, fmt.Sprintf("watches-%d", connections), say)
+	stop := profile(ctx, e, f, fmt.Sprintf("watches-%d", connections), say)
 	if m.delivering, err = s.measure(ctx, f.measure); err != nil {
 		return nil, err
 	}
-	if m.after, err = w.serving.Metrics(ctx, deliveryLatency, encodedPoints); err != nil {
+	if m.after, err = e.serving.Metrics(ctx, deliveryLatency, encodedPoints); err != nil {
 		return nil, err
 	}
-	if m.rssAfter, err = machine.RSS(w.serving.PID()); err != nil {
+	if m.rssAfter, err = machine.RSS(e.serving.PID()); err != nil {
 		return nil, err
 	}
 	stop() // collects garbage for the profile of the heap
 	say("%.0f events a second delivered, p99 %v", float64(m.delivering.events)/m.delivering.span.Seconds(), figures.Milliseconds(m.delivering.delivery.Quantile(0.99)))
 	s.close()
 	// Closing so many watches takes serving a while, which must not affect the next ones.
-	if err := w.serving.WaitWatches(ctx, 0); err != nil {
+	if err := e.serving.WaitWatches(ctx, 0); err != nil {
 		return nil, err
 	}
 
-	again, err := dial(ctx, w, f, "burst", connections)
+	again, err := dial(ctx, e, f, "burst", connections)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 // profile takes profiles of serving during the measurement that begins now. The returned
 // function waits for them.
-func profile(ctx context.Context, w *world, f *flags, name string, say progress.Say) (wait func()) {
+func profile(ctx context.Context, e *environment, f *flags, name string, say progress.Say) (wait func()) {
 	if f.profiles == "" {
 		return func() {}
 	}
@@ -26,7 +26,7 @@ func profile(ctx context.Context, w *world, f *flags, name string, say progress.
 			{"heap", "heap?gc=1"}, {"goroutine", "goroutine"},
 		} {
 			file := filepath.Join(f.profiles, name+"."+one[0])
-			content, err := w.serving.Get(ctx, "/debug/pprof/"+one[1])
+			content, err := e.serving.Get(ctx, "/debug/pprof/"+one[1])
 			if err == nil {
 				err = os.WriteFile(file, content, 0o600)
 			}

@@ -23,9 +23,9 @@ const (
 	encodedPoints   = "metrics_api_encoded_points_total"
 )
 
-func reportSetting(out io.Writer, f *flags, w *world) {
+func reportSetting(out io.Writer, f *flags, e *environment) {
 	_, _ = fmt.Fprintf(out, "\n%d processors, %s; %d nodes and %d pods, scraped each %v: %.0f points a second. Clients on the same machine.\n\n",
-		runtime.NumCPU(), runtime.Version(), f.nodes, len(w.pods), f.interval, float64(f.nodes+len(w.pods))/f.interval.Seconds())
+		runtime.NumCPU(), runtime.Version(), f.nodes, len(e.pods), f.interval, float64(f.nodes+len(e.pods))/f.interval.Seconds())
 }
 
 func reportMany(out io.Writer, all []*many) {

@@ -22,22 +22,22 @@ type session struct {
 	// name is part of its users' names, so that sessions do not share the rate limit of
 	// opening watches.
 	name        string
-	world       *world
+	environment *environment
 	flags       *flags
 	connections []*streams.Connection
 	tallies     []*tally
 }
 
-func dial(ctx context.Context, w *world, f *flags, name string, connections int) (*session, error) {
-	s := &session{name: name, world: w, flags: f}
+func dial(ctx context.Context, e *environment, f *flags, name string, connections int) (*session, error) {
+	s := &session{name: name, environment: e, flags: f}
 	for range connections {
-		c, err := streams.Dial(ctx, w.serving.Address, w.serving.TLS)
+		c, err := streams.Dial(ctx, e.serving.Address, e.serving.TLS)
 		if err != nil {
 			s.close()
 			return nil, err
 		}
 		s.connections = append(s.connections, c)
-		s.tallies = append(s.tallies, newTally(w))
+		s.tallies = append(s.tallies, newTally(e))
 	}
 	return s, nil
 }
@@ -52,8 +52,8 @@ func (s *session) close() {
 }
 
 // watch opens a number of watches, spread over a time (0: as fast as possible), and returns
-// when each has its initial events. With holding, ages are recorded.
-func (s *session) watch(ctx context.Context, watches int, over time.Duration, holds bool) error {
+// when each has its initial events. With recordAges, the ages of data points are recorded.
+func (s *session) watch(ctx context.Context, watches int, over time.Duration, recordAges bool) error {
 	began := time.Now()
 	each := watches / len(s.connections)
 	errs := make([]error, len(s.connections))
@@ -69,10 +69,10 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, ho
 					return
 				}
 				h := &watcher{tally: s.tallies[i], opened: time.Now()}
-				if holds {
+				if recordAges {
 					h.client = s.client(i)
 				}
-				if err := c.Get(s.world.target(n)+initialEvents, fields, h); err != nil {
+				if err := c.Get(s.environment.target(n)+initialEvents, fields, h); err != nil {
 					errs[i] = fmt.Errorf("open watch %d: %w", n, err)
 					return
 				}
@@ -87,11 +87,11 @@ func (s *session) watch(ctx context.Context, watches int, over time.Duration, ho
 }
 
 // client returns a client that keeps its data points.
-func (s *session) client(connection int) map[string]holding {
+func (s *session) client(connection int) map[string]received {
 	t := s.tallies[connection]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	client := map[string]holding{}
+	client := map[string]received{}
 	t.clients = append(t.clients, client)
 	return client
 }
@@ -126,7 +126,7 @@ func (s *session) poll(ctx context.Context, clients int, interval time.Duration)
 		s.tallies[i].refusable = true
 		pollers := make([]*poller, each)
 		for j := range pollers {
-			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.world.target(j*len(s.connections) + i)}
+			pollers[j] = &poller{tally: s.tallies[i], client: s.client(i), path: s.environment.target(j*len(s.connections) + i)}
 		}
 		running.Go(func() {
 			fields := header(s.flags, s.user(i))
@@ -187,7 +187,7 @@ type measured struct {
 
 // measure records for a time.
 func (s *session) measure(ctx context.Context, span time.Duration) (*measured, error) {
-	before, err := readCosts(s.world)
+	before, err := readCosts(s.environment)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *session) measure(ctx context.Context, span time.Duration) (*measured, e
 	}
 	s.record(false)
 	m := &measured{bytes: s.bytes() - bytes}
-	after, err := readCosts(s.world)
+	after, err := readCosts(s.environment)
 	if err != nil {
 		return nil, err
 	}
@@ -228,8 +228,8 @@ type costs struct {
 	machine      machine.Load
 }
 
-func readCosts(w *world) (c costs, err error) {
-	if c.serving, err = machine.CPU(w.serving.PID()); err != nil {
+func readCosts(e *environment) (c costs, err error) {
+	if c.serving, err = machine.CPU(e.serving.PID()); err != nil {
 		return c, err
 	}
 	if c.own, err = machine.OwnCPU(); err != nil {

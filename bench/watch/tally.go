@@ -16,7 +16,7 @@ import (
 // tally has the counts of the clients of one connection. They share its reader; the
 // lock is for readers of the counts.
 type tally struct {
-	world *world
+	environment *environment
 
 	mu sync.Mutex
 	// recording is true during a measurement.
@@ -32,7 +32,7 @@ type tally struct {
 	// ages of the clients' data points.
 	ages *figures.Ages
 	// clients have their newest data point of each pod.
-	clients []map[string]holding
+	clients []map[string]received
 	// refused counts responses other than 200, by status; failed is another error.
 	refused map[int]int
 	// refusable means that a 429 is a result, not a failure of the load.
@@ -42,15 +42,15 @@ type tally struct {
 	key []byte
 }
 
-// holding is the data point that a client has of a pod.
-type holding struct{ sample, since time.Time }
+// received is the newest data point that a client has of a pod.
+type received struct{ sample, since time.Time }
 
-func newTally(w *world) *tally {
-	return &tally{world: w, refused: map[int]int{}, ages: &figures.Ages{}}
+func newTally(e *environment) *tally {
+	return &tally{environment: e, refused: map[int]int{}, ages: &figures.Ages{}}
 }
 
 // take counts a data point that a client received. The lock must be held.
-func (t *tally) take(client map[string]holding, o object, at time.Time) {
+func (t *tally) take(client map[string]received, o object, at time.Time) {
 	t.events++
 	t.key = append(append(append(t.key[:0], o.namespace...), '/'), o.name...)
 	if client != nil {
@@ -58,7 +58,7 @@ func (t *tally) take(client map[string]holding, o object, at time.Time) {
 		if known && before.sample.Equal(o.sample) {
 			return
 		}
-		client[string(t.key)] = holding{sample: o.sample, since: at}
+		client[string(t.key)] = received{sample: o.sample, since: at}
 		if !known {
 			return
 		}
@@ -66,7 +66,7 @@ func (t *tally) take(client map[string]holding, o object, at time.Time) {
 			t.ages.Add(before.since.Sub(before.sample), at.Sub(before.sample))
 		}
 	}
-	p := t.world.pods[string(t.key)]
+	p := t.environment.pods[string(t.key)]
 	if p == nil || !t.recording {
 		return
 	}

@@ -43,14 +43,14 @@ const (
 // after the load begins does it decide? Times are told. What is judged is that each watched HPA decided on the first
 // data point that called for it, that it came by watch, and that it was what made HPAs due.
 func TestWatchAgainstPolling(t *testing.T) {
-	stage := newStage(t)
+	s := newClusterScenario(t)
 	arrived, decided := &arrivals{}, &decisions{}
 
-	watching, err := New(t.Context(), stage.controllerConfig(), Options{Watch: true, HPASelector: "metrics=watch"})
+	watching, err := New(t.Context(), s.controllerConfig(), Options{Watch: true, HPASelector: "metrics=watch"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	polling, err := New(t.Context(), stage.controllerConfig(), Options{HPASelector: "metrics=poll"})
+	polling, err := New(t.Context(), s.controllerConfig(), Options{HPASelector: "metrics=poll"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +58,13 @@ func TestWatchAgainstPolling(t *testing.T) {
 		t.Fatalf("settings differ: %+v, %+v", watching.settings, polling.settings)
 	}
 	watching.trigger.observe = arrived.add
-	stage.run(watching.Run, polling.Run, decided.follow(stage))
+	s.run(watching.Run, polling.Run, decided.follow(s))
 
-	stage.deploy()
-	stage.waitForPolicy()
-	stage.autoscale(syncPeriod / pairs)
-	loads := stage.load(spread / pairs)
-	stage.eventually("each HPA has decided", func(context.Context) error {
+	s.deploy()
+	s.waitForPolicy()
+	s.autoscale(syncPeriod / pairs)
+	loads := s.load(spread / pairs)
+	s.eventually("each HPA has decided", func(context.Context) error {
 		for name := range loads {
 			if _, ok := decided.of(name); !ok {
 				return fmt.Errorf("%s has not", name)
@@ -80,7 +80,7 @@ func TestWatchAgainstPolling(t *testing.T) {
 	if status := watching.watcher.Status(); status.Mode != client.Watching || status.Version != "v1" {
 		t.Errorf("the watcher is %s %s, and not by watch of v1: %v", status.Mode, status.Version, status.Err)
 	}
-	stage.checkNobodyElse()
+	s.checkNobodyElse()
 	report := newReport()
 	for name, began := range loads {
 		decision, _ := decided.of(name)
@@ -153,13 +153,13 @@ func (d *decisions) of(name string) (seen, bool) {
 }
 
 // follow hears of HPAs from the API, for both controllers alike.
-func (d *decisions) follow(stage *stage) func(context.Context) {
+func (d *decisions) follow(s *clusterScenario) func(context.Context) {
 	d.first = map[string]seen{}
-	factory := informers.NewSharedInformerFactoryWithOptions(stage.core, 0, informers.WithNamespace(stage.name))
+	factory := informers.NewSharedInformerFactoryWithOptions(s.core, 0, informers.WithNamespace(s.name))
 	if _, err := factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, after any) { d.look(after.(*autoscalingv2.HorizontalPodAutoscaler)) },
 	}); err != nil {
-		stage.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return func(ctx context.Context) {
 		factory.StartWithContext(ctx)

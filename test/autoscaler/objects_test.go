@@ -31,7 +31,7 @@ const (
 )
 
 // create makes the namespace and the rights in it.
-func (s *stage) create() {
+func (s *clusterScenario) create() {
 	s.t.Helper()
 	ctx, meta := s.t.Context(), metav1.ObjectMeta{Name: s.name}
 	_, err := s.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
@@ -83,7 +83,7 @@ func policy(namespace string) admissionv1.ValidatingAdmissionPolicySpec {
 }
 
 // waitForPolicy returns when kube-apiserver enforces the policy, which takes it a moment.
-func (s *stage) waitForPolicy() {
+func (s *clusterScenario) waitForPolicy() {
 	stock, err := kubernetes.NewForConfig(s.as(stockController))
 	if err != nil {
 		s.t.Fatal(err)
@@ -124,7 +124,7 @@ func deployment(name string) *appsv1.Deployment {
 }
 
 // autoscale makes the HPAs, pair by pair, and returns when each was decided on.
-func (s *stage) autoscale(gap time.Duration) {
+func (s *clusterScenario) autoscale(gap time.Duration) {
 	hpas := s.core.AutoscalingV2().HorizontalPodAutoscalers(s.name)
 	s.workloads(gap, func(names ...string) {
 		for _, name := range names {
@@ -173,7 +173,7 @@ func active(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 }
 
 // checkNobodyElse sees to it that what was measured was no decision of the cluster's own controller.
-func (s *stage) checkNobodyElse() {
+func (s *clusterScenario) checkNobodyElse() {
 	list, err := s.core.AutoscalingV2().HorizontalPodAutoscalers(s.name).List(s.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		s.t.Fatal(err)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package etcdwrites counts in tests what is persisted in a cluster: every revision
-// of etcd, whoever made it.
+// of etcd, by any client.
 package etcdwrites
 
 import (

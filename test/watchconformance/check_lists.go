@@ -101,7 +101,7 @@ func (t *target) one(ctx context.Context, o Object) (got Object, asked bool, err
 }
 
 // connections is how many new ones a comparison of resourceVersions makes: each may
-// lead to another replica.
+// reach another replica.
 const connections = 6
 
 // resourceVersionIdentifies: the same data point has the same resourceVersion on

@@ -46,7 +46,7 @@ func newConnection(config *rest.Config) (*connection, error) {
 }
 
 // newOwnConnection shares no connection with others, which client-go pools: it may
-// lead to another replica.
+// reach another replica.
 func newOwnConnection(config *rest.Config) (*connection, error) {
 	return newDialledConnection(config, func(net.Conn) {})
 }

@@ -29,7 +29,7 @@ type target struct {
 	connection *connection
 	options    Options
 	ledger     *ledger
-	newcomers  *newcomers
+	newObjects *newObjects
 	// recorded is the observation that several checks judge.
 	recorded func(context.Context) (*recording, error)
 }
@@ -96,7 +96,7 @@ func (t *target) listIn(ctx context.Context, namespace string, query url.Values)
 		l.objects = append(l.objects, o)
 	}
 	t.ledger.note(t.resource.Name, l.objects...)
-	t.newcomers.note(t.resource.Name, l.objects, l.began)
+	t.newObjects.note(t.resource.Name, l.objects, l.began)
 	return l, nil
 }
 

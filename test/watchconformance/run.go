@@ -81,9 +81,9 @@ func Run(ctx context.Context, config *rest.Config, api API, options Options) (*R
 	if err != nil {
 		return nil, err
 	}
-	ledger, newcomers := newLedger(), newNewcomers()
+	ledger, created := newLedger(), &newObjects{}
 	for _, t := range targets {
-		t.config, t.connection, t.options, t.ledger, t.newcomers = config, c, options, ledger, newcomers
+		t.config, t.connection, t.options, t.ledger, t.newObjects = config, c, options, ledger, created
 		t.recorded = once(t.record)
 		report.Served = report.Served || t.served
 		if !slices.Contains(report.Versions, t.version) {
@@ -93,7 +93,7 @@ func Run(ctx context.Context, config *rest.Config, api API, options Options) (*R
 	for _, t := range targets {
 		// What becomes of lists, checks say.
 		if l, err := t.list(ctx, nil); err == nil {
-			newcomers.residents(t.resource.Name, l.objects)
+			created.residents(t.resource.Name, l.objects)
 		}
 	}
 	for phase := range phases {

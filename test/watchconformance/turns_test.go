@@ -13,7 +13,7 @@ import (
 )
 
 // turns is a server that reads one watch for all of its clients, and writes each
-// event to one client after the other: whoever does not read holds up the rest.
+// event to one client after the other: a client that does not read blocks the rest.
 type turns struct {
 	next http.Handler
 

@@ -77,7 +77,7 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--kubelet-client-certificate=" + s.Certificate(apiServerToKubelet),
 		"--kubelet-client-key=" + s.Key(apiServerToKubelet),
-		// No --kubelet-certificate-authority, as kubeadm leaves it: logs and exec work whoever signs the kubelet's
+		// No --kubelet-certificate-authority, as kubeadm leaves it: logs and exec work with any CA for the kubelet's
 		// certificate, and a change of that restarts the kubelet alone.
 		// Without it every watch, and there are always some, holds up the end for a minute.
 		"--shutdown-send-retry-after=true",

@@ -32,8 +32,8 @@ func (c Cluster) Down(ctx context.Context) error {
 	if err := privileged("down"); err != nil {
 		return err
 	}
-	shared, err := c.foundOrAdopted()
-	if err != nil || shared == nothing {
+	removed, err := c.foundOrAdopted()
+	if err != nil || removed == nothing {
 		return err
 	}
 	unlock, err := c.lock(ctx)
@@ -53,11 +53,11 @@ func (c Cluster) Down(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		{"components", c.stopComponents},
-		{"pods", func(ctx context.Context) error { return c.stopPods(ctx, shared) }},
+		{"pods", func(ctx context.Context) error { return c.stopPods(ctx, removed) }},
 		{"mounts", func(context.Context) error { return mounts.Remove(string(c.Dir)) }},
-		{"network", func(ctx context.Context) error { return c.removeNetwork(ctx, shared, settings) }},
-		{"kernel settings", func(context.Context) error { return restoreSysctls(shared, settings) }},
-		{"control groups", func(ctx context.Context) error { return removeGroups(ctx, shared) }},
+		{"network", func(ctx context.Context) error { return c.removeNetwork(ctx, removed, settings) }},
+		{"kernel settings", func(context.Context) error { return restoreSysctls(removed, settings) }},
+		{"control groups", func(ctx context.Context) error { return removeGroups(ctx, removed) }},
 		{"files elsewhere", func(context.Context) error { return leftovers.Remove(outside) }},
 	} {
 		began := time.Now()
@@ -78,20 +78,20 @@ func (c Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-// holding is what a state directory has of the things of which a machine has one: the bridge, the control
-// group, kube-proxy's tables, kernel settings.
-type holding int
+// scope is what Down removes. The bridge, the control group, kube-proxy's tables and kernel settings exist once per
+// machine.
+type scope int
 
 const (
-	nothing holding = iota
-	// itself alone: a cluster in another directory holds the rest.
-	itself
+	nothing scope = iota
+	// ownOnly is without what exists once per machine: a cluster in another directory uses it.
+	ownOnly
 	everything
 )
 
 // foundOrAdopted says what there is to remove. A directory that was deleted by hand while its components ran
 // is known by them and by the bridge; they have written to it since, so it is made ours again.
-func (c Cluster) foundOrAdopted() (holding, error) {
+func (c Cluster) foundOrAdopted() (scope, error) {
 	bridge, err := network.HaveBridge(string(c.Dir))
 	foreign := errors.Is(err, network.ErrForeignBridge)
 	if err != nil && !foreign {
@@ -113,7 +113,7 @@ func (c Cluster) foundOrAdopted() (holding, error) {
 	}
 	if foreign {
 		c.Report.Say("cluster", "another cluster holds this machine's network; leaving that and its pods")
-		return itself, nil
+		return ownOnly, nil
 	}
 	return everything, nil
 }
@@ -141,12 +141,12 @@ func (c Cluster) stopComponents(ctx context.Context) error {
 
 // stopPods ends every process of a container, the shims above them, and whatever else carries our mark.
 // containerd has ended before, or it would make each of these deaths its business.
-func (c Cluster) stopPods(ctx context.Context, held holding) error {
+func (c Cluster) stopPods(ctx context.Context, removed scope) error {
 	hierarchies, err := cgroups.Hierarchies()
 	if err != nil {
 		return err
 	}
-	if held != everything {
+	if removed != everything {
 		hierarchies = nil
 	}
 	inPods, err := cgroups.Processes(hierarchies)
@@ -178,8 +178,8 @@ func (c Cluster) stopPods(ctx context.Context, held holding) error {
 	return process.Kill(ctx, inPods...)
 }
 
-func (c Cluster) removeNetwork(ctx context.Context, held holding, settings state.Settings) error {
-	if held != everything {
+func (c Cluster) removeNetwork(ctx context.Context, removed scope, settings state.Settings) error {
+	if removed != everything {
 		return nil
 	}
 	have, err := network.HaveBridge(string(c.Dir))
@@ -193,15 +193,15 @@ func (c Cluster) removeNetwork(ctx context.Context, held holding, settings state
 	return errors.Join(network.RemoveBridge(string(c.Dir)), network.RemoveTables(ctx, settings.Tables), network.ForgetConnections(ctx))
 }
 
-func restoreSysctls(held holding, settings state.Settings) error {
-	if held != everything {
+func restoreSysctls(removed scope, settings state.Settings) error {
+	if removed != everything {
 		return nil
 	}
 	return network.RestoreSysctls(settings.Sysctls)
 }
 
-func removeGroups(ctx context.Context, held holding) error {
-	if held != everything {
+func removeGroups(ctx context.Context, removed scope) error {
+	if removed != everything {
 		return nil
 	}
 	hierarchies, err := cgroups.Hierarchies()

@@ -34,11 +34,11 @@ node_memory_used_bytes{node="n1"} 2097152
 // Resource rules as people have them give the figures of what a real Prometheus scraped.
 func TestResourceRules(t *testing.T) {
 	t.Parallel()
-	w := start(t, resourceSeries, `rate(container_cpu_usage_seconds_total{cpu="0"}[5s]) > 0.2`)
+	s := start(t, resourceSeries, `rate(container_cpu_usage_seconds_total{cpu="0"}[5s]) > 0.2`)
 	resources := v1alpha1.RuleResources{Overrides: map[string]v1alpha1.RuleResource{
 		"namespace": {Resource: "namespace"}, "pod": {Resource: "pod"}, "node": {Resource: "node"},
 	}}
-	specs := []v1alpha1.SourceSpec{{Name: "real", Prometheus: &v1alpha1.PrometheusSource{URL: w.server.URL}}}
+	specs := []v1alpha1.SourceSpec{{Name: "real", Prometheus: &v1alpha1.PrometheusSource{URL: s.server.URL}}}
 	queries, problems := rules.CompileResourceRules(&v1alpha1.ResourceRules{
 		Window: "5s",
 		CPU: v1alpha1.ResourceRule{
@@ -62,7 +62,7 @@ func TestResourceRules(t *testing.T) {
 	published := make(chan struct{}, 10)
 	store.Pods.Observe(func([]*samplestore.Object) { published <- struct{}{} })
 
-	poller := resourcerules.New(store, clock.RealClock{}, func(string) (query.Source, bool) { return w.source, true })
+	poller := resourcerules.New(store, clock.RealClock{}, func(string) (query.Source, bool) { return s.source, true })
 	poller.Apply(queries)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

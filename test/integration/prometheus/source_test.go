@@ -36,26 +36,26 @@ other{namespace="b"} 1
 
 const scraped = `rate(http_requests_total[5s]) > 20`
 
-// world is a workload, a Prometheus that scrapes it, and the source before that.
-type world struct {
+// scenario is a workload, a Prometheus that scrapes it, and the source under test.
+type scenario struct {
 	meter  *meter.Meter
 	server *prometheus.Server
 	source *source.Source
 }
 
 // start waits until an expression over the workload's series has a value.
-func start(t *testing.T, series, until string, args ...string) *world {
+func start(t *testing.T, series, until string, args ...string) *scenario {
 	t.Helper()
-	w := &world{meter: meter.New()}
-	if err := w.meter.Set(series); err != nil {
+	s := &scenario{meter: meter.New()}
+	if err := s.meter.Set(series); err != nil {
 		t.Fatal(err)
 	}
-	target := httptest.NewServer(w.meter)
+	target := httptest.NewServer(s.meter)
 	t.Cleanup(target.Close)
-	w.server = prometheus.Start(t, prometheus.Scrape(target.URL), args...)
-	w.server.WaitFor(t, until)
-	w.source = newSource(t, v1alpha1.PrometheusSource{URL: w.server.URL}, nil)
-	return w
+	s.server = prometheus.Start(t, prometheus.Scrape(target.URL), args...)
+	s.server.WaitFor(t, until)
+	s.source = newSource(t, v1alpha1.PrometheusSource{URL: s.server.URL}, nil)
+	return s
 }
 
 func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secrets) *source.Source {
@@ -70,9 +70,9 @@ func newSource(t *testing.T, spec v1alpha1.PrometheusSource, secrets source.Secr
 
 func TestEvaluate(t *testing.T) {
 	t.Parallel()
-	w := start(t, series, scraped, "--query.max-samples=100000")
+	s := start(t, series, scraped, "--query.max-samples=100000")
 	at := time.Now().Truncate(time.Millisecond)
-	got, err := w.source.Evaluate(t.Context(), `queue_length{namespace="a"}`, at)
+	got, err := s.source.Evaluate(t.Context(), `queue_length{namespace="a"}`, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,19 +90,19 @@ func TestEvaluate(t *testing.T) {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 
-	got, err = w.source.Evaluate(t.Context(), `sum(rate(http_requests_total[5s])) by (pod)`, time.Now())
+	got, err = s.source.Evaluate(t.Context(), `sum(rate(http_requests_total[5s])) by (pod)`, time.Now())
 	if err != nil || len(got.Samples) != 1 || got.Window != 5*time.Second || got.Samples[0].Value < 20 || got.Samples[0].Value > 30 {
 		t.Errorf("rate of 25 a second: %+v, %v", got, err)
 	}
-	if got, err = w.source.Evaluate(t.Context(), `absent_metric`, time.Now()); err != nil || len(got.Samples) != 0 {
+	if got, err = s.source.Evaluate(t.Context(), `absent_metric`, time.Now()); err != nil || len(got.Samples) != 0 {
 		t.Errorf("no series: %+v, %v", got, err)
 	}
-	if got, err = w.source.Evaluate(t.Context(), `scalar(other)`, time.Now()); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 1 {
+	if got, err = s.source.Evaluate(t.Context(), `scalar(other)`, time.Now()); err != nil || len(got.Samples) != 1 || got.Samples[0].Value != 1 {
 		t.Errorf("scalar: %+v, %v", got, err)
 	}
 	// Longer than any URL may be.
 	long := `queue_length{pod=~"` + strings.Repeat("workload-5d4f8c7b9d-x2x7q|", 2000) + `one"}`
-	if got, err = w.source.Evaluate(t.Context(), long, time.Now()); err != nil || len(got.Samples) != 1 {
+	if got, err = s.source.Evaluate(t.Context(), long, time.Now()); err != nil || len(got.Samples) != 1 {
 		t.Errorf("a long query: %+v, %v", got, err)
 	}
 }
@@ -110,7 +110,7 @@ func TestEvaluate(t *testing.T) {
 // What Prometheus refuses comes with its own words, and says nothing against its health.
 func TestRejected(t *testing.T) {
 	t.Parallel()
-	w := start(t, series, scraped, "--query.max-samples=20")
+	s := start(t, series, scraped, "--query.max-samples=20")
 	for expression, says := range map[string]string{
 		`sum(queue_length`:       "parse error",
 		`nonsense(queue_length)`: "unknown function",
@@ -119,41 +119,41 @@ func TestRejected(t *testing.T) {
 		`max_over_time(http_requests_total[5m:100ms])`: "too many samples",
 		`other + on() queue_length`:                    "many matching",
 	} {
-		_, err := w.source.Evaluate(t.Context(), expression, time.Now())
+		_, err := s.source.Evaluate(t.Context(), expression, time.Now())
 		var f *query.Failure
 		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || f.Source != "real" || !strings.Contains(f.Message, says) {
 			t.Errorf("%s: %v, want %q", expression, err, says)
 		}
 	}
 	// No pair is an empty answer, and no error.
-	if answer, err := w.source.Evaluate(t.Context(), `queue_length * other`, time.Now()); err != nil || len(answer.Samples) != 0 {
+	if answer, err := s.source.Evaluate(t.Context(), `queue_length * other`, time.Now()); err != nil || len(answer.Samples) != 0 {
 		t.Errorf("no pair: %+v, %v", answer, err)
 	}
 }
 
 func TestHealthAndSeries(t *testing.T) {
 	t.Parallel()
-	w := start(t, series, scraped)
-	spec := v1alpha1.PrometheusSource{URL: w.server.URL, SeriesInterval: &metav1.Duration{Duration: time.Second}, SeriesMaxAge: &metav1.Duration{Duration: 5 * time.Second}}
-	s := newSource(t, spec, nil)
+	s := start(t, series, scraped)
+	spec := v1alpha1.PrometheusSource{URL: s.server.URL, SeriesInterval: &metav1.Duration{Duration: time.Second}, SeriesMaxAge: &metav1.Duration{Duration: 5 * time.Second}}
+	src := newSource(t, spec, nil)
 	news := make(chan string, 100)
-	s.Series().OnChange(func(matcher string) { news <- matcher })
+	src.Series().OnChange(func(matcher string) { news <- matcher })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Run(ctx)
+		src.Run(ctx)
 	}()
 	defer func() {
 		cancel()
 		<-done
 	}()
 	const all, wrong = `{namespace!="",__name__!="other"}`, `{__name__=~"("}`
-	s.Series().SetMatchers([]string{all, wrong})
+	src.Series().SetMatchers([]string{all, wrong})
 	for range 2 {
 		<-news
 	}
-	found := s.Series().Found(all)
+	found := src.Series().Found(all)
 	var names []string
 	for _, series := range found.Series {
 		names = append(names, series.Name+" "+strings.Join(series.Labels, ","))
@@ -162,15 +162,15 @@ func TestHealthAndSeries(t *testing.T) {
 		t.Errorf("found %+v (-want +got):\n%s", found, diff)
 	}
 	var f *query.Failure
-	if err := s.Series().Found(wrong).Err; !errors.As(err, &f) || f.Reason != query.ReasonRejected {
+	if err := src.Series().Found(wrong).Err; !errors.As(err, &f) || f.Reason != query.ReasonRejected {
 		t.Errorf("a wrong matcher: %v", err)
 	}
-	if h := s.Health(); !h.Healthy {
+	if h := src.Health(); !h.Healthy {
 		t.Errorf("health %+v", h)
 	}
 
 	// A series that begins is known soon; one that ends, after its age.
-	if err := w.meter.Set("queue_length{namespace=\"a\",pod=\"one\"} 1\nfresh{namespace=\"a\"} 1\n"); err != nil {
+	if err := s.meter.Set("queue_length{namespace=\"a\",pod=\"one\"} 1\nfresh{namespace=\"a\"} 1\n"); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"fresh", "queue_length"}
@@ -181,7 +181,7 @@ func TestHealthAndSeries(t *testing.T) {
 			t.Fatalf("series %v after 30 s, want %v", names, want)
 		}
 		names = nil
-		for _, series := range s.Series().Found(all).Series {
+		for _, series := range src.Series().Found(all).Series {
 			names = append(names, series.Name)
 		}
 	}

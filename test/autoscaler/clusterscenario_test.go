@@ -29,27 +29,27 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// stage is a namespace of a real cluster in which the cluster's own HPA controller may change nothing.
-type stage struct {
+// clusterScenario is a namespace of a real cluster in which the cluster's own HPA controller may change nothing.
+type clusterScenario struct {
 	t      *testing.T
 	name   string // of everything there is one of
 	config *rest.Config
 	core   kubernetes.Interface
 }
 
-// newStage takes the cluster of KUBECONFIG, which has resource metrics and the image of test/cluster that burns CPU.
-func newStage(t *testing.T) *stage {
+// newClusterScenario takes the cluster of KUBECONFIG, which has resource metrics and the image of test/cluster that burns CPU.
+func newClusterScenario(t *testing.T) *clusterScenario {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
-		t.Fatalf("KUBECONFIG must lead to a cluster: %v", err)
+		t.Fatalf("KUBECONFIG must be for a cluster: %v", err)
 	}
 	config.QPS, config.Burst = 100, 200
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, name: "autoscaler-by-watch", config: config, core: core}
+	s := &clusterScenario{t: t, name: "autoscaler-by-watch", config: config, core: core}
 	s.clear()
 	t.Cleanup(s.clear)
 	s.create()
@@ -57,19 +57,19 @@ func newStage(t *testing.T) *stage {
 }
 
 // as is another user's configuration.
-func (s *stage) as(user string) *rest.Config {
+func (s *clusterScenario) as(user string) *rest.Config {
 	config := rest.CopyConfig(s.config)
 	config.Impersonate.UserName = user
 	return config
 }
 
 // controllerConfig has the rights of the stock controller, and no others.
-func (s *stage) controllerConfig() *rest.Config {
+func (s *clusterScenario) controllerConfig() *rest.Config {
 	return s.as("system:serviceaccount:" + s.name + ":autoscaler")
 }
 
 // run runs parts until the test is over, and waits for their end.
-func (s *stage) run(parts ...func(context.Context)) {
+func (s *clusterScenario) run(parts ...func(context.Context)) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
 	for _, part := range parts {
@@ -79,7 +79,7 @@ func (s *stage) run(parts ...func(context.Context)) {
 }
 
 // workloads calls do for each pair, and waits for gap between two.
-func (s *stage) workloads(gap time.Duration, do func(names ...string)) {
+func (s *clusterScenario) workloads(gap time.Duration, do func(names ...string)) {
 	ticker := time.NewTicker(gap)
 	defer ticker.Stop()
 	for i := range pairs {
@@ -92,7 +92,7 @@ func workload(way string, i int) string { return fmt.Sprintf("%s-%d", way, i) }
 
 // deploy makes the workloads, and returns when each has a data point of a time in which it was ready all along: the
 // controller takes no others.
-func (s *stage) deploy() {
+func (s *clusterScenario) deploy() {
 	s.workloads(time.Millisecond, func(names ...string) {
 		for _, name := range names {
 			if _, err := s.core.AppsV1().Deployments(s.name).Create(s.t.Context(), deployment(name), metav1.CreateOptions{}); err != nil {
@@ -139,7 +139,7 @@ func readySince(pod *corev1.Pod) time.Time {
 }
 
 // load has the workloads burn CPU, pair by pair, and returns when each began to.
-func (s *stage) load(gap time.Duration) map[string]time.Time {
+func (s *clusterScenario) load(gap time.Duration) map[string]time.Time {
 	began := map[string]time.Time{}
 	var mu sync.Mutex
 	s.workloads(gap, func(names ...string) {
@@ -163,7 +163,7 @@ func (s *stage) load(gap time.Duration) map[string]time.Time {
 }
 
 // burn starts a second process beside the idle one in a pod's container. It says a line when it begins.
-func (s *stage) burn(name string) (time.Time, error) {
+func (s *clusterScenario) burn(name string) (time.Time, error) {
 	ctx := s.t.Context()
 	pods, err := s.core.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil || len(pods.Items) != 1 {
@@ -189,7 +189,7 @@ func (s *stage) burn(name string) (time.Time, error) {
 }
 
 // clear removes what this or a former run has left.
-func (s *stage) clear() {
+func (s *clusterScenario) clear() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 2*time.Minute)
 	defer cancel()
 	admission := s.core.AdmissionregistrationV1()
@@ -212,7 +212,7 @@ func (s *stage) clear() {
 }
 
 // eventually waits until check returns nil.
-func (s *stage) eventually(what string, check func(context.Context) error) {
+func (s *clusterScenario) eventually(what string, check func(context.Context) error) {
 	s.t.Helper()
 	outcome.Eventually(s.t, 4*time.Minute, what, check)
 }

@@ -33,9 +33,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/client"
 )
 
-// world is a cluster for the real controller, in the time of a synctest bubble: moments are what they ought to be.
+// scenario is a cluster for the real controller, in the time of a synctest bubble: moments are what they ought to be.
 // Each pod asks for 100m of CPU.
-type world struct {
+type scenario struct {
 	watcher *fakeWatcher // of what polling finds, too
 	core    *fake.Clientset
 	began   time.Time
@@ -48,22 +48,22 @@ type world struct {
 // run runs a test in a bubble beside an autoscaler, from a moment at which it has once decided on each HPA that 50m of
 // CPU want no change. There is a data point from the beginning: where the controller reports an error, apimachinery
 // slows it down by the time that went by since the process began, which in a bubble is decades.
-func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPodAutoscaler, test func()) {
+func (s *scenario) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPodAutoscaler, test func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w.began, w.replicas = time.Now(), map[string]int32{}
-		w.watcher = &fakeWatcher{
+		s.began, s.replicas = time.Now(), map[string]int32{}
+		s.watcher = &fakeWatcher{
 			status:  client.Status{Synced: true},
 			changes: make(chan client.Change[metricsv1.PodMetrics], 100), pods: map[string]*metricsv1.PodMetrics{},
 		}
 		var objects []runtime.Object
 		for _, hpa := range hpas {
-			w.replicas[hpa.Spec.ScaleTargetRef.Name] = 1
-			objects = append(objects, hpa, runningPod(hpa.Spec.ScaleTargetRef.Name+"-0", w.began))
-			w.point(hpa.Spec.ScaleTargetRef.Name, "50m")
+			s.replicas[hpa.Spec.ScaleTargetRef.Name] = 1
+			objects = append(objects, hpa, runningPod(hpa.Spec.ScaleTargetRef.Name+"-0", s.began))
+			s.point(hpa.Spec.ScaleTargetRef.Name, "50m")
 		}
-		w.core = fake.NewClientset(objects...)
-		discovery := w.core.Discovery().(*fakediscovery.FakeDiscovery)
+		s.core = fake.NewClientset(objects...)
+		discovery := s.core.Discovery().(*fakediscovery.FakeDiscovery)
 		discovery.Resources = []*metav1.APIResourceList{{
 			GroupVersion: "apps/v1",
 			APIResources: []metav1.APIResource{{Name: "deployments", Kind: "Deployment", Namespaced: true}},
@@ -71,14 +71,14 @@ func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPo
 		ctx, cancel := context.WithCancel(t.Context())
 		var watcher podWatcher
 		if watch {
-			watcher = w.watcher
+			watcher = s.watcher
 		}
 		a, err := assemble(ctx, clients{
-			core:   w.core,
+			core:   s.core,
 			mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),
-			scale:  w.scales(),
+			scale:  s.scales(),
 			// Where metrics come by watch nobody asks it.
-			resource:       snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), w.watcher},
+			resource:       snapshotLister{fakemetrics.NewSimpleClientset().MetricsV1beta1(), s.watcher},
 			customVersions: custom_metrics.NewAvailableAPIsGetter(discovery),
 		}, watcher, Options{})
 		if err != nil {
@@ -86,62 +86,62 @@ func (w *world) run(t *testing.T, watch bool, hpas []*autoscalingv2.HorizontalPo
 		}
 		var running sync.WaitGroup
 		running.Go(func() { a.Run(ctx) })
-		w.at(time.Second)
+		s.at(time.Second)
 		test()
 		cancel()
 		running.Wait()
 	})
 }
 
-func (w *world) scales() *fakescale.FakeScaleClient {
+func (s *scenario) scales() *fakescale.FakeScaleClient {
 	scales := &fakescale.FakeScaleClient{}
 	scales.AddReactor("get", "deployments", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		name := action.(clienttesting.GetAction).GetName()
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		return true, &autoscalingv1.Scale{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-			Spec:       autoscalingv1.ScaleSpec{Replicas: w.replicas[name]},
-			Status:     autoscalingv1.ScaleStatus{Replicas: w.replicas[name], Selector: "app=" + name},
+			Spec:       autoscalingv1.ScaleSpec{Replicas: s.replicas[name]},
+			Status:     autoscalingv1.ScaleStatus{Replicas: s.replicas[name], Selector: "app=" + name},
 		}, nil
 	})
 	scales.AddReactor("update", "deployments", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		updated := action.(clienttesting.UpdateAction).GetObject().(*autoscalingv1.Scale)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.replicas[updated.Name] = updated.Spec.Replicas
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.replicas[updated.Name] = updated.Spec.Replicas
 		// The controller looks each 100 ms whether its caches have synced, so it begins at 0 s or 0.1 s.
-		moment := time.Since(w.began).Truncate(500 * time.Millisecond)
-		w.decisions = append(w.decisions, fmt.Sprintf("%v %s: %d", moment, updated.Name, updated.Spec.Replicas))
+		moment := time.Since(s.began).Truncate(500 * time.Millisecond)
+		s.decisions = append(s.decisions, fmt.Sprintf("%v %s: %d", moment, updated.Name, updated.Spec.Replicas))
 		return true, updated, nil
 	})
 	return scales
 }
 
 // at waits for a moment of the test.
-func (w *world) at(after time.Duration) {
-	time.Sleep(time.Until(w.began.Add(after)))
+func (s *scenario) at(after time.Duration) {
+	time.Sleep(time.Until(s.began.Add(after)))
 	synctest.Wait()
 }
 
 // decided returns the decisions so far, those of one moment by name.
-func (w *world) decided() []string {
+func (s *scenario) decided() []string {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	slices.Sort(w.decisions)
-	return slices.Clone(w.decisions)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.decisions)
+	return slices.Clone(s.decisions)
 }
 
 // point has a data point arrive of the one pod of a Deployment that has metrics.
-func (w *world) point(name, cpu string) {
+func (s *scenario) point(name, cpu string) {
 	change := client.Change[metricsv1.PodMetrics]{Type: client.Updated, Object: &metricsv1.PodMetrics{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-0", Labels: map[string]string{"app": name}},
 		Timestamp:  metav1.Now(),
 		Window:     metav1.Duration{Duration: 10 * time.Second},
 		Containers: []metricsv1.ContainerMetrics{container("main", cpu, "1Mi")},
 	}}
-	w.watcher.take(change)
+	s.watcher.take(change)
 }
 
 func runningPod(name string, now time.Time) *corev1.Pod {

@@ -30,8 +30,8 @@ spec:
 // selects one of them.
 const appsPerNamespace = 20
 
-// world is the environment of the load.
-type world struct {
+// environment is what the load runs against.
+type environment struct {
 	plane   *cluster.ControlPlane
 	fleet   *fleet.Fleet
 	serving *cluster.Serving
@@ -52,102 +52,102 @@ type pod struct {
 	newest atomic.Int64
 }
 
-// startWorld takes minutes, since it writes tens of thousands of pods.
-func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) (w *world, err error) {
-	w = &world{answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
+// startEnvironment takes minutes, since it writes tens of thousands of pods.
+func startEnvironment(ctx context.Context, f *flags, folder string, say progress.Say) (e *environment, err error) {
+	e = &environment{answered: map[string]*atomic.Int64{}, pods: map[string]*pod{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.stop())
+			err = errors.Join(err, e.stop())
 		}
 	}()
-	if w.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
-		return w, err
+	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
+		return e, err
 	}
 	say("kube-apiserver and etcd run")
-	if err := w.startFleet(ctx, f); err != nil {
-		return w, err
+	if err := e.startFleet(ctx, f); err != nil {
+		return e, err
 	}
-	client, err := fleet.NewClient(w.plane.Config)
+	client, err := fleet.NewClient(e.plane.Config)
 	if err != nil {
-		return w, err
+		return e, err
 	}
-	if err := fleet.NewWriter(client, w.fleet, 0).Sync(ctx); err != nil {
-		return w, err
+	if err := fleet.NewWriter(client, e.fleet, 0).Sync(ctx); err != nil {
+		return e, err
 	}
-	say("%d nodes and %d pods are written", f.nodes, len(w.pods))
-	return w, nil
+	say("%d nodes and %d pods are written", f.nodes, len(e.pods))
+	return e, nil
 }
 
 // startServing restarts serving, with a limit of streams per connection, and waits until
 // it has run for a while.
-func (w *world) startServing(ctx context.Context, f *flags, streams int, say progress.Say) error {
-	if err := w.stopServing(); err != nil {
+func (e *environment) startServing(ctx context.Context, f *flags, streams int, say progress.Say) error {
+	if err := e.stopServing(); err != nil {
 		return err
 	}
 	settings := fmt.Appendf(nil, manifest, f.interval, 2*max(f.watches, f.clients), 2*max(f.watches, f.clients))
 	var err error
-	w.serving, err = cluster.StartServing(w.plane, f.binary, settings, w.fleet.Authority().PEM,
+	e.serving, err = cluster.StartServing(e.plane, f.binary, settings, e.fleet.Authority().PEM,
 		fmt.Sprintf("--http2-max-streams-per-connection=%d", streams))
 	if err != nil {
 		return err
 	}
 	ready, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if err := w.serving.WaitReady(ready); err != nil {
+	if err := e.serving.WaitReady(ready); err != nil {
 		return err
 	}
-	say("serving is ready, process %d", w.serving.PID())
+	say("serving is ready, process %d", e.serving.PID())
 	return progress.Wait(ctx, f.warmup)
 }
 
-func (w *world) stopServing() error {
-	if w.serving == nil {
+func (e *environment) stopServing() error {
+	if e.serving == nil {
 		return nil
 	}
-	err := w.serving.Stop()
-	w.serving = nil
+	err := e.serving.Stop()
+	e.serving = nil
 	return err
 }
 
-func (w *world) startFleet(ctx context.Context, f *flags) error {
+func (e *environment) startFleet(ctx context.Context, f *flags) error {
 	var err error
-	w.fleet, err = fleet.New(fleet.Options{
+	e.fleet, err = fleet.New(fleet.Options{
 		Nodes: f.nodes, PodsPerNode: f.podsPerNode, Namespaces: f.namespaces(), Seed: 1,
-		Answering: func(n *fleet.Node, at time.Time) { w.answered[n.Name].Store(at.UnixNano()) },
+		Answering: func(n *fleet.Node, at time.Time) { e.answered[n.Name].Store(at.UnixNano()) },
 	})
 	if err != nil {
 		return err
 	}
-	for _, node := range w.fleet.Nodes() {
+	for _, node := range e.fleet.Nodes() {
 		at := new(atomic.Int64)
-		w.answered[node.Name] = at
+		e.answered[node.Name] = at
 		for _, p := range node.Pods() {
-			w.pods[p.Key().String()] = &pod{answered: at}
+			e.pods[p.Key().String()] = &pod{answered: at}
 		}
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w.stopFleet = stop
-	return w.fleet.Start(running)
+	e.stopFleet = stop
+	return e.fleet.Start(running)
 }
 
 // stop stops everything that was started.
-func (w *world) stop() error {
+func (e *environment) stop() error {
 	var errs []error
-	errs = append(errs, w.stopServing())
-	if w.stopFleet != nil {
-		w.stopFleet()
-		w.fleet.Wait()
+	errs = append(errs, e.stopServing())
+	if e.stopFleet != nil {
+		e.stopFleet()
+		e.fleet.Wait()
 	}
-	if w.plane != nil {
-		errs = append(errs, w.plane.Stop())
+	if e.plane != nil {
+		errs = append(errs, e.plane.Stop())
 	}
 	return errors.Join(errs...)
 }
 
 // target returns the path of the n-th client's pods: one application of one namespace, so
 // that clients are spread over all pods.
-func (w *world) target(n int) string {
-	namespaces := w.fleet.Namespaces()
+func (e *environment) target(n int) string {
+	namespaces := e.fleet.Namespaces()
 	namespace := namespaces[n%len(namespaces)]
 	app := n / len(namespaces) % appsPerNamespace
 	return fmt.Sprintf("/apis/metrics.k8s.io/v1/namespaces/%s/pods?labelSelector=app%%3Dapp-%02d", namespace, app)
@@ -161,7 +161,7 @@ func header(f *flags, user string) []string {
 // checkBinary returns an error if the binary is missing.
 func checkBinary(path string) error {
 	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("find the serving component's binary (make bench-watch builds it): %w", err)
+		return fmt.Errorf("find the serving component's binary (make bench-watch builds it): %e", err)
 	}
 	return nil
 }

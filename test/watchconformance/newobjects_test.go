@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNewcomers: an answer may be without an object that came a moment ago, as of a
+// TestNewObjects: an answer may be without an object that came a moment ago, as of a
 // replica that does not know it yet, and not without one that has been there.
-func TestNewcomers(t *testing.T) {
+func TestNewObjects(t *testing.T) {
 	list := func(after time.Duration, names ...string) *listing {
 		l := &listing{began: t0.Add(after)}
 		for _, name := range names {
@@ -41,13 +41,13 @@ func TestNewcomers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			target := &target{
-				resource: Resource{Name: "pods"}, newcomers: newNewcomers(),
+				resource: Resource{Name: "pods"}, newObjects: &newObjects{},
 				options: Options{PointInterval: known * 3 / 4, Patience: known / 4},
 			}
-			target.newcomers.residents("pods", list(0, "x", "y").objects)
-			target.newcomers.residents("nodes", list(0, "new").objects)
+			target.newObjects.residents("pods", list(0, "x", "y").objects)
+			target.newObjects.residents("nodes", list(0, "new").objects)
 			for _, l := range test.others {
-				target.newcomers.note("pods", l.objects, l.began)
+				target.newObjects.note("pods", l.objects, l.began)
 			}
 			got := slices.Sorted(maps.Keys(target.expected(test.before, test.after)))
 			if diff := cmp.Diff(test.want, got); diff != "" {

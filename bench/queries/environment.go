@@ -41,105 +41,105 @@ spec:
       metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
 `
 
-// world is the environment of the load.
-type world struct {
+// environment is what the load runs against.
+type environment struct {
 	plane      *cluster.ControlPlane
 	target     *httptest.Server
 	prometheus *cluster.Prometheus
 	serving    *cluster.Serving
 }
 
-func startWorld(ctx context.Context, f *flags, folder string, say progress.Say) (w *world, err error) {
-	w = &world{}
+func startEnvironment(ctx context.Context, f *flags, folder string, say progress.Say) (e *environment, err error) {
+	e = &environment{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.stop())
+			err = errors.Join(err, e.stop())
 		}
 	}()
 	if _, err := os.Stat(f.binary); err != nil {
-		return w, fmt.Errorf("find the serving component's binary (make bench-queries builds it): %w", err)
+		return e, fmt.Errorf("find the serving component's binary (make bench-queries builds it): %e", err)
 	}
-	if w.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
-		return w, err
+	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
+		return e, err
 	}
 	say("kube-apiserver and etcd run")
 	exposed := meter.New()
 	if err := exposed.Set(lines(f)); err != nil {
-		return w, err
+		return e, err
 	}
-	w.target = httptest.NewServer(exposed)
-	if w.prometheus, err = cluster.StartPrometheus(ctx, folder, w.target.URL); err != nil {
-		return w, err
+	e.target = httptest.NewServer(exposed)
+	if e.prometheus, err = cluster.StartPrometheus(ctx, folder, e.target.URL); err != nil {
+		return e, err
 	}
 	// Serving searches for series when it starts, and then each minute.
-	if err := w.prometheus.WaitFor(ctx, metric(f.metrics-1)); err != nil {
-		return w, err
+	if err := e.prometheus.WaitFor(ctx, metric(f.metrics-1)); err != nil {
+		return e, err
 	}
 	say("Prometheus scrapes %d series", f.metrics*f.apps*f.pods)
-	if err := createPods(ctx, w.plane, f); err != nil {
-		return w, err
+	if err := createPods(ctx, e.plane, f); err != nil {
+		return e, err
 	}
-	settings := fmt.Appendf(nil, manifest, w.prometheus.URL, f.interval)
-	if w.serving, err = cluster.StartServing(w.plane, f.binary, settings, nil); err != nil {
-		return w, err
+	settings := fmt.Appendf(nil, manifest, e.prometheus.URL, f.interval)
+	if e.serving, err = cluster.StartServing(e.plane, f.binary, settings, nil); err != nil {
+		return e, err
 	}
 	ready, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := w.serving.WaitReady(ready); err != nil {
-		return w, err
+	if err := e.serving.WaitReady(ready); err != nil {
+		return e, err
 	}
-	if err := w.plane.Register(ctx, w.serving, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}); err != nil {
-		return w, err
+	if err := e.plane.Register(ctx, e.serving, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}); err != nil {
+		return e, err
 	}
-	say("serving is ready, process %d", w.serving.PID())
-	return w, w.waitForMetrics(ctx, f)
+	say("serving is ready, process %d", e.serving.PID())
+	return e, e.waitForMetrics(ctx, f)
 }
 
 // waitForMetrics waits until the last metric of the rule has its values.
-func (w *world) waitForMetrics(ctx context.Context, f *flags) error {
+func (e *environment) waitForMetrics(ctx context.Context, f *flags) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, last = w.serving.Get(ctx, path(f, f.metrics-1))
+		_, last = e.serving.Get(ctx, path(f, f.metrics-1))
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the last metric: %w: %w", err, last)
+		return fmt.Errorf("wait for the last metric: %e: %e", err, last)
 	}
 	return nil
 }
 
 // stop stops everything that was started.
-func (w *world) stop() error {
+func (e *environment) stop() error {
 	var errs []error
-	if w.serving != nil {
-		errs = append(errs, w.serving.Stop())
+	if e.serving != nil {
+		errs = append(errs, e.serving.Stop())
 	}
-	if w.prometheus != nil {
-		errs = append(errs, w.prometheus.Stop())
+	if e.prometheus != nil {
+		errs = append(errs, e.prometheus.Stop())
 	}
-	if w.target != nil {
-		w.target.CloseClientConnections()
-		w.target.Close()
+	if e.target != nil {
+		e.target.CloseClientConnections()
+		e.target.Close()
 	}
-	if w.plane != nil {
-		errs = append(errs, w.plane.Stop())
+	if e.plane != nil {
+		errs = append(errs, e.plane.Stop())
 	}
 	return errors.Join(errs...)
 }
 
 // ways returns the paths through kube-apiserver, like autoscalers, and without it.
-func (w *world) ways() ([]way, error) {
-	core, err := kubernetes.NewForConfig(w.plane.Reader("load:autoscalers"))
+func (e *environment) ways() ([]way, error) {
+	core, err := kubernetes.NewForConfig(e.plane.Reader("load:autoscalers"))
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("make a client: %e", err)
 	}
-	direct := &http.Client{Transport: &http.Transport{TLSClientConfig: w.serving.TLS.Clone(), ForceAttemptHTTP2: true}}
+	direct := &http.Client{Transport: &http.Transport{TLSClientConfig: e.serving.TLS.Clone(), ForceAttemptHTTP2: true}}
 	return []way{
 		{name: "through kube-apiserver", ask: func(ctx context.Context, path string) error {
 			return core.RESTClient().Get().RequestURI(path).MaxRetries(0).Do(ctx).Error()
 		}},
 		{name: "to serving", ask: func(ctx context.Context, path string) error {
-			return askDirectly(ctx, direct, "https://"+w.serving.Address+path)
+			return askDirectly(ctx, direct, "https://"+e.serving.Address+path)
 		}},
 	}, nil
 }
@@ -174,7 +174,7 @@ func createPods(ctx context.Context, plane *cluster.ControlPlane, f *flags) erro
 	config.QPS = -1
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+		return fmt.Errorf("make a client: %e", err)
 	}
 	for app := range f.apps {
 		for pod := range f.pods {
@@ -183,7 +183,7 @@ func createPods(ctx context.Context, plane *cluster.ControlPlane, f *flags) erro
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}},
 			}, metav1.CreateOptions{})
 			if err != nil {
-				return fmt.Errorf("create a pod: %w", err)
+				return fmt.Errorf("create a pod: %e", err)
 			}
 		}
 	}
