@@ -81,6 +81,11 @@ func allow(metric string, selector metav1.LabelSelector) v1alpha1.ExternalMetric
 func police(t *testing.T, suite *controlPlane) {
 	t.Helper()
 	createBackend(t, suite, newBackend("police", withExternalMetrics))
+	waitAdmissionPolicy(t, suite)
+}
+
+func waitAdmissionPolicy(t *testing.T, suite *controlPlane) {
+	t.Helper()
 	outcome.Eventually(t, patience, "the admission policy's binding", func(ctx context.Context) error {
 		return suite.admin.Get(ctx, client.ObjectKey{Name: manifests.AdmissionPolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
 	})
@@ -356,16 +361,10 @@ func TestAdmissionFailsOpen(t *testing.T) {
 	t.Run("the CRD goes", func(t *testing.T) {
 		const crd = "config/crd/bases/metricsbackend.io_externalmetricspolicies.yaml"
 		restore := func() {
-			if out, err := kubectl(suite, "apply", "--server-side", "-f", crd); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-			if out, err := kubectl(suite, "wait", "--for=condition=Established", "--timeout=60s", "-f", crd); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
+			mustKubectl(t, suite, "apply", "--server-side", "-f", crd)
+			mustKubectl(t, suite, "wait", "--for=condition=Established", "--timeout=60s", "-f", crd)
 		}
-		if out, err := kubectl(suite, "delete", "-f", crd, "--timeout=60s"); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		mustKubectl(t, suite, "delete", "-f", crd, "--timeout=60s")
 		t.Cleanup(restore)
 		outcome.Eventually(t, patience, "autoscalers are made as ever", func(context.Context) error { return create("queue_depth") })
 		outcome.Eventually(t, patience, "the admission policy is gone", func(ctx context.Context) error {
@@ -376,9 +375,7 @@ func TestAdmissionFailsOpen(t *testing.T) {
 			return nil
 		})
 	})
-	outcome.Eventually(t, patience, "the admission policy is back with the CRD", func(ctx context.Context) error {
-		return suite.admin.Get(ctx, client.ObjectKey{Name: manifests.AdmissionPolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
-	})
+	waitAdmissionPolicy(t, suite)
 	deleteBackend(t, suite, "police")
 	for _, object := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {
 		if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: manifests.AdmissionPolicyName}, object); !apierrors.IsNotFound(err) {

@@ -110,22 +110,9 @@ func TestBinary(t *testing.T) {
 		return nil
 	})
 
-	token := func(account string) string {
-		out, err := kubectl(suite, "create", "token", account, "-n", systemNamespace)
-		if err != nil {
-			t.Fatal(out)
-		}
-		return strings.TrimSpace(out)
-	}
-	for _, args := range [][]string{
-		{"create", "serviceaccount", "reader", "-n", systemNamespace},
-		{"create", "serviceaccount", "stranger", "-n", systemNamespace},
-		{"create", "clusterrolebinding", "reader", "--clusterrole=metrics-backend-operator-metrics-reader", "--serviceaccount=" + systemNamespace + ":reader"},
-	} {
-		if out, err := kubectl(suite, args...); err != nil {
-			t.Fatal(out)
-		}
-	}
+	mustKubectl(t, suite, "create", "serviceaccount", "reader", "-n", systemNamespace)
+	mustKubectl(t, suite, "create", "serviceaccount", "stranger", "-n", systemNamespace)
+	mustKubectl(t, suite, "create", "clusterrolebinding", "reader", "--clusterrole=metrics-backend-operator-metrics-reader", "--serviceaccount="+systemNamespace+":reader")
 	t.Cleanup(func() {
 		_, _ = kubectl(suite, "delete", "serviceaccounts", "reader", "stranger", "-n", systemNamespace)
 		_, _ = kubectl(suite, "delete", "clusterrolebinding", "reader")
@@ -136,13 +123,13 @@ func TestBinary(t *testing.T) {
 		_, _, err := fetch(ctx, "https://"+metrics+"/metrics", "")
 		return err
 	})
-	for who, want := range map[string]int{"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "reader": http.StatusOK} {
+	for account, want := range map[string]int{"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "reader": http.StatusOK} {
 		bearer := ""
-		if who != "" {
-			bearer = token(who)
+		if account != "" {
+			bearer = strings.TrimSpace(mustKubectl(t, suite, "create", "token", account, "-n", systemNamespace))
 		}
 		// kube-apiserver's authorizer hears of a new binding a moment later.
-		outcome.Eventually(t, patience, "/metrics answers "+who, func(ctx context.Context) error {
+		outcome.Eventually(t, patience, "/metrics answers "+account, func(ctx context.Context) error {
 			code, body, err := fetch(ctx, "https://"+metrics+"/metrics", bearer)
 			if err != nil {
 				return err

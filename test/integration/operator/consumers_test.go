@@ -66,18 +66,14 @@ func TestVersionKeptForItsConsumers(t *testing.T) {
 	if got := consumersOf(backend); !slices.Equal(got, want) {
 		t.Errorf("after a rolling update: consumers %q, want %q", got, want)
 	}
-	if got := strings.Join(discovered(t, suite), " "); got != "v1 v1beta1" {
-		t.Errorf("discovery lists %q while v1beta1 is kept", got)
-	}
+	checkDiscovered(t, suite, "while v1beta1 is kept", "v1 v1beta1")
 
 	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) {
 		spec.ResourceMetrics.RemoveDespiteConsumers = []v1alpha1.ResourceMetricsVersion{v1alpha1.ResourceMetricsV1beta1}
 	})
 	waitCondition(t, suite, "cluster", v1alpha1.ConditionConsumersCompatible, metav1.ConditionTrue, v1alpha1.ReasonRemovalForced)
 	waitReady(t, suite, "cluster")
-	if got := strings.Join(discovered(t, suite), " "); got != "v1" {
-		t.Errorf("discovery lists %q after the override", got)
-	}
+	checkDiscovered(t, suite, "after the override", "v1")
 }
 
 func consumersOf(backend *v1alpha1.MetricsBackend) []string {

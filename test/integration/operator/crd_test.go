@@ -294,10 +294,7 @@ func TestKubectlShowsColumnsAndFields(t *testing.T) {
 	suite := take(t)
 	createBackend(t, suite, newBackend("cluster"))
 	waitReady(t, suite, "cluster")
-	out, err := kubectl(suite, "get", "mb", "cluster", "--no-headers")
-	if err != nil {
-		t.Fatalf("kubectl get mb: %v: %s", err, out)
-	}
+	out := mustKubectl(t, suite, "get", "mb", "cluster", "--no-headers")
 	if got, want := strings.Join(strings.Fields(out)[:6], " "), "cluster True True v1, v1beta1 2/2"; got != want {
 		t.Errorf("columns %q, want %q", got, want)
 	}
@@ -318,9 +315,7 @@ func TestKubectlShowsColumnsAndFields(t *testing.T) {
 		}
 	}
 	create(t, suite, manifest(t, "ExternalMetric", otherNamespace, "queue", "{query: up, metricName: queue/messages, source: main}"))
-	if out, err = kubectl(suite, "get", "emet", "-n", otherNamespace, "-o", "wide"); err != nil {
-		t.Fatalf("kubectl get emet: %v: %s", err, out)
-	}
+	out = mustKubectl(t, suite, "get", "emet", "-n", otherNamespace, "-o", "wide")
 	header, row, _ := strings.Cut(out, "\n")
 	if diff := gocmp.Diff([]string{"NAME", "METRIC", "VALUE", "READY", "SOURCE", "AGE", "MESSAGE"}, strings.Fields(header)); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)

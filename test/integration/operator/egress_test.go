@@ -105,7 +105,7 @@ func (p *egressProxy) tunnel(conn net.Conn, dial dialFunc) {
 	both.Wait()
 }
 
-// dialAdvertised leads connections to the advertised addresses of kube-apiservers
+// dialAdvertised routes connections to the advertised addresses of kube-apiservers
 // to where they really listen.
 func dialAdvertised(host string) dialFunc {
 	real, err := url.Parse(host)

@@ -34,6 +34,14 @@ func discovered(t *testing.T, suite *controlPlane) []string {
 	return versions
 }
 
+// checkDiscovered compares the current versions with those wanted.
+func checkDiscovered(t *testing.T, suite *controlPlane, when, want string) {
+	t.Helper()
+	if got := strings.Join(discovered(t, suite), " "); got != want {
+		t.Errorf("discovery lists %q %s, want %q", got, when, want)
+	}
+}
+
 // discoveredAt is discovered at one kube-apiserver.
 func discoveredAt(ctx context.Context, config *rest.Config) ([]string, error) {
 	core, err := kubernetes.NewForConfig(config)
@@ -71,17 +79,13 @@ func TestImageRolledBackAndForth(t *testing.T) {
 	for range 2 {
 		changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageV1beta1 })
 		backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed)
-		if got := strings.Join(discovered(t, suite), " "); got != "v1beta1" {
-			t.Errorf("discovery lists %q with an image that serves v1beta1 only", got)
-		}
+		checkDiscovered(t, suite, "with an image that serves v1beta1 only", "v1beta1")
 		if c := condition(backend, v1alpha1.ConditionServingReady); !strings.Contains(c.Message, imageV1beta1) || !strings.Contains(c.Message, "v1.metrics.k8s.io is not served") {
 			t.Errorf("ServingReady does not name the version and the image: %s", c.Message)
 		}
 		changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Image = imageBoth })
 		waitReady(t, suite, "cluster")
-		if got := strings.Join(discovered(t, suite), " "); got != "v1 v1beta1" {
-			t.Errorf("discovery lists %q after the upgrade", got)
-		}
+		checkDiscovered(t, suite, "after the upgrade", "v1 v1beta1")
 	}
 	load.stop(t)
 	guard.stop(t)
@@ -111,13 +115,7 @@ func TestImageThatDoesNotExist(t *testing.T) {
 // gone the backend goes on by itself.
 func TestForeignAPIService(t *testing.T) {
 	suite := take(t)
-	manifest := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io",
-		"version":"v1beta1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":100,"service":{"name":"metrics-server","namespace":"kube-system"}}}`
-	var foreign map[string]any
-	if err := json.Unmarshal([]byte(manifest), &foreign); err != nil {
-		t.Fatal(err)
-	}
-	object := unstructuredOf(foreign)
+	object := stockAPIService()
 	if err := suite.admin.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
@@ -148,15 +146,15 @@ func TestUntrustedKubelets(t *testing.T) {
 	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNoFreshSample)
 	message := condition(backend, v1alpha1.ConditionSourcesHealthy).Message
 	const begin, end = "kubectl patch", "}}}}'"
-	_, command, begins := strings.Cut(message, begin)
-	command, _, ends := strings.Cut(command, end)
+	_, patch, begins := strings.Cut(message, begin)
+	patch, _, ends := strings.Cut(patch, end)
 	if !begins || !ends {
 		t.Fatalf("no command in the message: %s", message)
 	}
-	command = begin + command + end
+	patch = begin + patch + end
 	// The command in the message is one that works.
-	if out, err := shell(suite, strings.Replace(command, "kubectl", suite.kubectl, 1)); err != nil {
-		t.Fatalf("%s: %v: %s", command, err, out)
+	if out, err := command(suite, "sh", "-c", strings.Replace(patch, "kubectl", suite.kubectl, 1)); err != nil {
+		t.Fatalf("%s: %v: %s", patch, err, out)
 	}
 	if got := getBackend(t, suite, "cluster").Spec.ResourceMetrics.KubeletTLS.Mode; got != v1alpha1.KubeletTLSPinOnFirstUse {
 		t.Errorf("mode %q after the command of the message", got)
@@ -171,7 +169,7 @@ func TestNamespaceTerminating(t *testing.T) {
 	suite := take(t)
 	createBackend(t, suite, newBackend("cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = otherNamespace }))
 	waitReady(t, suite, "cluster")
-	leads(t, suite, "v1", otherNamespace+"/metrics-serving-cluster")
+	waitPointsTo(t, suite, "v1", otherNamespace+"/metrics-serving-cluster")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherNamespace}}
 	if err := suite.admin.Delete(t.Context(), namespace); err != nil {
 		t.Fatal(err)
@@ -199,9 +197,7 @@ func finalizeNamespace(t *testing.T, suite *controlPlane, name string) {
 		// Not the operator's own rights: its watches go on.
 		"roles,rolebindings": "--selector=" + v1alpha1.LabelBackend,
 	} {
-		if out, err := kubectl(suite, "delete", kinds, which, "-n", name, "--grace-period=0", "--force"); err != nil {
-			t.Fatalf("empty namespace %s: %s", name, out)
-		}
+		mustKubectl(t, suite, "delete", kinds, which, "-n", name, "--grace-period=0", "--force")
 	}
 	core, err := kubernetes.NewForConfig(suite.config)
 	if err != nil {
@@ -215,11 +211,6 @@ func finalizeNamespace(t *testing.T, suite *controlPlane, name string) {
 	if _, err := core.CoreV1().Namespaces().Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{"create", "namespace", name}, {"apply", "--server-side", "-n", name, "-k", "config/rbac/serving-namespace"},
-	} {
-		if out, err := kubectl(suite, args...); err != nil {
-			t.Fatalf("kubectl %v: %s", args, out)
-		}
-	}
+	mustKubectl(t, suite, "create", "namespace", name)
+	mustKubectl(t, suite, "apply", "--server-side", "-n", name, "-k", "config/rbac/serving-namespace")
 }

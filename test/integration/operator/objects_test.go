@@ -197,10 +197,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	suite := take(t)
 	createBackend(t, suite, newBackend("cluster"))
 	waitReady(t, suite, "cluster")
-	caBundle, err := kubectl(suite, "get", "apiservice", "v1.metrics.k8s.io", "-o", "jsonpath={.spec.caBundle}")
-	if err != nil {
-		t.Fatal(caBundle)
-	}
+	caBundle := mustKubectl(t, suite, "get", "apiservice", "v1.metrics.k8s.io", "-o", "jsonpath={.spec.caBundle}")
 	cases := map[string]struct{ resource, patch, path, want string }{
 		"replicas":          {"deployment/metrics-serving-cluster", `{"spec":{"replicas":5}}`, "{.spec.replicas}", "2"},
 		"image":             {"deployment/metrics-serving-cluster", `{"spec":{"template":{"spec":{"containers":[{"name":"serving","image":"evil"}]}}}}`, "{.spec.template.spec.containers[0].image}", imageBoth},
@@ -217,9 +214,7 @@ func TestDriftIsCorrected(t *testing.T) {
 			if strings.HasPrefix(tc.resource, "deployment") {
 				kind = "strategic"
 			}
-			if out, err := kubectl(suite, "patch", tc.resource, "-n", systemNamespace, "--type="+kind, "-p", tc.patch); err != nil {
-				t.Fatal(out)
-			}
+			mustKubectl(t, suite, "patch", tc.resource, "-n", systemNamespace, "--type="+kind, "-p", tc.patch)
 			outcome.Eventually(t, patience, "drift is corrected", func(context.Context) error {
 				out, err := kubectl(suite, "get", tc.resource, "-n", systemNamespace, "-o", "jsonpath="+tc.path)
 				if err != nil || out != tc.want {

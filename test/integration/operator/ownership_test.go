@@ -32,23 +32,22 @@ func TestExistingAndServing(t *testing.T) {
 	guard := startGuard(t, suite)
 	createBackend(t, suite, newBackend("cluster", adopting(v1alpha1.AdoptionAlways), existing))
 	backend := waitReady(t, suite, "cluster")
-	if got := strings.Join(discovered(t, suite), " "); got != "v1beta1" || backend.Status.RegisteredVersions != "v1beta1" {
-		t.Errorf("discovery lists %q, the status %q", got, backend.Status.RegisteredVersions)
+	checkDiscovered(t, suite, "with metrics-server", "v1beta1")
+	if got := backend.Status.RegisteredVersions; got != "v1beta1" {
+		t.Errorf("registeredVersions %q", got)
 	}
 	changeBackend(t, suite, "cluster", func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
 	waitReady(t, suite, "cluster")
-	if service := leads(t, suite, "v1beta1", ourName); service.UID != stock.UID || service.Spec.InsecureSkipTLSVerify {
-		t.Errorf("led to our pods: %+v", service)
+	if service := waitPointsTo(t, suite, "v1beta1", ourName); service.UID != stock.UID || service.Spec.InsecureSkipTLSVerify {
+		t.Errorf("pointed to our pods: %+v", service)
 	}
-	leads(t, suite, "v1", ourName)
+	waitPointsTo(t, suite, "v1", ourName)
 	changeBackend(t, suite, "cluster", existing)
 	waitReady(t, suite, "cluster")
-	if service := leads(t, suite, "v1beta1", theirName); service.UID != stock.UID || len(service.Spec.CABundle) > 0 {
-		t.Errorf("led back: %+v", service)
+	if service := waitPointsTo(t, suite, "v1beta1", theirName); service.UID != stock.UID || len(service.Spec.CABundle) > 0 {
+		t.Errorf("pointed back: %+v", service)
 	}
-	if got := strings.Join(discovered(t, suite), " "); got != "v1beta1" {
-		t.Errorf("discovery lists %q", got)
-	}
+	checkDiscovered(t, suite, "with metrics-server again", "v1beta1")
 	var deployments appsv1.DeploymentList
 	if err := suite.admin.List(t.Context(), &deployments, owned()); err != nil || len(deployments.Items) > 0 {
 		t.Errorf("%d Deployments of ours, %v", len(deployments.Items), err)
@@ -83,13 +82,13 @@ func TestTwoBackends(t *testing.T) {
 	if c := condition(waiting, v1alpha1.ConditionReady); !strings.Contains(c.Message, `MetricsBackend "elder" is older and claims v1.metrics.k8s.io`) {
 		t.Errorf("Ready is %+v", c)
 	}
-	service := leads(t, suite, "v1", systemNamespace+"/metrics-serving-elder")
+	service := waitPointsTo(t, suite, "v1", systemNamespace+"/metrics-serving-elder")
 	load := startRequests(t, suite, "v1", "v1beta1")
 	deleteBackend(t, suite, "elder")
 	waitReady(t, suite, "cluster")
 	load.stop(t)
-	if heir := leads(t, suite, "v1", otherNamespace+"/metrics-serving-cluster"); heir.UID != service.UID || heir.Labels[v1alpha1.LabelBackend] != "cluster" {
-		t.Errorf("v1 was made anew, or is whose: %+v", heir.ObjectMeta)
+	if successor := waitPointsTo(t, suite, "v1", otherNamespace+"/metrics-serving-cluster"); successor.UID != service.UID || successor.Labels[v1alpha1.LabelBackend] != "cluster" {
+		t.Errorf("v1 was made anew, or is whose: %+v", successor.ObjectMeta)
 	}
 }
 
@@ -122,13 +121,13 @@ func TestContested(t *testing.T) {
 	}
 	t.Logf("gave in after %d rounds", fought)
 	// It stays so.
-	leads(t, suite, "v1beta1", theirName)
+	waitPointsTo(t, suite, "v1beta1", theirName)
 	from := len(auditEvents(t, suite))
 	select {
 	case <-time.After(3 * time.Second):
 	case <-t.Context().Done():
 	}
-	leads(t, suite, "v1beta1", theirName)
+	waitPointsTo(t, suite, "v1beta1", theirName)
 	for _, e := range auditEvents(t, suite)[from:] {
 		if e.writes() && e.ObjectRef.Resource == "apiservices" && e.ObjectRef.Name == "v1beta1.metrics.k8s.io" {
 			t.Errorf("written again: %s", e.Verb)
@@ -139,7 +138,7 @@ func TestContested(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitReady(t, suite, "cluster")
-	leads(t, suite, "v1beta1", ourName)
+	waitPointsTo(t, suite, "v1beta1", ourName)
 }
 
 // applyStock applies metrics-server's APIService as GitOps tools do.

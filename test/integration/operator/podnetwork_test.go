@@ -33,7 +33,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/consumers"
 )
 
-// podNetwork leads connections to pod addresses to the servers of the pods.
+// podNetwork routes connections to pod addresses to the servers of the pods.
 type podNetwork struct {
 	// suite is the control plane that the pods belong to.
 	suite *controlPlane

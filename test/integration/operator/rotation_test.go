@@ -171,9 +171,7 @@ func TestCertManager(t *testing.T) {
 	})
 	waitCondition(t, suite, "rotated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonCertManagerMissing)
 
-	if out, err := kubectl(suite, "apply", "-f", "test/integration/operator/testdata/certificates.yaml"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	mustKubectl(t, suite, "apply", "-f", "test/integration/operator/testdata/certificates.yaml")
 	t.Cleanup(func() {
 		if out, err := kubectl(suite, "delete", "-f", "test/integration/operator/testdata/certificates.yaml"); err != nil {
 			t.Errorf("%v: %s", err, out)

@@ -194,12 +194,12 @@ func waitServers(ctx context.Context, t *testing.T, suite *controlPlane, want ..
 	}
 }
 
-// pausableProxy leads connections on to a server, whose answers it can hold back.
+// pausableProxy forwards connections to a server, whose answers it can hold back.
 type pausableProxy struct {
 	listener net.Listener
 	mu       sync.Mutex
 	paused   bool
-	// passing is held by each answer that passes, and by whoever paused.
+	// passing is read-locked while an answer passes, and locked while paused.
 	passing sync.RWMutex
 }
 
@@ -220,7 +220,7 @@ func startPausableProxy(t *testing.T, to string) *pausableProxy {
 			if err != nil {
 				return
 			}
-			go p.lead(conn, to)
+			go p.forward(conn, to)
 		}
 	}()
 	return p
@@ -240,7 +240,7 @@ func (p *pausableProxy) setPaused(paused bool) {
 	p.paused = paused
 }
 
-func (p *pausableProxy) lead(conn net.Conn, to string) {
+func (p *pausableProxy) forward(conn net.Conn, to string) {
 	defer func() { _ = conn.Close() }()
 	target, err := net.Dial("tcp", to)
 	if err != nil {

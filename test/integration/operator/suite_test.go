@@ -52,7 +52,7 @@ const (
 
 	operatorUser = "system:serviceaccount:" + systemNamespace + ":metrics-backend-operator"
 	// advertised is the address at which kube-apiserver enters itself into
-	// default/kubernetes; connections to it are led to the real one.
+	// default/kubernetes; connections to it go to the real one.
 	advertised = "192.0.2.10"
 
 	imageBoth    = "test.example/serving:both"
@@ -272,8 +272,24 @@ func (c *controlPlane) environment() []string {
 	return append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
 }
 
+// kubectl runs kubectl as an administrator and returns its output.
 func kubectl(suite *controlPlane, args ...string) (string, error) {
-	cmd := exec.Command(suite.kubectl, args...)
+	return command(suite, suite.kubectl, args...)
+}
+
+// mustKubectl is kubectl that must succeed.
+func mustKubectl(t *testing.T, suite *controlPlane, args ...string) string {
+	t.Helper()
+	out, err := kubectl(suite, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// command runs a command in the root of the repository and returns its output.
+func command(suite *controlPlane, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = suite.root, suite.environment()
 	out, err := cmd.CombinedOutput()
 	return string(out), err

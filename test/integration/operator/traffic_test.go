@@ -8,25 +8,24 @@ package operator
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// requests ask kube-apiserver for node metrics all the time.
+// requests are clients that list node metrics through kube-apiserver until stop.
 type requests struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	mu     sync.Mutex
-	asked  int
+	sent   int
 	failed []string
 }
 
@@ -41,26 +40,19 @@ func startRequests(t *testing.T, suite *controlPlane, versions ...string) *reque
 	t.Cleanup(cancel)
 	for _, version := range versions {
 		r.done.Go(func() {
-			ticker := time.NewTicker(20 * time.Millisecond)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-ticker.C:
-				}
+			wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 				path := "/apis/metrics.k8s.io/" + version + "/nodes"
 				err := core.RESTClient().Get().AbsPath(path).Do(ctx).Error()
 				if ctx.Err() != nil {
 					return
 				}
 				r.mu.Lock()
-				r.asked++
+				defer r.mu.Unlock()
+				r.sent++
 				if err != nil {
 					r.failed = append(r.failed, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), path, err))
 				}
-				r.mu.Unlock()
-			}
+			}, 20*time.Millisecond)
 		})
 	}
 	return r
@@ -71,8 +63,8 @@ func (r *requests) stop(t *testing.T) {
 	t.Helper()
 	r.cancel()
 	r.done.Wait()
-	t.Logf("%d requests, %d failed", r.asked, len(r.failed))
-	if r.asked == 0 {
+	t.Logf("%d requests, %d failed", r.sent, len(r.failed))
+	if r.sent == 0 {
 		t.Error("no request was made: nothing was proven")
 	}
 	for _, failure := range r.failed[:min(len(r.failed), 5)] {
@@ -80,8 +72,7 @@ func (r *requests) stop(t *testing.T) {
 	}
 }
 
-// guard watches the invariant: no version is registered that a ready pod does
-// not serve.
+// guard checks the invariant until stop: no version is registered that a ready pod does not serve.
 type guard struct {
 	suite  *controlPlane
 	cancel context.CancelFunc
@@ -95,18 +86,7 @@ func startGuard(t *testing.T, suite *controlPlane) *guard {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &guard{suite: suite, cancel: cancel}
 	t.Cleanup(cancel)
-	g.done.Go(func() {
-		ticker := time.NewTicker(10 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				g.look(ctx)
-			}
-		}
-	})
+	g.done.Go(func() { wait.NonSlidingUntilWithContext(ctx, g.look, 10*time.Millisecond) })
 	return g
 }
 
@@ -170,11 +150,4 @@ func (g *guard) stop(t *testing.T) {
 
 func unstructuredOf(object map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
-}
-
-func shell(suite *controlPlane, command string) (string, error) {
-	cmd := exec.Command("sh", "-c", command)
-	cmd.Dir, cmd.Env = suite.root, suite.environment()
-	out, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
 }

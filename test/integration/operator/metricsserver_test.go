@@ -103,16 +103,16 @@ func existing(spec *v1alpha1.MetricsBackendSpec) {
 	}
 }
 
-// leads waits until the version's APIService leads to the Service, NAMESPACE/NAME.
-func leads(t *testing.T, suite *controlPlane, version, to string) *apiregistrationv1.APIService {
+// waitPointsTo waits until the version's APIService points to the Service, NAMESPACE/NAME.
+func waitPointsTo(t *testing.T, suite *controlPlane, version, to string) *apiregistrationv1.APIService {
 	t.Helper()
 	var service *apiregistrationv1.APIService
-	outcome.Eventually(t, patience, version+" leads to "+to, func(ctx context.Context) (err error) {
+	outcome.Eventually(t, patience, version+" points to "+to, func(ctx context.Context) (err error) {
 		if service, err = getAPIService(ctx, suite, version); err != nil {
 			return err
 		}
 		if got := service.Spec.Service.Namespace + "/" + service.Spec.Service.Name; got != to {
-			return fmt.Errorf("it leads to %s", got)
+			return fmt.Errorf("it points to %s", got)
 		}
 		return nil
 	})
