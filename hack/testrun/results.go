@@ -149,7 +149,7 @@ func (r *Results) again() map[string]string {
 	}
 	patterns := map[string]string{}
 	for part, names := range tests {
-		patterns[part] = tiers.Exactly(names)
+		patterns[part] = tiers.Pattern(names)
 	}
 	return patterns
 }

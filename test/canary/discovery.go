@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -35,22 +36,15 @@ type Read struct {
 func (r Read) Lists(version string) bool { return slices.Contains(r.Current, version) }
 
 func (c *Canary) discover(ctx context.Context, client *http.Client) {
-	ticker := time.NewTicker(discoveryPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		read := readDiscovery(ctx, client, c.options.Config.Host)
 		if ctx.Err() != nil {
 			return
 		}
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.reads = append(c.reads, read)
-		c.mu.Unlock()
-	}
+	}, discoveryPeriod)
 }
 
 // preferred is the version that kubectl would use: v1, unless the last read of

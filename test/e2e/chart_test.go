@@ -141,7 +141,7 @@ func servingPods(t *testing.T) []types.UID {
 }
 
 // nothingIsLeft waits until no object of the backend, which has been deleted, is there any more. Its APIServices went
-// before it did: one that is left behind leads to nobody.
+// before it did: one that is left behind points to no server.
 func nothingIsLeft(t *testing.T) {
 	t.Helper()
 	if services, err := apiServices(t.Context()); err != nil || len(services) > 0 {

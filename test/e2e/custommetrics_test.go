@@ -103,8 +103,7 @@ func prometheusURL(t *testing.T, service string) string {
 	return "http://" + found.Spec.ClusterIP + ":9090"
 }
 
-// customMetrics is all that needs the world of startCustomMetrics. It is a companion of
-// TestWatch.
+// customMetrics runs the tests that need startCustomMetrics. It is a companion of TestWatch.
 func customMetrics(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"autoscalers":   autoscaleByMetrics,

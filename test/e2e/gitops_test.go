@@ -27,7 +27,7 @@ import (
 )
 
 // Argo CD prunes in the foreground: the garbage collector then deletes whatever an
-// ownerReference leads to at once. Children have none, so that the order is ours:
+// ownerReference points to at once. Children have none, so that the order is ours:
 // versions leave discovery while pods serve them, and no request gets a 5xx.
 func TestForegroundDeletion(t *testing.T) {
 	requireBackend(t)

@@ -74,7 +74,7 @@ func TestHorizontalPodAutoscalerByWatch(t *testing.T) {
 	switch {
 	case err != nil && strings.Contains(out, "=== ATTR  TestWatchAgainstPolling "+outcome.DeadlineKey) &&
 		!strings.Contains(out, "=== ATTR  TestWatchAgainstPolling "+outcome.SafetyKey) && !strings.Contains(out, "\npanic: "):
-		outcome.Late(t, "%v\n%s", err, out)
+		outcome.Deadlinef(t, "%v\n%s", err, out)
 	case err != nil:
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -87,7 +87,7 @@ func TestPluginVerify(t *testing.T) {
 	})
 	kubectl(t, "-n", namespace, "wait", "pods", "-l", "app.kubernetes.io/name=metrics-backend-operator", "--for=delete", "--timeout=60s")
 
-	// v1's APIService leads nowhere, as after a rollback that forgot it.
+	// v1's APIService points to no Service, as after a rollback that forgot it.
 	const away = `{"spec":{"service":{"name":"metrics-serving-gone"}}}`
 	kubectl(t, "patch", "apiservice", "v1.metrics.k8s.io", "--type=merge", "-p", away)
 	eventuallyFails(t, nil, "FAIL apiservice-available v1.metrics.k8s.io not Available, ServiceNotFound")

@@ -79,8 +79,8 @@ func rotateByUser(t *testing.T, registered int) {
 // trustedNow is what kube-apiserver verifies serving pods with.
 func trustedNow(t *testing.T) servingcert.Bundle {
 	t.Helper()
-	var service apiregistrationv1.APIService
-	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Name: "v1.metrics.k8s.io"}, &service); err != nil {
+	service, err := getAPIService(t.Context(), "v1")
+	if err != nil {
 		t.Fatal(err)
 	}
 	return servingcert.ParseBundle(service.Spec.CABundle)

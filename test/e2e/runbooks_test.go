@@ -45,7 +45,7 @@ func TestRunbooks(t *testing.T) {
 }
 
 // requirePages fails when there are other runbooks than those that are run. README.md
-// only leads to them.
+// only links to them.
 func requirePages(t *testing.T, run ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(suite.root, "docs/runbooks"))

@@ -136,7 +136,7 @@ func kubectl(t *testing.T, args ...string) string {
 	out, err := run("kubectl", args...)
 	switch {
 	case err != nil && strings.Contains(out, "timed out waiting for the condition"):
-		outcome.Late(t, "kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		outcome.Deadlinef(t, "kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	case err != nil:
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -51,7 +52,9 @@ func startTraffic(t *testing.T, paths ...string) *traffic {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done.Go(func() { tr.ask(ctx, client.RESTClient(), path) })
+		done.Go(func() {
+			wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) { tr.send(ctx, client.RESTClient(), path) }, 100*time.Millisecond)
+		})
 	}
 	t.Cleanup(func() {
 		// A test that ended early says what its clients saw, too.
@@ -65,27 +68,18 @@ func startTraffic(t *testing.T, paths ...string) *traffic {
 // running reports whether nobody has asked for the result yet.
 func (tr *traffic) running() bool { return tr.context.Err() == nil }
 
-func (tr *traffic) ask(ctx context.Context, client rest.Interface, path string) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		began := time.Now()
-		err := client.Get().AbsPath(path).MaxRetries(0).Timeout(10 * time.Second).Do(ctx).Error()
-		if ctx.Err() != nil {
-			return
-		}
-		tr.mu.Lock()
-		tr.answered++
-		if err != nil {
-			tr.failures = append(tr.failures, fmt.Sprintf("%s %s (%s): %v",
-				began.Format("15:04:05.000"), path, time.Since(began).Round(time.Millisecond), err))
-		}
-		tr.mu.Unlock()
+func (tr *traffic) send(ctx context.Context, client rest.Interface, path string) {
+	began := time.Now()
+	err := client.Get().AbsPath(path).MaxRetries(0).Timeout(10 * time.Second).Do(ctx).Error()
+	if ctx.Err() != nil {
+		return
+	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.answered++
+	if err != nil {
+		tr.failures = append(tr.failures, fmt.Sprintf("%s %s (%s): %v",
+			began.Format("15:04:05.000"), path, time.Since(began).Round(time.Millisecond), err))
 	}
 }
 

@@ -55,7 +55,7 @@ func startFollower(t *testing.T) *follower {
 	synced, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	if err := nodes.WaitForSync(synced); err != nil {
-		outcome.Late(t, "%v", err)
+		outcome.Deadlinef(t, "%v", err)
 	}
 	return f
 }
@@ -85,7 +85,7 @@ func (f *follower) look() {
 }
 
 // wait until the consumer comes by its metrics so. In which version is its own
-// affair: while v1beta1 leads to our pods and v1 is not registered yet, it may watch
+// affair: while v1beta1 points to our pods and v1 is not registered yet, it may watch
 // v1beta1, and has no reason to leave off.
 func (f *follower) wait(t *testing.T, mode client.Mode) {
 	t.Helper()

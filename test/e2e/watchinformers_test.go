@@ -67,7 +67,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 	synced, late := context.WithTimeout(ctx, time.Minute)
 	defer late()
 	if !cache.WaitForCacheSync(synced.Done(), registered.HasSynced) {
-		outcome.Late(t, "the informer has not synced after a minute")
+		outcome.Deadlinef(t, "the informer has not synced after a minute")
 	}
 	<-ended
 	p.judge(t, s)

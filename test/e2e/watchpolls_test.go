@@ -21,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/delivery"
@@ -71,18 +72,12 @@ func startPolls(t *testing.T) *polls {
 		host := podAddress(pod)
 		for _, resource := range []string{"nodes", "pods"} {
 			done.Go(func() {
-				ticker := time.NewTicker(pollPeriod)
-				defer ticker.Stop()
-				for ctx.Err() == nil {
+				wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 					// The next poll sees the same points. One that none saw is missed by judge.
 					if err := p.poll(ctx, client, "https://"+host, resource, pod.Name); err != nil && ctx.Err() == nil {
 						t.Logf("poll %s of pod %s: %v", resource, pod.Name, err)
 					}
-					select {
-					case <-ctx.Done():
-					case <-ticker.C:
-					}
-				}
+				}, pollPeriod)
 			})
 		}
 	}

@@ -53,12 +53,12 @@ func Begin(t testing.TB) { t.Attr(BeginKey, "now") }
 func Eventually(t testing.TB, timeout time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := Poll(t.Context(), timeout, check); err != nil {
-		Late(t, "%s: not within %s: %v", what, timeout, err)
+		Deadlinef(t, "%s: not within %s: %v", what, timeout, err)
 	}
 }
 
-// Late stops the test because of a missed deadline, and records the load of the machine.
-func Late(t testing.TB, format string, args ...any) {
+// Deadlinef stops the test because of a missed deadline, and records the load of the machine.
+func Deadlinef(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if !t.Failed() {
 		t.Attr(DeadlineKey, pressure())

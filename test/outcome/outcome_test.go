@@ -68,7 +68,7 @@ func TestOutcomes(t *testing.T) {
 		"what does not come, of a test that has failed": {
 			run: func(t testing.TB) {
 				t.Error("a wrong value")
-				Late(t, "no pods")
+				Deadlinef(t, "no pods")
 			},
 			want: []string{"error: a wrong value", "error: no pods"},
 		},

@@ -141,11 +141,11 @@ func Skip(suite Suite, tier Tier, extra ...string) (string, error) {
 			}
 		}
 	}
-	return Exactly(skipped), nil
+	return Pattern(skipped), nil
 }
 
-// Exactly returns a pattern for -run and -skip that matches only these tests, or "" for none.
-func Exactly(tests []string) string {
+// Pattern returns a pattern for -run and -skip that matches only these tests, or "" for none.
+func Pattern(tests []string) string {
 	if len(tests) == 0 {
 		return ""
 	}

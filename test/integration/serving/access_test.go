@@ -56,11 +56,8 @@ func testAccess(t *testing.T, p *process) {
 
 func statusThrough(t *testing.T, config *rest.Config, path string) int {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatalf("make a client: %v", err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
+	client, url := throughKubeAPIServer(t, config)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,16 +37,7 @@ spec: {%s}
 
 // TestThroughKubeAPIServer asks as users do. Its subtests only read.
 func TestThroughKubeAPIServer(t *testing.T) {
-	kubelets := []*fakeKubelet{cluster.startKubelet(t), cluster.startKubelet(t)}
-	kubelets[0].run("web-0", "app", "sidecar")
-	kubelets[0].run("web-1", "app")
-	kubelets[1].run("job-0", "work")
-	cluster.createNode(t, "node-a", kubelets[0].port, map[string]string{nodesOf: "cluster", "zone": "x"})
-	cluster.createNode(t, "node-b", kubelets[1].port, map[string]string{nodesOf: "cluster", "zone": "y"})
-	cluster.createPod(t, "node-a", "web-0", map[string]string{"app": "web"}, "app", "sidecar")
-	cluster.createPod(t, "node-a", "web-1", map[string]string{"app": "web"}, "app")
-	cluster.createPod(t, "node-b", "job-0", map[string]string{"app": "job"}, "work")
-
+	startWorkload(t, "cluster")
 	p := cluster.startServing(t, "cluster", "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", []byte(fastScrapes("cluster"))))
 	p.waitReady(t)
 	cluster.registerBoth(t, "cluster", p.port)

@@ -7,7 +7,6 @@ package serving
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -101,9 +100,7 @@ func TestAuthenticationConfigMissing(t *testing.T) {
 	p, _ := startAlone(t, "knowing")
 	p.waitReady(t)
 	cluster.registerBoth(t, "knowing", p.port)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	l, wait := startLoad(ctx, t, 2)
+	l := startLoad(t, 2)
 	bringBack := cluster.loseAuthenticationConfig(t)
 	late := startOn(t, "knowing")
 	outcome.Eventually(t, 30*time.Second, "the running process says that it is gone", func(context.Context) error {
@@ -125,20 +122,9 @@ func TestAuthenticationConfigMissing(t *testing.T) {
 	if err := p.ready(t.Context()); err != nil {
 		t.Errorf("the running process: %v", err)
 	}
-	before := l.answered.Load()
-	outcome.Eventually(t, time.Minute, "requests go on meanwhile", func(context.Context) error {
-		if l.answered.Load() < before+50 {
-			return errors.New("too few")
-		}
-		return nil
-	})
+	l.wantAnswers(t, 50, time.Minute, "requests go on meanwhile")
 	bringBack()
 	outcome.Eventually(t, time.Minute, "the starting process becomes ready", func(context.Context) error { return late.ready(t.Context()) })
 	outcome.Eventually(t, 30*time.Second, "it knows kube-apiserver", late.wantAsProxy(t, cluster.frontProxy, http.StatusOK))
-	stop()
-	wait()
-	for _, f := range l.failures {
-		t.Error(f)
-	}
-	t.Logf("%d requests meanwhile", l.answered.Load())
+	l.finish(t)
 }

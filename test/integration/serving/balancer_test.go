@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -16,17 +17,18 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// balancer does what a Service does: it leads each new connection to one of the
-// processes that are ready. Connections that are open stay where they are.
+// balancer forwards each new connection to a ready process, as a Service does. Open connections stay where they are.
 type balancer struct {
 	port int32
 
 	mu       sync.Mutex
 	backends map[*process]bool
-	// open counts the connections that lead to each process.
+	// open counts the open connections of each process.
 	open map[*process]int
 	turn int
 }
@@ -41,7 +43,7 @@ func startBalancer(t *testing.T) *balancer {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { b.accept(ctx, listener) })
-	running.Go(func() { b.probe(ctx) })
+	running.Go(func() { wait.NonSlidingUntilWithContext(ctx, b.probe, 200*time.Millisecond) })
 	t.Cleanup(func() {
 		cancel()
 		_ = listener.Close()
@@ -70,28 +72,16 @@ func (b *balancer) waitTakes(t *testing.T, p *process) {
 	})
 }
 
-// probe asks for readiness a few times a second.
+// probe updates which processes are ready.
 func (b *balancer) probe(ctx context.Context) {
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	b.mu.Lock()
+	all := slices.Collect(maps.Keys(b.backends))
+	b.mu.Unlock()
+	for _, p := range all {
+		ready := p.ready(ctx) == nil
 		b.mu.Lock()
-		var all []*process
-		for p := range b.backends {
-			all = append(all, p)
-		}
+		b.backends[p] = ready
 		b.mu.Unlock()
-		for _, p := range all {
-			ready := p.ready(ctx) == nil
-			b.mu.Lock()
-			b.backends[p] = ready
-			b.mu.Unlock()
-		}
 	}
 }
 
@@ -115,7 +105,7 @@ func (b *balancer) next() *process {
 	return p
 }
 
-// leave notes the end of a connection that next led to a process.
+// leave notes the end of a connection to a process that next returned.
 func (b *balancer) leave(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

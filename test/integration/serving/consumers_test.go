@@ -7,7 +7,6 @@ package serving
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -34,30 +33,13 @@ func as(t *testing.T, account, userAgent string) *rest.Config {
 	return config
 }
 
-func (p *process) consumers(t *testing.T) v1alpha1.ConsumerReport {
-	t.Helper()
-	status, body, err := p.get(t.Context(), v1alpha1.ConsumersPath, cluster.token(t, "reader"))
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("get %s: status %d, %v: %s", v1alpha1.ConsumersPath, status, err, body)
-	}
-	var report v1alpha1.ConsumerReport
-	if err := json.Unmarshal([]byte(body), &report); err != nil {
-		t.Fatalf("decode %s: %v", body, err)
-	}
-	return report
-}
-
 // TestConsumers: who asks for objects through kube-apiserver is reported by the
 // names that kube-apiserver passes on, and nobody else is.
 func TestConsumers(t *testing.T) {
 	p, _ := startAlone(t, "used")
 	p.waitReady(t)
 	cluster.register(t, "used", p.port, "v1", "v1beta1")
-	for _, version := range []string{"v1", "v1beta1"} {
-		outcome.Eventually(t, time.Minute, "APIService of "+version+" becomes available", func(context.Context) error {
-			return cluster.available(t.Context(), metricsVersion(version))
-		})
-	}
+	cluster.waitAvailable(t, metricsVersion("v1"), metricsVersion("v1beta1"))
 	const nodes = "/apis/metrics.k8s.io/%s/nodes"
 	for version, userAgent := range map[string]string{
 		"v1": "kubectl/v1.37.0 (linux/amd64) kubernetes/1234567", "v1beta1": "vpa-recommender/v1.5.0 (linux/amd64)",
@@ -79,8 +61,12 @@ func TestConsumers(t *testing.T) {
 		t.Fatalf("a request without rights: status %d, %v", status, err)
 	}
 
+	report, err := readReport[v1alpha1.ConsumerReport](t.Context(), p, v1alpha1.ConsumersPath, cluster.token(t, "reader"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var got []string
-	for _, c := range p.consumers(t).Consumers {
+	for _, c := range report.Consumers {
 		if _, err := time.Parse(time.DateOnly, c.LastSeen); err != nil {
 			t.Errorf("%+v: no day", c)
 		}

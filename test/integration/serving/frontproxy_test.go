@@ -59,12 +59,7 @@ func (p *process) asProxy(t *testing.T, a *authority.Authority, user, path strin
 	config.Certificates = []tls.Certificate{leaf.TLS}
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("X-Remote-User", user)
-	answer, err := client.Do(request)
+	answer, err := p.send(t.Context(), client, path, "", "X-Remote-User", user)
 	if err != nil {
 		return 0, err
 	}
@@ -100,8 +95,7 @@ func TestFrontProxyRotation(t *testing.T) {
 		t.Fatalf("before, with a certificate of nobody: %v", err)
 	}
 
-	ctx, stop := context.WithCancel(t.Context())
-	l, wait := startLoad(ctx, t, 4)
+	l := startLoad(t, 4)
 	replace(t, cluster.frontProxyCA, append(append([]byte{}, first.PEM...), second.PEM...))
 	outcome.Eventually(t, 2*time.Minute, "serving recognises both", func(ctx context.Context) error {
 		if err := p.wantAsProxy(t, first, http.StatusOK)(ctx); err != nil {
@@ -114,13 +108,7 @@ func TestFrontProxyRotation(t *testing.T) {
 	// It makes its connections anew for one API after the other.
 	goOn := func() {
 		t.Helper()
-		before := l.answered.Load()
-		outcome.Eventually(t, time.Minute, "requests go on", func(context.Context) error {
-			if n := l.answered.Load() - before; n < 200 {
-				return fmt.Errorf("%d requests", n)
-			}
-			return nil
-		})
+		l.wantAnswers(t, 200, time.Minute, "requests go on")
 	}
 	goOn()
 	replace(t, cluster.frontProxyCA, second.PEM)
@@ -129,12 +117,7 @@ func TestFrontProxyRotation(t *testing.T) {
 	forgetFrontProxies(t, second)
 	outcome.Eventually(t, 2*time.Minute, "serving no longer recognises the old one", p.wantAsProxy(t, first, http.StatusUnauthorized))
 	goOn()
-	stop()
-	wait()
-	for _, f := range l.failures {
-		t.Error(f)
-	}
-	t.Logf("%d requests during the rotation", l.answered.Load())
+	l.finish(t)
 
 	third, err := authority.New("third-front-proxy-ca")
 	if err != nil {
@@ -183,15 +166,22 @@ func (c *controlPlane) startMirror(t *testing.T) *mirror {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(m)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.TLS}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	port := int32(server.Listener.Addr().(*net.TCPAddr).Port)
+	port := serveTLS(t, m, &tls.Config{Certificates: []tls.Certificate{leaf.TLS}, ClientAuth: tls.RequestClientCert})
 	c.register(t, "mirror", port)
 	c.createAPIService(t, "mirror", port, schema.GroupVersion{Group: mirrorGroup, Version: "v1"}, 10)
 	return m
+}
+
+// serveTLS runs a server on loopback until the test ends, and returns its port.
+func serveTLS(t *testing.T, handler http.Handler, config *tls.Config) int32 {
+	t.Helper()
+	config.MinVersion = tls.VersionTLS12
+	server := httptest.NewUnstartedServer(handler)
+	server.TLS = config
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return int32(server.Listener.Addr().(*net.TCPAddr).Port)
 }
 
 // ServeHTTP implements http.Handler.

@@ -65,9 +65,8 @@ func checkText(t *testing.T, text string, want, not []string) {
 // testDiscovery reads the aggregated document, in which a version that cannot be
 // fetched is Stale.
 func testDiscovery(t *testing.T) {
-	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	outcome.Eventually(t, time.Minute, "both versions are current in aggregated discovery", func(context.Context) error {
-		body, err := cluster.client.Discovery().RESTClient().Get().AbsPath("/apis").SetHeader("Accept", accept).DoRaw(t.Context())
+		body, err := aggregatedDiscovery(t.Context())
 		if err != nil {
 			return err
 		}

@@ -8,11 +8,7 @@ package serving
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +21,7 @@ import (
 // 20 seconds; here two samples must come quickly.
 const renewal = 500 * time.Millisecond
 
-// What every container and every node uses, so that answers can be foretold.
+// What every container and every node uses, so that tests know the values.
 const (
 	containerMillicores = 250
 	containerMebibytes  = 64
@@ -36,40 +32,43 @@ const (
 
 // fakeKubelet answers /metrics/resource with counters that grow steadily.
 type fakeKubelet struct {
-	port    int32
 	started time.Time
 
-	mu    sync.Mutex
-	pods  map[string][]string
-	asked []time.Time
+	mu      sync.Mutex
+	pods    map[string][]string
+	scrapes []time.Time
 	// samples are the times of those that it answered with, in milliseconds, each once.
 	samples []int64
 	// frozen is when it has stopped to renew its samples; zero while it does.
 	frozen time.Time
 }
 
-func (c *controlPlane) startKubelet(t *testing.T) *fakeKubelet {
+// startNode creates a Node and its kubelet.
+func (c *controlPlane) startNode(t *testing.T, name string, labels map[string]string) *fakeKubelet {
 	t.Helper()
 	k := &fakeKubelet{started: time.Now().Add(-time.Hour), pods: map[string][]string{}}
 	leaf, err := c.kubeletCA.Issue("kubelet", []string{"127.0.0.1"})
 	if err != nil {
 		t.Fatalf("issue a kubelet's certificate: %v", err)
 	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.TLS}, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.ParseInt(port, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.port = int32(number)
+	c.createNode(t, name, serveTLS(t, http.HandlerFunc(k.serve), &tls.Config{Certificates: []tls.Certificate{leaf.TLS}}), labels)
 	return k
+}
+
+// startWorkload creates three pods on two nodes that are labeled with the test.
+func startWorkload(t *testing.T, test string) []*fakeKubelet {
+	t.Helper()
+	kubelets := []*fakeKubelet{
+		cluster.startNode(t, "node-a", map[string]string{nodesOf: test, "zone": "x"}),
+		cluster.startNode(t, "node-b", map[string]string{nodesOf: test, "zone": "y"}),
+	}
+	kubelets[0].run("web-0", "app", "sidecar")
+	kubelets[0].run("web-1", "app")
+	kubelets[1].run("job-0", "work")
+	cluster.createPod(t, "node-a", "web-0", map[string]string{"app": "web"}, "app", "sidecar")
+	cluster.createPod(t, "node-a", "web-1", map[string]string{"app": "web"}, "app")
+	cluster.createPod(t, "node-b", "job-0", map[string]string{"app": "job"}, "work")
+	return kubelets
 }
 
 // run adds a pod to what the kubelet reports.
@@ -127,7 +126,7 @@ func (k *fakeKubelet) requests(since time.Time) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := 0
-	for _, at := range k.asked {
+	for _, at := range k.scrapes {
 		if at.After(since) {
 			n++
 		}
@@ -138,7 +137,7 @@ func (k *fakeKubelet) requests(since time.Time) int {
 func (k *fakeKubelet) serve(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asked = append(k.asked, time.Now())
+	k.scrapes = append(k.scrapes, time.Now())
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ey") {
 		http.Error(w, "a token is needed", http.StatusUnauthorized)
 		return

@@ -26,8 +26,7 @@ import (
 // startAlone runs a process on one node, from a manifest on disk, as a user may.
 func startAlone(t *testing.T, service string, args ...string) (*process, *fakeKubelet) {
 	t.Helper()
-	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, "node-"+service, kubelet.port, map[string]string{nodesOf: service})
+	kubelet := cluster.startNode(t, "node-"+service, map[string]string{nodesOf: service})
 	return startOn(t, service, args...), kubelet
 }
 

@@ -60,7 +60,7 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	if err := bindCluster(ctx, client, servingAccount, "system:auth-delegator"); err != nil {
 		return err
 	}
-	if err := bindAuthenticationReader(ctx, client); err != nil {
+	if err := bind(ctx, client, metav1.NamespaceSystem, "Role", "extension-apiserver-authentication-reader", serviceAccount(servingAccount)); err != nil {
 		return err
 	}
 	if err := grantSecret(ctx, client, "prometheus"); err != nil {
@@ -90,18 +90,24 @@ func bindCluster(ctx context.Context, client kubernetes.Interface, account, role
 	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: account}},
+		Subjects:   []rbacv1.Subject{serviceAccount(account)},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-func bindAuthenticationReader(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.RbacV1().RoleBindings(metav1.NamespaceSystem).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "serving"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: servingAccount}},
+// bind grants a role in a namespace; kind is Role or ClusterRole.
+func bind(ctx context.Context, client kubernetes.Interface, namespace, kind, role string, subject rbacv1.Subject) error {
+	_, err := client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{subject},
 	}, metav1.CreateOptions{})
 	return err
+}
+
+// serviceAccount is a subject in servingNamespace.
+func serviceAccount(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: name}
 }
 
 // grantSecret lets serving read one Secret beside it, as it may those of its sources.
@@ -115,12 +121,7 @@ func grantSecret(ctx context.Context, client kubernetes.Interface, name string) 
 	if err != nil {
 		return err
 	}
-	_, err = client.RbacV1().RoleBindings(servingNamespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: servingNamespace, Name: servingAccount}},
-	}, metav1.CreateOptions{})
-	return err
+	return bind(ctx, client, servingNamespace, "Role", "credentials", serviceAccount(servingAccount))
 }
 
 // token returns a token of an account in servingNamespace.
@@ -173,7 +174,7 @@ func (c *controlPlane) createPod(t *testing.T, node, name string, labels map[str
 	t.Cleanup(func() { c.delete(t, "pods", workloads, name) })
 }
 
-// register makes a Service that leads to a port of this machine, and an
+// register makes a Service that points to a port of this machine, and an
 // APIService for each version. The aggregator follows an ExternalName, which
 // may be loopback; endpoints may not.
 func (c *controlPlane) register(t *testing.T, service string, port int32, versions ...string) {
@@ -198,9 +199,7 @@ func (c *controlPlane) registerBoth(t *testing.T, service string, port int32) {
 	t.Helper()
 	c.register(t, service, port, "v1", "v1beta1")
 	for _, version := range []string{"v1", "v1beta1"} {
-		outcome.Eventually(t, time.Minute, "APIService of "+version+" becomes available", func(context.Context) error {
-			return c.available(t.Context(), metricsVersion(version))
-		})
+		c.waitAvailable(t, metricsVersion(version))
 		outcome.Eventually(t, time.Minute, version+" answers", func(context.Context) error {
 			_, err := raw(t.Context(), "/apis/metrics.k8s.io/"+version+"/nodes")
 			return err
@@ -239,6 +238,16 @@ func (c *controlPlane) deleteAPIService(t *testing.T, name string) {
 	err := c.aggregator.ApiregistrationV1().APIServices().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Errorf("delete APIService %s: %v", name, err)
+	}
+}
+
+// waitAvailable waits until APIServices are available.
+func (c *controlPlane) waitAvailable(t *testing.T, versions ...schema.GroupVersion) {
+	t.Helper()
+	for _, version := range versions {
+		outcome.Eventually(t, time.Minute, "APIService "+apiServiceName(version)+" becomes available", func(context.Context) error {
+			return c.available(t.Context(), version)
+		})
 	}
 }
 

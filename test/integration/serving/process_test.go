@@ -143,16 +143,38 @@ func (p *process) ready(ctx context.Context) error {
 	return nil
 }
 
-// get asks the process itself, not through kube-apiserver.
-func (p *process) get(ctx context.Context, path, token string) (status int, body string, err error) {
+// waitEnded waits until the process has ended, and fails the test unless it exited with 0.
+func (p *process) waitEnded(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		if p.result != nil {
+			t.Errorf("the process ended with %v", p.result)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the process has not ended within 30s")
+	}
+}
+
+// send requests a path of the process itself, not through kube-apiserver, with a token unless it is empty, and with
+// headers, each a name and a value.
+func (p *process) send(ctx context.Context, client *http.Client, path, token string, header ...string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	if err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	answer, err := p.client.Do(request)
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	return client.Do(request)
+}
+
+// get returns the response to send.
+func (p *process) get(ctx context.Context, path, token string, header ...string) (status int, body string, err error) {
+	answer, err := p.send(ctx, p.client, path, token, header...)
 	if err != nil {
 		return 0, "", err
 	}

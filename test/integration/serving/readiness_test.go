@@ -110,7 +110,7 @@ func TestFirstReadinessByVersion(t *testing.T) {
 	setPeer(t, service, current.port, false)
 	outcome.Eventually(t, 20*time.Second, "the old pod is ready when no ready peer serves v1", func(context.Context) error { return rollback.ready(t.Context()) })
 
-	// Once ready, it stays so, whatever is registered and whoever is ready.
+	// Once ready, it stays so, whatever is registered and ready.
 	setPeer(t, service, current.port, true)
 	second := startOn(t, service, old...)
 	outcome.Eventually(t, 30*time.Second, "a second old pod waits", func(context.Context) error { return second.logged("metrics.k8s.io/v1 is registered and ready pod") })

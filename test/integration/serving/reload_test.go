@@ -51,27 +51,37 @@ func newBackend(interval time.Duration) *v1alpha1.MetricsBackend {
 	}
 }
 
-// report reads what the process says of its sources.
-func (p *process) report(ctx context.Context, token string) (*v1alpha1.SourceReport, error) {
-	status, body, err := p.get(ctx, v1alpha1.SourcesPath, token)
-	if err != nil {
-		return nil, err
+// readReport returns what the process reports at a path.
+func readReport[T any](ctx context.Context, p *process, path, token string) (*T, error) {
+	status, body, err := p.get(ctx, path, token)
+	if err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("get %s: status %d, %w: %s", path, status, err, body)
 	}
-	if status != http.StatusOK {
-		return nil, fmt.Errorf("status %d: %s", status, body)
-	}
-	var report v1alpha1.SourceReport
-	if err := json.Unmarshal([]byte(body), &report); err != nil {
+	report := new(T)
+	if err := json.Unmarshal([]byte(body), report); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", body, err)
 	}
-	return &report, nil
+	return report, nil
+}
+
+// edit changes a MetricsBackend and returns it.
+func edit(t *testing.T, backends client.Client, name string, change func(*v1alpha1.MetricsBackend)) *v1alpha1.MetricsBackend {
+	t.Helper()
+	backend := &v1alpha1.MetricsBackend{}
+	if err := backends.Get(t.Context(), client.ObjectKey{Name: name}, backend); err != nil {
+		t.Fatalf("get the MetricsBackend: %v", err)
+	}
+	change(backend)
+	if err := backends.Update(t.Context(), backend); err != nil {
+		t.Fatalf("update the MetricsBackend: %v", err)
+	}
+	return backend
 }
 
 // TestFollowsItsBackend changes the MetricsBackend under one running process.
 func TestFollowsItsBackend(t *testing.T) {
-	kubelets := []*fakeKubelet{cluster.startKubelet(t), cluster.startKubelet(t)}
-	cluster.createNode(t, "node-a", kubelets[0].port, map[string]string{"zone": "x"})
-	cluster.createNode(t, "node-b", kubelets[1].port, map[string]string{"zone": "y"})
+	kubelet := cluster.startNode(t, "node-a", map[string]string{"zone": "x"})
+	cluster.startNode(t, "node-b", map[string]string{"zone": "y"})
 	backends := newBackendClient(t)
 	reader := cluster.token(t, "reader")
 	p := cluster.startServing(t, backendName, "--backend="+backendName)
@@ -79,7 +89,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	wait := func(what string, check func(*v1alpha1.SourceReport) error) {
 		t.Helper()
 		outcome.Eventually(t, time.Minute, what, func(context.Context) error {
-			report, err := p.report(t.Context(), reader)
+			report, err := readReport[v1alpha1.SourceReport](t.Context(), p, v1alpha1.SourcesPath, reader)
 			if err != nil {
 				return err
 			}
@@ -101,15 +111,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	}
 	update := func(change func(*v1alpha1.MetricsBackend)) *v1alpha1.MetricsBackend {
 		t.Helper()
-		backend := &v1alpha1.MetricsBackend{}
-		if err := backends.Get(t.Context(), client.ObjectKey{Name: backendName}, backend); err != nil {
-			t.Fatalf("get the MetricsBackend: %v", err)
-		}
-		change(backend)
-		if err := backends.Update(t.Context(), backend); err != nil {
-			t.Fatalf("update the MetricsBackend: %v", err)
-		}
-		return backend
+		return edit(t, backends, backendName, change)
 	}
 
 	inForce("without the object, defaults are in force", 0, 2)
@@ -121,7 +123,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	inForce("the object is in force", backend.Generation, 2)
 	since := time.Now()
 	outcome.Eventually(t, 20*time.Second, "the node is asked every second", func(context.Context) error {
-		if n := kubelets[0].requests(since); n < 5 {
+		if n := kubelet.requests(since); n < 5 {
 			return fmt.Errorf("%d requests in %s", n, time.Since(since))
 		}
 		return nil

@@ -36,12 +36,12 @@ func getAs(t *testing.T, config *rest.Config, path string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = told(c.Get().RequestURI(path).Do(t.Context()))
+	_, err = withMessage(c.Get().RequestURI(path).Do(t.Context()))
 	return err
 }
 
-// told returns an answer, or an error in the server's own words, which DoRaw drops.
-func told(r rest.Result) ([]byte, error) {
+// withMessage returns the body, or an error with the server's message, which DoRaw drops.
+func withMessage(r rest.Result) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
 	}
@@ -56,12 +56,7 @@ func grant(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = cluster.client.RbacV1().RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	if err := bind(t.Context(), cluster.client, "default", "ClusterRole", role.Name, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}); err != nil {
 		t.Fatal(err)
 	}
 }

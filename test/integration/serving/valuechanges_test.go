@@ -7,9 +7,7 @@ package serving
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -25,21 +23,9 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-func edit(t *testing.T, backends client.Client, change func(*v1alpha1.MetricsBackend)) {
-	t.Helper()
-	backend := &v1alpha1.MetricsBackend{}
-	if err := backends.Get(t.Context(), client.ObjectKey{Name: valuesBackend}, backend); err != nil {
-		t.Fatal(err)
-	}
-	change(backend)
-	if err := backends.Update(t.Context(), backend); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // testEditedRule: an edit is in force while the process runs; how soon is printed.
 func testEditedRule(t *testing.T, backends client.Client) {
-	edit(t, backends, func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics.Rules[1].Name.As = "renamed" })
+	edit(t, backends, valuesBackend, func(b *v1alpha1.MetricsBackend) { b.Spec.ExternalMetrics.Rules[1].Name.As = "renamed" })
 	edited := time.Now()
 	outcome.Eventually(t, 30*time.Second, "the metric has its new name", func(context.Context) error {
 		return wantValues(t.Context(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/renamed", "queue=a 10", "queue=b 20")
@@ -66,12 +52,8 @@ func testDeclaredMetrics(t *testing.T, p *process, backends client.Client, prome
 	if err := getAs(t, cluster.config, "/apis/external.metrics.k8s.io/v1beta1/namespaces/bank/orders"); !apierrors.IsNotFound(err) {
 		t.Errorf("in another namespace: %v", err)
 	}
-	status, body, err := p.get(t.Context(), v1alpha1.DeclaredPath, cluster.token(t, "reader"))
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("%s: %d %v %s", v1alpha1.DeclaredPath, status, err, body)
-	}
-	var report v1alpha1.DeclaredReport
-	if err := json.Unmarshal([]byte(body), &report); err != nil {
+	report, err := readReport[v1alpha1.DeclaredReport](t.Context(), p, v1alpha1.DeclaredPath, cluster.token(t, "reader"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := []v1alpha1.DeclaredHealth{{
@@ -87,13 +69,13 @@ func testDeclaredMetrics(t *testing.T, p *process, backends client.Client, prome
 
 // testBadParts: a bad rule and a source that is away cost themselves alone.
 func testBadParts(t *testing.T, p *process, backends client.Client) {
-	edit(t, backends, func(b *v1alpha1.MetricsBackend) {
+	edit(t, backends, valuesBackend, func(b *v1alpha1.MetricsBackend) {
 		b.Spec.Sources = append(b.Spec.Sources, v1alpha1.SourceSpec{Name: "away", Prometheus: &v1alpha1.PrometheusSource{URL: "http://127.0.0.1:1"}})
 		b.Spec.ExternalMetrics.Rules = append(b.Spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "queue_length{"})
 	})
 	reader := cluster.token(t, "reader")
 	outcome.Eventually(t, 30*time.Second, "the report tells of both", func(context.Context) error {
-		report, err := p.report(t.Context(), reader)
+		report, err := readReport[v1alpha1.SourceReport](t.Context(), p, v1alpha1.SourcesPath, reader)
 		if err != nil {
 			return err
 		}

@@ -93,14 +93,12 @@ func TestValues(t *testing.T) {
 		{Group: "external.metrics.k8s.io", Version: "v1beta1"}: 100,
 	} {
 		cluster.createAPIService(t, valuesBackend, p.port, version, priority)
-		outcome.Eventually(t, time.Minute, "APIService "+apiServiceName(version)+" becomes available", func(context.Context) error {
-			return cluster.available(t.Context(), version)
-		})
+		cluster.waitAvailable(t, version)
 	}
 	// Once the pod is ready nothing is missing: the source has answered, and its series
 	// are known.
 	for path, want := range map[string][]string{requestsPath: {"values-0 3500m", "values-1 7"}, queuePath: {"queue=a 10", "queue=b 20"}} {
-		outcome.Eventually(t, time.Minute, "the aggregator leads to "+path, func(context.Context) error {
+		outcome.Eventually(t, time.Minute, "kube-apiserver serves "+path, func(context.Context) error {
 			_, err := raw(t.Context(), path)
 			return err
 		})

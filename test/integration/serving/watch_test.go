@@ -39,15 +39,7 @@ const leastSamples = 5
 // data point, none lost and none twice.
 func TestWatchThroughKubeAPIServer(t *testing.T) {
 	inTurn(t)
-	kubelets := []*fakeKubelet{cluster.startKubelet(t), cluster.startKubelet(t)}
-	kubelets[0].run("web-0", "app", "sidecar")
-	kubelets[0].run("web-1", "app")
-	kubelets[1].run("job-0", "work")
-	cluster.createNode(t, "node-a", kubelets[0].port, map[string]string{nodesOf: "watched"})
-	cluster.createNode(t, "node-b", kubelets[1].port, map[string]string{nodesOf: "watched"})
-	cluster.createPod(t, "node-a", "web-0", nil, "app", "sidecar")
-	cluster.createPod(t, "node-a", "web-1", nil, "app")
-	cluster.createPod(t, "node-b", "job-0", nil, "work")
+	kubelets := startWorkload(t, "watched")
 	sources := map[string]map[string]*fakeKubelet{
 		"nodes": {"node-a": kubelets[0], "node-b": kubelets[1]},
 		"pods":  {workloads + "/web-0": kubelets[0], workloads + "/web-1": kubelets[0], workloads + "/job-0": kubelets[1]},

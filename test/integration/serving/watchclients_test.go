@@ -147,7 +147,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 		}
 		// The balancer leaves out a process that a busy machine keeps from saying that it is ready: one connection is enough.
 		if n < count/connections {
-			outcome.Late(t, "process %d has %g watches: they are not spread", i, n)
+			outcome.Deadlinef(t, "process %d has %g watches: they are not spread", i, n)
 		}
 	}
 

@@ -43,8 +43,7 @@ const (
 // value of which it shares with another one.
 func startCrowd(t *testing.T, node string) {
 	t.Helper()
-	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, node, kubelet.port, map[string]string{nodesOf: node})
+	kubelet := cluster.startNode(t, node, map[string]string{nodesOf: node})
 	for i := range crowd {
 		name := fmt.Sprintf("%s-pod-%d", node, i)
 		cluster.createPod(t, node, name, map[string]string{"app": "web", "pair": pairOf(node, i/2)}, "app")

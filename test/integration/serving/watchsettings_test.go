@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
@@ -40,6 +39,9 @@ const (
 	plainQuery     = "?watch=true&resourceVersion=garbage"
 )
 
+// aggregatedType is the media type of aggregated discovery.
+const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
 // heard is a watch through kube-apiserver, of which the types of all events are kept.
 type heard struct {
 	mu    sync.Mutex
@@ -50,15 +52,14 @@ type heard struct {
 	err error
 }
 
-// throughKubeAPIServer returns a client that trusts kube-apiserver and has its
-// rights, and kube-apiserver's URL.
-func throughKubeAPIServer(t *testing.T) (*http.Client, string) {
+// throughKubeAPIServer returns an HTTP client with the rights of a configuration, and kube-apiserver's URL.
+func throughKubeAPIServer(t *testing.T, config *rest.Config) (*http.Client, string) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(cluster.config)
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatalf("make a client: %v", err)
 	}
-	url := strings.TrimSuffix(cluster.config.Host, "/")
+	url := strings.TrimSuffix(config.Host, "/")
 	if !strings.HasPrefix(url, "https://") {
 		url = "https://" + url
 	}
@@ -113,7 +114,7 @@ func hear(ctx context.Context, client *http.Client, url string) (*heard, *http.R
 // mustHear opens a watch of the test's.
 func mustHear(t *testing.T, path string) *heard {
 	t.Helper()
-	client, url := throughKubeAPIServer(t)
+	client, url := throughKubeAPIServer(t, cluster.config)
 	h, refused, err := hear(t.Context(), client, url+path) //nolint:bodyclose // What is heard closes it.
 	if err != nil {
 		t.Fatalf("watch %s: %v", path, err)
@@ -160,7 +161,7 @@ func (h *heard) wantEnd(t *testing.T, last string, within time.Duration) {
 // the answer's Retry-After.
 func refused(t *testing.T, path string, code int, text string) string {
 	t.Helper()
-	client, url := throughKubeAPIServer(t)
+	client, url := throughKubeAPIServer(t, cluster.config)
 	h, answer, err := hear(t.Context(), client, url+path)
 	if err != nil || h != nil {
 		t.Fatalf("watch %s: %v, want %d", path, err, code)
@@ -214,8 +215,7 @@ func watchIn(discovery []byte, want bool) error {
 
 // aggregatedDiscovery is kube-apiserver's.
 func aggregatedDiscovery(ctx context.Context) ([]byte, error) {
-	return cluster.client.Discovery().RESTClient().Get().AbsPath("/apis").
-		SetHeader("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(ctx)
+	return cluster.client.Discovery().RESTClient().Get().AbsPath("/apis").SetHeader("Accept", aggregatedType).DoRaw(ctx)
 }
 
 // TestWatchFollowsItsBackend changes spec.watch under one running process, which is
@@ -223,8 +223,7 @@ func aggregatedDiscovery(ctx context.Context) ([]byte, error) {
 func TestWatchFollowsItsBackend(t *testing.T) {
 	inTurn(t)
 	const name = "watched-settings"
-	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, "node-"+name, kubelet.port, map[string]string{nodesOf: name})
+	kubelet := cluster.startNode(t, "node-"+name, map[string]string{nodesOf: name})
 	backends := newBackendClient(t)
 	backend := newBackend(time.Second)
 	backend.Name = name
@@ -232,20 +231,13 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	// The list is compared with a later one, while nothing is renewed.
 	backend.Spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 10 * time.Minute}
 	backend.Spec.Watch = v1alpha1.WatchSpec{BookmarkInterval: &metav1.Duration{Duration: 5 * time.Second}, MaxConnectionsPerUser: ptr.To[int32](3)}
-	if err := backends.Create(t.Context(), backend); err != nil {
-		t.Fatalf("create the MetricsBackend: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := backends.Delete(context.WithoutCancel(t.Context()), backend); err != nil {
-			t.Errorf("delete the MetricsBackend: %v", err)
-		}
-	})
+	create(t, backends, backend)
 	reader := cluster.token(t, "reader")
 	p := cluster.startServing(t, name, "--backend="+name)
 	inForce := func(generation int64) {
 		t.Helper()
 		outcome.Eventually(t, 20*time.Second, "the settings are in force", func(context.Context) error {
-			report, err := p.report(t.Context(), reader)
+			report, err := readReport[v1alpha1.SourceReport](t.Context(), p, v1alpha1.SourcesPath, reader)
 			if err != nil || report.ObservedGeneration != generation {
 				return fmt.Errorf("%+v, %w, want generation %d", report, err, generation)
 			}
@@ -254,15 +246,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	}
 	change := func(change func(*v1alpha1.WatchSpec)) {
 		t.Helper()
-		current := &v1alpha1.MetricsBackend{}
-		if err := backends.Get(t.Context(), client.ObjectKey{Name: name}, current); err != nil {
-			t.Fatalf("get the MetricsBackend: %v", err)
-		}
-		change(&current.Spec.Watch)
-		if err := backends.Update(t.Context(), current); err != nil {
-			t.Fatalf("update the MetricsBackend: %v", err)
-		}
-		inForce(current.Generation)
+		inForce(edit(t, backends, name, func(b *v1alpha1.MetricsBackend) { change(&b.Spec.Watch) }).Generation)
 	}
 	inForce(backend.Generation)
 	p.waitReady(t)
@@ -355,25 +339,14 @@ func touchAPIService(t *testing.T, version string) {
 // aggregatedDiscoveryOf asks the process itself.
 func aggregatedDiscoveryOf(t *testing.T, p *process, token string) ([]byte, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/apis", nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-	answer, err := p.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	return io.ReadAll(answer.Body)
+	_, body, err := p.get(t.Context(), "/apis", token, "Accept", aggregatedType)
+	return []byte(body), err
 }
 
 // TestWatchFollowsItsFile does so by --backend-file, from a start without watch.
 func TestWatchFollowsItsFile(t *testing.T) {
 	beside(t)
-	kubelet := cluster.startKubelet(t)
-	cluster.createNode(t, "node-filed", kubelet.port, map[string]string{nodesOf: "filed"})
+	cluster.startNode(t, "node-filed", map[string]string{nodesOf: "filed"})
 	folder, reader := t.TempDir(), cluster.token(t, "reader")
 	write := func(watch string) string {
 		return cluster.writeFile(t, folder, "backend.yaml", []byte(fastScrapes("filed", "watch: "+watch)))
@@ -385,12 +358,7 @@ func TestWatchFollowsItsFile(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+nodesPath+plainQuery, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+reader)
-		answer, err := p.client.Do(request)
+		answer, err := p.send(ctx, p.client, nodesPath+plainQuery, reader)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,14 +116,9 @@ func TestShutdownMovesWatches(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	_, url := throughKubeAPIServer(t)
 	for i := range each {
 		for query, last := range map[string]string{watchListQuery: "ERROR 504", bookmarksQuery: "BOOKMARK", plainQuery: "ADDED"} {
-			config := rest.CopyConfig(cluster.config)
-			client, err := rest.HTTPClientFor(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client, url := throughKubeAPIServer(t, rest.CopyConfig(cluster.config))
 			version := []string{"v1", "v1beta1"}[i%2]
 			r := &resuming{client: client, url: url + "/apis/metrics.k8s.io/" + version + "/nodes" + query, last: last}
 			all = append(all, r)
@@ -137,14 +132,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 
 	began := time.Now()
 	first.signal(t, syscall.SIGTERM)
-	select {
-	case <-first.ended:
-		if first.result != nil {
-			t.Errorf("the process ended with %v", first.result)
-		}
-	case <-time.After(30 * time.Second):
-		t.Error("the process has not ended within 30s")
-	}
+	first.waitEnded(t)
 	gone := time.Now()
 	second.wantWatches(t, token, watches, 20*time.Second)
 	cancel()
@@ -169,7 +157,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 			t.Error(failure)
 		}
 	}
-	// Whoever comes before kube-apiserver's connection has moved is told to come again.
+	// Requests before kube-apiserver's connection has moved get a 429.
 	if most := int(watches) / 2; refusals > most {
 		t.Errorf("%d watches were refused on the way, want at most %d", refusals, most)
 	}

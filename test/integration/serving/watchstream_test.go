@@ -70,12 +70,7 @@ func narrow(ctx context.Context, network, address string) (net.Conn, error) {
 
 // open begins a watch and returns its answer, of which nothing was read.
 func (p *process) open(ctx context.Context, client *http.Client, path, token string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	answer, err := client.Do(request)
+	answer, err := p.send(ctx, client, path, token)
 	if err != nil {
 		return nil, err
 	}

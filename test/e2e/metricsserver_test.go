@@ -27,8 +27,10 @@ import (
 )
 
 const (
-	theirService = "kube-system/metrics-server"
-	ourService   = namespace + "/metrics-serving-" + backendName
+	// metricsServerManifests are metrics-server's own; hack/peers.sh loads its image.
+	metricsServerManifests = "test/peers/metrics-server.yaml"
+	theirService           = "kube-system/metrics-server"
+	ourService             = namespace + "/metrics-serving-" + backendName
 )
 
 // A running metrics-server v0.9.0, with its stock manifests, is taken over, replaced
@@ -38,7 +40,7 @@ const (
 func TestTakeover(t *testing.T) {
 	measureNamespaces(t)
 	deployMetricsServer(t)
-	stock := leadsTo(t, "v1beta1", theirService)
+	stock := waitPointsTo(t, "v1beta1", theirService)
 	requireNoWatch(t)
 	canary := startCanary(t)
 	consumer := startFollower(t)
@@ -57,7 +59,7 @@ func TestTakeover(t *testing.T) {
 		existingMetricsServer(spec)
 	})
 	waitReady(t)
-	kept := leadsTo(t, "v1beta1", theirService)
+	kept := waitPointsTo(t, "v1beta1", theirService)
 	if kept.UID != stock.UID || kept.Labels[v1alpha1.LabelBackend] != backendName {
 		t.Errorf("the APIService of the takeover: %+v", kept.ObjectMeta)
 	}
@@ -69,8 +71,8 @@ func TestTakeover(t *testing.T) {
 	t.Log("our pods take its place, and serve v1 too")
 	editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Existing = nil })
 	waitReady(t)
-	if moved := leadsTo(t, "v1beta1", ourService); moved.UID != stock.UID || moved.Spec.InsecureSkipTLSVerify {
-		t.Errorf("the APIService that leads to our pods: %+v", moved)
+	if moved := waitPointsTo(t, "v1beta1", ourService); moved.UID != stock.UID || moved.Spec.InsecureSkipTLSVerify {
+		t.Errorf("the APIService that points to our pods: %+v", moved)
 	}
 	waitUsed(t, canary, "v1")
 	consumer.wait(t, client.Watching)
@@ -78,7 +80,7 @@ func TestTakeover(t *testing.T) {
 	t.Log("and back: v1 goes first, our pods last")
 	editBackend(t, existingMetricsServer)
 	waitReady(t)
-	leadsTo(t, "v1beta1", theirService)
+	waitPointsTo(t, "v1beta1", theirService)
 	requireLeftOut(t)
 	waitAbsent(t, canary, "v1")
 	consumer.wait(t, client.Polling)
@@ -96,11 +98,11 @@ func TestTakeover(t *testing.T) {
 		spec.ResourceMetrics.MaxAge = &metav1.Duration{Duration: 95 * time.Second}
 	})
 	waitReady(t)
-	leadsTo(t, "v1beta1", ourService)
+	waitPointsTo(t, "v1beta1", ourService)
 
 	t.Log("handed back")
 	kubectl(t, "delete", "metricsbackend", backendName, "--timeout=180s")
-	back := leadsTo(t, "v1beta1", theirService)
+	back := waitPointsTo(t, "v1beta1", theirService)
 	if back.UID != stock.UID || back.Labels[v1alpha1.LabelBackend] != "" || back.Annotations[v1alpha1.AnnotationPreviousOwner] != "" || !back.Spec.InsecureSkipTLSVerify {
 		t.Errorf("handed back: %+v", back)
 	}
@@ -118,16 +120,16 @@ func existingMetricsServer(spec *v1alpha1.MetricsBackendSpec) {
 	}
 }
 
-// leadsTo waits until the version's APIService leads to the Service, NAMESPACE/NAME.
-func leadsTo(t *testing.T, version, to string) *apiregistrationv1.APIService {
+// waitPointsTo waits until the version's APIService points to the Service, NAMESPACE/NAME.
+func waitPointsTo(t *testing.T, version, to string) *apiregistrationv1.APIService {
 	t.Helper()
 	var service *apiregistrationv1.APIService
-	outcome.Eventually(t, time.Minute, version+" leads to "+to, func(ctx context.Context) (err error) {
+	outcome.Eventually(t, time.Minute, version+" points to "+to, func(ctx context.Context) (err error) {
 		if service, err = getAPIService(ctx, version); err != nil {
 			return err
 		}
 		if got := service.Spec.Service.Namespace + "/" + service.Spec.Service.Name; got != to {
-			return fmt.Errorf("it leads to %s", got)
+			return fmt.Errorf("it points to %s", got)
 		}
 		return nil
 	})
@@ -194,4 +196,49 @@ func contest(t *testing.T) {
 		return nil
 	})
 	t.Logf("it gave in after %d rounds", rounds)
+}
+
+// deployMetricsServer installs the real metrics-server as its users do, with its
+// APIService, waits until it answers with metrics, and removes it after the test.
+// A MetricsBackend is deleted before: the cluster is one that has none yet.
+func deployMetricsServer(t *testing.T) {
+	t.Helper()
+	kubectl(t, "delete", "metricsbackends", "--all", "--timeout=180s")
+	t.Cleanup(func() { removeMetricsServer(t) })
+	kubectl(t, "apply", "--server-side", "-f", metricsServerManifests)
+	kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/metrics-server", "--timeout=180s")
+	outcome.Eventually(t, 2*time.Minute, "metrics-server answers through kube-apiserver", func(ctx context.Context) error {
+		service, err := getAPIService(ctx, "v1beta1")
+		if err != nil {
+			return err
+		}
+		for _, c := range service.Status.Conditions {
+			if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
+				return fmt.Errorf("%s: %s", c.Reason, c.Message)
+			}
+		}
+		body, err := suite.core.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").DoRaw(ctx)
+		if err == nil && !strings.Contains(string(body), `"usage"`) {
+			err = fmt.Errorf("no node has figures: %s", body)
+		}
+		return err
+	})
+}
+
+// removeMetricsServer removes all of it, and its APIService unless that is another's
+// by now.
+func removeMetricsServer(t *testing.T) {
+	t.Helper()
+	if service, err := getAPIService(context.Background(), "v1beta1"); err == nil && service.Labels["k8s-app"] == "metrics-server" {
+		if out, err := run("kubectl", "delete", "apiservice", service.Name, "--ignore-not-found"); err != nil {
+			outcome.Unsafe(t, "remove metrics-server's APIService: %v: %s", err, out)
+		}
+	}
+	out, err := run("kubectl", "delete", "--ignore-not-found", "--wait", "-n", "kube-system",
+		"deployment/metrics-server", "service/metrics-server", "serviceaccount/metrics-server", "rolebinding/metrics-server-auth-reader",
+		"clusterrole/system:metrics-server", "clusterrole/system:aggregated-metrics-reader",
+		"clusterrolebinding/system:metrics-server", "clusterrolebinding/metrics-server:system:auth-delegator")
+	if err != nil {
+		outcome.Unsafe(t, "remove metrics-server: %v: %s", err, out)
+	}
 }
