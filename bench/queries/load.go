@@ -57,9 +57,9 @@ func (one *way) measure(ctx context.Context, e *environment, f *flags) error {
 				if progress.Wait(ctx, time.Until(began.Add(offset+f.interval*time.Duration(turn)))) != nil {
 					return
 				}
-				asked := time.Now()
+				sent := time.Now()
 				err := one.ask(ctx, path(f, i))
-				took := time.Since(asked)
+				took := time.Since(sent)
 				mu.Lock()
 				one.took.Add(took)
 				if err != nil {

@@ -100,8 +100,8 @@ func TestWatchAgainstPolling(t *testing.T) {
 	outcome.Measure(t, "median wait for a decision on a data point that came by watch", report.medianWait("watch"), promptly)
 }
 
-// seen is what was seen of a workload, and when.
-type seen struct {
+// observed is what was observed of a workload, and when.
+type observed struct {
 	at         time.Time
 	millicores int64
 }
@@ -109,7 +109,7 @@ type seen struct {
 // arrivals are the data points that came by watch, of the first pod of each workload.
 type arrivals struct {
 	mu     sync.Mutex
-	points map[string][]seen
+	points map[string][]observed
 }
 
 func (a *arrivals) add(point *metricsv1.PodMetrics) {
@@ -120,14 +120,14 @@ func (a *arrivals) add(point *metricsv1.PodMetrics) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.points == nil {
-		a.points = map[string][]seen{}
+		a.points = map[string][]observed{}
 	}
 	name := point.Labels["app"]
-	a.points[name] = append(a.points[name], seen{time.Now(), usage})
+	a.points[name] = append(a.points[name], observed{time.Now(), usage})
 }
 
 // firstAbove reckons as the controller does, in whole percent and with its tolerance of a tenth.
-func (a *arrivals) firstAbove(name string, began time.Time) (seen, bool) {
+func (a *arrivals) firstAbove(name string, began time.Time) (observed, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, point := range a.points[name] {
@@ -136,16 +136,16 @@ func (a *arrivals) firstAbove(name string, began time.Time) (seen, bool) {
 			return point, true
 		}
 	}
-	return seen{}, false
+	return observed{}, false
 }
 
 // decisions are the moments at which more replicas stood in an HPA's status, and the usage that stood beside it.
 type decisions struct {
 	mu    sync.Mutex
-	first map[string]seen
+	first map[string]observed
 }
 
-func (d *decisions) of(name string) (seen, bool) {
+func (d *decisions) of(name string) (observed, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	decision, ok := d.first[name]
@@ -154,7 +154,7 @@ func (d *decisions) of(name string) (seen, bool) {
 
 // follow hears of HPAs from the API, for both controllers alike.
 func (d *decisions) follow(s *clusterScenario) func(context.Context) {
-	d.first = map[string]seen{}
+	d.first = map[string]observed{}
 	factory := informers.NewSharedInformerFactoryWithOptions(s.core, 0, informers.WithNamespace(s.name))
 	if _, err := factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, after any) { d.look(after.(*autoscalingv2.HorizontalPodAutoscaler)) },
@@ -174,7 +174,7 @@ func (d *decisions) look(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	if _, already := d.first[hpa.Name]; already || hpa.Status.DesiredReplicas < 2 {
 		return
 	}
-	decision := seen{at: time.Now()}
+	decision := observed{at: time.Now()}
 	for _, metric := range hpa.Status.CurrentMetrics {
 		if metric.Resource != nil && metric.Resource.Name == corev1.ResourceCPU {
 			decision.millicores = metric.Resource.Current.AverageValue.MilliValue()
@@ -190,7 +190,7 @@ type report struct {
 
 func newReport() *report { return &report{map[string][3]time.Duration{}} }
 
-func (r *report) add(name string, load time.Time, point, decision seen) {
+func (r *report) add(name string, load time.Time, point, decision observed) {
 	r.rows[name] = [3]time.Duration{point.at.Sub(load), decision.at.Sub(point.at), decision.at.Sub(load)}
 }
 

@@ -27,25 +27,25 @@ func TestRequeue(t *testing.T) {
 		factory := informers.NewSharedInformerFactory(core, 0)
 		requeuing := newRequeuing(factory.Autoscaling().V2().HorizontalPodAutoscalers())
 		var mu sync.Mutex
-		var heard []string
-		hear := func(what string, object any) {
+		var events []string
+		record := func(what string, object any) {
 			if !mu.TryLock() {
 				t.Error("two events at once")
 				return
 			}
 			defer mu.Unlock()
-			heard = append(heard, what+" "+object.(*autoscalingv2.HorizontalPodAutoscaler).Name)
+			events = append(events, what+" "+object.(*autoscalingv2.HorizontalPodAutoscaler).Name)
 		}
 		if _, err := requeuing.Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(object any, initial bool) {
 				if initial {
-					hear("initial", object)
+					record("initial", object)
 				} else {
-					hear("add", object)
+					record("add", object)
 				}
 			},
-			UpdateFunc: func(_, object any) { hear("update", object) },
-			DeleteFunc: func(object any) { hear("delete", object) },
+			UpdateFunc: func(_, object any) { record("update", object) },
+			DeleteFunc: func(object any) { record("delete", object) },
 		}, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -57,10 +57,10 @@ func TestRequeue(t *testing.T) {
 		expect := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff(want, heard); diff != "" {
+			if diff := cmp.Diff(want, events); diff != "" {
 				t.Error(diff)
 			}
-			heard = nil
+			events = nil
 		}
 		expect("initial scales-web")
 
@@ -89,8 +89,8 @@ func TestRequeue(t *testing.T) {
 		}
 		storm.Wait()
 		synctest.Wait()
-		if i := slices.Index(heard, "delete scales-web"); i != len(heard)-1 {
-			t.Errorf("heard after the deletion: %v", heard)
+		if i := slices.Index(events, "delete scales-web"); i != len(events)-1 {
+			t.Errorf("events after the deletion: %v", events)
 		}
 		if requeuing.requeue(web) {
 			t.Error("the HPA is known after its deletion")

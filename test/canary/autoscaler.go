@@ -18,7 +18,7 @@ func (c *Canary) watchAutoscaler(ctx context.Context) {
 	name := c.options.Autoscaler
 	source := cache.NewListWatchFromClient(c.core.AutoscalingV2().RESTClient(), "horizontalpodautoscalers",
 		name.Namespace, fields.OneTermEqualSelector("metadata.name", name.Name))
-	seen := func(object any) {
+	observe := func(object any) {
 		hpa, ok := object.(*autoscalingv2.HorizontalPodAutoscaler)
 		if !ok {
 			return
@@ -36,8 +36,8 @@ func (c *Canary) watchAutoscaler(ctx context.Context) {
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: source, ObjectType: &autoscalingv2.HorizontalPodAutoscaler{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    seen,
-			UpdateFunc: func(_, now any) { seen(now) },
+			AddFunc:    observe,
+			UpdateFunc: func(_, now any) { observe(now) },
 			DeleteFunc: func(any) { c.fail("autoscaler %s was deleted", name) },
 		},
 	})

@@ -139,12 +139,12 @@ func shareQueries(t *testing.T) {
 					return
 				case <-timer.C:
 				}
-				asked := time.Now()
+				sent := time.Now()
 				err := core.RESTClient().Get().RequestURI(path(i)).MaxRetries(0).Do(t.Context()).Error()
 				mu.Lock()
-				took = append(took, time.Since(asked))
-				if m := i % fleetMetrics; first[m].IsZero() || asked.Before(first[m]) {
-					first[m] = asked
+				took = append(took, time.Since(sent))
+				if m := i % fleetMetrics; first[m].IsZero() || sent.Before(first[m]) {
+					first[m] = sent
 				}
 				if m := i % fleetMetrics; time.Now().After(last[m]) {
 					last[m] = time.Now()
@@ -157,7 +157,7 @@ func shareQueries(t *testing.T) {
 					failures = append(failures, err.Error())
 				}
 				mu.Unlock()
-				timer.Reset(time.Until(asked.Add(fleetInterval)))
+				timer.Reset(time.Until(sent.Add(fleetInterval)))
 			}
 		})
 	}

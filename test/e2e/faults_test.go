@@ -29,8 +29,8 @@ func TestServingPodDeletedUnderLoad(t *testing.T) {
 		kubectl(t, "delete", "pod", "-n", namespace, victim, "--wait")
 		waitServing(t, 2)
 	}
-	if asked := load.finish(t, "while two pods were replaced"); asked < 100 {
-		t.Errorf("only %d requests were made: too few to tell", asked)
+	if total := load.finish(t, "while two pods were replaced"); total < 100 {
+		t.Errorf("only %d requests were made: too few to tell", total)
 	}
 	waitReady(t)
 }

@@ -53,7 +53,7 @@ func TestForegroundDeletion(t *testing.T) {
 	took := time.Since(began)
 	nothingIsLeft(t)
 
-	asked, failures := load.result()
+	total, failures := load.result()
 	notFound := 0
 	for _, failure := range failures {
 		// A version that is not registered answers 404, which tells a client so.
@@ -63,8 +63,8 @@ func TestForegroundDeletion(t *testing.T) {
 		}
 		outcome.Unsafe(t, "%s", failure)
 	}
-	if notFound == 0 || notFound == asked {
-		t.Errorf("%d of %d requests got 404: the load was not there before and after", notFound, asked)
+	if notFound == 0 || notFound == total {
+		t.Errorf("%d of %d requests got 404: the load was not there before and after", notFound, total)
 	}
 	last := map[string]int64{}
 	first := map[string]int64{}
@@ -91,7 +91,7 @@ func TestForegroundDeletion(t *testing.T) {
 			t.Errorf("the first of the %s ended at revision %d, before the last APIService, at %d", kind, earliest, last["apiservices"])
 		}
 	}
-	t.Logf("removed in %s; %d requests, %d of them 404 once the versions were gone", took.Round(time.Millisecond), asked, notFound)
+	t.Logf("removed in %s; %d requests, %d of them 404 once the versions were gone", took.Round(time.Millisecond), total, notFound)
 }
 
 // event is a write to an object.

@@ -34,9 +34,9 @@ func TestServingProcessKilled(t *testing.T) {
 	waitReady(t)
 	// Requests that the dead process held, and those sent there until its
 	// endpoint was gone, are lost: docs/operations.md, "Losing a pod".
-	asked, failures := load.result()
-	t.Logf("%d requests while both processes were killed, %d failed", asked, len(failures))
-	if len(failures) > asked/10 {
+	total, failures := load.result()
+	t.Logf("%d requests while both processes were killed, %d failed", total, len(failures))
+	if len(failures) > total/10 {
 		outcome.Unsafe(t, "more than a tenth of the requests failed, so the other pod did not carry on: %s", strings.Join(failures, "\n"))
 	}
 }

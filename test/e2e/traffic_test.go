@@ -21,7 +21,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// trafficPaths are asked by clients of both versions.
+// trafficPaths are requested by clients of both versions.
 var trafficPaths = []string{
 	"/apis/metrics.k8s.io/v1/nodes",
 	"/apis/metrics.k8s.io/v1/pods",
@@ -86,15 +86,15 @@ func (tr *traffic) send(ctx context.Context, client rest.Interface, path string)
 // finish stops the load, and fails the test unless requests were made and each was answered. It returns their number.
 func (tr *traffic) finish(t *testing.T, during string) int {
 	t.Helper()
-	asked, failures := tr.result()
-	t.Logf("%d requests %s, %d failed", asked, during, len(failures))
+	total, failures := tr.result()
+	t.Logf("%d requests %s, %d failed", total, during, len(failures))
 	if len(failures) > 0 {
-		outcome.Unsafe(t, "%d of %d requests failed %s:\n%s", len(failures), asked, during, strings.Join(failures[:min(len(failures), 20)], "\n"))
+		outcome.Unsafe(t, "%d of %d requests failed %s:\n%s", len(failures), total, during, strings.Join(failures[:min(len(failures), 20)], "\n"))
 	}
-	if asked == 0 {
+	if total == 0 {
 		t.Errorf("no request was made %s", during)
 	}
-	return asked
+	return total
 }
 
 // result stops the load and returns how many requests were answered or failed,

@@ -201,7 +201,7 @@ type olderPods struct {
 func watchOlderPods(t *testing.T) *olderPods {
 	t.Helper()
 	older := &olderPods{ready: map[string]time.Time{}}
-	seen := func(object any) {
+	observe := func(object any) {
 		pod, ok := object.(*corev1.Pod)
 		if !ok || !isOlder(pod.Spec) {
 			return
@@ -219,7 +219,7 @@ func watchOlderPods(t *testing.T) *olderPods {
 		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelBackend + "=" + backendName })
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: source, ObjectType: &corev1.Pod{},
-		Handler: cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, now any) { seen(now) }},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: observe, UpdateFunc: func(_, now any) { observe(now) }},
 	})
 	go informer.RunWithContext(t.Context())
 	return older

@@ -44,7 +44,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 	}
 
 	s := &stream{resource: way.Resource, Stream: delivery.Stream{Identify: delivery.ByVersion, Listed: !way.WatchList}}
-	seen := func(object any) {
+	observe := func(object any) {
 		accessor, ok := object.(metav1.Object)
 		if !ok {
 			t.Errorf("the informer holds a %T", object)
@@ -52,7 +52,7 @@ func watchByInformer(t *testing.T, p *polls, way informers.Way) {
 		}
 		s.add(nameOf(accessor) + " " + accessor.GetResourceVersion())
 	}
-	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, now any) { seen(now) }})
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: observe, UpdateFunc: func(_, now any) { observe(now) }})
 	if err != nil {
 		t.Fatal(err)
 	}

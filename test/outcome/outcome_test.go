@@ -18,30 +18,32 @@ import (
 // recorder is a testing.TB that records attributes and failures.
 type recorder struct {
 	testing.TB
-	said []string
+	records []string
 }
 
 func (r *recorder) Helper()                  {}
 func (r *recorder) Context() context.Context { return r.TB.Context() }
-func (r *recorder) Failed() bool             { return strings.Contains(strings.Join(r.said, "\n"), "error") }
-func (r *recorder) Log(args ...any)          { r.say("log", fmt.Sprint(args...)) }
-func (r *recorder) Error(args ...any)        { r.say("error", fmt.Sprint(args...)) }
+func (r *recorder) Failed() bool             { return strings.Contains(strings.Join(r.records, "\n"), "error") }
+func (r *recorder) Log(args ...any)          { r.record("log", fmt.Sprint(args...)) }
+func (r *recorder) Error(args ...any)        { r.record("error", fmt.Sprint(args...)) }
 
-func (r *recorder) Errorf(format string, args ...any) { r.say("error", fmt.Sprintf(format, args...)) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.record("error", fmt.Sprintf(format, args...))
+}
 
 func (r *recorder) Attr(key, value string) {
 	if key == DeadlineKey && value != "" {
 		value = "(pressure)"
 	}
-	r.say(key, value)
+	r.record(key, value)
 }
 
 func (r *recorder) Fatalf(format string, args ...any) {
-	r.say("error", fmt.Sprintf(format, args...))
+	r.record("error", fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
-func (r *recorder) say(key, text string) { r.said = append(r.said, key+": "+text) }
+func (r *recorder) record(key, text string) { r.records = append(r.records, key+": "+text) }
 
 func TestOutcomes(t *testing.T) {
 	errMissing := errors.New("2 of 3 pods")
@@ -94,7 +96,7 @@ func TestOutcomes(t *testing.T) {
 				test.run(r)
 			}()
 			<-ended
-			if diff := cmp.Diff(test.want, r.said); diff != "" {
+			if diff := cmp.Diff(test.want, r.records); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -102,11 +104,11 @@ func TestOutcomes(t *testing.T) {
 }
 
 // If the timeout interrupts a check, the previous error is reported, which is more useful.
-func TestPollTellsWhatIsMissing(t *testing.T) {
+func TestPollReturnsWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	calls := 0
 	err := Poll(t.Context(), 50*time.Millisecond, func(ctx context.Context) error {
-		if asked++; asked == 1 {
+		if calls++; calls == 1 {
 			return errors.New("no endpoints")
 		}
 		<-ctx.Done()

@@ -50,7 +50,7 @@ type check struct {
 	phase phase
 	// asked says that the options ask for a check that others do without; nil for
 	// always.
-	asked func(*Options) (flag string, ok bool)
+	enabled func(*Options) (flag string, ok bool)
 	// run returns what was seen, or what was wrong with it.
 	run func(context.Context, *target) (string, error)
 }
@@ -75,7 +75,7 @@ var catalogue = []check{
 	{name: "bookmark-interval", level: Promised, line: "bookmarks", source: design, run: bookmarkInterval},
 	{name: "informer-by-watch-list", level: Expected, line: "WatchList", source: informers, metadata: true, run: informerByWatchList},
 	{name: "informer-by-list", level: Expected, line: "resourceVersion in objects", source: informers, metadata: true, run: informerByList},
-	{name: "labels-that-stop-matching", level: Promised, line: "then", source: design, metadata: true, namespaced: true, asked: writing, run: labelsThatStopMatching},
+	{name: "labels-that-stop-matching", level: Promised, line: "then", source: design, metadata: true, namespaced: true, enabled: writing, run: labelsThatStopMatching},
 	{name: "slow-clients", level: Promised, line: "slow clients", source: design, run: slowClients},
 	{name: "first-all", level: Required, line: "first", source: kepProposal, run: firstAll},
 	{name: "then-each-new", level: Required, line: "then", source: kepProposal, run: thenEachNew},
@@ -107,5 +107,5 @@ var catalogue = []check{
 	{name: "malformed-refused", level: Expected, line: "paths", source: apiConcepts, metadata: true, run: malformedRefused},
 	{name: "many-watches", level: Required, line: "cost", source: kepSLO, phase: alone, run: manyWatches},
 	{name: "open-and-close", level: Required, line: "limits", source: kepSLO, run: openAndClose},
-	{name: "limit-429", level: Promised, line: "limits", source: design, phase: alone, asked: limiting, run: limit429},
+	{name: "limit-429", level: Promised, line: "limits", source: design, phase: alone, enabled: limiting, run: limit429},
 }

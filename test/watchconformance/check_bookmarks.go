@@ -44,10 +44,10 @@ func bookmarkInterval(ctx context.Context, t *target) (string, error) {
 
 // untilClose reads a watch with a short timeout to its end.
 func (t *target) untilClose(ctx context.Context, query url.Values) ([]event, *openWatch, error) {
-	asked := t.options.shortTimeout()
-	ctx, cancel := context.WithTimeout(ctx, asked+t.options.Patience)
+	timeout := t.options.shortTimeout()
+	ctx, cancel := context.WithTimeout(ctx, timeout+t.options.Patience)
 	defer cancel()
-	query.Set("timeoutSeconds", seconds(asked))
+	query.Set("timeoutSeconds", seconds(timeout))
 	s, err := t.watch(ctx, query)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +57,7 @@ func (t *target) untilClose(ctx context.Context, query url.Values) ([]event, *op
 	err = s.each(ctx, func(e event) bool { events = append(events, e); return false })
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return events, s, fmt.Errorf("the watch goes on %s after timeoutSeconds=%s", t.options.Patience, seconds(asked))
+		return events, s, fmt.Errorf("the watch goes on %s after timeoutSeconds=%s", t.options.Patience, seconds(timeout))
 	case !errors.Is(err, io.EOF):
 		return events, s, ended(s, err)
 	}
@@ -108,7 +108,7 @@ func bookmarkBeforeClose(ctx context.Context, t *target) (string, error) {
 	last := events[len(events)-1].At
 	before := closed.Sub(last)
 	// A close that is late, on a busy machine, makes no bookmark early.
-	if asked := t.options.shortTimeout(); before > asked*3/4 && last.Sub(s.opened) < asked/4 {
+	if timeout := t.options.shortTimeout(); before > timeout*3/4 && last.Sub(s.opened) < timeout/4 {
 		return "", fmt.Errorf("the last bookmark came %s before the close", before.Round(10*time.Millisecond))
 	}
 	return fmt.Sprintf("%s before the close", before.Round(10*time.Millisecond)), nil

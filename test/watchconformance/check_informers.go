@@ -52,20 +52,20 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 		return "", err
 	}
 	resource := client.Resource(schema.GroupVersionResource{Group: t.api.Group, Version: t.version, Resource: t.resource.Name})
-	seen := &sightings{updates: map[string]int{}}
+	observed := &sightings{updates: map[string]int{}}
 	var lists atomic.Int64
 	informer := cache.NewSharedIndexInformer(listWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			lists.Add(1)
 			list, err := resource.List(ctx, o)
-			return list, seen.failed("list", err)
+			return list, observed.failed("list", err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := resource.Watch(ctx, o)
-			return w, seen.failed("watch", err)
+			return w, observed.failed("watch", err)
 		},
 	}, byWatch}, &unstructured.Unstructured{}, 0, cache.Indexers{})
-	handler, err := informer.AddEventHandler(seen)
+	handler, err := informer.AddEventHandler(observed)
 	if err != nil {
 		return "", err
 	}
@@ -75,13 +75,13 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	defer running.Wait()
 	defer cancel()
 	if !cache.WaitForCacheSync(within(ctx, t.options.Patience), handler.HasSynced) {
-		return "", fmt.Errorf("it has not synced within %s%s", t.options.Patience, seen.lastError())
+		return "", fmt.Errorf("it has not synced within %s%s", t.options.Patience, observed.lastError())
 	}
 	synced := time.Since(began)
 	if byWatch && lists.Load() > 0 {
-		return "", fmt.Errorf("it fell back to lists%s", seen.lastError())
+		return "", fmt.Errorf("it fell back to lists%s", observed.lastError())
 	}
-	seen.forget()
+	observed.forget()
 	before, err := t.list(ctx, nil)
 	if err != nil {
 		return "", err
@@ -95,13 +95,13 @@ func (t *target) informer(ctx context.Context, byWatch bool) (string, error) {
 	ticker := time.NewTicker(t.options.moment() / 20)
 	defer ticker.Stop()
 	for {
-		missing := seen.lacking(renewed)
+		missing := observed.lacking(renewed)
 		if fewEnough(len(missing), len(renewed)) {
 			return fmt.Sprintf("synced in %s, updates of %d objects", synced.Round(time.Millisecond), len(renewed)-len(missing)), nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("it told of no two new data points of %d of %d objects, as %s%s", len(missing), len(renewed), missing[0], seen.lastError())
+			return "", fmt.Errorf("it told of no two new data points of %d of %d objects, as %s%s", len(missing), len(renewed), missing[0], observed.lastError())
 		case <-ticker.C:
 		}
 	}

@@ -37,16 +37,16 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 	if len(during.objects) == 0 {
 		return "", fmt.Errorf("while a watch is open the list is empty, before it had %d objects", len(before.objects))
 	}
-	seen := during.objects
-	got, asked, err := t.oneOf(ctx, during.objects)
+	observed := during.objects
+	got, requested, err := t.oneOf(ctx, during.objects)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("while a watch is open: %w", err)
-	case asked:
-		seen = append(seen, got)
+	case requested:
+		observed = append(observed, got)
 	}
 	was := lasting(before, before)
-	for _, o := range seen {
+	for _, o := range observed {
 		b, ok := was[o.key()]
 		if !ok || o.ResourceVersion == "" || b.identity() != o.identity() {
 			continue
@@ -60,19 +60,19 @@ func pollingUnaffected(ctx context.Context, t *target) (string, error) {
 
 // oneOf asks for the first of some objects that is still there: they may go any time,
 // and another replica may not have a new one yet.
-func (t *target) oneOf(ctx context.Context, objects []Object) (got Object, asked bool, err error) {
+func (t *target) oneOf(ctx context.Context, objects []Object) (got Object, requested bool, err error) {
 	for _, o := range objects[:min(len(objects), 5)] {
-		got, asked, err = t.one(ctx, o)
+		got, requested, err = t.one(ctx, o)
 		var refused *refusal
 		if !errors.As(err, &refused) || refused.code != http.StatusNotFound {
-			return got, asked, err
+			return got, requested, err
 		}
 	}
-	return got, asked, err
+	return got, requested, err
 }
 
 // one asks for one object, where that can be asked for.
-func (t *target) one(ctx context.Context, o Object) (got Object, asked bool, err error) {
+func (t *target) one(ctx context.Context, o Object) (got Object, requested bool, err error) {
 	path := t.path(o.Namespace) + "/" + o.Name
 	if t.resource.ObjectPath != nil {
 		if path = t.resource.ObjectPath(t.version, o); path == "" {

@@ -204,10 +204,10 @@ func inNamespace(ctx context.Context, t *target) (string, error) {
 
 // timeoutSeconds: the server ends the watch when it was told to, and cleanly.
 func timeoutSeconds(ctx context.Context, t *target) (string, error) {
-	asked := t.options.shortTimeout()
-	ctx, cancel := context.WithTimeout(ctx, asked+t.options.Patience)
+	timeout := t.options.shortTimeout()
+	ctx, cancel := context.WithTimeout(ctx, timeout+t.options.Patience)
 	defer cancel()
-	s, err := t.watch(ctx, params("timeoutSeconds", seconds(asked)))
+	s, err := t.watch(ctx, params("timeoutSeconds", seconds(timeout)))
 	if err != nil {
 		return "", err
 	}
@@ -217,15 +217,15 @@ func timeoutSeconds(ctx context.Context, t *target) (string, error) {
 	lasted := time.Since(s.opened)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", fmt.Errorf("the watch goes on %s after timeoutSeconds=%s", t.options.Patience, seconds(asked))
+		return "", fmt.Errorf("the watch goes on %s after timeoutSeconds=%s", t.options.Patience, seconds(timeout))
 	case !errors.Is(err, io.EOF):
 		return "", ended(s, err)
 	case last.Type == "ERROR":
 		return "", fmt.Errorf("it ends with an ERROR event: %.300s", last.Raw)
-	case lasted < asked/2:
-		return "", fmt.Errorf("timeoutSeconds=%s ends it after %s", seconds(asked), lasted.Round(10*time.Millisecond))
+	case lasted < timeout/2:
+		return "", fmt.Errorf("timeoutSeconds=%s ends it after %s", seconds(timeout), lasted.Round(10*time.Millisecond))
 	}
-	return fmt.Sprintf("%s ended it after %s, cleanly", seconds(asked), lasted.Round(10*time.Millisecond)), nil
+	return fmt.Sprintf("%s ended it after %s, cleanly", seconds(timeout), lasted.Round(10*time.Millisecond)), nil
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }

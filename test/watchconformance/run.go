@@ -135,8 +135,8 @@ func (c *check) judge(ctx context.Context, t *target) Result {
 		r.Outcome, r.Why = NotServed, "discovery does not name the watch verb"
 		return r
 	}
-	if c.asked != nil {
-		if flag, ok := c.asked(&t.options); !ok {
+	if c.enabled != nil {
+		if flag, ok := c.enabled(&t.options); !ok {
 			r.Outcome, r.Why = NotAsked, flag+" asks for it"
 			return r
 		}

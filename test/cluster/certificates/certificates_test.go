@@ -69,18 +69,18 @@ func TestEnsure(t *testing.T) {
 			if diff := cmp.Diff(everything, made); diff != "" {
 				t.Fatalf("at first (-want +got):\n%s", diff)
 			}
-			asked := requests()
+			requested := requests()
 			if test.change != nil {
-				test.change(t, s, asked)
+				test.change(t, s, requested)
 			}
 			now = now.Add(test.later)
-			if made, err = s.Ensure("ca", asked...); err != nil {
+			if made, err = s.Ensure("ca", requested...); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, made); diff != "" {
 				t.Fatalf("then (-want +got):\n%s", diff)
 			}
-			for _, request := range asked {
+			for _, request := range requested {
 				verify(t, s, request, now)
 			}
 		})

@@ -303,13 +303,13 @@ func TestAdmissionDecidesAsServing(t *testing.T) {
 	var compared, refusals, doubts int
 	for i := range selectors {
 		for j := range selectors {
-			name, asked := fmt.Sprintf("m%d", i), selectors[j]
-			query, err := metav1.LabelSelectorAsSelector(&asked)
+			name, queried := fmt.Sprintf("m%d", i), selectors[j]
+			query, err := metav1.LabelSelectorAsSelector(&queried)
 			if err != nil {
 				t.Fatal(err)
 			}
 			denial := set.Check(policy.Query{Namespace: policedNamespace, Metric: name, Selector: query})
-			err = suite.admin.Create(t.Context(), autoscaler(policedNamespace, external(name, &asked)), client.DryRunAll)
+			err = suite.admin.Create(t.Context(), autoscaler(policedNamespace, external(name, &queried)), client.DryRunAll)
 			if err != nil && !apierrors.IsForbidden(err) {
 				t.Fatal(err)
 			}
@@ -320,7 +320,7 @@ func TestAdmissionDecidesAsServing(t *testing.T) {
 			switch {
 			case err != nil && denial == nil:
 				t.Errorf("rule %q, query %q: refused although serving allows it: %v", metav1.FormatLabelSelector(&selectors[i]), query, err)
-			case err == nil && denial != nil && hasEmptyValue(asked):
+			case err == nil && denial != nil && hasEmptyValue(queried):
 				doubts++
 			case err == nil && denial != nil:
 				t.Errorf("rule %q, query %q: admitted although serving denies it: %v", metav1.FormatLabelSelector(&selectors[i]), query, denial)

@@ -71,7 +71,7 @@ func TestCertificateFilesBroken(t *testing.T) {
 	for _, step := range steps {
 		before := strings.Count(p.log.String(), step.says)
 		replace(t, step.path, step.content)
-		outcome.Eventually(t, 90*time.Second, step.what+" is told", func(context.Context) error {
+		outcome.Eventually(t, 90*time.Second, step.what+" is logged", func(context.Context) error {
 			if strings.Count(p.log.String(), step.says) <= before {
 				return fmt.Errorf("%q is not in the log again", step.says)
 			}

@@ -84,9 +84,9 @@ func TestFrontProxyRotation(t *testing.T) {
 	p, _ := startAlone(t, "proxied")
 	p.waitReady(t)
 	cluster.registerBoth(t, "proxied", p.port)
-	look := cluster.startMirror(t)
+	mirrored := cluster.startMirror(t)
 	first := cluster.frontProxy
-	outcome.Eventually(t, time.Minute, "kube-apiserver asks the mirror", func(context.Context) error { return look.shows(t.Context(), first) })
+	outcome.Eventually(t, time.Minute, "kube-apiserver asks the mirror", func(context.Context) error { return mirrored.shows(t.Context(), first) })
 	second, err := authority.New("second-front-proxy-ca")
 	if err != nil {
 		t.Fatal(err)
@@ -104,19 +104,19 @@ func TestFrontProxyRotation(t *testing.T) {
 		return p.wantAsProxy(t, second, http.StatusOK)(ctx)
 	})
 	issueFiles(t, second, cluster.folder, frontProxyName)
-	outcome.Eventually(t, 2*time.Minute, "kube-apiserver uses the new certificate", func(context.Context) error { return look.shows(t.Context(), second) })
-	// It makes its connections anew for one API after the other.
-	goOn := func() {
+	outcome.Eventually(t, 2*time.Minute, "kube-apiserver uses the new certificate", func(context.Context) error { return mirrored.shows(t.Context(), second) })
+	// It reconnects for one API after the other.
+	wantAnswers := func() {
 		t.Helper()
 		l.wantAnswers(t, 200, time.Minute, "requests go on")
 	}
-	goOn()
+	wantAnswers()
 	replace(t, cluster.frontProxyCA, second.PEM)
 	cluster.frontProxy = second
 	// kube-apiserver adds to what is published and takes nothing away: an administrator does.
 	forgetFrontProxies(t, second)
 	outcome.Eventually(t, 2*time.Minute, "serving no longer recognises the old one", p.wantAsProxy(t, first, http.StatusUnauthorized))
-	goOn()
+	wantAnswers()
 	l.finish(t)
 
 	third, err := authority.New("third-front-proxy-ca")
@@ -150,7 +150,7 @@ func forgetFrontProxies(t *testing.T, but *authority.Authority) {
 	}
 }
 
-// mirror is an aggregated server that tells who asks.
+// mirror is an aggregated server that records the client certificate of kube-apiserver.
 type mirror struct {
 	mu   sync.Mutex
 	last *x509.Certificate
@@ -195,7 +195,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"`+mirrorGroup+`/v1","resources":[]}`)
 }
 
-// shows returns nil when kube-apiserver comes with a certificate of the authority.
+// shows returns nil when kube-apiserver uses a certificate of the authority.
 func (m *mirror) shows(ctx context.Context, a *authority.Authority) error {
 	if _, err := raw(ctx, "/apis/"+mirrorGroup+"/v1/look"); err != nil {
 		return err

@@ -122,7 +122,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	}
 	inForce("the object is in force", backend.Generation, 2)
 	since := time.Now()
-	outcome.Eventually(t, 20*time.Second, "the node is asked every second", func(context.Context) error {
+	outcome.Eventually(t, 20*time.Second, "the node is scraped every second", func(context.Context) error {
 		if n := kubelet.requests(since); n < 5 {
 			return fmt.Errorf("%d requests in %s", n, time.Since(since))
 		}
@@ -150,7 +150,7 @@ func TestFollowsItsBackend(t *testing.T) {
 	update(func(b *v1alpha1.MetricsBackend) {
 		b.Spec.ResourceMetrics.KubeletTLS.CABundle = []byte("-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n")
 	})
-	outcome.Eventually(t, 20*time.Second, "the log and the metrics tell of a spec that cannot be used", func(context.Context) error {
+	outcome.Eventually(t, 20*time.Second, "the log and the metrics report an unusable spec", func(context.Context) error {
 		_, body, err := p.get(t.Context(), "/metrics", reader)
 		if err != nil {
 			return err
@@ -168,13 +168,13 @@ func TestFollowsItsBackend(t *testing.T) {
 	if err := backends.Delete(t.Context(), backend); err != nil {
 		t.Fatalf("delete the MetricsBackend: %v", err)
 	}
-	outcome.Eventually(t, 20*time.Second, "the deletion is seen", func(context.Context) error { return p.logged("The MetricsBackend was deleted") })
+	outcome.Eventually(t, 20*time.Second, "the deletion is logged", func(context.Context) error { return p.logged("The MetricsBackend was deleted") })
 	inForce("the settings outlive the object", good.Generation, 1)
 
 	if err := uninstallCRD(t, backends); err != nil {
 		t.Fatalf("remove the CRD: %v", err)
 	}
-	outcome.Eventually(t, time.Minute, "the missing CRD is told of", func(context.Context) error { return p.logged(`reason="CRDMissing"`) })
+	outcome.Eventually(t, time.Minute, "the missing CRD is logged", func(context.Context) error { return p.logged(`reason="CRDMissing"`) })
 	inForce("the settings outlive the CRD", good.Generation, 1)
 	if err := p.ready(t.Context()); err != nil {
 		t.Errorf("not ready without the CRD: %v", err)

@@ -69,7 +69,7 @@ func startClients(t *testing.T, config *rest.Config, node string, count, connect
 // taken after a time.
 func (clients watchingClients) wantNewer(t *testing.T, than time.Time, within time.Duration) {
 	t.Helper()
-	outcome.Eventually(t, within, fmt.Sprintf("each of %d clients watches and hears of data points", len(clients)), func(context.Context) error {
+	outcome.Eventually(t, within, fmt.Sprintf("each of %d clients watches and receives data points", len(clients)), func(context.Context) error {
 		late, example := 0, error(nil)
 		for i, w := range clients {
 			if err := newer(w, than); err != nil {
@@ -155,7 +155,7 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	first.kill(t)
 	killed := time.Now()
 	clients.wantNewer(t, killed, time.Minute)
-	t.Logf("all clients hear of new data points %s after the kill", time.Since(killed).Round(100*time.Millisecond))
+	t.Logf("all clients have new data points %s after the kill", time.Since(killed).Round(100*time.Millisecond))
 	second.wantWatches(t, token, count+1, 10*time.Second)
 	goOn()
 	stop()

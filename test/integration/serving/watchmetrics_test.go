@@ -16,12 +16,12 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// TestWatchMetrics reads what a process tells of its watches: its metrics while
+// TestWatchMetrics reads what a process reports of its watches: its metrics while
 // they are open, and after that, and its log.
 func TestWatchMetrics(t *testing.T) {
 	beside(t)
-	startCrowd(t, "told")
-	p := cluster.startServing(t, "telling", crowdBackend(t, "told", ""))
+	startCrowd(t, "measured")
+	p := cluster.startServing(t, "measuring", crowdBackend(t, "measured", ""))
 	p.waitReady(t)
 	reader, nobody := cluster.token(t, "reader"), cluster.token(t, "nobody")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -29,7 +29,7 @@ func TestWatchMetrics(t *testing.T) {
 	httpClient := p.watchClient(t, "HTTP/2", nil)
 	// Ready is before the first rates where the first two samples come at once; and each list counts.
 	outcome.Eventually(t, 30*time.Second, "both pods of the pair have a data point", func(context.Context) error {
-		_, body, err := p.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces/"+workloads+"/pods?labelSelector=pair%3D"+pairOf("told", 1), reader)
+		_, body, err := p.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces/"+workloads+"/pods?labelSelector=pair%3D"+pairOf("measured", 1), reader)
 		if n := strings.Count(body, `"containers"`); err == nil && n != 2 {
 			err = fmt.Errorf("%d pods in %s", n, body)
 		}
@@ -37,7 +37,7 @@ func TestWatchMetrics(t *testing.T) {
 	})
 	var watches []*watched
 	for _, version := range []string{"v1", "v1", "v1beta1"} {
-		answer, err := p.open(ctx, httpClient, "/apis/metrics.k8s.io/"+version+"/namespaces/"+workloads+"/pods?watch=true&labelSelector=pair%3D"+pairOf("told", 1), reader)
+		answer, err := p.open(ctx, httpClient, "/apis/metrics.k8s.io/"+version+"/namespaces/"+workloads+"/pods?watch=true&labelSelector=pair%3D"+pairOf("measured", 1), reader)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestWatchMetrics(t *testing.T) {
 		}
 		return nil
 	}
-	outcome.Eventually(t, 30*time.Second, "metrics tell of open watches", func(context.Context) error {
+	outcome.Eventually(t, 30*time.Second, "metrics of open watches", func(context.Context) error {
 		if err := atLeast(map[series]float64{
 			{"metrics_api_watch_connections_open", "version=v1"}:                    2,
 			{"metrics_api_watch_connections_open", "version=v1beta1"}:               1,
@@ -107,7 +107,7 @@ func TestWatchMetrics(t *testing.T) {
 	})
 
 	cancel()
-	outcome.Eventually(t, 30*time.Second, "metrics tell that the watches ended", func(context.Context) error {
+	outcome.Eventually(t, 30*time.Second, "metrics after the watches ended", func(context.Context) error {
 		return atLeast(map[series]float64{
 			{"metrics_api_watch_connections_open", ""}:                 0,
 			{"metrics_api_watch_memory_bytes", ""}:                     0,
@@ -119,10 +119,10 @@ func TestWatchMetrics(t *testing.T) {
 	for message, also := range map[string]string{
 		`"Watch began"`: `timeout=`, `"Watch ended"`: `reason="ClientClosed"`,
 	} {
-		outcome.Eventually(t, 10*time.Second, "the log tells of each watch", func(context.Context) error {
+		outcome.Eventually(t, 10*time.Second, "the log has each watch", func(context.Context) error {
 			found := 0
 			for line := range strings.Lines(p.log.String()) {
-				if strings.Contains(line, message) && strings.Contains(line, also) && strings.Contains(line, `labelSelector="pair=`+pairOf("told", 1)+`"`) &&
+				if strings.Contains(line, message) && strings.Contains(line, also) && strings.Contains(line, `labelSelector="pair=`+pairOf("measured", 1)+`"`) &&
 					strings.Contains(line, `userAgent="Go-http-client/2.0"`) && strings.Contains(line, `:reader"`) {
 					found++
 				}

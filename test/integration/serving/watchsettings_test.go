@@ -42,8 +42,8 @@ const (
 // aggregatedType is the media type of aggregated discovery.
 const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// heard is a watch through kube-apiserver, of which the types of all events are kept.
-type heard struct {
+// observedWatch is a watch through kube-apiserver that keeps the types of all its events.
+type observedWatch struct {
 	mu    sync.Mutex
 	types []string
 
@@ -66,8 +66,8 @@ func throughKubeAPIServer(t *testing.T, config *rest.Config) (*http.Client, stri
 	return client, url
 }
 
-// hear opens a watch; a refusal is returned as it came.
-func hear(ctx context.Context, client *http.Client, url string) (*heard, *http.Response, error) {
+// observe opens a watch; if it is refused, observe returns the response.
+func observe(ctx context.Context, client *http.Client, url string) (*observedWatch, *http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, nil, err
@@ -79,7 +79,7 @@ func hear(ctx context.Context, client *http.Client, url string) (*heard, *http.R
 	if answer.StatusCode != http.StatusOK {
 		return nil, answer, nil
 	}
-	h := &heard{ended: make(chan struct{})}
+	h := &observedWatch{ended: make(chan struct{})}
 	go func() {
 		defer close(h.ended)
 		defer answer.Body.Close()
@@ -111,11 +111,11 @@ func hear(ctx context.Context, client *http.Client, url string) (*heard, *http.R
 	return h, answer, nil
 }
 
-// mustHear opens a watch of the test's.
-func mustHear(t *testing.T, path string) *heard {
+// mustObserve opens a watch that must not be refused.
+func mustObserve(t *testing.T, path string) *observedWatch {
 	t.Helper()
 	client, url := throughKubeAPIServer(t, cluster.config)
-	h, refused, err := hear(t.Context(), client, url+path) //nolint:bodyclose // What is heard closes it.
+	h, refused, err := observe(t.Context(), client, url+path) //nolint:bodyclose // The observed watch closes it.
 	if err != nil {
 		t.Fatalf("watch %s: %v", path, err)
 	}
@@ -125,14 +125,14 @@ func mustHear(t *testing.T, path string) *heard {
 	return h
 }
 
-func (h *heard) all() []string {
+func (h *observedWatch) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.types)
 }
 
 // wantType waits for another event of a type.
-func (h *heard) wantType(t *testing.T, typ string, within time.Duration) {
+func (h *observedWatch) wantType(t *testing.T, typ string, within time.Duration) {
 	t.Helper()
 	before := len(h.all())
 	outcome.Eventually(t, within, "an event "+typ, func(context.Context) error {
@@ -144,7 +144,7 @@ func (h *heard) wantType(t *testing.T, typ string, within time.Duration) {
 }
 
 // wantEnd waits for a clean end, with a last event of a type.
-func (h *heard) wantEnd(t *testing.T, last string, within time.Duration) {
+func (h *observedWatch) wantEnd(t *testing.T, last string, within time.Duration) {
 	t.Helper()
 	select {
 	case <-h.ended:
@@ -162,7 +162,7 @@ func (h *heard) wantEnd(t *testing.T, last string, within time.Duration) {
 func refused(t *testing.T, path string, code int, text string) string {
 	t.Helper()
 	client, url := throughKubeAPIServer(t, cluster.config)
-	h, answer, err := hear(t.Context(), client, url+path)
+	h, answer, err := observe(t.Context(), client, url+path)
 	if err != nil || h != nil {
 		t.Fatalf("watch %s: %v, want %d", path, err, code)
 	}
@@ -193,22 +193,22 @@ func watchIn(discovery []byte, want bool) error {
 	if err := json.Unmarshal(discovery, &list); err != nil {
 		return err
 	}
-	seen := 0
+	found := 0
 	for _, group := range list.Items {
 		if group.Name != "metrics.k8s.io" {
 			continue
 		}
 		for _, version := range group.Versions {
 			for _, r := range version.Resources {
-				seen++
+				found++
 				if slices.Contains(r.Verbs, "watch") != want || !slices.Contains(r.Verbs, "get") || !slices.Contains(r.Verbs, "list") {
 					return fmt.Errorf("%s %s: %v", version.Version, r.Resource, r.Verbs)
 				}
 			}
 		}
 	}
-	if seen != 4 {
-		return fmt.Errorf("%d resources, want 4", seen)
+	if found != 4 {
+		return fmt.Errorf("%d resources, want 4", found)
 	}
 	return nil
 }
@@ -253,9 +253,9 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	cluster.registerBoth(t, name, p.port)
 
 	kubelet.freeze() // bookmarks are for those who have nothing else to read
-	reflector := mustHear(t, nodesPath+watchListQuery)
-	bookmarked := mustHear(t, nodesPath+bookmarksQuery)
-	plain := mustHear(t, "/apis/metrics.k8s.io/v1beta1/nodes"+plainQuery)
+	reflector := mustObserve(t, nodesPath+watchListQuery)
+	bookmarked := mustObserve(t, nodesPath+bookmarksQuery)
+	plain := mustObserve(t, "/apis/metrics.k8s.io/v1beta1/nodes"+plainQuery)
 	outcome.Eventually(t, 10*time.Second, "the initial events", func(context.Context) error {
 		// More may have come since: the sample at which the kubelet stopped, or a bookmark.
 		if all := reflector.all(); len(all) < 2 || !slices.Equal(all[:2], []string{"ADDED", "BOOKMARK end"}) {
@@ -277,7 +277,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 		w.MaxConnections = nil
 		w.BookmarkInterval = &metav1.Duration{Duration: 10 * time.Minute}
 	})
-	fourth := mustHear(t, nodesPath+plainQuery)
+	fourth := mustObserve(t, nodesPath+plainQuery)
 	if slices.ContainsFunc(plain.all(), func(typ string) bool { return typ != "ADDED" }) {
 		t.Errorf("a client that does not allow bookmarks got %v", plain.all())
 	}
@@ -319,7 +319,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	refused(t, nodesPath+watchListQuery, http.StatusMethodNotAllowed, "watch is not supported")
 
 	change(func(w *v1alpha1.WatchSpec) { w.Mode = v1alpha1.WatchEnabled })
-	again := mustHear(t, nodesPath+watchListQuery)
+	again := mustObserve(t, nodesPath+watchListQuery)
 	served(true)
 	kubelet.thaw()
 	again.wantType(t, "ADDED", 15*time.Second)

@@ -41,7 +41,7 @@ func (r *resuming) fail(format string, args ...any) {
 
 func (r *resuming) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		h, answer, err := hear(ctx, r.client, r.url)
+		h, answer, err := observe(ctx, r.client, r.url)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -106,7 +106,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 	first.waitReady(t)
 	second.waitReady(t)
 	cluster.registerBoth(t, "moving", b.port)
-	// Nothing but the last event is to be heard then.
+	// There is no event but the last one then.
 	kubelet.freeze()
 	token := cluster.token(t, "reader")
 
@@ -143,7 +143,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 	for _, r := range all {
 		refusals += r.refusals
 		if r.refusals > 2 {
-			t.Errorf("a client was told %d times to come again, want at most 2", r.refusals)
+			t.Errorf("a client was refused %d times with a Retry-After, want at most 2", r.refusals)
 		}
 		if len(r.opened) != 2 {
 			t.Errorf("a client opened %d watches, want one at each process", len(r.opened))
@@ -161,7 +161,7 @@ func TestShutdownMovesWatches(t *testing.T) {
 	if most := int(watches) / 2; refusals > most {
 		t.Errorf("%d watches were refused on the way, want at most %d", refusals, most)
 	}
-	t.Logf("%g watches moved within %s, the process was gone after %s; %d were told to come again",
+	t.Logf("%g watches moved within %s, the process was gone after %s; %d were refused on the way",
 		watches, moved.Round(time.Millisecond), gone.Sub(began).Round(time.Millisecond), refusals)
 	if slices.ContainsFunc(all, func(r *resuming) bool { return len(r.failures) > 0 }) {
 		t.Log(first.log.String()[max(0, len(first.log.String())-4000):])

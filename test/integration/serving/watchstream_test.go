@@ -42,7 +42,7 @@ func (p *process) watchClient(t *testing.T, protocol string, dial dialer) *http.
 		TLSClientConfig: &tls.Config{RootCAs: trusted.RootCAs, ServerName: trusted.ServerName, MinVersion: tls.VersionTLS12},
 		DialContext:     dial,
 		Protocols:       new(http.Protocols),
-		// The smallest window that there is: who does not read is felt soon.
+		// The smallest window that there is: a client that does not read blocks soon.
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
 	}
 	switch protocol {
@@ -142,7 +142,7 @@ func (w *watched) keepsComing(t *testing.T, pause time.Duration) (stop func()) {
 				t.Errorf("a client that reads was ended after %d data points: %v", n, w.err)
 				return
 			case <-time.After(pause):
-				t.Errorf("a client that reads heard nothing for %s after %d data points", pause, n)
+				t.Errorf("a client that reads received nothing for %s after %d data points", pause, n)
 				return
 			}
 		}
