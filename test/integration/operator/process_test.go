@@ -67,6 +67,13 @@ type process struct {
 func startProcess(t *testing.T, suite *controlPlane, after func(call string, changed bool) bool) *process {
 	t.Helper()
 	p := &process{suite: suite, after: after}
+	p.reconciler = newReconciler(t, suite, p.funcs(), func(*metricsbackend.Options) {})
+	return p
+}
+
+// newReconciler returns an operator without a cache, with the operator's rights.
+func newReconciler(t *testing.T, suite *controlPlane, funcs interceptor.Funcs, change func(*metricsbackend.Options)) *metricsbackend.Reconciler {
+	t.Helper()
 	kinds, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -77,20 +84,21 @@ func startProcess(t *testing.T, suite *controlPlane, after func(call string, cha
 	if err != nil {
 		t.Fatal(err)
 	}
-	intercepted := interceptor.NewClient(direct, p.funcs())
+	intercepted := interceptor.NewClient(direct, funcs)
 	config.Dial = dialAdvertised(suite.config.Host)
 	aggregated, err := aggregator.NewClient(config, intercepted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.reconciler = metricsbackend.New(metricsbackend.Options{
+	options := metricsbackend.Options{
 		Client: intercepted, Live: intercepted, Events: &events.FakeRecorder{},
 		Pods: servingclient.NewClient(suite.pods.dial), Aggregator: aggregated,
 		Clock:     clock.RealClock{},
 		Namespace: systemNamespace, Namespaces: []string{systemNamespace, otherNamespace},
 		ServingImage: imageBoth,
-	})
-	return p
+	}
+	change(&options)
+	return metricsbackend.New(options)
 }
 
 // reconcile is one turn. It returns the call after which the process was stopped,

@@ -16,11 +16,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
-	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 	"github.com/metricsbackend/metrics-backend-operator/test/etcdwrites"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
@@ -36,7 +34,9 @@ func TestSteadyHourPersistsLeasesOnly(t *testing.T) {
 
 	simulated := testingclock.NewFakePassiveClock(time.Now())
 	recorder := events.NewFakeRecorder(100)
-	reconciler := newSimulatedOperator(t, suite, simulated, recorder)
+	reconciler := newReconciler(t, suite, interceptor.Funcs{}, func(o *metricsbackend.Options) {
+		o.Events, o.Clock, o.Aggregator = recorder, simulated, simulatedAges{o.Aggregator, simulated}
+	})
 	writes, err := etcdwrites.Start(t.Context(), suite.etcd)
 	if err != nil {
 		t.Fatal(err)
@@ -98,35 +98,6 @@ func settled(t *testing.T, suite *controlPlane) {
 			}
 		}
 		return nil
-	})
-}
-
-// newSimulatedOperator has the operator's rights and a clock of its own.
-func newSimulatedOperator(t *testing.T, suite *controlPlane, simulated *testingclock.FakePassiveClock, recorder events.EventRecorder) *metricsbackend.Reconciler {
-	t.Helper()
-	kinds, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := suite.operator.Config()
-	// An hour's requests in seconds.
-	config.QPS = -1
-	direct, err := client.New(config, client.Options{Scheme: kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Dial = dialAdvertised(suite.config.Host)
-	aggregated, err := aggregator.NewClient(config, direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return metricsbackend.New(metricsbackend.Options{
-		Client: direct, Live: direct, Events: recorder,
-		Pods:       servingclient.NewClient(suite.pods.dial),
-		Aggregator: simulatedAges{aggregated, simulated},
-		Clock:      simulated,
-		Namespace:  systemNamespace, Namespaces: []string{systemNamespace, otherNamespace},
-		ServingImage: imageBoth,
 	})
 }
 
