@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -205,23 +204,14 @@ func inNamespace(ctx context.Context, t *target) (string, error) {
 // timeoutSeconds: the server ends the watch when it was told to, and cleanly.
 func timeoutSeconds(ctx context.Context, t *target) (string, error) {
 	timeout := t.options.shortTimeout()
-	ctx, cancel := context.WithTimeout(ctx, timeout+t.options.Patience)
-	defer cancel()
-	s, err := t.watch(ctx, params("timeoutSeconds", seconds(timeout)))
+	events, s, err := t.untilClose(ctx, params())
 	if err != nil {
 		return "", err
 	}
-	defer s.close()
-	var last event
-	err = s.each(ctx, func(e event) bool { last = e; return false })
 	lasted := time.Since(s.opened)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "", fmt.Errorf("the watch goes on %s after timeoutSeconds=%s", t.options.Patience, seconds(timeout))
-	case !errors.Is(err, io.EOF):
-		return "", ended(s, err)
-	case last.Type == "ERROR":
-		return "", fmt.Errorf("it ends with an ERROR event: %.300s", last.Raw)
+	case len(events) > 0 && events[len(events)-1].Type == "ERROR":
+		return "", fmt.Errorf("it ends with an ERROR event: %.300s", events[len(events)-1].Raw)
 	case lasted < timeout/2:
 		return "", fmt.Errorf("timeoutSeconds=%s ends it after %s", seconds(timeout), lasted.Round(10*time.Millisecond))
 	}
