@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// stockController is who the cluster's own HPA controller is, in kube-controller-manager.
+	// stockController is the user of the cluster's own HPA controller, in kube-controller-manager.
 	stockController = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 	// stockRole is all that the controller may do. Watching pod metrics is part of it.
 	stockRole = "system:controller:horizontal-pod-autoscaler"

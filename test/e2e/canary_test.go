@@ -51,7 +51,7 @@ func measureNamespaces(t *testing.T) {
 	t.Logf("a namespace is gone after %s without the operator (median of 3)", took.Round(time.Millisecond))
 }
 
-// applyAutoscaler makes the autoscaler and its Deployment anew, for the test. Pods of the
+// applyAutoscaler creates the autoscaler and its Deployment again, for the test. Pods of the
 // one before would make it active before its own do.
 func applyAutoscaler(t *testing.T) {
 	t.Helper()

@@ -113,7 +113,7 @@ func customMetrics(t *testing.T) {
 		"watch":         watchMetrics,
 		"conformance":   valuesConformance,
 		"policy":        denyMetric,
-		// The edit of a rule makes all of them anew, which the counted queries would show.
+		// Editing a rule makes all of them again, which the counted queries would show.
 		"edited rule, then shared queries": func(t *testing.T) {
 			t.Run("edited rule", editRule)
 			t.Run("shared queries", shareQueries)

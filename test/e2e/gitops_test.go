@@ -101,7 +101,7 @@ type event struct {
 	revision int64
 	// ending: the deletion has begun, or is complete.
 	ending bool
-	// owner is the MetricsBackend in an ownerReference, manager who wrote last.
+	// owner is the MetricsBackend in an ownerReference, manager the field manager of the last write.
 	owner, manager string
 }
 

@@ -35,8 +35,7 @@ const (
 
 // A running metrics-server v0.9.0, with its stock manifests, is taken over, replaced
 // by our pods, put back, replaced again, fought over, and handed back. None of its
-// consumers notices anything, but for those who can watch: they do so while our pods
-// serve, and poll while metrics-server does.
+// consumers is affected; those that can watch do so while our pods serve, and poll while metrics-server does.
 func TestTakeover(t *testing.T) {
 	measureNamespaces(t)
 	deployMetricsServer(t)
@@ -154,8 +153,8 @@ func requireLeftOut(t *testing.T) {
 	}
 }
 
-// contest replaces the APIService with metrics-server's each time that it is taken
-// over, until the backend says who does so.
+// contest replaces the APIService with metrics-server's each time that it is taken over, until the backend reports the
+// field manager.
 func contest(t *testing.T) {
 	t.Helper()
 	manifest := filepath.Join(t.TempDir(), "apiservice.json")

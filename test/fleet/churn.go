@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Restart starts all containers of the pod anew: new start times, counters from
+// Restart restarts all containers of the pod: new start times, counters from
 // 0. The pod's and the node's counters go on.
 func (f *Fleet) Restart(pod types.NamespacedName) error {
 	f.mu.Lock()

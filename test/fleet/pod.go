@@ -71,7 +71,7 @@ func sum[T any](items []T, t time.Time, value func(T, time.Time) uint64) uint64 
 
 func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / 1e9 }
 
-// restarted is the pod with all its containers started anew at that time.
+// restarted is the pod with all its containers restarted at that time.
 func (p *Pod) restarted(at, forget time.Time) *Pod {
 	next := *p
 	next.past = p.past.add(at, p.Containers...).fold(forget)

@@ -24,7 +24,7 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 )
 
-// Client is who asks.
+// Client is the kind of client.
 type Client string
 
 const (

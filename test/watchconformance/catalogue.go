@@ -7,7 +7,7 @@ import (
 	"context"
 )
 
-// Level tells who asks for a line.
+// Level is how binding a line is.
 type Level int
 
 const (
@@ -38,7 +38,7 @@ const (
 type check struct {
 	name  string
 	level Level
-	// line is the row of the Watch table in docs/design.md, and source who says so.
+	// line is the row of the Watch table in docs/design.md, and source the document that it comes from.
 	line, source string
 	// anyway is for checks of a server, too, that does not serve watch.
 	anyway bool

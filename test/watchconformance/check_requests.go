@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// discoveryIsBehaviour: who reads in discovery that watch is served gets a stream,
-// and who does not read it an error: no list that looks like an answer.
+// discoveryIsBehaviour: a client that reads in discovery that watch is served gets a stream,
+// and otherwise an error, not a list.
 func discoveryIsBehaviour(ctx context.Context, t *target) (string, error) {
 	ctx, cancel := t.within(ctx)
 	defer cancel()

@@ -9,7 +9,7 @@
 // Without -kubeconfig it takes KUBECONFIG, and with neither it checks the server
 // of this repository on loopback. Each check is one line of the Watch table in
 // docs/design.md, on one resource of one version that discovery names. It says
-// who asks for that line (see Level) and, if it fails, what was seen.
+// the level of that line (see Level) and, if it fails, what was observed.
 //
 // The package judges from outside, with requests that only read. What cannot be
 // seen from there (memory, metrics, a shutdown) is tested where it is built.

@@ -157,7 +157,7 @@ func (c *check) judge(ctx context.Context, t *target) Result {
 	return r
 }
 
-// once makes one call for all who ask.
+// once shares one call between all callers.
 func once[T any](f func(context.Context) (T, error)) func(context.Context) (T, error) {
 	var mu sync.Mutex
 	var done bool

@@ -65,7 +65,7 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + filepath.Join(s.Folder, tokenKey+".pub"),
 		"--service-account-signing-key-file=" + s.Key(tokenKey),
-		// Aggregation: an authority of its own says who may name users in headers, and pods are dialled
+		// Aggregation: its own CA signs the client that may name users in headers, and pods are dialled
 		// by their own IPs, so that a Service without kube-proxy's rules works too.
 		"--enable-aggregator-routing=true",
 		"--proxy-client-cert-file=" + s.Certificate(apiServerToExtension),

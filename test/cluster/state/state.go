@@ -27,7 +27,7 @@ const longestSocket = "kubelet/pod-resources/kubelet.sock"
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
-// KubeletCertificate says who signs the certificate of the kubelet's port 10250.
+// KubeletCertificate is the signer of the certificate of the kubelet's port 10250.
 type KubeletCertificate string
 
 const (

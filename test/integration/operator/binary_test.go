@@ -62,8 +62,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// The binary leads, answers probes, shows its metrics to those who may see them,
-// logs JSON, and gives its Lease back when it is told to end.
+// The binary becomes leader, answers probes, serves its metrics to authorized users, logs JSON, and releases its Lease on
+// SIGTERM.
 func TestBinary(t *testing.T) {
 	suite := take(t)
 	binary := buildOperator(t)
@@ -105,7 +105,7 @@ func TestBinary(t *testing.T) {
 			return err
 		}
 		if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
-			return fmt.Errorf("nobody holds the Lease")
+			return fmt.Errorf("the Lease has no holder")
 		}
 		return nil
 	})

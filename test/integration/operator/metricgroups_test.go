@@ -157,7 +157,7 @@ func TestGroupsComeAndGo(t *testing.T) {
 }
 
 // What autoscalers need is the stock role's: the operator grants the HPA controller
-// nothing. And who may view a namespace reads custom metrics there, not external ones.
+// nothing. The role view reads custom metrics of its namespace, not external ones.
 func TestWhoMayReadMetrics(t *testing.T) {
 	suite := take(t)
 	role := func(name string) *rbacv1.ClusterRole {

@@ -52,8 +52,7 @@ type behaviour struct {
 	report *v1alpha1.KubeletReport
 	// stale makes samples too old.
 	stale bool
-	// tells makes pods tell who uses which version; else they are of an image that
-	// is too old to.
+	// tells makes pods report their consumers; otherwise they are of an image that is too old for that.
 	tells bool
 	// secretDelay is how long a changed Secret takes to reach a pod.
 	secretDelay time.Duration
@@ -110,7 +109,7 @@ func (n *podNetwork) remove(ip string) {
 	})
 }
 
-// behave has all pods behave so from now on, until the test ends.
+// behave sets the behavior of all pods until the test ends.
 func (n *podNetwork) behave(t *testing.T, so behaviour) {
 	set := func(so behaviour) {
 		n.mu.Lock()
@@ -249,7 +248,7 @@ func (p *servingPod) nodes(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	// kube-apiserver passes on who asks.
+	// kube-apiserver forwards the client's user.
 	if user := r.Header.Get("X-Remote-User"); user != "" {
 		p.recorder.Record(schema.GroupVersion{Group: "metrics.k8s.io", Version: version}, r.UserAgent(), user)
 	}

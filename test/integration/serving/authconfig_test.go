@@ -22,8 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// loseAuthenticationConfig deletes the ConfigMap and keeps kube-apiserver from
-// making it again, which it does at once, until bringBack.
+// loseAuthenticationConfig deletes the ConfigMap and, until bringBack, prevents kube-apiserver from creating it again.
 func (c *controlPlane) loseAuthenticationConfig(t *testing.T) (bringBack func()) {
 	t.Helper()
 	const policy = "no-authentication-config"
@@ -92,10 +91,9 @@ func (c *controlPlane) loseAuthenticationConfig(t *testing.T) (bringBack func())
 	}
 }
 
-// TestAuthenticationConfigMissing: without the ConfigMap that says how
-// kube-apiserver is recognised, a process that runs goes on with what it knows, one
-// that starts refuses every request and says what it waits for, and both need
-// nobody's hand once it is back.
+// TestAuthenticationConfigMissing: without the ConfigMap by which kube-apiserver is authenticated, a running process
+// continues with its last content, one that starts refuses every request and logs what it waits for, and both recover
+// without a restart.
 func TestAuthenticationConfigMissing(t *testing.T) {
 	p, _ := startAlone(t, "knowing")
 	p.waitReady(t)

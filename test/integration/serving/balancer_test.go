@@ -52,7 +52,7 @@ func startBalancer(t *testing.T) *balancer {
 	return b
 }
 
-// add takes a process in; it gets connections once it is ready.
+// add adds a process, which gets connections once it is ready.
 func (b *balancer) add(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +131,7 @@ func (b *balancer) accept(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// forward copies both ways until either end closes.
+// forward copies in both directions until either end closes.
 func (b *balancer) forward(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	p := b.next()

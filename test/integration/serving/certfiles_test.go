@@ -20,9 +20,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// TestCertificateFilesBroken: whatever is in the files between two good pairs, the
-// last good one is served, each new connection works, and the log says what is
-// wrong. The next good pair needs no restart.
+// TestCertificateFilesBroken: while the files are invalid, the last valid pair is served, each new connection works, and
+// the log has the error. The next valid pair is served without a restart.
 func TestCertificateFilesBroken(t *testing.T) {
 	beside(t)
 	p, _ := startAlone(t, "swapped")

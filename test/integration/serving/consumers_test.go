@@ -24,7 +24,7 @@ import (
 
 const readerUser = "system:serviceaccount:" + servingNamespace + ":reader"
 
-// as returns how an account asks kube-apiserver with a user agent.
+// as returns the configuration of an account with a user agent.
 func as(t *testing.T, account, userAgent string) *rest.Config {
 	t.Helper()
 	config := rest.AnonymousClientConfig(cluster.config)
@@ -33,8 +33,8 @@ func as(t *testing.T, account, userAgent string) *rest.Config {
 	return config
 }
 
-// TestConsumers: who asks for objects through kube-apiserver is reported by the
-// names that kube-apiserver passes on, and nobody else is.
+// TestConsumers: clients that read objects through kube-apiserver are reported, by the user and user agent that
+// kube-apiserver forwards, and no others.
 func TestConsumers(t *testing.T) {
 	p, _ := startAlone(t, "used")
 	p.waitReady(t)

@@ -43,8 +43,7 @@ func startControlPlane(folder string) (*controlPlane, error) {
 	if err := os.MkdirAll(certificates, 0o700); err != nil {
 		return nil, err
 	}
-	// The front proxy has a CA of its own, or any client certificate could claim
-	// to be anyone.
+	// The front proxy has its own CA: with the clients' CA any client could impersonate anyone.
 	frontProxy, err := authority.New("front-proxy-ca")
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ const (
 	frontProxyName = "front-proxy-client"
 )
 
-// replace writes a file as a mounted Secret changes: by a rename.
+// replace writes a file by a rename, as a mounted Secret changes.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
@@ -47,8 +47,7 @@ func replace(t *testing.T, path string, content []byte) {
 	}
 }
 
-// asProxy asks the process as kube-apiserver does for a user: with a client
-// certificate of the authority.
+// asProxy sends a request for a user as kube-apiserver does, with a client certificate of the authority.
 func (p *process) asProxy(t *testing.T, a *authority.Authority, user, path string) (int, error) {
 	t.Helper()
 	leaf, err := a.Issue(frontProxyName, nil)
@@ -77,9 +76,8 @@ func (p *process) wantAsProxy(t *testing.T, a *authority.Authority, want int) fu
 	}
 }
 
-// TestFrontProxyRotation: the authority of kube-apiserver's own client certificate
-// is replaced, first as kubeadm's docs say, new one beside the old one, and no
-// request fails; then at once, and requests are answered again by themselves.
+// TestFrontProxyRotation replaces the CA of kube-apiserver's client certificate: first with both trusted for a while, as
+// kubeadm documents, and no request fails; then at once, and requests recover without a restart.
 func TestFrontProxyRotation(t *testing.T) {
 	p, _ := startAlone(t, "proxied")
 	p.waitReady(t)
@@ -92,7 +90,7 @@ func TestFrontProxyRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.wantAsProxy(t, second, http.StatusUnauthorized)(t.Context()); err != nil {
-		t.Fatalf("before, with a certificate of nobody: %v", err)
+		t.Fatalf("before, with a certificate of an unknown authority: %v", err)
 	}
 
 	l := startLoad(t, 4)
@@ -138,7 +136,7 @@ func TestFrontProxyRotation(t *testing.T) {
 	})
 }
 
-// forgetFrontProxies leaves one authority in what kube-apiserver publishes.
+// forgetFrontProxies removes all authorities but one from what kube-apiserver publishes.
 func forgetFrontProxies(t *testing.T, but *authority.Authority) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"data": map[string]string{"requestheader-client-ca-file": string(but.PEM)}})

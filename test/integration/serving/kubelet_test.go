@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// renewal is how often a fake kubelet renews its samples. A real one takes 10 to
-// 20 seconds; here two samples must come quickly.
+// renewal is how often a fake kubelet updates its samples; a real one takes 10 to 20 seconds.
 const renewal = 500 * time.Millisecond
 
 // What every container and every node uses, so that tests know the values.
@@ -30,16 +29,16 @@ const (
 	swapMebibytes       = 32
 )
 
-// fakeKubelet answers /metrics/resource with counters that grow steadily.
+// fakeKubelet serves /metrics/resource with counters that grow steadily.
 type fakeKubelet struct {
 	started time.Time
 
 	mu      sync.Mutex
 	pods    map[string][]string
 	scrapes []time.Time
-	// samples are the times of those that it answered with, in milliseconds, each once.
+	// samples are the times of the samples that it returned, in milliseconds, each once.
 	samples []int64
-	// frozen is when it has stopped to renew its samples; zero while it does.
+	// frozen is when it stopped updating its samples; zero while it updates them.
 	frozen time.Time
 }
 
@@ -85,7 +84,7 @@ func (k *fakeKubelet) stop(pod string) {
 	delete(k.pods, pod)
 }
 
-// freeze ends the renewal of samples: each scrape gets the same, until thaw.
+// freeze stops updates of samples until thaw.
 func (k *fakeKubelet) freeze() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,19 +97,17 @@ func (k *fakeKubelet) thaw() {
 	k.frozen = time.Time{}
 }
 
-// answered returns the times of the samples that were asked for so far, each once.
+// answered returns the times of the samples that were returned so far, each once.
 func (k *fakeKubelet) answered() []int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.samples)
 }
 
-// shortestRate is the least time between two samples that make a rate: one that comes
-// sooner after the last data point makes none (docs/resource-metrics.md).
+// shortestRate is the least time between two samples of a rate (docs/resource-metrics.md).
 const shortestRate = time.Second
 
-// points returns the times of the samples that become data points, after the first,
-// which has none before it to be compared with.
+// points returns the times of the samples that become data points, and of the first, which has no rate.
 func (k *fakeKubelet) points() []int64 {
 	var points []int64
 	for _, sample := range k.answered() {
@@ -121,7 +118,7 @@ func (k *fakeKubelet) points() []int64 {
 	return points
 }
 
-// requests returns how often the kubelet was asked since a time.
+// requests returns the number of requests since a time.
 func (k *fakeKubelet) requests(since time.Time) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -37,7 +37,7 @@ func startOn(t *testing.T, service string, args ...string) *process {
 	return cluster.startServing(t, service, append([]string{"--backend-file=" + file}, args...)...)
 }
 
-// TestRuntimeConfig: a version that is taken out is neither served nor listed.
+// TestRuntimeConfig: a disabled version is neither served nor in discovery.
 func TestRuntimeConfig(t *testing.T) {
 	beside(t)
 	p, _ := startAlone(t, "limited", "--runtime-config=metrics.k8s.io/v1=false")
@@ -75,7 +75,7 @@ func TestRuntimeConfig(t *testing.T) {
 	}
 }
 
-// TestAudit: the usual audit flags write who asked for what.
+// TestAudit: the usual audit flags log the user and the resource of each request.
 func TestAudit(t *testing.T) {
 	beside(t)
 	folder := t.TempDir()
@@ -100,8 +100,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// TestKubeAPIServerRestart: a started pod stays ready and goes on scraping, one
-// that starts meanwhile waits and says so, and both work again by themselves.
+// TestKubeAPIServerRestart: a running pod stays ready and keeps scraping, one that starts meanwhile waits and logs why,
+// and both recover without a restart.
 func TestKubeAPIServerRestart(t *testing.T) {
 	p, kubelet := startAlone(t, "lasting")
 	p.waitReady(t)

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// fakePrometheus is a server with Prometheus' HTTP API, as far as rules need it: it
-// knows series by name, and evaluates the sum of one of them by its labels.
+// fakePrometheus serves the parts of Prometheus' HTTP API that rules need. A query returns the series that it selects.
 type fakePrometheus struct {
 	*httptest.Server
 	mu sync.Mutex
@@ -92,7 +91,7 @@ func answer(w http.ResponseWriter, data any) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": data})
 }
 
-// vector answers every series that an expression selects, without its name.
+// vector returns every series that an expression selects, without its name.
 func (f *fakePrometheus) vector(expression string) []map[string]any {
 	now := float64(time.Now().UnixMilli()) / 1000
 	result := []map[string]any{}
@@ -116,8 +115,7 @@ func (f *fakePrometheus) vector(expression string) []map[string]any {
 
 var matchers = regexp.MustCompile(`([a-z_]+)(=~|!=|=)"([^"]*)"`)
 
-// selected says whether an expression is about a series: it has its name, and no matcher
-// that the series does not meet.
+// selected reports whether an expression selects a series: it has its name, and the series meets each matcher.
 func selected(labels map[string]string, expression string) bool {
 	name := labels["__name__"]
 	if !regexp.MustCompile(`\b` + name + `\b`).MatchString(expression) {

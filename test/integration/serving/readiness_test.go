@@ -68,8 +68,7 @@ func setPeer(t *testing.T, service string, port int32, ready bool) {
 	})
 }
 
-// TestFirstReadinessByVersion is an image rollback in small: pods of an image
-// that does not know v1 come up beside one that serves it.
+// TestFirstReadinessByVersion is an image rollback in small: pods of an image without v1 start beside one that serves it.
 func TestFirstReadinessByVersion(t *testing.T) {
 	inTurn(t)
 	const service = "gated"
@@ -106,7 +105,7 @@ func TestFirstReadinessByVersion(t *testing.T) {
 	})
 	checkText(t, reason, []string{"metrics.k8s.io/v1 is registered", machineAddress(t), "APIService v1.metrics.k8s.io"}, nil)
 
-	// No ready peer serves v1: staying away would help nobody.
+	// No ready peer serves v1: there is nothing to wait for.
 	setPeer(t, service, current.port, false)
 	outcome.Eventually(t, 20*time.Second, "the old pod is ready when no ready peer serves v1", func(context.Context) error { return rollback.ready(t.Context()) })
 

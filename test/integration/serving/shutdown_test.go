@@ -94,8 +94,8 @@ func (l *load) fail(what string) {
 	l.failures = append(l.failures, time.Now().Format("15:04:05.000 ")+what)
 }
 
-// TestShutdownFailsNoRequest ends one of two processes, and then the other, as a
-// rollout does, while clients ask through kube-apiserver.
+// TestShutdownFailsNoRequest terminates one of two processes and then the other, as a rollout does, under requests through
+// kube-apiserver.
 func TestShutdownFailsNoRequest(t *testing.T) {
 	inTurn(t)
 	// As in the operator's Deployment, but for the length.
@@ -123,7 +123,7 @@ func TestShutdownFailsNoRequest(t *testing.T) {
 			}
 			return nil
 		})
-		// Well before it stops to listen: connections that are still open then fail.
+		// Well before it stops listening: connections that are still open then fail.
 		outcome.Eventually(t, 7*time.Second, "kube-apiserver's connections leave", func(context.Context) error {
 			if n := b.connections(p); n > 0 {
 				return fmt.Errorf("%d are open", n)

@@ -13,9 +13,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/etcdwrites"
 )
 
-// TestPersistsNothing: scrapes, requests of users with their reviews of tokens and
-// access, and the time that passes leave nothing in etcd. What a process does in
-// this time, at an interval of a second, it does at the default in some minutes.
+// TestPersistsNothing: scrapes, and requests with their token and access reviews, write nothing to etcd. With an interval
+// of a second, this time stands for minutes with the default.
 func TestPersistsNothing(t *testing.T) {
 	const long = 15 * time.Second
 	p, kubelet := startAlone(t, "steady")

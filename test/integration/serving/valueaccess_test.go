@@ -106,7 +106,7 @@ func testValueAccess(t *testing.T) {
 	}
 }
 
-// testPolicies: a policy that comes ends the watch that it denies.
+// testPolicies: a new policy ends the watches that it denies.
 func testPolicies(t *testing.T, backends client.Client) {
 	watching, err := stream(t, cluster.config, queuePath+"?watch=true")
 	if err != nil {
@@ -144,7 +144,7 @@ func testPolicies(t *testing.T, backends client.Client) {
 	outcome.Eventually(t, 10*time.Second, "without the policy all may be read", func(context.Context) error { return getAs(t, cluster.config, queuePath) })
 }
 
-// testAutoscalerNames: what the name of an external metric may be in an autoscaler.
+// testAutoscalerNames: the names of external metrics that an autoscaler may have.
 func testAutoscalerNames(t *testing.T) {
 	for name, allowed := range map[string]bool{`cloud\|queue`: true, "cloud/queue": false} {
 		target := resource.MustParse("30")

@@ -67,14 +67,14 @@ func testDeclaredMetrics(t *testing.T, p *process, backends client.Client, prome
 	}
 }
 
-// testBadParts: a bad rule and a source that is away cost themselves alone.
+// testBadParts: an invalid rule and an unreachable source do not affect other rules.
 func testBadParts(t *testing.T, p *process, backends client.Client) {
 	edit(t, backends, valuesBackend, func(b *v1alpha1.MetricsBackend) {
 		b.Spec.Sources = append(b.Spec.Sources, v1alpha1.SourceSpec{Name: "away", Prometheus: &v1alpha1.PrometheusSource{URL: "http://127.0.0.1:1"}})
 		b.Spec.ExternalMetrics.Rules = append(b.Spec.ExternalMetrics.Rules, v1alpha1.MetricRule{SeriesQuery: "queue_length{"})
 	})
 	reader := cluster.token(t, "reader")
-	outcome.Eventually(t, 30*time.Second, "the report tells of both", func(context.Context) error {
+	outcome.Eventually(t, 30*time.Second, "the report has both", func(context.Context) error {
 		report, err := readReport[v1alpha1.SourceReport](t.Context(), p, v1alpha1.SourcesPath, reader)
 		if err != nil {
 			return err
@@ -93,8 +93,7 @@ func testBadParts(t *testing.T, p *process, backends client.Client) {
 	}
 }
 
-// testRotatedCredential: the source refuses the old token, and takes the new one as soon
-// as it is in the Secret.
+// testRotatedCredential: after the source refused the old token, the new one in the Secret is used.
 func testRotatedCredential(t *testing.T, prometheus *fakePrometheus) {
 	prometheus.require("second")
 	outcome.Eventually(t, 30*time.Second, "the caller hears that the source refuses", func(context.Context) error {

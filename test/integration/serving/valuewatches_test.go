@@ -42,7 +42,7 @@ func unversioned(config *rest.Config) *rest.Config {
 	return config
 }
 
-// event reads the next event as TYPE and what tells values apart.
+// event reads the next event, as its type and its value.
 func event(t *testing.T, lines *bufio.Reader) string {
 	t.Helper()
 	line, err := lines.ReadBytes('\n')
@@ -102,8 +102,7 @@ func testValueWatches(t *testing.T, prometheus *fakePrometheus) {
 	}
 }
 
-// testMetricCalledStatus: kube-apiserver takes it for a part of the Namespace, and this
-// server for the metric that it is.
+// testMetricCalledStatus: kube-apiserver authorizes it as a subresource of the Namespace, and serving as the metric.
 func testMetricCalledStatus(t *testing.T) {
 	path := "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/status"
 	group := []string{"external.metrics.k8s.io"}

@@ -34,9 +34,8 @@ import (
 // leastSamples is how many renewals of its samples each kubelet is watched for.
 const leastSamples = 5
 
-// TestWatchThroughKubeAPIServer follows the same data points in every way in which a
-// stock client may: what kubelets answered is what each client sees, one event a
-// data point, none lost and none twice.
+// TestWatchThroughKubeAPIServer watches the same data points with each kind of stock client: each client gets the samples
+// that kubelets returned, one event per data point, none lost and none twice.
 func TestWatchThroughKubeAPIServer(t *testing.T) {
 	inTurn(t)
 	kubelets := startWorkload(t, "watched")
@@ -44,8 +43,7 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 		"nodes": {"node-a": kubelets[0], "node-b": kubelets[1]},
 		"pods":  {workloads + "/web-0": kubelets[0], workloads + "/web-1": kubelets[0], workloads + "/job-0": kubelets[1]},
 	}
-	// Room for a moment in which the machine stands still: no scrape is given up, and
-	// no client so late that two data points become one.
+	// Long enough that, on a busy machine, no scrape times out and no two data points are coalesced.
 	p := cluster.startServing(t, "watched", "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml",
 		[]byte(strings.Replace(fastScrapes("watched"), "interval: 1s, timeout: 1s", "interval: 3s, timeout: 3s", 1))))
 	p.waitReady(t)
@@ -84,7 +82,7 @@ func TestWatchThroughKubeAPIServer(t *testing.T) {
 	t.Run("start over", func(t *testing.T) { testStartsOver(t, kubelets[1]) })
 }
 
-// follower notes the resourceVersions that it gets of each object, in order.
+// follower records the resourceVersions of each object, in order.
 type follower struct {
 	name, resource string
 	// listed: it lists before it watches, and gets what there is a second time.
@@ -120,7 +118,7 @@ func (f *follower) fail(err error) {
 	f.errs = append(f.errs, err)
 }
 
-// arrived says whether the last sample of each kubelet is there.
+// arrived returns nil when the last sample of each kubelet is there.
 func (f *follower) arrived(sources map[string]*fakeKubelet) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +239,7 @@ func followTable(t *testing.T, version, resource string) *follower {
 }
 
 // testStartsOver holds a reflector of each version through the ends of its WatchList. No event tells that an object is
-// gone, so the end has to make it ask anew, and not go on.
+// gone, so the end must make it list again, not resume.
 func testStartsOver(t *testing.T, kubelet *fakeKubelet) {
 	client := newMetricsClient(t, cluster.config)
 	reflectors := []*endedReflector{

@@ -104,8 +104,8 @@ func newer(w *client.Watcher[metricsv1.PodMetrics], than time.Time) error {
 	return nil
 }
 
-// TestServingKilledUnderWatches kills one of two processes that 1,000 watches are
-// spread over: all of them go on at the other, which serves its own meanwhile.
+// TestServingKilledUnderWatches kills one of two processes with 1,000 watches between them: all continue at the other,
+// which keeps serving its own meanwhile.
 func TestServingKilledUnderWatches(t *testing.T) {
 	inTurn(t)
 	const count, connections = 1000, 10
@@ -162,8 +162,8 @@ func TestServingKilledUnderWatches(t *testing.T) {
 	second.returnsTo(t, profiler, before, 30*time.Second)
 }
 
-// TestKubeAPIServerRestartUnderWatches ends kube-apiserver under watches that go
-// through it: none stays behind in the process, and the clients come back.
+// TestKubeAPIServerRestartUnderWatches stops kube-apiserver under watches through it: the process closes them all, and
+// the clients reconnect.
 func TestKubeAPIServerRestartUnderWatches(t *testing.T) {
 	const count, connections = 60, 4
 	startCrowd(t, "orphaned")

@@ -61,10 +61,8 @@ func crowdBackend(t *testing.T, node, watch string) (flag string) {
 // pairOf is the label of two of a node's pods.
 func pairOf(node string, n int) string { return fmt.Sprintf("%s-%d", node, n) }
 
-// TestWatchFaults does to a process what clients do in bad days. In each case
-// another client hears of its data points all the while, and in the end the process
-// holds no more than at the start. The cases have a process each and take as long
-// as the longest of them: a client that takes nothing is given a minute.
+// TestWatchFaults: faulty clients do not delay another client, and in the end the process uses no more resources than
+// at the start. Each case has its own process; the longest takes a minute, the timeout of a client that does not read.
 func TestWatchFaults(t *testing.T) {
 	beside(t)
 	startCrowd(t, "crowded")
@@ -140,8 +138,7 @@ func doNotRead(t *testing.T, p *process, token, protocol string) {
 	}
 }
 
-// vanish opens watches, and then drops all that comes from the server, so that to
-// it the clients are gone without a word: no FIN, no reset, no acknowledgement.
+// vanish opens watches and then drops all packets from the server: no FIN, no reset, no acknowledgement.
 func vanish(t *testing.T, p *process, token, protocol string) {
 	var mu sync.Mutex
 	var connections []*net.TCPConn
@@ -173,8 +170,7 @@ func vanish(t *testing.T, p *process, token, protocol string) {
 	p.wantWatches(t, token, 1, 2*time.Minute)
 }
 
-// dropAll lets the kernel discard every packet that comes for a connection, before
-// TCP sees it.
+// dropAll makes the kernel discard every incoming packet of a connection before TCP.
 func dropAll(t *testing.T, connection *net.TCPConn) {
 	t.Helper()
 	raw, err := connection.SyscallConn()
@@ -191,7 +187,7 @@ func dropAll(t *testing.T, connection *net.TCPConn) {
 	}
 }
 
-// storm opens watches as fast as it can and leaves each at once, in every way.
+// storm opens watches as fast as it can and closes each at once, in different ways.
 func storm(t *testing.T, p *process, token string) {
 	const clients, each = 16, 150
 	var opened, refused atomic.Int64
@@ -274,7 +270,7 @@ func longSelectors(t *testing.T, p *process, token string) {
 	}
 }
 
-// kill ends a process as a node that loses its power does.
+// kill ends a process with SIGKILL.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	p.signal(t, syscall.SIGKILL)

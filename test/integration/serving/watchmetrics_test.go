@@ -16,8 +16,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// TestWatchMetrics reads what a process reports of its watches: its metrics while
-// they are open, and after that, and its log.
+// TestWatchMetrics checks the metrics of watches while they are open and after they ended, and the log.
 func TestWatchMetrics(t *testing.T) {
 	beside(t)
 	startCrowd(t, "measured")

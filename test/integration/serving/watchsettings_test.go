@@ -157,8 +157,7 @@ func (h *observedWatch) wantEnd(t *testing.T, last string, within time.Duration)
 	}
 }
 
-// refused holds the code and the text with which a watch is refused, and returns
-// the answer's Retry-After.
+// refused checks the status and the message with which a watch is refused, and returns Retry-After.
 func refused(t *testing.T, path string, code int, text string) string {
 	t.Helper()
 	client, url := throughKubeAPIServer(t, cluster.config)
@@ -181,13 +180,13 @@ func refused(t *testing.T, path string, code int, text string) string {
 	return answer.Header.Get("Retry-After")
 }
 
-// between says whether a text is a number in a range, its ends included.
+// between reports whether a text is a number in a range, its ends included.
 func between(text string, least, most int) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && least <= n && n <= most
 }
 
-// watchIn says whether discovery has the verb watch everywhere, or nowhere.
+// watchIn returns an error unless all resources have the verb watch, or none has.
 func watchIn(discovery []byte, want bool) error {
 	var list apidiscoveryv2.APIGroupDiscoveryList
 	if err := json.Unmarshal(discovery, &list); err != nil {
@@ -252,7 +251,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	p.waitReady(t)
 	cluster.registerBoth(t, name, p.port)
 
-	kubelet.freeze() // bookmarks are for those who have nothing else to read
+	kubelet.freeze() // bookmarks are sent when there are no events
 	reflector := mustObserve(t, nodesPath+watchListQuery)
 	bookmarked := mustObserve(t, nodesPath+bookmarksQuery)
 	plain := mustObserve(t, "/apis/metrics.k8s.io/v1beta1/nodes"+plainQuery)
@@ -325,8 +324,7 @@ func TestWatchFollowsItsBackend(t *testing.T) {
 	again.wantType(t, "ADDED", 15*time.Second)
 }
 
-// touchAPIService has the aggregator ask for discovery at once, which it otherwise
-// does once a minute.
+// touchAPIService makes the aggregator read discovery at once, which it otherwise does once a minute.
 func touchAPIService(t *testing.T, version string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, time.Now())
@@ -343,7 +341,7 @@ func aggregatedDiscoveryOf(t *testing.T, p *process, token string) ([]byte, erro
 	return []byte(body), err
 }
 
-// TestWatchFollowsItsFile does so by --backend-file, from a start without watch.
+// TestWatchFollowsItsFile changes spec.watch by --backend-file, from a start without watch.
 func TestWatchFollowsItsFile(t *testing.T) {
 	beside(t)
 	cluster.startNode(t, "node-filed", map[string]string{nodesOf: "filed"})

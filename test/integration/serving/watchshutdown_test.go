@@ -19,8 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// resuming watches through kube-apiserver again and again, as long as its context
-// lasts, and notes what a client of a rollout must not see.
+// resuming watches through kube-apiserver again and again until its context ends, and records failures.
 type resuming struct {
 	client *http.Client
 	url    string
@@ -67,8 +66,7 @@ func (r *resuming) run(ctx context.Context) {
 	}
 }
 
-// refused returns when to try again: a process that shuts down says so, if it is
-// still asked.
+// refused returns the Retry-After of a process that is shutting down.
 func (r *resuming) refused(answer *http.Response) time.Duration {
 	defer answer.Body.Close()
 	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
@@ -92,9 +90,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// TestShutdownMovesWatches ends one of two processes under watches that came
-// through kube-apiserver: each ends cleanly, with a last event, and goes on at the
-// other process before the first one stops to listen.
+// TestShutdownMovesWatches terminates one of two processes under watches through kube-apiserver: each watch ends cleanly,
+// with a last event, and continues at the other process before the first one stops listening.
 func TestShutdownMovesWatches(t *testing.T) {
 	inTurn(t)
 	const each = 20

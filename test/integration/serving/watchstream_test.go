@@ -30,8 +30,7 @@ import (
 // dialer makes a client's connections.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// watchClient is a client with connections of its own to a process. It takes no
-// longer than a handshake to connect, and a watch lasts as long as it likes.
+// watchClient returns a client with its own connections to a process, and without a timeout.
 func (p *process) watchClient(t *testing.T, protocol string, dial dialer) *http.Client {
 	t.Helper()
 	if dial == nil {
@@ -57,8 +56,8 @@ func (p *process) watchClient(t *testing.T, protocol string, dial dialer) *http.
 	return &http.Client{Transport: transport}
 }
 
-// narrow dials connections whose kernel takes hardly anything that is not read. Set
-// before the handshake, so that the server's kernel keeps little for them, too.
+// narrow dials connections with a small receive buffer, set before the handshake so that the server's kernel buffers
+// little for them, too.
 func narrow(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		var set error
@@ -126,8 +125,7 @@ func (w *watched) next(t *testing.T, within time.Duration) string {
 	return ""
 }
 
-// keepsComing watches a stream until the function that it returns is called, and
-// fails the test if it ever pauses for too long.
+// keepsComing reads a watch until stop is called, and fails the test if a pause is too long.
 func (w *watched) keepsComing(t *testing.T, pause time.Duration) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -191,11 +189,10 @@ series:
 // resources are what must return to its start.
 type resources struct{ watches, goroutines, files, heap float64 }
 
-// heapProfile has garbage collected first, if it is asked to.
+// heapProfile collects garbage first, with ?gc=1.
 const heapProfile = "/debug/pprof/heap"
 
-// resources asks as one who may have garbage collected, without which the heap holds
-// what nobody uses any more.
+// resources collects garbage first, as the account profiler may, so that the heap is what is in use.
 func (p *process) resources(ctx context.Context, profiler string) (r resources, err error) {
 	if status, body, err := p.get(ctx, heapProfile+"?gc=1", profiler); err != nil || status != http.StatusOK {
 		return r, fmt.Errorf("%s: status %d, %w: %.200s", heapProfile, status, err, body)
@@ -211,19 +208,18 @@ func (p *process) resources(ctx context.Context, profiler string) (r resources, 
 	return r, nil
 }
 
-// returnsTo waits until a process holds no more than it did. A few connections and
-// goroutines come and go with the kubelet and kube-apiserver. The heap may hold more
-// of what is cached: a thousand watches that were left behind are 40 MB.
+// returnsTo waits until a process uses no more than before. A few connections and goroutines come and go with the kubelet
+// and kube-apiserver, and caches grow; a thousand leaked watches would be 40 MB.
 func (p *process) returnsTo(t *testing.T, profiler string, before resources, within time.Duration) {
 	t.Helper()
-	const play, playBytes = 12, 8 << 20
-	outcome.Eventually(t, within, "everything is given back", func(context.Context) error {
+	const tolerance, heapTolerance = 12, 8 << 20
+	outcome.Eventually(t, within, "all resources are released", func(context.Context) error {
 		now, err := p.resources(t.Context(), profiler)
 		if err != nil {
 			return err
 		}
-		if now.watches != before.watches || now.goroutines > before.goroutines+play || now.files > before.files+play ||
-			now.heap > before.heap+playBytes {
+		if now.watches != before.watches || now.goroutines > before.goroutines+tolerance || now.files > before.files+tolerance ||
+			now.heap > before.heap+heapTolerance {
 			return fmt.Errorf("at the start %+v, now %+v", before, now)
 		}
 		t.Logf("at the start %+v, now %+v", before, now)
