@@ -21,11 +21,17 @@ func backendManifest(interval string) string {
 	return manifestHead + "spec: {resourceMetrics: {scrape: {interval: " + interval + "}}}\n"
 }
 
+// TestDecodeManifest: documents beside the MetricsBackend are declared metrics and policies.
 func TestDecodeManifest(t *testing.T) {
+	const head = "---\napiVersion: metricsbackend.io/v1alpha1\n"
+	const metric = head + "kind: ExternalMetric\nmetadata: {name: m, namespace: shop}\nspec: {query: up}\n"
+	const custom = head + "kind: CustomMetric\nmetadata: {name: c, namespace: shop}\nspec: {query: up, describes: {resource: pods, nameLabel: pod}}\n"
+	const policy = head + "kind: ExternalMetricsPolicy\nmetadata: {name: p}\nspec: {rules: [{metric: .*, deny: true}]}\n"
 	tests := map[string]struct {
 		content string
 		// wantInterval is that of the decoded object.
 		wantInterval time.Duration
+		want         declared
 		wantErr      string
 	}{
 		"YAML":                         {content: backendManifest("20s"), wantInterval: 20 * time.Second},
@@ -41,6 +47,13 @@ func TestDecodeManifest(t *testing.T) {
 		"two objects":                  {content: backendManifest("20s") + "---\n" + backendManifest("30s"), wantErr: "holds several"},
 		"empty":                        {content: "\n# nothing\n", wantErr: "the file is empty"},
 		"not YAML":                     {content: "{", wantErr: "yaml"},
+		"everything": {content: policy + "---\n" + backendManifest("20s") + metric + custom, wantInterval: 20 * time.Second, want: declared{
+			Policies: []string{"/p"}, Custom: []string{"shop/c"}, External: []string{"shop/m"},
+		}},
+		"no MetricsBackend":           {content: metric, wantErr: "must hold the manifest of a MetricsBackend"},
+		"no namespace":                {content: backendManifest("20s") + strings.Replace(metric, ", namespace: shop", "", 1), wantErr: `ExternalMetric "m" has no metadata.namespace`},
+		"no name":                     {content: backendManifest("20s") + strings.Replace(policy, "name: p", "", 1), wantErr: "has no metadata.name"},
+		"an unknown field of another": {content: backendManifest("20s") + strings.Replace(metric, "query: up", "query: up, quarry: down", 1), wantErr: "quarry"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,6 +63,16 @@ func TestDecodeManifest(t *testing.T) {
 			}
 			if got := m.backend.Spec.ResourceMetrics.Scrape.Interval.Duration; got != tc.wantInterval {
 				t.Errorf("interval %s, want %s", got, tc.wantInterval)
+			}
+			got := &fakeTarget{}
+			target := got.target()
+			target.declare(t.Context(), &m.declarations)
+			tc.want.PoliciesSet, tc.want.MetricsSet = true, true
+			if diff := cmp.Diff(tc.want, got.declared); diff != "" {
+				t.Errorf("declared (-want +got):\n%s", diff)
+			}
+			if len(m.external) > 0 && m.external[0].Spec.MetricName != "m" {
+				t.Error("the defaults are not filled in")
 			}
 		})
 	}
@@ -170,44 +193,5 @@ func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatalf("write %s: %v", path, err)
-	}
-}
-
-// TestManifestDeclarations: further documents are declared metrics and policies.
-func TestManifestDeclarations(t *testing.T) {
-	const head = "---\napiVersion: metricsbackend.io/v1alpha1\n"
-	const metric = head + "kind: ExternalMetric\nmetadata: {name: m, namespace: shop}\nspec: {query: up}\n"
-	const custom = head + "kind: CustomMetric\nmetadata: {name: c, namespace: shop}\nspec: {query: up, describes: {resource: pods, nameLabel: pod}}\n"
-	const policy = head + "kind: ExternalMetricsPolicy\nmetadata: {name: p}\nspec: {rules: [{metric: .*, deny: true}]}\n"
-	tests := map[string]struct {
-		content string
-		want    declared
-		wantErr string
-	}{
-		"nothing": {content: backendManifest("20s"), want: declared{PoliciesSet: true, MetricsSet: true}},
-		"everything": {content: policy + "---\n" + backendManifest("20s") + metric + custom, want: declared{
-			PoliciesSet: true, MetricsSet: true, Policies: []string{"/p"}, Custom: []string{"shop/c"}, External: []string{"shop/m"},
-		}},
-		"no MetricsBackend": {content: metric, wantErr: "must hold the manifest of a MetricsBackend"},
-		"no namespace":      {content: backendManifest("20s") + strings.Replace(metric, ", namespace: shop", "", 1), wantErr: `ExternalMetric "m" has no metadata.namespace`},
-		"no name":           {content: backendManifest("20s") + strings.Replace(policy, "name: p", "", 1), wantErr: "has no metadata.name"},
-		"an unknown field":  {content: backendManifest("20s") + strings.Replace(metric, "query: up", "query: up, quarry: down", 1), wantErr: "quarry"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			m, err := decodeManifest([]byte(tc.content))
-			if !succeeded(t, err, tc.wantErr) {
-				return
-			}
-			got := &fakeTarget{}
-			target := got.target()
-			target.declare(t.Context(), &m.declarations)
-			if diff := cmp.Diff(tc.want, got.declared); diff != "" {
-				t.Errorf("declared (-want +got):\n%s", diff)
-			}
-			if len(m.external) > 0 && m.external[0].Spec.MetricName != "m" {
-				t.Error("the defaults are not filled in")
-			}
-		})
 	}
 }
