@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ func excludeClaimed(backend *v1alpha1.MetricsBackend, desired []schema.GroupVers
 	var conflicts []versionConflict
 	for _, other := range others {
 		for _, claimed := range other.versions {
-			if !older(other.backend, backend) || !slices.Contains(desired, claimed) {
+			if compareAge(other.backend, backend) >= 0 || !slices.Contains(desired, claimed) {
 				continue
 			}
 			desired = slices.DeleteFunc(desired, func(gv schema.GroupVersion) bool { return gv == claimed })
@@ -60,12 +61,7 @@ func (r *Reconciler) otherClaims(ctx context.Context, s *reconcileState) ([]clai
 		v1alpha1.SetDefaults(&spec)
 		claims = append(claims, claim{other, desiredVersions(spec)})
 	}
-	slices.SortFunc(claims, func(a, b claim) int {
-		if older(a.backend, b.backend) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(claims, func(a, b claim) int { return compareAge(a.backend, b.backend) })
 	return claims, nil
 }
 
@@ -116,13 +112,10 @@ func readyToTakeOver(backend *v1alpha1.MetricsBackend) bool {
 		(stalled == nil || stalled.Reason == v1alpha1.ReasonConflict || stalled.Reason == v1alpha1.ReasonNotOwned)
 }
 
-// older reports whether a was created before b. Creation times have a resolution of one
-// second; within it the name decides.
-func older(a, b *v1alpha1.MetricsBackend) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
+// compareAge orders backends by their creation, the oldest first. Creation times have a
+// resolution of one second; within it the name decides.
+func compareAge(a, b *v1alpha1.MetricsBackend) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // versionConflict is why a version that is ready cannot be registered.

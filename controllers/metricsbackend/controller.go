@@ -161,7 +161,11 @@ func (r *Reconciler) runPhases(ctx context.Context, s *reconcileState) error {
 		}
 		if err := p.run(r, ctx, s); err != nil {
 			s.outcome.blocked = true
-			if !s.handleError(err) {
+			stalled, expected := classifyError(err, s.serving.Namespace)
+			if stalled != nil {
+				s.setStalled(stalled)
+			}
+			if !expected {
 				errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -106,7 +107,5 @@ func (s *reconcileState) isTransient(condition string, failing debounce.Streak, 
 }
 
 func (s *reconcileState) wasTrue(condition string) bool {
-	return slices.ContainsFunc(s.storedStatus.Conditions, func(c metav1.Condition) bool {
-		return c.Type == condition && c.Status == metav1.ConditionTrue
-	})
+	return meta.IsStatusConditionTrue(s.storedStatus.Conditions, condition)
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,7 +88,7 @@ func (fc *fakeCluster) specDifference(backend *v1alpha1.MetricsBackend) string {
 	s := fc.reconciler().newState(backend)
 	wanted := 0
 	for _, gv := range []string{"v1", "v1beta1"} {
-		wants := s.isDesired(gv+".metrics.k8s.io") && (s.deploys() || fc.other.allServe(gv))
+		wants := slices.Contains(s.versions.desired, schema.GroupVersion{Group: "metrics.k8s.io", Version: gv}) && (s.deploys() || fc.other.allServe(gv))
 		if wants {
 			wanted++
 		}

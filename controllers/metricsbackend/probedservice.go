@@ -52,12 +52,11 @@ type endpoint struct {
 // holds no Services of other namespaces.
 func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (*probedService, error) {
 	found := &probedService{target: target}
-	namespace := metadata(namespaceKind)
-	err := r.Client.Get(ctx, client.ObjectKey{Name: target.Namespace}, namespace)
+	_, ends, err := readNamespace(ctx, r.Client, target.Namespace)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("get namespace %s: %w", target.Namespace, err)
-	case err == nil && namespace.DeletionTimestamp != nil:
+	case err != nil:
+		return nil, err
+	case ends:
 		// It may still answer, but not for long.
 		found.missing, found.namespaceTerminating = true, true
 		found.why = fmt.Sprintf("namespace %q of Service %s is being deleted", target.Namespace, target)

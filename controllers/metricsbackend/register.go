@@ -44,17 +44,15 @@ func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 // movesFirst returns the desired versions, those first whose APIServices point elsewhere:
 // a group is not split between two implementations for longer than necessary.
 func (s *reconcileState) movesFirst() []schema.GroupVersion {
-	versions := slices.Clone(s.versions.desired)
-	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int {
-		switch elsewhere := s.pointsElsewhere(a); {
-		case elsewhere == s.pointsElsewhere(b):
-			return 0
-		case elsewhere:
-			return -1
+	var moves, others []schema.GroupVersion
+	for _, gv := range s.versions.desired {
+		if s.pointsElsewhere(gv) {
+			moves = append(moves, gv)
+		} else {
+			others = append(others, gv)
 		}
-		return 1
-	})
-	return versions
+	}
+	return append(moves, others...)
 }
 
 // pointsElsewhere reports whether the version's APIService exists with another backend
@@ -239,10 +237,8 @@ func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 		return ""
 	}
 	// Pending versions were left out, since all required ones were registered.
-	for _, known := range s.storedStatus.APIServices {
-		if known.Name == apiServiceName(gv) && known.State == v1alpha1.APIServicePending {
-			return known.Message
-		}
+	if known := s.storedVersion(apiServiceName(gv)); known.State == v1alpha1.APIServicePending {
+		return known.Message
 	}
 	return ""
 }

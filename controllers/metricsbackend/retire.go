@@ -38,7 +38,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		gv, ok := versionOf(name)
 		// Without their namespace our pods are gone.
 		podsGone := s.namespace.gone && s.pointsToServing(s.registered[name])
-		if !ok || s.isDesired(name) && !podsGone || s.storedState(name) == v1alpha1.APIServiceRetiring {
+		if !ok || slices.Contains(s.versions.desired, gv) && !podsGone || s.storedVersion(name).State == v1alpha1.APIServiceRetiring {
 			continue
 		}
 		if kept, err := r.keepForConsumers(ctx, s, gv); err != nil {

@@ -113,12 +113,7 @@ func ruleKey(rule v1alpha1.RuleStatus) stateKey { return stateKey{ruleFailing, r
 
 // storedRule returns the stored state of a rule and reason, if any.
 func (s *reconcileState) storedRule(now v1alpha1.RuleStatus) v1alpha1.RuleStatus {
-	for _, known := range s.storedStatus.Rules {
-		if known.Path == now.Path && known.Reason == now.Reason {
-			return known
-		}
-	}
-	return v1alpha1.RuleStatus{}
+	return find(s.storedStatus.Rules, func(known v1alpha1.RuleStatus) bool { return known.Path == now.Path && known.Reason == now.Reason })
 }
 
 // reportedRules merges the pods' reports, in the order of the spec.

@@ -66,7 +66,7 @@ func (s *reconcileState) specSources(reports []*v1alpha1.SourceReport) condition
 // specSource returns the state of one source. A failure of a healthy one is reported
 // after sourcesGrace, or at once after a change of the spec.
 func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceReport) v1alpha1.SourceStatus {
-	was := s.storedSource(name)
+	was := find(s.storedStatus.Sources, func(known v1alpha1.SourceStatus) bool { return known.Name == name })
 	now := reportedSource(name, reports)
 	failing := stateKey{state: sourceFailing, name: name}
 	switch {
@@ -91,15 +91,6 @@ func (s *reconcileState) specSource(name string, reports []*v1alpha1.SourceRepor
 
 func isFailure(reason string) bool {
 	return reason != v1alpha1.ReasonNotYetReported && reason != v1alpha1.ReasonNotReported
-}
-
-func (s *reconcileState) storedSource(name string) v1alpha1.SourceStatus {
-	for _, known := range s.storedStatus.Sources {
-		if known.Name == name {
-			return known
-		}
-	}
-	return v1alpha1.SourceStatus{}
 }
 
 // reportedSource merges the pods' reports about a source. Of different failures it

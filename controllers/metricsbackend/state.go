@@ -146,16 +146,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 	return s
 }
 
-// handleError stalls the backend if the error means that, and reports whether the error
-// is expected. All others are retried.
-func (s *reconcileState) handleError(err error) bool {
-	stalled, expected := classifyError(err, s.serving.Namespace)
-	if stalled != nil {
-		s.setStalled(stalled)
-	}
-	return expected
-}
-
+// setStalled stalls the backend, unless an earlier phase has.
 func (s *reconcileState) setStalled(e *stalledError) {
 	if s.outcome.stalled == nil {
 		s.outcome.stalled = e
@@ -185,22 +176,21 @@ func (s *reconcileState) setVersionState(gv schema.GroupVersion, state v1alpha1.
 	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: text.Truncate(message, maxMessage)}
 }
 
-// storedState returns the stored state of a version.
-func (s *reconcileState) storedState(name string) v1alpha1.APIServiceState {
-	for _, known := range s.storedStatus.APIServices {
-		if known.Name == name {
-			return known.State
-		}
+// storedVersion returns the stored state of a version, if any.
+func (s *reconcileState) storedVersion(name string) v1alpha1.APIServiceStatus {
+	return find(s.storedStatus.APIServices, func(known v1alpha1.APIServiceStatus) bool { return known.Name == name })
+}
+
+// find returns the first value that matches, or the zero value.
+func find[T any](all []T, match func(T) bool) (found T) {
+	if i := slices.IndexFunc(all, match); i >= 0 {
+		found = all[i]
 	}
-	return ""
+	return found
 }
 
 // registeredNames returns the names of our APIServices, sorted.
 func (s *reconcileState) registeredNames() []string { return slices.Sorted(maps.Keys(s.registered)) }
-
-func (s *reconcileState) isDesired(name string) bool {
-	return slices.ContainsFunc(s.versions.desired, func(gv schema.GroupVersion) bool { return manifests.APIServiceName(gv) == name })
-}
 
 // requeueNow requeues the backend after a short pause, for concurrent writers.
 func (s *reconcileState) requeueNow() { s.outcome.requeueAfter = 20 * time.Millisecond }

@@ -71,23 +71,35 @@ func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) e
 				"(config/rbac/serving-namespace), or delete this MetricsBackend and create it without spec.namespace",
 			name, strings.Join(r.Namespaces, ", "))
 	}
-	namespace := metadata(namespaceKind)
-	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	exists, ends, err := readNamespace(ctx, r.Client, name)
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case !exists:
 		// No pod can serve: a registered version would only break discovery.
 		s.setNamespaceGone()
 		return newStalledError(v1alpha1.ReasonNamespaceMissing,
 			"namespace %q does not exist: create it (kubectl create namespace %s)", name, name)
-	case err != nil:
-		return fmt.Errorf("get namespace %s: %w", name, err)
-	case namespace.DeletionTimestamp != nil:
+	case ends:
 		// A registered version without pods would block the deletion of every namespace,
 		// of this one too.
 		s.setNamespaceGone()
 		return newStalledError(v1alpha1.ReasonNamespaceTerminating, "%s", terminatingMessage(name))
 	}
 	return nil
+}
+
+// readNamespace reports whether a namespace exists, and whether it is being deleted.
+func readNamespace(ctx context.Context, reader client.Reader, name string) (exists, ends bool, err error) {
+	namespace := metadata(namespaceKind)
+	err = reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, false, nil
+	case err != nil:
+		return false, false, fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	return true, namespace.DeletionTimestamp != nil, nil
 }
 
 // setNamespaceGone retires what our pods serve. Versions served from other namespaces

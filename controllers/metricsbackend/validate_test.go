@@ -251,7 +251,7 @@ func TestOlder(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := older(tc.a, tc.b); got != tc.want {
+			if got := compareAge(tc.a, tc.b) < 0; got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})

@@ -183,10 +183,7 @@ func (c *Certificate) loadWanted(ctx context.Context) error {
 }
 
 func (c *Certificate) mode() v1alpha1.CertificateMode {
-	if mode := c.in.Serving.Spec.Certificates.Mode; mode != "" {
-		return mode
-	}
-	return v1alpha1.CertificatesManaged
+	return c.in.Serving.Spec.Certificates.Mode
 }
 
 // mount writes the Secret that pods mount.

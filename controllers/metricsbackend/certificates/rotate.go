@@ -55,37 +55,30 @@ func (c *Certificate) Rotate(ctx context.Context, pods []Pod, blocked bool) (*Un
 	return stalled, c.mount(ctx, c.served, needed)
 }
 
-// servedChains returns the certificates that pods serve, a pod whose certificate is
-// unknown, and one that serves another certificate than mounted.
-func servedChains(pods []Pod, mounted []*x509.Certificate) (chains [][]*x509.Certificate, unknown, outdated string) {
+// neededAuthorities returns the authorities that must stay trusted: the wanted ones, and
+// those of every certificate that a pod serves or may serve soon.
+func (c *Certificate) neededAuthorities(pods []Pod) servingcert.Bundle {
+	chains, unknown := [][]*x509.Certificate{c.chain}, ""
 	for _, p := range pods {
 		switch {
 		case len(p.Chain) > 0:
 			chains = append(chains, p.Chain)
-			if len(mounted) > 0 && !p.Chain[0].Equal(mounted[0]) {
-				outdated = p.Name
+			if len(c.chain) > 0 && !p.Chain[0].Equal(c.chain[0]) {
+				c.outdatedPod = p.Name
 			}
 		case !p.Overdue:
 			unknown = p.Name
 		}
 	}
-	return chains, unknown, outdated
-}
-
-// neededAuthorities returns the authorities that must stay trusted: the wanted ones, and
-// those of every certificate that a pod serves or may serve soon.
-func (c *Certificate) neededAuthorities(pods []Pod) servingcert.Bundle {
-	chains, unknown, outdated := servedChains(pods, c.chain)
-	c.outdatedPod = outdated
-	needed := c.wanted.With(c.r.Issuer.InUse(c.trusted, append(chains, c.chain)...))
+	needed := c.wanted.With(c.r.Issuer.InUse(c.trusted, chains...))
 	if unknown != "" {
 		needed = c.wanted.With(c.trusted)
 	}
 	removed := c.trusted.Equal(c.wanted)
 	switch {
 	case c.waiting != "", len(c.authorities.next.Authority()) > 0:
-	case outdated != "":
-		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", outdated)
+	case c.outdatedPod != "":
+		c.waiting = fmt.Sprintf("pod %s does not serve the new certificate yet: its kubelet brings it within about a minute and a half", c.outdatedPod)
 	case removed:
 	case unknown != "":
 		c.waiting = fmt.Sprintf("pod %s was not seen to serve the new certificate yet", unknown)

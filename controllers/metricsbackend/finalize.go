@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,28 +29,13 @@ func (r *Reconciler) remove(ctx context.Context, s *reconcileState) (gone bool, 
 	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
 		return true, nil
 	}
-	if err := r.checkNamespace(ctx, s); err != nil {
-		return false, s.deletionFailed(err)
-	}
-	// First, and even if the rest cannot proceed: no request should be rejected on behalf
-	// of an API that is being removed.
-	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
-		return false, s.deletionFailed(err)
-	}
-	why, err := r.removeVersions(ctx, s)
-	if err != nil {
-		return false, s.deletionFailed(err)
-	}
-	if why != "" {
-		s.setDeleting(why)
-		return false, nil
-	}
-	left, err := r.removeChildren(ctx, s)
-	if err != nil {
-		return false, s.deletionFailed(err)
-	}
-	if len(left) > 0 {
-		s.setDeleting("removing " + left[0] + andMore(len(left)-1, "object"))
+	left, err := r.removeObjects(ctx, s)
+	switch {
+	case err != nil:
+		s.setDeleting("retrying: " + stableErrorMessage(err))
+		return false, err
+	case left != "":
+		s.setDeleting(left)
 		return false, nil
 	}
 	base := s.backend.DeepCopy()
@@ -65,6 +49,27 @@ func (r *Reconciler) remove(ctx context.Context, s *reconcileState) (gone bool, 
 	r.tokens.Forget(s.guestAccount())
 	klog.FromContext(ctx).Info("Removed everything of the MetricsBackend")
 	return true, nil
+}
+
+// removeObjects removes one step of everything but the finalizer, and returns what is
+// left, or "".
+func (r *Reconciler) removeObjects(ctx context.Context, s *reconcileState) (string, error) {
+	if err := r.checkNamespace(ctx, s); err != nil {
+		return "", err
+	}
+	// First, and even if the rest cannot proceed: no request should be rejected on behalf
+	// of an API that is being removed.
+	if err := r.applier.RemoveAdmission(ctx, s.backend.Name); err != nil {
+		return "", err
+	}
+	if why, err := r.removeVersions(ctx, s); err != nil || why != "" {
+		return why, err
+	}
+	left, err := r.removeChildren(ctx, s)
+	if err != nil || len(left) == 0 {
+		return "", err
+	}
+	return "removing " + left[0] + andMore(len(left)-1, "object"), nil
 }
 
 // removeVersions retires every APIService of the backend (restores it, leaves it to a
@@ -156,17 +161,9 @@ func (s *reconcileState) possiblyRegistered() []string {
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
 	s.namespace.unmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
-	live := metadata(namespaceKind)
-	err := r.Live.Get(ctx, client.ObjectKey{Name: s.serving.Namespace}, live)
-	switch {
-	case apierrors.IsNotFound(err):
-		s.namespace.gone = true
-		return nil
-	case err != nil:
-		return fmt.Errorf("get namespace %s: %w", s.serving.Namespace, err)
-	}
-	s.namespace.gone = live.DeletionTimestamp != nil
-	return nil
+	exists, ends, err := readNamespace(ctx, r.Live, s.serving.Namespace)
+	s.namespace.gone = err == nil && (!exists || ends)
+	return err
 }
 
 // removeChildren deletes all objects but APIServices, and returns those that it found. It
@@ -193,12 +190,6 @@ func (s *reconcileState) setDeleting(message string) {
 	s.setCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonDeleting, message)
 	s.backend.Status.RegisteredVersions = ""
 	s.requeueWithin(min(max(s.now.Sub(s.backend.DeletionTimestamp.Time)/8, progressMin), progressMax))
-}
-
-// deletionFailed reports what keeps the deletion from finishing, and returns err.
-func (s *reconcileState) deletionFailed(err error) error {
-	s.setDeleting("retrying: " + stableErrorMessage(err))
-	return err
 }
 
 // retireAllPause is the time between two attempts of RetireAll.
