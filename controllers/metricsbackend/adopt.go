@@ -13,12 +13,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
+
+// mayAdopt applies spec.adoption to an APIService without our label.
+func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrationv1.APIService) error {
+	switch s.spec.Adoption {
+	case v1alpha1.AdoptionAlways:
+		return nil
+	case v1alpha1.AdoptionIfUnavailable:
+		left := adoptionGrace
+		if checked := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); checked != nil && checked.Status == apiregistrationv1.ConditionFalse {
+			left -= s.now.Sub(checked.LastTransitionTime.Time)
+			if left <= 0 {
+				return nil
+			}
+			s.requeueWithin(left)
+		}
+		s.addConflict(gv, v1alpha1.ReasonNotOwned,
+			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
+				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, describeTarget(service), adoptionGrace)
+		return nil
+	}
+	return newStalledError(v1alpha1.ReasonNotOwned,
+		"APIService %s belongs to someone else, it is served by %s: set spec.adoption to Always to take it over (it is handed back "+
+			"when this MetricsBackend goes), or to IfUnavailable to take it over only if it does not answer; or remove that implementation "+
+			"and its registration (kubectl delete apiservice %s); or take version %s out of %s",
+		service.Name, describeTarget(service), service.Name, gv.Version, versionsField(gv))
+}
 
 // adoptAPIService points an existing APIService at the target and labels it as this
 // backend's, in one write, so that it is never half-owned. The write carries the

@@ -1,12 +1,6 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricsbackend reconciles MetricsBackends. controller.go runs the phases in
-// order; each phase has its own file.
-//
-// The invariant: at no time is an API version in discovery that a ready pod does not
-// serve. So versions are retired before anything else changes, and registered after
-// everything else is done.
 package metricsbackend
 
 import (
@@ -138,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := r.newState(backend)
 	if !backend.DeletionTimestamp.IsZero() {
-		gone, err := r.remove(ctx, s)
+		gone, err := r.finalize(ctx, s)
 		if gone {
 			r.forget(req.Name)
 			return ctrl.Result{}, nil

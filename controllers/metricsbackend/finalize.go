@@ -5,16 +5,13 @@ package metricsbackend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -22,10 +19,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
-// remove deletes what belongs to a backend in order: versions leave discovery, confirmed,
+// finalize deletes what belongs to a backend in order: versions leave discovery, confirmed,
 // while pods still serve them; then all other objects; then the finalizer. It reports
 // whether nothing is left.
-func (r *Reconciler) remove(ctx context.Context, s *reconcileState) (gone bool, err error) {
+func (r *Reconciler) finalize(ctx context.Context, s *reconcileState) (gone bool, err error) {
 	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
 		return true, nil
 	}
@@ -190,60 +187,4 @@ func (s *reconcileState) setDeleting(message string) {
 	s.setCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonDeleting, message)
 	s.backend.Status.RegisteredVersions = ""
 	s.requeueWithin(min(max(s.now.Sub(s.backend.DeletionTimestamp.Time)/8, progressMin), progressMax))
-}
-
-// retireAllPause is the time between two attempts of RetireAll.
-const retireAllPause = 100 * time.Millisecond
-
-// RetireAll retires every APIService that points to serving pods in the operator's own
-// namespace, without the order that a single backend keeps. It is for an operator that
-// stops because that namespace is being deleted, with all pods in it: an APIService
-// without pods blocks the deletion of every namespace in the cluster. Adopted ones are
-// restored if the previous owner has ready endpoints; all others are deleted. It
-// continues after errors, retries until none is left or ctx ends, and then returns the
-// error of the last attempt.
-func (r *Reconciler) RetireAll(ctx context.Context) error {
-	var failed error
-	_ = wait.PollUntilContextCancel(ctx, retireAllPause, true, func(ctx context.Context) (bool, error) {
-		err := r.retireAllOnce(ctx)
-		if err == nil || failed == nil || ctx.Err() == nil {
-			// An error that ctx caused is less useful than the one before.
-			failed = err
-		}
-		return err == nil, nil
-	})
-	return failed
-}
-
-func (r *Reconciler) retireAllOnce(ctx context.Context) error {
-	var list v1alpha1.MetricsBackendList
-	if err := r.Live.List(ctx, &list); err != nil {
-		return fmt.Errorf("list MetricsBackends: %w", err)
-	}
-	var errs []error
-	for i := range list.Items {
-		s := r.newState(&list.Items[i])
-		if s.serving.Namespace != r.Namespace {
-			continue
-		}
-		if err := r.observe(ctx, s); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		// Nothing can be created in a terminating namespace.
-		s.namespace.gone = true
-		for _, name := range s.registeredNames() {
-			if !s.pointsToServing(s.registered[name]) {
-				continue // its target stays
-			}
-			owner, why, err := r.retireAPIService(ctx, s, name)
-			switch {
-			case err != nil:
-				errs = append(errs, err)
-			case owner == ownerSelf:
-				errs = append(errs, fmt.Errorf("APIService %s still exists: %s", name, why))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -1,0 +1,31 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metricsbackend reconciles MetricsBackends. controller.go runs the phases in
+// order; each phase has its own file.
+//
+// The invariant: at no time is an API version in discovery that a ready pod does not
+// serve. So versions are retired before anything else changes, and registered after
+// everything else is done.
+//
+// The files, by subject:
+//
+//   - a reconciliation: controller.go (the phases), state.go (what they share), setup.go
+//     (watches and cache), errors.go, grace.go (each grace period), history.go (what is
+//     remembered between reconciliations)
+//   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
+//     (versions that two backends name)
+//   - APIServices: ownership.go (whose they are), target.go (where they point to),
+//     register.go, adopt.go (takes one over), contest.go (another manager changes it
+//     back), verify.go (requests through it), retire.go (deletes it), restore.go and
+//     previousowner.go (hand it back)
+//   - what is deployed: deploy.go, admission.go, certificates.go (package certificates),
+//     rollout.go, startfailure.go
+//   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
+//     probedservice.go for spec.existing
+//   - what pods report: sources.go, kubelets.go, specsources.go, rules.go, consumers.go,
+//     consumerlist.go
+//   - the status: status.go, events.go, metrics.go
+//   - deletion: finalize.go (of a MetricsBackend), retireall.go (of the operator's
+//     namespace)
+package metricsbackend
