@@ -7,9 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -97,15 +97,11 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 		Namespace: target.Namespace, Name: target.Name, Port: ptr.To(target.Port),
 	}
 	updated.Spec.CABundle, updated.Spec.InsecureSkipTLSVerify = nil, true
-	if updated.Labels == nil {
-		updated.Labels = map[string]string{}
+	for key, value := range s.serving.Labels() {
+		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
 	}
-	maps.Copy(updated.Labels, s.serving.Labels())
 	if record != "" {
-		if updated.Annotations == nil {
-			updated.Annotations = map[string]string{}
-		}
-		updated.Annotations[v1alpha1.AnnotationPreviousOwner] = record
+		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, v1alpha1.AnnotationPreviousOwner, record)
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
 }

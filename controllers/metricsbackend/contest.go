@@ -136,24 +136,24 @@ func (s *reconcileState) conflictingManager(live *apiregistrationv1.APIService, 
 // changedBy returns the field manager that changed a field that we wrote, and whether
 // there is one. A field that we still own, alone or shared, is unchanged.
 func changedBy(live *apiregistrationv1.APIService, field []string) (string, bool) {
-	var others []metav1.ManagedFieldsEntry
+	var others, managing []metav1.ManagedFieldsEntry
 	for _, entry := range live.ManagedFields {
-		if entry.Subresource != "" || !managesField(entry, field) {
-			continue
-		}
-		if entry.Manager == v1alpha1.FieldOwner {
+		ours, manages := entry.Manager == v1alpha1.FieldOwner, managesField(entry, field)
+		switch {
+		case entry.Subresource != "":
+		case ours && manages:
 			return "", false
+		case manages:
+			managing = append(managing, entry)
+		case !ours:
+			others = append(others, entry)
 		}
-		others = append(others, entry)
 	}
-	switch {
-	case len(others) > 0:
-		return newestEntry(others).Manager, true
-	case len(live.ManagedFields) > 0:
+	if len(managing) == 0 {
 		// A removed field has no manager: take the last writer.
-		return newestEntry(otherManagers(live.ManagedFields)).Manager, true
+		managing = others
 	}
-	return "", false
+	return newestEntry(managing).Manager, len(live.ManagedFields) > 0
 }
 
 var (
@@ -201,16 +201,6 @@ func managesField(entry metav1.ManagedFieldsEntry, path []string) bool {
 	}
 	_, found, err := unstructured.NestedFieldNoCopy(fields, path...)
 	return found && err == nil
-}
-
-func otherManagers(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var others []metav1.ManagedFieldsEntry
-	for _, entry := range entries {
-		if entry.Manager != v1alpha1.FieldOwner && entry.Subresource == "" {
-			others = append(others, entry)
-		}
-	}
-	return others
 }
 
 func newestEntry(entries []metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {

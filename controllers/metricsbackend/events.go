@@ -55,7 +55,6 @@ func transitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
 }
 
 func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transition {
-	old, now := states(before), states(after)
 	var events []transition
 	add := func(name, reason, action, note string) {
 		events = append(events, transition{
@@ -63,7 +62,7 @@ func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transiti
 		})
 	}
 	for _, service := range after.APIServices {
-		name, was := service.Name, old[service.Name]
+		name, was := service.Name, storedVersion(before, service.Name).State
 		switch {
 		case isRegistered(service.State) && !isRegistered(was):
 			add(name, "VersionRegistered", "Register", "registered APIService "+name)
@@ -72,19 +71,11 @@ func versionTransitions(before, after *v1alpha1.MetricsBackendStatus) []transiti
 		}
 	}
 	for _, service := range before.APIServices {
-		if service.State == v1alpha1.APIServiceRetiring && now[service.Name] != v1alpha1.APIServiceRetiring {
+		if service.State == v1alpha1.APIServiceRetiring && storedVersion(after, service.Name).State != v1alpha1.APIServiceRetiring {
 			add(service.Name, "VersionRetired", "Retire", service.Name+" is out of discovery")
 		}
 	}
 	return events
-}
-
-func states(status *v1alpha1.MetricsBackendStatus) map[string]v1alpha1.APIServiceState {
-	m := map[string]v1alpha1.APIServiceState{}
-	for _, service := range status.APIServices {
-		m[service.Name] = service.State
-	}
-	return m
 }
 
 func isRegistered(state v1alpha1.APIServiceState) bool {

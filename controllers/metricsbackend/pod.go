@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
@@ -160,8 +161,9 @@ func (s *reconcileState) describeServing() {
 }
 
 func (s *reconcileState) describePod(p pod) v1alpha1.ServingPodStatus {
-	if i := slices.IndexFunc(s.storedPods(), func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.probed.transient && i >= 0 {
-		return s.storedPods()[i]
+	stored := ptr.Deref(s.storedStatus.Serving, v1alpha1.ServingStatus{}).Pods
+	if known := find(stored, func(known v1alpha1.ServingPodStatus) bool { return known.Name == p.Name }); s.probed.transient && known.Name != "" {
+		return known
 	}
 	described := v1alpha1.ServingPodStatus{Name: p.Name, Image: imageOf(p.Pod), Ready: p.ready, UpToDate: p.current}
 	switch {
@@ -179,13 +181,6 @@ func (s *reconcileState) describePod(p pod) v1alpha1.ServingPodStatus {
 		described.Message = "is not running"
 	}
 	return described
-}
-
-func (s *reconcileState) storedPods() []v1alpha1.ServingPodStatus {
-	if s.storedStatus.Serving == nil {
-		return nil
-	}
-	return s.storedStatus.Serving.Pods
 }
 
 func describeFailures(failing map[schema.GroupVersion]string) string {

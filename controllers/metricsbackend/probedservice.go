@@ -52,32 +52,32 @@ type endpoint struct {
 // holds no Services of other namespaces.
 func (r *Reconciler) readService(ctx context.Context, target manifests.Target) (*probedService, error) {
 	found := &probedService{target: target}
+	missing := func(format string, args ...any) (*probedService, error) {
+		found.missing, found.why = true, fmt.Sprintf(format, args...)
+		return found, nil
+	}
 	_, ends, err := readNamespace(ctx, r.Client, target.Namespace)
 	switch {
 	case err != nil:
 		return nil, err
 	case ends:
 		// It may still answer, but not for long.
-		found.missing, found.namespaceTerminating = true, true
-		found.why = fmt.Sprintf("namespace %q of Service %s is being deleted", target.Namespace, target)
-		return found, nil
+		found.namespaceTerminating = true
+		return missing("namespace %q of Service %s is being deleted", target.Namespace, target)
 	}
 	var service corev1.Service
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, &service)
 	switch {
 	case apierrors.IsNotFound(err):
-		found.missing, found.why = true, fmt.Sprintf("Service %s does not exist", target)
-		return found, nil
+		return missing("Service %s does not exist", target)
 	case err != nil:
 		return nil, fmt.Errorf("get Service %s: %w", target, err)
 	case service.DeletionTimestamp != nil:
-		found.missing, found.why = true, fmt.Sprintf("Service %s is being deleted", target)
-		return found, nil
+		return missing("Service %s is being deleted", target)
 	}
 	port := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == target.Port })
 	if port < 0 {
-		found.missing, found.why = true, fmt.Sprintf("Service %s has no port %d", target, target.Port)
-		return found, nil
+		return missing("Service %s has no port %d", target, target.Port)
 	}
 	var slicesOf discoveryv1.EndpointSliceList
 	if err := r.Live.List(ctx, &slicesOf, client.InNamespace(target.Namespace),

@@ -237,7 +237,7 @@ func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 		return ""
 	}
 	// Pending versions were left out, since all required ones were registered.
-	if known := s.storedVersion(apiServiceName(gv)); known.State == v1alpha1.APIServicePending {
+	if known := storedVersion(&s.storedStatus, apiServiceName(gv)); known.State == v1alpha1.APIServicePending {
 		return known.Message
 	}
 	return ""

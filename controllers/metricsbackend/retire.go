@@ -38,7 +38,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		gv, ok := versionOf(name)
 		// Without their namespace our pods are gone.
 		podsGone := s.namespace.gone && s.pointsToServing(s.registered[name])
-		if !ok || slices.Contains(s.versions.desired, gv) && !podsGone || s.storedVersion(name).State == v1alpha1.APIServiceRetiring {
+		if !ok || slices.Contains(s.versions.desired, gv) && !podsGone || storedVersion(&s.storedStatus, name).State == v1alpha1.APIServiceRetiring {
 			continue
 		}
 		if kept, err := r.keepForConsumers(ctx, s, gv); err != nil {
@@ -50,9 +50,8 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 		s.setVersionState(gv, v1alpha1.APIServiceRetiring, "no longer desired")
 	}
 	if fresh {
-		s.setRetiringCondition("to be removed from discovery")
 		s.requeueNow()
-		return errWait
+		return s.waitRetiring("to be removed from discovery")
 	}
 
 	var gone []schema.GroupVersion
@@ -67,8 +66,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 			delete(s.registered, intent.Name)
 			gone = append(gone, gv)
 		case ownerSelf:
-			s.setRetiringCondition("still exists: " + why)
-			return errWait
+			return s.waitRetiring("still exists: " + why)
 		case ownerOther:
 			// The new owner serves it, once every kube-apiserver has seen the change.
 			delete(s.registered, intent.Name)
@@ -77,16 +75,14 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 				return err
 			}
 			if why != "" {
-				s.setRetiringCondition(why)
-				return errWait
+				return s.waitRetiring(why)
 			}
 			delete(s.apiServices, intent.Name)
 		}
 	}
 	if len(gone) > 0 {
 		if reason := r.stillInDiscovery(ctx, s, gone); reason != "" {
-			s.setRetiringCondition(reason)
-			return errWait
+			return s.waitRetiring(reason)
 		}
 		for _, gv := range gone {
 			delete(s.apiServices, apiServiceName(gv))
@@ -110,7 +106,9 @@ func (s *reconcileState) intents() []v1alpha1.APIServiceStatus {
 	})
 }
 
-func (s *reconcileState) setRetiringCondition(state string) {
+// waitRetiring sets StaleAPIServicesRemoved to what the retirement waits for, and returns
+// errWait.
+func (s *reconcileState) waitRetiring(state string) error {
 	var names []string
 	for name, version := range s.apiServices {
 		if version.State == v1alpha1.APIServiceRetiring {
@@ -120,6 +118,7 @@ func (s *reconcileState) setRetiringCondition(state string) {
 	slices.Sort(names)
 	s.setCondition(v1alpha1.ConditionStaleAPIServicesRemoved, metav1.ConditionFalse, v1alpha1.ReasonRetiring,
 		fmt.Sprintf("%s: %s; nothing else changes until this is done", strings.Join(names, ", "), state))
+	return errWait
 }
 
 // owner is the owner of an APIService.

@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -145,12 +146,8 @@ func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []recon
 // backendsIn returns the backends that use the namespace.
 func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		name := backend.Spec.Namespace
-		if name == "" {
-			name = r.Namespace
-		}
 		existing := backend.Spec.Existing
-		return name == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
+		return cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
 	})
 }
 

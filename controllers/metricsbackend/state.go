@@ -4,6 +4,7 @@
 package metricsbackend
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -20,8 +21,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
-// reconcileState is what the phases of one reconciliation share. Each result is written
-// by the phases that its comment names, and only read by later ones.
+// reconcileState is what the phases of one reconciliation share: what was read at the
+// start, then their results. The comment of a result names the phases that write it.
 type reconcileState struct {
 	// backend was read around the cache; its status is written once, at the end.
 	backend *v1alpha1.MetricsBackend
@@ -36,7 +37,7 @@ type reconcileState struct {
 	// namespace is that of serving pods, by validate.
 	namespace namespaceState
 	// registered are the live APIServices that we own, with or without our label, by
-	// name. It is nil until observe has read them.
+	// name, by observe, retire and register. It is nil until observe has read them.
 	registered map[string]*apiregistrationv1.APIService
 	versions   versionDecisions
 	// apiServices is the new state of each version, by APIService name.
@@ -58,7 +59,7 @@ type namespaceState struct {
 // usable reports whether objects can be created and deleted in the namespace.
 func (n namespaceState) usable() bool { return !n.unmanaged && !n.gone }
 
-// versionDecisions are of validate, retire and ownership.
+// versionDecisions are of validate, retire, ownership and register.
 type versionDecisions struct {
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
@@ -110,13 +111,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 	backend := cached.DeepCopy()
 	spec := *backend.Spec.DeepCopy()
 	v1alpha1.SetDefaults(&spec)
-	if spec.Namespace == "" {
-		spec.Namespace = r.Namespace
-	}
-	image := spec.Serving.Image
-	if image == "" {
-		image = r.ServingImage
-	}
+	spec.Namespace = cmp.Or(spec.Namespace, r.Namespace)
 	s := &reconcileState{
 		backend:      backend,
 		storedStatus: *backend.Status.DeepCopy(),
@@ -131,7 +126,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		serving: manifests.Serving{
 			Backend:     backend.Name,
 			Namespace:   spec.Namespace,
-			Image:       image,
+			Image:       cmp.Or(spec.Serving.Image, r.ServingImage),
 			KubeletPort: v1alpha1.DefaultKubeletPort,
 			Spec:        spec.Serving,
 
@@ -176,9 +171,9 @@ func (s *reconcileState) setVersionState(gv schema.GroupVersion, state v1alpha1.
 	s.apiServices[name] = v1alpha1.APIServiceStatus{Name: name, State: state, Message: text.Truncate(message, maxMessage)}
 }
 
-// storedVersion returns the stored state of a version, if any.
-func (s *reconcileState) storedVersion(name string) v1alpha1.APIServiceStatus {
-	return find(s.storedStatus.APIServices, func(known v1alpha1.APIServiceStatus) bool { return known.Name == name })
+// storedVersion returns the state of a version in a stored status, if any.
+func storedVersion(status *v1alpha1.MetricsBackendStatus, name string) v1alpha1.APIServiceStatus {
+	return find(status.APIServices, func(known v1alpha1.APIServiceStatus) bool { return known.Name == name })
 }
 
 // find returns the first value that matches, or the zero value.

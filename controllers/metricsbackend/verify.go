@@ -209,7 +209,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 // isDefectTransient reports whether a defect is within its grace period. Only failing
 // requests have one here; kube-apiserver and maxAge have their own.
 func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bool {
-	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && s.storedVersion(apiServiceName(gv)).State == v1alpha1.APIServiceAvailable)
+	brief := d != nil && (d.reason == v1alpha1.ReasonRequestFailed || d.reason == v1alpha1.ReasonProgressing && storedVersion(&s.storedStatus, apiServiceName(gv)).State == v1alpha1.APIServiceAvailable)
 	streak := s.history.streaks.Observe(stateKey{state: versionUnavailable, name: gv.String()}, brief)
 	if !brief {
 		return false

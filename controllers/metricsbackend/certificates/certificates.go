@@ -66,22 +66,17 @@ type Input struct {
 }
 
 // StateKey names a state whose duration is tracked.
-type StateKey struct {
-	state       trackedState
-	fingerprint string
-}
-
-type trackedState int
+type StateKey string
 
 const (
-	// authorityTrusted: the authorities with a fingerprint are in all caBundles.
-	authorityTrusted trackedState = iota
-	// certificateOutdated: a pod serves another certificate than the mounted one.
-	certificateOutdated
+	// trustedPrefix comes before the fingerprint of authorities that are in all caBundles.
+	trustedPrefix StateKey = "trusted/"
+	// podOutdated: a pod serves another certificate than the mounted one.
+	podOutdated StateKey = "podOutdated"
 	// requested and withdrawn: a Certificate of ours may exist in cert-manager, and none
 	// was found.
-	requested
-	withdrawn
+	requested StateKey = "requested"
+	withdrawn StateKey = "withdrawn"
 )
 
 // recheck is when pods are probed again after the certificate was replaced.

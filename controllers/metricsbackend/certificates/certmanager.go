@@ -38,7 +38,7 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 		case err != nil:
 			return nil, nil, err
 		}
-		c.in.Streaks.Observe(StateKey{state: requested}, true)
+		c.in.Streaks.Observe(requested, true)
 	}
 	secret, err := c.readSecret(ctx, serving.IssuedSecretName())
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (
 // DeleteRequest deletes our Certificate of cert-manager. Its kind may not exist, so it is not
 // watched: the read happens once in a process, and after each request.
 func (r *Reconciler) DeleteRequest(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
-	if streaks.Get(StateKey{state: withdrawn}).Count > 0 && streaks.Get(StateKey{state: requested}).Count == 0 {
+	if streaks.Get(withdrawn).Count > 0 && streaks.Get(requested).Count == 0 {
 		return nil
 	}
 	request := &metav1.PartialObjectMetadata{}
@@ -96,7 +96,7 @@ func (r *Reconciler) DeleteRequest(ctx context.Context, serving manifests.Servin
 			return fmt.Errorf("delete Certificate %s: %w", key, err)
 		}
 	}
-	streaks.Reset(StateKey{state: requested})
-	streaks.Observe(StateKey{state: withdrawn}, true)
+	streaks.Reset(requested)
+	streaks.Observe(withdrawn, true)
 	return nil
 }

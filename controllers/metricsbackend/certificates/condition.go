@@ -27,7 +27,12 @@ func (c *Certificate) setCondition() {
 func (c *Certificate) condition() (status metav1.ConditionStatus, reason, message string) {
 	namespace, serverName := c.in.Serving.Namespace, c.in.Serving.ServerName()
 	secret := fmt.Sprintf("Secret %s/%s", namespace, c.in.Serving.TLSSecretName())
-	outdated := c.in.Streaks.Observe(StateKey{state: certificateOutdated}, c.outdatedPod != "").Elapsed > reloadGrace
+	outdated := c.in.Streaks.Observe(podOutdated, c.outdatedPod != "").Elapsed > reloadGrace
+	replaced := ""
+	if c.waiting != "" {
+		replaced = ", it is being replaced: " + c.waiting
+	}
+	source, hint := c.source()
 	switch {
 	case c.unusable != nil && (!c.unusable.Transient || len(c.chain) == 0):
 		return metav1.ConditionFalse, c.unusable.Reason, c.unusable.Message
@@ -39,10 +44,10 @@ func (c *Certificate) condition() (status metav1.ConditionStatus, reason, messag
 			"there is no usable certificate in " + secret + ", another is on its way: " + c.waiting
 	case c.in.Now.After(c.chain[0].NotAfter):
 		return metav1.ConditionFalse, v1alpha1.ReasonCertificateExpired,
-			fmt.Sprintf("the certificate in %s has expired%s", secret, waitingSuffix(c.waiting))
+			fmt.Sprintf("the certificate in %s has expired%s", secret, replaced)
 	case c.chain[0].VerifyHostname(serverName) != nil, c.r.Issuer.Verify(c.chain, c.trusted, serverName) != nil:
 		return metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch,
-			fmt.Sprintf("the certificate in %s is not for %s, or of no trusted authority%s", secret, serverName, waitingSuffix(c.waiting))
+			fmt.Sprintf("the certificate in %s is not for %s, or of no trusted authority%s", secret, serverName, replaced)
 	case outdated:
 		return metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch,
 			fmt.Sprintf("pod %s/%s serves another certificate than that of %s: its kubelet does not bring it; delete the pod",
@@ -54,17 +59,10 @@ func (c *Certificate) condition() (status metav1.ConditionStatus, reason, messag
 	case c.expiresSoon():
 		return metav1.ConditionFalse, v1alpha1.ReasonCertificateExpiring,
 			fmt.Sprintf("the certificate in %s, or its authority, expires soon and was not renewed (%s): %s",
-				secret, c.source(), c.renewalHint())
+				secret, source, hint)
 	}
 	return metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
-		"the serving certificate for " + serverName + " is valid and " + c.source()
-}
-
-func waitingSuffix(waiting string) string {
-	if waiting == "" {
-		return ""
-	}
-	return ", it is being replaced: " + waiting
+		"the serving certificate for " + serverName + " is valid and " + source
 }
 
 // expiresSoon reports whether the certificate, or every authority that verifies it, is
@@ -81,23 +79,14 @@ func (c *Certificate) expiresSoon() bool {
 	return true
 }
 
-func (c *Certificate) renewalHint() string {
+// source describes where the certificate comes from, and what to do if it is not renewed.
+func (c *Certificate) source() (source, hint string) {
+	namespace := c.in.Serving.Namespace
 	switch c.mode() {
 	case v1alpha1.CertificatesCertManager:
-		return fmt.Sprintf("kubectl describe -n %s certificate %s", c.in.Serving.Namespace, c.in.Serving.Name())
+		return "issued by cert-manager", fmt.Sprintf("kubectl describe -n %s certificate %s", namespace, c.in.Serving.Name())
 	case v1alpha1.CertificatesSecret:
-		return "renew it in that Secret"
+		return "from Secret " + namespace + "/" + c.in.Serving.Spec.Certificates.Secret.Name, "renew it in that Secret"
 	}
-	return "see Ready for what blocks the operator"
-}
-
-// source describes where the certificate comes from.
-func (c *Certificate) source() string {
-	switch c.mode() {
-	case v1alpha1.CertificatesCertManager:
-		return "issued by cert-manager"
-	case v1alpha1.CertificatesSecret:
-		return "from Secret " + c.in.Serving.Namespace + "/" + c.in.Serving.Spec.Certificates.Secret.Name
-	}
-	return "renewed by the operator"
+	return "renewed by the operator", "see Ready for what blocks the operator"
 }

@@ -94,7 +94,7 @@ func (c *Certificate) untrustedReason(ctx context.Context, authorities servingce
 	services := slices.DeleteFunc(slices.Clone(c.in.APIServices), func(service *apiregistrationv1.APIService) bool {
 		return c.verifiesNothing(service, same)
 	})
-	trusted := StateKey{authorityTrusted, authorities.Fingerprint()}
+	trusted := trustedPrefix + StateKey(authorities.Fingerprint())
 	for _, service := range services {
 		if !trusts(service, authorities) {
 			// Every authority passes here before its certificate is served, also one that
