@@ -13,8 +13,8 @@ package custommetrics
 
 import (
 	"context"
-	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,32 +25,17 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
-var (
-	// Scheme knows the types of custom.metrics.k8s.io and what every API server needs.
-	Scheme = valueapi.NewScheme(install.Install)
-
-	codecs = valueapi.NewCodecs(Scheme)
-)
+// Scheme knows the types of custom.metrics.k8s.io and what every API server needs.
+var Scheme = valueapi.NewScheme(install.Install)
 
 // GroupVersions returns every version that is compiled in, the preferred one first.
 // It is not the order of the upstream scheme, which prefers v1beta1: v1beta2 is the
 // one that autoscalers and the stock client know best.
 func GroupVersions() []schema.GroupVersion {
 	return []schema.GroupVersion{v1beta2.SchemeGroupVersion, v1beta1.SchemeGroupVersion}
-}
-
-// APIs returns the labels of all versions in metrics.
-func APIs() []stream.API {
-	var apis []stream.API
-	for _, version := range GroupVersions() {
-		apis = append(apis, valueapi.MetricsAPI(version))
-	}
-	return apis
 }
 
 // Objects resolves label selectors to the names of objects.
@@ -65,65 +50,34 @@ type Objects interface {
 
 // Options of the API group.
 type Options struct {
-	// Metrics has the metrics and their queries, and Querier has the results.
+	// Metrics has the metrics and their queries.
 	Metrics query.ObjectMetrics
-	Querier query.Querier
 	Objects Objects
-	// Enabled reports whether a version is served.
-	Enabled func(schema.GroupVersion) bool
-	// Options are those of all groups of values; InstallAPI sets their Source.
 	valueapi.Options
 }
 
-// Group is custom.metrics.k8s.io in an API server.
-type Group struct {
-	*valueapi.Group
-	cache *valuecache.Cache
-}
-
-// InstallAPI adds custom.metrics.k8s.io to an API server, in those versions that are
-// enabled; where none is, it returns nil. It serves watch until ServeWatch says
-// otherwise. The API server needs valueapi.NewRequestInfoResolver.
-func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*Group, error) {
-	var versions []schema.GroupVersion
-	for _, version := range GroupVersions() {
-		if o.Enabled(version) {
-			versions = append(versions, version)
-		}
-	}
-	if len(versions) == 0 {
-		return nil, nil
-	}
-	r := &reader{
-		metrics: o.Metrics, querier: o.Querier, objects: o.Objects, clock: o.Clock,
-		cache: valuecache.NewCache(custom_metrics.GroupName, o.Clock, o.Querier),
-	}
-	o.Source = r.cache
-	group, err := valueapi.Install(server, valueapi.API{
-		Versions:  versions,
+// InstallAPI adds the enabled versions of custom.metrics.k8s.io to an API server, see
+// valueapi.Install.
+func InstallAPI(server *genericapiserver.GenericAPIServer, o Options) (*valueapi.Group, error) {
+	r := &reader{metrics: o.Metrics, querier: o.Querier, objects: o.Objects, clock: o.Clock}
+	return valueapi.Install(server, valueapi.API{
+		Versions:  GroupVersions(),
 		Scheme:    Scheme,
-		Codecs:    codecs,
-		ListKind:  "MetricValueList",
+		ListKind:  kindList,
 		ValueKind: "MetricValue",
 		NewList:   func() runtime.Object { return &custom_metrics.MetricValueList{} },
-		Table:     r.table,
+		Columns:   columns,
+		Row:       row,
 		Routes:    r.routes(),
-		Resources: r.resources,
+		Resources: valueapi.CachedResources(o.Metrics.ObjectMetrics, resource),
 	}, o.Options)
-	if err != nil {
-		return nil, err
-	}
-	r.cache.Observe(group.Hub().Publish)
-	return &Group{Group: group, cache: r.cache}, nil
 }
 
-// Run runs the watches and updates discovery until the context ends.
-func (g *Group) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	running.Go(func() { g.cache.Run(ctx) })
-	running.Go(func() { g.Group.Run(ctx) })
-	running.Wait()
-}
+const kindList = "MetricValueList"
 
-// Refresh applies changed rules to watches now instead of with their next result.
-func (g *Group) Refresh() { g.cache.Refresh() }
+// resource returns a metric in discovery: a subresource of what it describes. Those of namespaces
+// are listed as prometheus-adapter lists them, although they are read at
+// namespaces/NAMESPACE/metrics/METRIC.
+func resource(m *query.ObjectMetric) metav1.APIResource {
+	return metav1.APIResource{Name: m.Resource.String() + "/" + m.Name, Namespaced: m.Namespaced, Kind: kindList}
+}

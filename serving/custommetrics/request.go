@@ -21,7 +21,6 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // reader reads metrics.
@@ -29,11 +28,7 @@ type reader struct {
 	metrics query.ObjectMetrics
 	querier query.Querier
 	objects Objects
-	clock   clock.WithTicker
-	// cache holds the values that are watched.
-	cache *valuecache.Cache
-	// told is for discovery alone.
-	told valueapi.Told[query.ObjectMetric]
+	clock   clock.PassiveClock
 }
 
 // targetRequest is a request for a target.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
-	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
@@ -30,15 +29,10 @@ func (r *targetRequest) Subscribe(ctx context.Context, options *metainternalvers
 		return nil, err
 	}
 	s.newest.Store(first)
-	id := s.id()
-	release, err := r.cache.Subscribe(ctx, valuecache.Subscription{ID: id, Read: s.read, Labels: s.labels, Objects: s.objectNames, Event: s.event})
-	if err != nil {
-		return nil, fmt.Errorf("watch metric %q of %s: %w", r.metric, r.resource, err)
-	}
 	return &valueapi.Subscription{
-		Selection:       stream.Selection{Namespace: id},
-		ResourceVersion: func() string { return r.cache.ResourceVersion(id) },
-		Stop:            release,
+		Subscription: valuecache.Subscription{ID: s.id(), Read: s.read, Labels: s.labels, Objects: s.objectNames, Event: s.event},
+		What:         fmt.Sprintf("metric %q of %s", r.metric, r.resource),
+		Release:      func() {},
 	}, nil
 }
 

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
 )
 
-// object makes the API object of a value.
+// object returns the API object of a value.
 func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.MetricValue {
 	return custom_metrics.MetricValue{
 		DescribedObject: custom_metrics.ObjectReference{
@@ -28,4 +29,21 @@ func (r *resolved) object(v *query.Value, window time.Duration) custom_metrics.M
 		WindowSeconds: valueapi.WindowSeconds(window),
 		Value:         v.Quantity,
 	}
+}
+
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Object", Type: "string", Format: "name", Description: "Name of the object that the metric describes."},
+	{Name: "Metric", Type: "string", Description: "Name of the metric."},
+}
+
+// row returns the row of a value in a Table. Its metadata are those of the described object.
+func row(object runtime.Object) (valueapi.Row, bool) {
+	v, ok := object.(*custom_metrics.MetricValue)
+	if !ok {
+		return valueapi.Row{}, false
+	}
+	return valueapi.Row{
+		Cells: []any{v.DescribedObject.Name, v.Metric.Name}, Value: v.Value, WindowSeconds: v.WindowSeconds, Time: v.Timestamp.Time,
+		Namespace: v.DescribedObject.Namespace, Name: v.DescribedObject.Name,
+	}, true
 }

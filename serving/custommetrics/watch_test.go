@@ -37,7 +37,7 @@ func bubble(t *testing.T, w *world, test func(t *testing.T, s *served)) {
 		server.Start()
 		client := network.Client()
 		server.URL = "http://custom.test"
-		inside := &served{Server: server, group: s.group, generic: s.generic, client: client}
+		inside := &served{Server: server, group: s.group, admission: s.admission, generic: s.generic, client: client}
 		test(t, inside)
 		client.CloseIdleConnections()
 		server.CloseClientConnections()
@@ -153,10 +153,8 @@ func TestWatchEndsInTime(t *testing.T) {
 				}
 				w.expect(tc.want...)
 				synctest.Wait()
-				if open := s.group.Hub(); open != nil {
-					if watchers, _ := open.Watchers(); watchers != 0 {
-						t.Errorf("%d watches are still open", watchers)
-					}
+				if open := s.admission.Open(); open != 0 {
+					t.Errorf("%d watches are still open", open)
 				}
 			})
 		})

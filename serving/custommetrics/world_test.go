@@ -212,8 +212,9 @@ var usualLimits = stream.Limits{Connections: 1000, PerUser: 1000, OpensPerSecond
 // served is an API server with the group.
 type served struct {
 	*httptest.Server
-	group   *Group
-	generic *genericapiserver.GenericAPIServer
+	group     *valueapi.Group
+	admission *stream.Admission
+	generic   *genericapiserver.GenericAPIServer
 	// client is another than that of the Server; may be nil.
 	client *http.Client
 }
@@ -245,9 +246,9 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 	c := clock.RealClock{}
 	evaluator := query.NewEvaluator(c, func() float64 { return 0.5 }, func(string) (query.Source, bool) { return w, true }, query.Limits{})
 	options := Options{
-		Metrics: w, Querier: evaluator, Objects: w, Enabled: func(schema.GroupVersion) bool { return true },
+		Metrics: w, Objects: w,
 		Options: valueapi.Options{
-			Admission: stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits), Clock: c,
+			Enabled: func(schema.GroupVersion) bool { return true }, Querier: evaluator, Admission: stream.NewAdmission(c, func() float64 { return 0.5 }, usualLimits), Clock: c,
 			Random: func() float64 { return 0.5 }, MinRequestTimeout: 30 * time.Minute,
 			Settings: stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
 		},
@@ -279,7 +280,7 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 		t.Fatalf("installing the API group: %v", err)
 	}
 	generic.PrepareRun()
-	s := &served{group: group, generic: generic}
+	s := &served{group: group, admission: options.Admission, generic: generic}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { evaluator.Run(ctx) })

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/explain"
@@ -40,11 +39,7 @@ var (
 type reader struct {
 	metrics  query.ExternalMetrics
 	querier  query.Querier
-	cache    *valuecache.Cache
 	policies *Policies
-	clock    clock.PassiveClock
-	// told is for discovery alone.
-	told valueapi.Told[string]
 }
 
 // parse reads a request for …/namespaces/NAMESPACE/METRIC.
@@ -94,47 +89,32 @@ func (r *metricRequest) Explain(ctx context.Context, options *metainternalversio
 	return explain.Explain(ctx, r.reader.querier, explain.Request{MetricQuery: mq, Series: mq.Select}), nil
 }
 
-// Subscribe keeps the values up to date.
+// Subscribe implements valueapi.Request. Equal selectors that are written in another order are one
+// subscription.
 func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*valueapi.Subscription, error) {
 	q := r.query(ctx, options)
 	if err := r.reader.policies.check(q); err != nil {
 		return nil, err
 	}
-	sub := r.subscription(options.LabelSelector)
-	release, err := r.reader.cache.Subscribe(ctx, sub)
-	if err != nil {
-		return nil, fmt.Errorf("watch external metric %q: %w", r.metric, err)
+	id := strconv.Quote(r.namespace) + strconv.Quote(r.metric)
+	if options.LabelSelector != nil {
+		id += options.LabelSelector.String()
 	}
 	governed := r.reader.policies.govern(q)
 	return &valueapi.Subscription{
-		Selection:       stream.Selection{Namespace: sub.ID},
-		ResourceVersion: func() string { return r.reader.cache.ResourceVersion(sub.ID) },
-		Opened:          func(w *stream.Watcher) error { return governed.open(w.Revoke) },
-		Stop: func() {
-			governed.release()
-			release()
+		Subscription: valuecache.Subscription{
+			ID:    id,
+			Read:  func() (query.MetricQuery, error) { return r.read(options.LabelSelector) },
+			Event: func(p valuecache.Point) runtime.Object { return newValue(r.metric, p.Window, &p.Value) },
 		},
+		What:    fmt.Sprintf("external metric %q", r.metric),
+		Opened:  func(w *stream.Watcher) error { return governed.open(w.Revoke) },
+		Release: governed.release,
 	}, nil
 }
 
 func (r *metricRequest) read(selector labels.Selector) (query.MetricQuery, error) {
 	return r.reader.metrics.ExternalQuery(query.ExternalRequest{Namespace: r.namespace, Metric: r.metric, Series: selector})
-}
-
-// subscription returns the subscription to the metric. Equal selectors that are written in another
-// order are one.
-func (r *metricRequest) subscription(selector labels.Selector) valuecache.Subscription {
-	id := strconv.Quote(r.namespace) + strconv.Quote(r.metric)
-	if selector != nil {
-		id += selector.String()
-	}
-	return valuecache.Subscription{
-		ID:   id,
-		Read: func() (query.MetricQuery, error) { return r.read(selector) },
-		Event: func(p valuecache.Point) runtime.Object {
-			return newValue(r.metric, p.Window, &p.Value)
-		},
-	}
 }
 
 // query is what policies decide about.

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
@@ -73,7 +72,6 @@ func TestStandIn(t *testing.T) {
 
 // TestWatchLimit: kube-apiserver breaks watches of these names after 60 s.
 func TestWatchLimit(t *testing.T) {
-	limit := newAPI(&reader{}, func(schema.GroupVersion) bool { return true }).Routes[0].WatchLimit
 	for metric, want := range map[string]time.Duration{"status": 50 * time.Second, "finalize": 50 * time.Second, "queue_length": 0, "status_total": 0} {
 		info, err := testResolver().NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path(metric, ""), RawQuery: "watch=true"}})
 		if err != nil {
@@ -82,7 +80,7 @@ func TestWatchLimit(t *testing.T) {
 		if info.Verb != "watch" {
 			t.Errorf("%s: the verb is %s", metric, info.Verb)
 		}
-		if got := limit(info); got != want {
+		if got := watchLimit(info); got != want {
 			t.Errorf("%s: %v, want %v", metric, got, want)
 		}
 	}

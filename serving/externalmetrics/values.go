@@ -4,7 +4,6 @@
 package externalmetrics
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -60,29 +59,19 @@ func noValueError(metric string, values *query.Values) error {
 	return err
 }
 
-// columns are those of kubectl get.
-var columns = valueapi.Columns(
-	metav1.TableColumnDefinition{Name: "Metric", Type: "string", Description: "Name of the metric."},
-	metav1.TableColumnDefinition{Name: "Labels", Type: "string", Description: "Labels of the value, which tell it from all others of the metric."},
-)
-
-// table converts lists, and the values of watch events.
-func (r *reader) table(_ context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
-	switch object := object.(type) {
-	case *external_metrics.ExternalMetricValueList:
-		return valueapi.Table(columns, options, object.ListMeta, object.Items, r.row), nil
-	case *external_metrics.ExternalMetricValue:
-		return valueapi.Table(columns, options, metav1.ListMeta{}, []external_metrics.ExternalMetricValue{*object}, r.row), nil
-	default:
-		return nil, fmt.Errorf("converting to a Table: %T is neither an ExternalMetricValue nor a list of them", object)
-	}
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Metric", Type: "string", Description: "Name of the metric."},
+	{Name: "Labels", Type: "string", Description: "Labels of the value, which tell it from all others of the metric."},
 }
 
-func (r *reader) row(v *external_metrics.ExternalMetricValue) metav1.TableRow {
-	return metav1.TableRow{
-		Cells: append([]any{v.MetricName, labels.Set(v.MetricLabels).String()},
-			valueapi.Cells(v.Value, v.WindowSeconds, r.clock.Since(v.Timestamp.Time))...),
-		// A value has no metadata that a client could ask for; there must be some.
-		Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: v.MetricName}}},
+// row returns the row of a value in a Table. A value has no metadata, but a row must have some.
+func row(object runtime.Object) (valueapi.Row, bool) {
+	v, ok := object.(*external_metrics.ExternalMetricValue)
+	if !ok {
+		return valueapi.Row{}, false
 	}
+	return valueapi.Row{
+		Cells: []any{v.MetricName, labels.Set(v.MetricLabels).String()}, Value: v.Value, WindowSeconds: v.WindowSeconds, Time: v.Timestamp.Time,
+		Name: v.MetricName,
+	}, true
 }

@@ -109,7 +109,7 @@ type world struct {
 	fallback atomic.Pointer[query.Fallback]
 	source   *fakeSource
 	policies *Policies
-	group    *Group
+	group    *valueapi.Group
 }
 
 func newWorld(t testing.TB) *world {
@@ -153,9 +153,10 @@ func newWorld(t testing.TB) *world {
 	random := func() float64 { return 0.5 }
 	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
 	w.group, err = InstallAPI(server, Options{
-		Metrics: falling{w.metrics, &w.fallback}, Querier: evaluator, Policies: w.policies,
-		Enabled: func(schema.GroupVersion) bool { return true },
+		Metrics: falling{w.metrics, &w.fallback}, Policies: w.policies,
 		Options: valueapi.Options{
+			Enabled:           func(schema.GroupVersion) bool { return true },
+			Querier:           evaluator,
 			Admission:         stream.NewAdmission(clock.RealClock{}, random, stream.Limits{Connections: 100, PerUser: 10, OpensPerSecond: 100, OpensBurst: 100}),
 			Settings:          stream.Settings{BookmarkInterval: time.Hour, MaxAge: time.Hour},
 			Clock:             clock.RealClock{},

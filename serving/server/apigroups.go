@@ -4,7 +4,6 @@
 package server
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -51,7 +50,7 @@ func compiledVersions() []schema.GroupVersion {
 
 // countedAPIs returns the APIs whose requests are counted.
 func countedAPIs() []stream.API {
-	return slices.Concat(resourcemetrics.APIs(), custommetrics.APIs(), externalmetrics.APIs())
+	return slices.Concat(resourcemetrics.APIs(), valueapi.APIs(custommetrics.GroupVersions()...), valueapi.APIs(externalmetrics.GroupVersions()...))
 }
 
 // openAPIDefinitions returns the definitions of the types of all API groups.
@@ -68,21 +67,12 @@ func requestInfoResolver(config *genericapiserver.Config) request.RequestInfoRes
 	return externalmetrics.NewRequestInfoResolver(watching)
 }
 
-// valueGroup is the API group of custom or external metrics.
-type valueGroup interface {
-	refresher
-	Run(ctx context.Context)
-	Apply(settings stream.Settings)
-	ServeWatch(serve bool)
-	Drain(over time.Duration)
-}
-
 // watches are the watches of all API groups.
 type watches struct {
 	admission *stream.Admission
 	streams   *resourcemetrics.Streams
 	resource  *resourcemetrics.Group
-	values    []valueGroup
+	values    []*valueapi.Group
 }
 
 // apply applies new settings to open and future watches.

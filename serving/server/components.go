@@ -130,31 +130,29 @@ func (p *components) install(versions sets.Set[schema.GroupVersion], server *gen
 		return err
 	}
 	options := valueapi.Options{
-		Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
+		Enabled: versions.Has, Querier: p.pipeline.evaluator, Admission: p.watches.admission, Settings: initial.Watch.Stream, Clock: p.clock, Random: rand.Float64, MinRequestTimeout: minRequestTimeout,
 	}
-	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{
-		Metrics: p.pipeline.catalog, Querier: p.pipeline.evaluator, Objects: p.resolver, Enabled: versions.Has, Options: options,
-	})
+	custom, err := custommetrics.InstallAPI(server, custommetrics.Options{Metrics: p.pipeline.catalog, Objects: p.resolver, Options: options})
 	if err != nil {
 		return err
 	}
-	if custom != nil {
-		p.addValueGroup(custom)
-	}
+	p.addValueGroup(custom)
 	external, err := externalmetrics.InstallAPI(server, externalmetrics.Options{
-		Metrics: p.pipeline.catalog, Querier: p.pipeline.evaluator, Policies: p.pipeline.policies, Enabled: versions.Has, Options: options,
+		Metrics: p.pipeline.catalog, Policies: p.pipeline.policies, Options: options,
 	})
 	if err != nil {
 		return err
 	}
-	if external != nil {
-		p.addValueGroup(external)
-	}
+	p.addValueGroup(external)
 	p.watches.apply(initial.Watch)
 	return nil
 }
 
-func (p *components) addValueGroup(g valueGroup) {
+// addValueGroup adds an API group, unless none of its versions is enabled.
+func (p *components) addValueGroup(g *valueapi.Group) {
+	if g == nil {
+		return
+	}
 	p.watches.values = append(p.watches.values, g)
 	p.pipeline.addGroup(g)
 }

@@ -7,7 +7,8 @@
 //
 // An API group describes itself (API), its paths (Route) and the requests for them (Request).
 // What custom and external metrics share is here: routes with their OpenAPI, negotiation, errors,
-// dynamic discovery, and watches on a stream.Hub.
+// dynamic discovery, and watches: their values are in a valuecache.Cache, from which a stream.Hub
+// distributes them.
 //
 // Requests are served by the API server's own handler (handlers.ListResource), so lists and
 // watches behave like those of other resources.
@@ -22,25 +23,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // API describes an API group in all its versions. Objects are of the internal version, which the
 // codecs convert.
 type API struct {
-	// Versions are the served versions of one group, the preferred one first.
+	// Versions are the versions of one group, the preferred one first.
 	Versions []schema.GroupVersion
 	Scheme   *runtime.Scheme
-	Codecs   serializer.CodecFactory
 	// ListKind is the kind of every response, and ValueKind that of its items.
 	ListKind, ValueKind string
 	// NewList returns an empty list.
 	NewList func() runtime.Object
-	// Table converts lists and single values.
-	Table func(ctx context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error)
+	// Columns of a Table, before those that Tables of all values have.
+	Columns []metav1.TableColumnDefinition
+	// Row returns the row of a value, or false if the object is not of ValueKind.
+	Row func(value runtime.Object) (Row, bool)
 	// Routes are the paths, the same in each version.
 	Routes []Route
 	// Resources returns the resources for discovery, at most limit, and their total number. Only
@@ -85,20 +87,18 @@ type Parameter struct {
 type Request interface {
 	// List returns the current values.
 	List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error)
-	// Subscribe keeps the values up to date in the source of the API group's hub. It returns when
-	// the current ones are there.
+	// Subscribe returns how a watch gets its values.
 	Subscribe(ctx context.Context, options *metainternalversion.ListOptions) (*Subscription, error)
 }
 
-// Subscription is a request whose values are kept up to date for a watch.
+// Subscription says how a watch gets its values.
 type Subscription struct {
-	// Selection selects the values in the hub's source.
-	Selection stream.Selection
-	// ResourceVersion returns that of a list of the current values.
-	ResourceVersion func() string
-	// Opened is called once with the watch, which it may revoke until Stop. An error ends the watch
-	// before anything is sent. It may be nil.
+	valuecache.Subscription
+	// What is watched, for errors.
+	What string
+	// Opened is called once with the watch, which it may revoke until Release. An error ends the
+	// watch before anything is sent. It may be nil.
 	Opened func(*stream.Watcher) error
-	// Stop ends the subscription. It is called once.
-	Stop func()
+	// Release is called once, when the watch has ended or was not opened.
+	Release func()
 }

@@ -26,8 +26,8 @@ const (
 	MaxDiscovered = 2000
 )
 
-// refresh updates discovery when the metrics change.
-func (g *Group) refresh(ctx context.Context) {
+// updateDiscovery updates discovery when the metrics change, until the context ends.
+func (g *Group) updateDiscovery(ctx context.Context) {
 	ticker := g.clock.NewTicker(discoveryInterval)
 	defer ticker.Stop()
 	for {
@@ -37,7 +37,7 @@ func (g *Group) refresh(ctx context.Context) {
 		case <-ticker.C():
 		}
 		g.mu.Lock()
-		if next, changed := g.look(); changed {
+		if next, changed := g.nextDocument(); changed {
 			g.mustAdvertise(klog.FromContext(ctx), next)
 		}
 		g.mu.Unlock()
@@ -46,49 +46,47 @@ func (g *Group) refresh(ctx context.Context) {
 
 // document is the content of discovery.
 type document struct {
-	// listed is what API.Resources returned, and found the total number.
+	// listed and total are what API.Resources returned.
 	listed []metav1.APIResource
-	found  int
+	total  int
 	// resources are in discovery, without verbs.
 	resources []metav1.APIResource
 }
 
-// look returns the wanted content of discovery, and whether it differs from the current one. The
+// nextDocument returns the wanted content of discovery, and whether it differs from the current one. The
 // caller holds mu.
-func (g *Group) look() (next document, changed bool) {
-	next.listed, next.found = g.api.Resources(MaxDiscovered)
-	next.resources = g.told.resources
-	if !sameSlice(next.listed, g.told.listed) {
+func (g *Group) nextDocument() (next document, changed bool) {
+	next.listed, next.total = g.api.Resources(MaxDiscovered)
+	next.resources = g.current.resources
+	if !sameSlice(next.listed, g.current.listed) {
 		next.resources = oneScopeEach(next.listed)
 	}
 	discovered.WithLabelValues(g.api.Group()).Set(float64(len(next.resources)))
-	undiscovered.WithLabelValues(g.api.Group()).Set(float64(next.found - len(next.resources)))
-	changed = next.found != g.told.found || !slices.EqualFunc(next.resources, g.told.resources, func(a, b metav1.APIResource) bool {
+	undiscovered.WithLabelValues(g.api.Group()).Set(float64(next.total - len(next.resources)))
+	changed = next.total != g.current.total || !slices.EqualFunc(next.resources, g.current.resources, func(a, b metav1.APIResource) bool {
 		return a.Name == b.Name && a.Namespaced == b.Namespaced && a.Kind == b.Kind
 	})
 	if !changed {
-		g.told = next
+		g.current = next
 	}
 	return next, changed
 }
 
-// Told caches the conversion of metrics to resources, since most of the time nothing has changed.
-// The zero value is ready to use.
-type Told[M any] struct {
-	metrics   []M
-	resources []metav1.APIResource
-}
-
-// Resources converts the metrics of a shared slice.
-func (t *Told[M]) Resources(metrics []M, as func(*M) metav1.APIResource) []metav1.APIResource {
-	if sameSlice(metrics, t.metrics) {
-		return t.resources
+// CachedResources returns an API's Resources. list returns the first metrics, in an immutable
+// slice, and their total number. They are converted only when the slice is another one.
+func CachedResources[M any](list func(limit int) ([]M, int), convert func(*M) metav1.APIResource) func(limit int) ([]metav1.APIResource, int) {
+	var converted []M
+	var resources []metav1.APIResource
+	return func(limit int) ([]metav1.APIResource, int) {
+		metrics, total := list(limit)
+		if !sameSlice(metrics, converted) {
+			converted, resources = metrics, make([]metav1.APIResource, len(metrics))
+			for i := range metrics {
+				resources[i] = convert(&metrics[i])
+			}
+		}
+		return resources, total
 	}
-	t.metrics, t.resources = metrics, make([]metav1.APIResource, len(metrics))
-	for i := range metrics {
-		t.resources[i] = as(&metrics[i])
-	}
-	return t.resources
 }
 
 // sameSlice reports whether two immutable slices share their array.
@@ -131,7 +129,7 @@ func (g *Group) advertise(d document) error {
 			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: version.Version, Resources: converted,
 		})
 	}
-	g.told = d
+	g.current = d
 	return nil
 }
 
@@ -139,14 +137,14 @@ func (g *Group) advertise(d document) error {
 // and the metrics can be read anyway.
 func (g *Group) mustAdvertise(logger klog.Logger, d document) {
 	if err := g.advertise(d); err != nil {
-		if err.Error() != g.untold {
-			g.untold = err.Error()
+		if err.Error() != g.lastError {
+			g.lastError = err.Error()
 			logger.Error(err, "Discovery stays as it was", "group", g.api.Group())
 		}
 		return
 	}
-	g.untold = ""
-	if omitted := d.found - len(d.resources); omitted > 0 {
+	g.lastError = ""
+	if omitted := d.total - len(d.resources); omitted > 0 {
 		logger.Info("Discovery tells of the first metrics only; the others can be read all the same",
 			"group", g.api.Group(), "told", len(d.resources), "omitted", omitted)
 	}

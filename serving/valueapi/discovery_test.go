@@ -27,7 +27,7 @@ func TestAdvertiseAgain(t *testing.T) {
 	g.resources.Store(&[]metav1.APIResource{})
 	// tell is what happens every few seconds.
 	tell := func() (changed bool) {
-		next, changed := g.look()
+		next, changed := g.nextDocument()
 		if changed {
 			g.mustAdvertise(klog.Background(), next)
 		}
@@ -49,7 +49,7 @@ func TestAdvertiseAgain(t *testing.T) {
 	told("pods/a [get]")
 
 	listed = []metav1.APIResource{{Name: "pods/a", Namespaced: true}, {Name: "pods/b", Namespaced: true}}
-	next, changed := g.look()
+	next, changed := g.nextDocument()
 	if !changed {
 		t.Fatal("a new metric is no change")
 	}
@@ -61,7 +61,7 @@ func TestAdvertiseAgain(t *testing.T) {
 	}
 
 	g.watchable = true
-	g.mustAdvertise(klog.Background(), g.told)
+	g.mustAdvertise(klog.Background(), g.current)
 	told("pods/a [get watch]")
 	if !tell() || tell() {
 		t.Error("what could not be told is not tried again, or for ever")

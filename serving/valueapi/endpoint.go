@@ -40,13 +40,13 @@ type endpoint struct {
 func newEndpoint(g *Group, version schema.GroupVersion, route Route) *endpoint {
 	return &endpoint{group: g, version: version, route: route, scope: &handlers.RequestScope{
 		Namer:            namer{},
-		Serializer:       g.api.Codecs,
+		Serializer:       g.codecs,
 		ParameterCodec:   runtime.NewParameterCodec(g.api.Scheme),
 		Convertor:        g.api.Scheme,
 		Defaulter:        g.api.Scheme,
 		Typer:            g.api.Scheme,
 		UnsafeConvertor:  runtime.UnsafeObjectConvertor(g.api.Scheme),
-		TableConvertor:   table{&g.api},
+		TableConvertor:   tableConvertor{g},
 		Resource:         version.WithResource(Resource),
 		Kind:             version.WithKind(g.api.ListKind),
 		MetaGroupVersion: metav1.SchemeGroupVersion,
@@ -57,7 +57,7 @@ func newEndpoint(g *Group, version schema.GroupVersion, route Route) *endpoint {
 // serve implements restful.RouteFunction.
 func (e *endpoint) serve(req *restful.Request, resp *restful.Response) {
 	if err := e.answer(resp.ResponseWriter, req.Request); err != nil {
-		responsewriters.ErrorNegotiated(err, e.group.api.Codecs, e.version, resp.ResponseWriter, req.Request)
+		responsewriters.ErrorNegotiated(err, e.group.codecs, e.version, resp.ResponseWriter, req.Request)
 	}
 }
 
@@ -212,19 +212,4 @@ func (namer) Name(*http.Request) (namespace, name string, err error) {
 // ObjectName implements handlers.ScopeNamer.
 func (namer) ObjectName(runtime.Object) (namespace, name string, err error) {
 	return "", "", errors.New("values have no name")
-}
-
-// table converts objects to Tables.
-type table struct{ api *API }
-
-// ConvertToTable implements rest.TableConvertor.
-func (t table) ConvertToTable(ctx context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
-	options, _ := tableOptions.(*metav1.TableOptions)
-	if options == nil {
-		options = &metav1.TableOptions{}
-	}
-	if options.IncludeObject == metav1.IncludeObject {
-		return nil, apierrors.NewBadRequest("rows of metric values hold no objects: leave out includeObject=Object")
-	}
-	return t.api.Table(ctx, object, options)
 }

@@ -99,24 +99,31 @@ func TestOneScopeEach(t *testing.T) {
 	}
 }
 
-// TestTold: nothing is made anew while the metrics are the same.
-func TestTold(t *testing.T) {
-	var told Told[string]
-	metrics := []string{"a", "b"}
-	as := func(name *string) metav1.APIResource { return metav1.APIResource{Name: *name} }
-	first := told.Resources(metrics, as)
-	if len(first) != 2 || first[1].Name != "b" {
-		t.Fatalf("told %v", first)
+// TestCachedResources verifies that metrics are converted once while they do not change.
+func TestCachedResources(t *testing.T) {
+	var metrics []string
+	resources := CachedResources(func(int) ([]string, int) { return metrics, 7 },
+		func(name *string) metav1.APIResource { return metav1.APIResource{Name: *name} })
+	read := func(want ...string) []metav1.APIResource {
+		t.Helper()
+		got, total := resources(10)
+		var names []string
+		for _, r := range got {
+			names = append(names, r.Name)
+		}
+		if diff := cmp.Diff(want, names); diff != "" || total != 7 {
+			t.Errorf("%d in total, (-want +got):\n%s", total, diff)
+		}
+		return got
 	}
-	if again := told.Resources(metrics, as); &again[0] != &first[0] {
-		t.Error("the same metrics were told anew")
+	metrics = []string{"a", "b"}
+	if first, again := read("a", "b"), read("a", "b"); &again[0] != &first[0] {
+		t.Error("the same metrics were converted again")
 	}
-	if other := told.Resources([]string{"a", "c"}, as); other[1].Name != "c" || first[1].Name != "b" {
-		t.Errorf("others are told as %v, and before that %v", other, first)
-	}
-	if none := told.Resources(nil, as); len(none) != 0 {
-		t.Errorf("none are told as %v", none)
-	}
+	metrics = []string{"a", "c"}
+	read("a", "c")
+	metrics = nil
+	read()
 }
 
 func TestModelName(t *testing.T) {

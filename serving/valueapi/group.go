@@ -5,26 +5,31 @@ package valueapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/serving/valuecache"
 )
 
 // Options of an API group.
 type Options struct {
-	// Source has the values of the subscribed requests.
-	Source stream.Source
+	// Enabled reports whether a version is served.
+	Enabled func(schema.GroupVersion) bool
+	// Querier has the results of the metrics' queries.
+	Querier query.Querier
 	// Admission counts the watches of all API groups.
 	Admission *stream.Admission
 	// Settings of watches, until Apply.
@@ -41,6 +46,8 @@ type Options struct {
 type Group struct {
 	*stream.WatchVerb
 	api               API
+	codecs            serializer.CodecFactory
+	cache             *valuecache.Cache
 	hub               *stream.Hub
 	metrics           map[schema.GroupVersion]*stream.Metrics
 	clock             clock.WithTicker
@@ -51,31 +58,35 @@ type Group struct {
 
 	// mu guards discovery.
 	mu sync.Mutex
-	// told is the content of discovery, and untold the last error of an update, or "".
-	told   document
-	untold string
+	// current is the content of discovery, and lastError that of the last update, or "".
+	current   document
+	lastError string
 	// watchable says that discovery has the verb watch.
 	watchable bool
 	// resources is the current content of /apis/GROUP/VERSION in each version.
 	resources atomic.Pointer[[]metav1.APIResource]
 }
 
-// Install adds an API group to an API server. It serves watch until ServeWatch says
-// otherwise. The API server needs NewRequestInfoResolver for the group.
+// Install adds the enabled versions of an API group to an API server, or returns nil if there are
+// none. The group serves watch until ServeWatch says otherwise. The API server needs
+// NewRequestInfoResolver for the group.
 func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Group, error) {
+	api.Versions = slices.DeleteFunc(slices.Clone(api.Versions), func(v schema.GroupVersion) bool { return !o.Enabled(v) })
 	if len(api.Versions) == 0 {
-		return nil, errors.New("an API group without versions cannot be installed")
+		return nil, nil
 	}
+	cache := valuecache.NewCache(api.Group(), o.Clock, o.Querier)
 	g := &Group{
-		api: api, clock: o.Clock, random: o.Random, minRequestTimeout: o.MinRequestTimeout,
+		api: api, codecs: newCodecs(api.Scheme), cache: cache, clock: o.Clock, random: o.Random, minRequestTimeout: o.MinRequestTimeout,
 		aggregated: server.AggregatedDiscoveryGroupManager,
-		hub:        stream.NewHub(o.Source, o.Clock, o.Random, o.Settings),
+		hub:        stream.NewHub(cache, o.Clock, o.Random, o.Settings),
 		metrics:    map[schema.GroupVersion]*stream.Metrics{},
 		watchable:  true,
 	}
+	cache.Observe(g.hub.Publish)
 	g.WatchVerb = stream.NewWatchVerb(o.Admission, g.hub)
 	for _, version := range api.Versions {
-		g.metrics[version] = stream.NewMetrics(MetricsAPI(version))
+		g.metrics[version] = stream.NewMetrics(metricsAPI(version))
 	}
 	g.resources.Store(&[]metav1.APIResource{})
 	if err := g.installPaths(server); err != nil {
@@ -84,27 +95,37 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 	g.installGroup(server)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	first, _ := g.look()
+	first, _ := g.nextDocument()
 	g.mustAdvertise(klog.Background(), first)
 	return g, nil
 }
 
-// MetricsAPI returns the labels of a version in metrics. It has no resource, since clients choose
+// metricsAPI returns the labels of a version in metrics. It has no resource, since clients choose
 // the resources.
-func MetricsAPI(version schema.GroupVersion) stream.API {
+func metricsAPI(version schema.GroupVersion) stream.API {
 	return stream.API{Group: version.Group, Version: version.Version}
 }
 
-// Hub returns the hub, to publish the points of the source to.
-func (g *Group) Hub() *stream.Hub { return g.hub }
+// APIs returns the labels of versions in metrics.
+func APIs(versions ...schema.GroupVersion) []stream.API {
+	apis := make([]stream.API, len(versions))
+	for i, version := range versions {
+		apis[i] = metricsAPI(version)
+	}
+	return apis
+}
 
 // Run runs the watches and updates discovery until the context ends.
 func (g *Group) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { g.WatchVerb.Run(ctx) })
-	running.Go(func() { g.refresh(ctx) })
+	for _, run := range []func(context.Context){g.cache.Run, g.WatchVerb.Run, g.updateDiscovery} {
+		running.Go(func() { run(ctx) })
+	}
 	running.Wait()
 }
+
+// Refresh applies changed metrics to watches now instead of with their next result.
+func (g *Group) Refresh() { g.cache.Refresh() }
 
 // ServeWatch enables or disables the verb watch in all versions, see stream.WatchVerb. Get does
 // not change.
@@ -113,6 +134,6 @@ func (g *Group) ServeWatch(serve bool) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.watchable = watch
-		g.mustAdvertise(klog.Background(), g.told)
+		g.mustAdvertise(klog.Background(), g.current)
 	})
 }

@@ -22,7 +22,7 @@ import (
 // other method than GET: go-restful answers 405 for the others, HEAD included, as for
 // the resources of the API server itself.
 func (g *Group) installPaths(server *genericapiserver.GenericAPIServer) error {
-	mediaTypes, streamTypes := negotiation.MediaTypesForSerializer(g.api.Codecs)
+	mediaTypes, streamTypes := negotiation.MediaTypesForSerializer(g.codecs)
 	for _, version := range g.api.Versions {
 		service := new(restful.WebService)
 		service.Path(path.Join(genericapiserver.APIGroupPrefix, version.Group, version.Version)).
@@ -41,7 +41,7 @@ func (g *Group) installPaths(server *genericapiserver.GenericAPIServer) error {
 			}
 			service.Route(built)
 		}
-		discovery.NewAPIVersionHandler(g.api.Codecs, version, discovery.APIResourceListerFunc(func() []metav1.APIResource {
+		discovery.NewAPIVersionHandler(g.codecs, version, discovery.APIResourceListerFunc(func() []metav1.APIResource {
 			return *g.resources.Load()
 		})).AddToWebService(service)
 		server.Handler.GoRestfulContainer.Add(service)
@@ -87,7 +87,7 @@ func (g *Group) installGroup(server *genericapiserver.GenericAPIServer) {
 	}
 	group.PreferredVersion = group.Versions[0]
 	server.DiscoveryGroupManager.AddGroup(group)
-	server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(g.api.Codecs, group).WebService())
+	server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(g.codecs, group).WebService())
 }
 
 // groupPriority is that of the APIServices: groups whose resources have the names of

@@ -19,9 +19,9 @@ func NewScheme(install func(*runtime.Scheme)) *runtime.Scheme {
 	return scheme
 }
 
-// NewCodecs serves an API group, long lists item by item. CBOR is negotiated whether or
+// newCodecs returns codecs that encode long lists item by item. CBOR is negotiated whether or
 // not the process has CBORServingAndStorage on: that gate is about storage and apply, too.
-func NewCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
+func newCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(),
 		serializer.WithStreamingCollectionEncodingToProtobuf(),

@@ -4,40 +4,77 @@
 package valueapi
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Columns are those of kubectl get: first what tells a value from others, then Value,
-// Window and Age, whose cells are Cells.
-func Columns(first ...metav1.TableColumnDefinition) []metav1.TableColumnDefinition {
-	return append(first,
-		metav1.TableColumnDefinition{Name: "Value", Type: "string", Format: "quantity", Description: "Value of the metric."},
-		metav1.TableColumnDefinition{Name: "Window", Type: "string", Format: "duration", Description: "Time that the value looks back over; 0s for one of an instant."},
-		metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: "Time since the sample was taken."},
-	)
+// Row is a value in a Table.
+type Row struct {
+	// Cells are those of API.Columns.
+	Cells []any
+	Value resource.Quantity
+	// WindowSeconds is nil for the value of an instant.
+	WindowSeconds *int64
+	Time          time.Time
+	// Namespace and Name are all the metadata of the row.
+	Namespace, Name string
 }
 
-// Cells are those of a value, a window in seconds (nil for an instant) and an age.
-func Cells(value resource.Quantity, windowSeconds *int64, age time.Duration) []any {
-	var window time.Duration
-	if windowSeconds != nil {
-		window = time.Duration(*windowSeconds) * time.Second
+// valueColumns come after API.Columns.
+var valueColumns = []metav1.TableColumnDefinition{
+	{Name: "Value", Type: "string", Format: "quantity", Description: "Value of the metric."},
+	{Name: "Window", Type: "string", Format: "duration", Description: "Time that the value looks back over; 0s for one of an instant."},
+	{Name: "Age", Type: "string", Description: "Time since the sample was taken."},
+}
+
+// tableConvertor converts lists and single values to Tables.
+type tableConvertor struct{ *Group }
+
+// ConvertToTable implements rest.TableConvertor.
+func (c tableConvertor) ConvertToTable(_ context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
+	options, _ := tableOptions.(*metav1.TableOptions)
+	if options == nil {
+		options = &metav1.TableOptions{}
 	}
-	return []any{value.String(), window.String(), duration.HumanDuration(age)}
-}
-
-// Table shows the values of a list, or the one of a watch event, each in a row.
-func Table[V any](columns []metav1.TableColumnDefinition, options *metav1.TableOptions, list metav1.ListMeta, values []V, row func(*V) metav1.TableRow) *metav1.Table {
-	table := &metav1.Table{ListMeta: list, Rows: make([]metav1.TableRow, len(values))}
+	if options.IncludeObject == metav1.IncludeObject {
+		return nil, apierrors.NewBadRequest("rows of metric values hold no objects: leave out includeObject=Object")
+	}
+	table := &metav1.Table{Rows: []metav1.TableRow{}}
 	if !options.NoHeaders {
-		table.ColumnDefinitions = columns
+		table.ColumnDefinitions = append(c.api.Columns[:len(c.api.Columns):len(c.api.Columns)], valueColumns...)
 	}
-	for i := range values {
-		table.Rows[i] = row(&values[i])
+	addRow := func(value runtime.Object) error {
+		r, ok := c.api.Row(value)
+		if !ok {
+			return fmt.Errorf("converting to a Table: %T is neither a %s nor a list of them", value, c.api.ValueKind)
+		}
+		table.Rows = append(table.Rows, c.row(&r))
+		return nil
 	}
-	return table
+	list, err := meta.ListAccessor(object)
+	if err != nil {
+		return table, addRow(object)
+	}
+	table.ResourceVersion = list.GetResourceVersion()
+	return table, meta.EachListItem(object, addRow)
+}
+
+func (c tableConvertor) row(r *Row) metav1.TableRow {
+	var window time.Duration
+	if r.WindowSeconds != nil {
+		window = time.Duration(*r.WindowSeconds) * time.Second
+	}
+	return metav1.TableRow{
+		Cells: append(r.Cells, r.Value.String(), window.String(), duration.HumanDuration(c.clock.Since(r.Time))),
+		// A client may ask for this metadata (IncludeObject: Metadata, the default).
+		Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: r.Namespace}}},
+	}
 }

@@ -5,6 +5,7 @@ package valueapi
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -26,13 +27,20 @@ func (g *Group) watch(ctx context.Context, version schema.GroupVersion, options 
 		if subscription, err = r.Subscribe(ctx, options); err != nil {
 			return stream.Request{}, apiError(err)
 		}
+		id := subscription.ID
+		unsubscribe, err := g.cache.Subscribe(ctx, subscription.Subscription)
+		if err != nil {
+			subscription.Release()
+			return stream.Request{}, apiError(fmt.Errorf("watch %s: %w", subscription.What, err))
+		}
 		return stream.Request{
-			Selection: subscription.Selection,
-			Bookmarks: options.AllowWatchBookmarks,
-			NewBookmark: func(bool) runtime.Object {
-				return newBookmark(g.api.NewList(), subscription.ResourceVersion())
+			Selection:   stream.Selection{Namespace: id},
+			Bookmarks:   options.AllowWatchBookmarks,
+			NewBookmark: func(bool) runtime.Object { return newBookmark(g.api.NewList(), g.cache.ResourceVersion(id)) },
+			Release: func() {
+				subscription.Release()
+				unsubscribe()
 			},
-			Release: subscription.Stop,
 			Metrics: g.metrics[version],
 		}, nil
 	})

@@ -82,9 +82,9 @@ func newValuesReference(t *testing.T) *reference {
 		config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
 	})
 	group, err := custommetrics.InstallAPI(generic, custommetrics.Options{
-		Metrics: hits{}, Querier: evaluator, Objects: hits{}, Enabled: func(schema.GroupVersion) bool { return true },
+		Metrics: hits{}, Objects: hits{},
 		Options: valueapi.Options{
-			Admission: stream.NewAdmission(c, random, roomy), Clock: c, Random: random, MinRequestTimeout: 30 * time.Minute,
+			Enabled: func(schema.GroupVersion) bool { return true }, Querier: evaluator, Admission: stream.NewAdmission(c, random, roomy), Clock: c, Random: random, MinRequestTimeout: 30 * time.Minute,
 			Settings: stream.Settings{BookmarkInterval: time.Second, MaxAge: time.Hour, StallTimeout: time.Minute},
 		},
 	})
