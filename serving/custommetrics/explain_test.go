@@ -17,7 +17,7 @@ import (
 )
 
 // An explanation is of the objects that were asked for, and of no others: whoever may
-// read one pod's metric by name must not learn of its neighbours'.
+// read one pod's metric by name must not learn of its neighbors'.
 func TestExplain(t *testing.T) {
 	w := newWorld()
 	failing := newWorld()

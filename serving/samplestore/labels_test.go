@@ -39,9 +39,9 @@ func TestRequiredLabels(t *testing.T) {
 	}
 }
 
-// labelledTable returns a table that is large enough for indexes: pods in three
+// labeledTable returns a table that is large enough for indexes: pods in three
 // namespaces, most of them in one, 50 to a team.
-func labelledTable() (*Table, *rand.Rand) {
+func labeledTable() (*Table, *rand.Rand) {
 	store, _ := newStore()
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 4 * maxScan {
@@ -58,7 +58,7 @@ func teamOf(n int) *Meta {
 
 // TestSelect compares Select with List while objects are added, changed and removed.
 func TestSelect(t *testing.T) {
-	table, random := labelledTable()
+	table, random := labeledTable()
 	compare := func(round int) {
 		t.Helper()
 		for _, namespace := range []string{"", "few", "many", "none"} {
@@ -116,7 +116,7 @@ func hasAll(o *Object, required []Label) bool {
 
 // TestSelectGoesThroughFew bounds how many objects Select yields.
 func TestSelectGoesThroughFew(t *testing.T) {
-	table, _ := labelledTable()
+	table, _ := labeledTable()
 	tests := map[string]struct {
 		namespace string
 		required  []Label
@@ -147,7 +147,7 @@ func TestSelectGoesThroughFew(t *testing.T) {
 
 // TestIndexesAreBounded: clients choose labels.
 func TestIndexesAreBounded(t *testing.T) {
-	table, _ := labelledTable()
+	table, _ := labeledTable()
 	for n := range 10 * maxIndexes {
 		table.Select("", []Label{{fmt.Sprint("label-", n), "x"}}, Key{})
 	}
@@ -198,7 +198,7 @@ func TestNames(t *testing.T) {
 
 // TestNamesOfMany compares the result of an index with that of a scan.
 func TestNamesOfMany(t *testing.T) {
-	table, random := labelledTable()
+	table, random := labeledTable()
 	for range 50 {
 		key := Key{"many", fmt.Sprintf("pod-%04d", random.IntN(4*maxScan))}
 		if random.IntN(2) == 0 {

@@ -30,13 +30,13 @@ func TestObjectChangesWithEither(t *testing.T) {
 		t.Error("a sample that is known made a new object")
 	}
 	store.Pods.SetMeta(key, &Meta{UID: "a", Labels: map[string]string{"v": "2"}})
-	relabelled := store.Pods.Get(key)
-	if relabelled == first || relabelled.Meta.Labels["v"] != "2" || relabelled.Point != first.Point {
-		t.Errorf("after new labels: %+v", relabelled)
+	relabeled := store.Pods.Get(key)
+	if relabeled == first || relabeled.Meta.Labels["v"] != "2" || relabeled.Point != first.Point {
+		t.Errorf("after new labels: %+v", relabeled)
 	}
 	store.Pods.Publish([]Update{{Key: key, Point: sample("n", 0, 20)}})
 	renewed := store.Pods.Get(key)
-	if renewed == relabelled || renewed.Meta != relabelled.Meta || !renewed.Point.Newest.Equal(at(20)) {
+	if renewed == relabeled || renewed.Meta != relabeled.Meta || !renewed.Point.Newest.Equal(at(20)) {
 		t.Errorf("after a new point: %+v", renewed)
 	}
 }

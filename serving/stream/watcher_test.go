@@ -233,9 +233,9 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestRelabelled: a change of labels is no data point, and the next data point
+// TestRelabeled: a change of labels is no data point, and the next data point
 // goes by the new labels.
-func TestRelabelled(t *testing.T) {
+func TestRelabeled(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "web", "app=web")
 	w.store("a", "web", 1)
