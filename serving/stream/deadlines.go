@@ -18,7 +18,7 @@ const (
 	// lastBookmarkLead is how long before a client's own timeout the last bookmark is sent,
 	// as in kube-apiserver's watch cache.
 	lastBookmarkLead = 2 * time.Second
-	// checkInterval is how often a watcher is visited at least.
+	// checkInterval is the longest time between two checks of a watcher.
 	checkInterval = 15 * time.Second
 )
 
@@ -69,9 +69,9 @@ func (w *Watcher) endBy(at time.Time, reason EndReason) {
 	w.hub.due.put(w, at)
 }
 
-// visit does what is due and returns the time of the next visit, or false if the watch has
-// ended.
-func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, ok bool) {
+// checkDeadlines does what is due and returns the time of the next check, or false if the watch
+// has ended.
+func (w *Watcher) checkDeadlines(now time.Time, s *Settings) (next time.Time, ok bool) {
 	if w.stopped.Load() {
 		return time.Time{}, false
 	}
@@ -93,7 +93,7 @@ func (w *Watcher) visit(now time.Time, s *Settings) (next time.Time, ok bool) {
 			w.setEndReason(d.reason)
 			w.sendFinalEvent()
 		}
-		// Visited until it is stopped: the client may never read the final event.
+		// Checked until it is stopped: the client may never read the final event.
 		return now.Add(checkInterval), true
 	}
 	if reached(d.lastBookmark, now) && w.sendBookmark() {

@@ -320,11 +320,15 @@ func TestStalledAtTheEnd(t *testing.T) {
 // TestNothingLeaks ends watches in each way and looks for what is left.
 func TestNothingLeaks(t *testing.T) {
 	ends := map[string]func(*world, *Watcher, context.CancelFunc){
-		"stop":           func(_ *world, watcher *Watcher, _ context.CancelFunc) { watcher.Stop() },
-		"stop twice":     func(_ *world, watcher *Watcher, _ context.CancelFunc) { watcher.Stop(); watcher.Stop() },
-		"context":        func(_ *world, _ *Watcher, cancel context.CancelFunc) { cancel() },
-		"stall":          func(w *world, _ *Watcher, _ context.CancelFunc) { w.pass(3 * time.Minute) },
-		"end, then stop": func(w *world, watcher *Watcher, _ context.CancelFunc) { w.hub.EndAll(0); w.pass(tick); watcher.Stop() },
+		"stop":       func(_ *world, watcher *Watcher, _ context.CancelFunc) { watcher.Stop() },
+		"stop twice": func(_ *world, watcher *Watcher, _ context.CancelFunc) { watcher.Stop(); watcher.Stop() },
+		"context":    func(_ *world, _ *Watcher, cancel context.CancelFunc) { cancel() },
+		"stall":      func(w *world, _ *Watcher, _ context.CancelFunc) { w.pass(3 * time.Minute) },
+		"end, then stop": func(w *world, watcher *Watcher, _ context.CancelFunc) {
+			w.hub.endAll(0, Disabled)
+			w.pass(tick)
+			watcher.Stop()
+		},
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {

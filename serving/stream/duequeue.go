@@ -15,7 +15,7 @@ import (
 // memory of a timer for each.
 const tick = 250 * time.Millisecond
 
-// dueQueue orders watchers by the tick of their next visit.
+// dueQueue orders watchers by the tick of their next check.
 type dueQueue struct {
 	start time.Time
 	// current is the number of the current tick since start. It follows the monotonic clock, so

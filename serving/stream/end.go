@@ -89,7 +89,7 @@ func (w *Watcher) Revoke(why *apierrors.StatusError) {
 	}
 	// First, so that pending points are not written.
 	w.setEndReason(Revoked)
-	// Visited until it is stopped: the client may never read the final event.
+	// Checked until it is stopped: the client may never read the final event.
 	d.endBy(w.hub.now(), Revoked)
 	status := why.Status()
 	if w.send(watch.Event{Type: watch.Error, Object: &status}) {

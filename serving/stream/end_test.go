@@ -44,7 +44,11 @@ func TestEndReasons(t *testing.T) {
 			end: func(w *world, watcher *Watcher, _ context.CancelFunc) { w.hub.Drain(0); w.pass(tick); watcher.Stop() },
 		},
 		Disabled: {
-			end: func(w *world, watcher *Watcher, _ context.CancelFunc) { w.hub.EndAll(0); w.pass(tick); watcher.Stop() },
+			end: func(w *world, watcher *Watcher, _ context.CancelFunc) {
+				w.hub.endAll(0, Disabled)
+				w.pass(tick)
+				watcher.Stop()
+			},
 		},
 		Revoked: {
 			end: func(_ *world, watcher *Watcher, _ context.CancelFunc) {

@@ -146,7 +146,7 @@ func (h *Hub) Watch(ctx context.Context, request Request) (*Watcher, error) {
 	h.logger.begin(w, timeout, limited)
 	w.setDeadlines(now, timeout, limited, settings)
 	w.wake()
-	if next, ok := w.visit(now, settings); ok {
+	if next, ok := w.checkDeadlines(now, settings); ok {
 		h.due.put(w, next)
 	}
 	w.stopWith(ctx)
@@ -209,11 +209,11 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// advance visits the watchers that are due.
+// advance checks the deadlines of the watchers that are due.
 func (h *Hub) advance(now time.Time) {
 	settings := h.settings.Load()
 	for _, w := range h.due.advance(now) {
-		if next, ok := w.visit(now, settings); ok {
+		if next, ok := w.checkDeadlines(now, settings); ok {
 			h.due.put(w, next)
 		}
 	}
@@ -229,9 +229,7 @@ func (h *Hub) Drain(over time.Duration) {
 	h.endAll(over, ShutDown)
 }
 
-// EndAll ends the open watches, spread over a duration, because the verb is disabled.
-func (h *Hub) EndAll(over time.Duration) { h.endAll(over, Disabled) }
-
+// endAll ends the open watches, spread over a duration.
 func (h *Hub) endAll(over time.Duration, reason EndReason) {
 	now := h.now()
 	h.mu.RLock()

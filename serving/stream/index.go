@@ -126,37 +126,38 @@ func (x *index) remove(g *group) {
 	}
 }
 
-// each calls visit once for every group that selects the item, and for groups that are not
+// each calls f once for every group that selects the item, and for groups that are not
 // prefiltered and may select it.
-func (x *index) each(item Item, visit func(*group)) {
+func (x *index) each(item Item, f func(*group)) {
 	key := item.ItemKey()
-	x.visit(bucketKey{kind: inNamespace}, item, visit)
-	x.visit(bucketKey{kind: withName, name: key.Name}, item, visit)
+	x.eachInBucket(bucketKey{kind: inNamespace}, item, f)
+	x.eachInBucket(bucketKey{kind: withName, name: key.Name}, item, f)
 	if key.Namespace != "" {
-		x.visit(bucketKey{kind: inNamespace, namespace: key.Namespace}, item, visit)
-		x.visit(bucketKey{kind: withName, namespace: key.Namespace, name: key.Name}, item, visit)
+		x.eachInBucket(bucketKey{kind: inNamespace, namespace: key.Namespace}, item, f)
+		x.eachInBucket(bucketKey{kind: withName, namespace: key.Namespace, name: key.Name}, item, f)
 	}
 	if x.byLabel == 0 {
 		return
 	}
 	for label, value := range item.ItemLabels() {
-		x.visit(bucketKey{kind: withLabel, name: label}, item, visit)
-		x.visit(bucketKey{kind: withLabelValue, name: label, value: value}, item, visit)
+		x.eachInBucket(bucketKey{kind: withLabel, name: label}, item, f)
+		x.eachInBucket(bucketKey{kind: withLabelValue, name: label, value: value}, item, f)
 		if key.Namespace != "" {
-			x.visit(bucketKey{kind: withLabel, namespace: key.Namespace, name: label}, item, visit)
-			x.visit(bucketKey{kind: withLabelValue, namespace: key.Namespace, name: label, value: value}, item, visit)
+			x.eachInBucket(bucketKey{kind: withLabel, namespace: key.Namespace, name: label}, item, f)
+			x.eachInBucket(bucketKey{kind: withLabelValue, namespace: key.Namespace, name: label, value: value}, item, f)
 		}
 	}
 }
 
-func (x *index) visit(k bucketKey, item Item, visit func(*group)) {
+// eachInBucket is each for the groups of one bucket.
+func (x *index) eachInBucket(k bucketKey, item Item, f func(*group)) {
 	b := x.buckets[k]
 	if b == nil {
 		return
 	}
 	for _, g := range b.groups {
 		if !g.prefiltered || g.selection.matches(item) {
-			visit(g)
+			f(g)
 		}
 	}
 }

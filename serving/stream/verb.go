@@ -54,7 +54,7 @@ func (v *WatchVerb) Serve(serve bool, advertise func(watch bool)) {
 	advertise(false)
 	v.served.Store(false)
 	for _, h := range v.hubs {
-		h.EndAll(disableSpread)
+		h.endAll(disableSpread, Disabled)
 	}
 }
 
@@ -97,7 +97,7 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 		return nil, err
 	}
 	if !v.served.Load() {
-		// Disabled meanwhile, perhaps after EndAll.
+		// Disabled meanwhile, perhaps after endAll.
 		watcher.Stop()
 		return nil, notServed(resource)
 	}
