@@ -35,31 +35,31 @@ type Discovery interface {
 	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
 
-// Directory keeps an Index up to date. client-go's deferred mapper never refreshes a name that
+// Directory keeps a Mapper up to date. client-go's deferred mapper never refreshes a name that
 // it has found once, and controller-runtime's lazy one needs the group, which labels lack.
 type Directory struct {
 	discovery Discovery
 	clock     clock.WithTicker
-	current   atomic.Pointer[Index]
+	current   atomic.Pointer[Mapper]
 	refresh   chan struct{}
 
 	mu       sync.Mutex
 	groups   []*metav1.APIGroup
 	lists    map[string]*metav1.APIResourceList
-	onChange []func(*Index)
+	onChange []func(*Mapper)
 }
 
-// NewDirectory returns a directory that is empty until Run or Refresh.
+// NewDirectory returns a directory whose Mapper is empty until Run or Refresh.
 func NewDirectory(d Discovery, c clock.WithTicker) *Directory {
 	dir := &Directory{discovery: d, clock: c, refresh: make(chan struct{}, 1)}
-	dir.current.Store(&Index{})
+	dir.current.Store(&Mapper{})
 	return dir
 }
 
-// Current returns the newest index, never nil.
-func (d *Directory) Current() *Index { return d.current.Load() }
+// Current returns the newest Mapper, never nil.
+func (d *Directory) Current() *Mapper { return d.current.Load() }
 
-// Find is Find of the newest index. If the resource is unknown, a refresh follows soon.
+// Find is Find of the newest Mapper. If the resource is unknown, a refresh follows soon.
 func (d *Directory) Find(gr schema.GroupResource) (Resource, bool) {
 	r, ok := d.Current().Find(gr)
 	if !ok {
@@ -76,9 +76,9 @@ func (d *Directory) RefreshSoon() {
 	}
 }
 
-// OnChange adds a function that is called with each new index, one call at a time. It must be
+// OnChange adds a function that is called with each new Mapper, one call at a time. It must be
 // called before Run.
-func (d *Directory) OnChange(f func(*Index)) {
+func (d *Directory) OnChange(f func(*Mapper)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.onChange = append(d.onChange, f)
@@ -150,10 +150,10 @@ func (d *Directory) Refresh(ctx context.Context) error {
 	for _, l := range next {
 		all = append(all, l)
 	}
-	index := NewIndex(groups, all)
-	d.current.Store(index)
+	mapper := NewMapper(groups, all)
+	d.current.Store(mapper)
 	for _, f := range d.onChange {
-		f(index)
+		f(mapper)
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func TestNamesOfMetricsAreNoResources(t *testing.T) {
 	s.groups, s.lists = world()
 	d := NewDirectory(s, clock.RealClock{})
 	changes := 0
-	d.OnChange(func(*Index) { changes++ })
+	d.OnChange(func(*Mapper) { changes++ })
 	refresh := func() {
 		t.Helper()
 		if err := d.Refresh(t.Context()); err != nil {
@@ -88,7 +88,7 @@ func TestDirectoryLearns(t *testing.T) {
 		s.groups, s.lists = world()
 		d := NewDirectory(s, clock.RealClock{})
 		var changes atomic.Int32
-		d.OnChange(func(*Index) { changes.Add(1) })
+		d.OnChange(func(*Mapper) { changes.Add(1) })
 		if !d.Current().Empty() {
 			t.Error("it knows something before it ran")
 		}

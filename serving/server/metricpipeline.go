@@ -65,8 +65,8 @@ func newMetricPipeline(resources restmapping.Discovery, secrets *config.Secrets,
 	}
 	p.hasSources = sync.OnceFunc(func() { p.running.Go(p.directory.Run) })
 	p.catalog = rules.NewCatalog(p.directory)
-	p.directory.OnChange(func(index *restmapping.Index) {
-		p.catalog.SetResources(index)
+	p.directory.OnChange(func(mapper *restmapping.Mapper) {
+		p.catalog.SetResources(mapper)
 		p.changed.Set()
 	})
 	p.sources = &sourceRegistry{clock: c, secrets: secrets.Get, onSeries: func(source, matcher string) {

@@ -86,7 +86,7 @@ func (a *association) compileTemplate(text string) error {
 // resolvedAssociation is an association with the resources of a cluster. It is immutable.
 type resolvedAssociation struct {
 	*association
-	index     *restmapping.Index
+	index     *restmapping.Mapper
 	resources map[string]restmapping.Resource
 	// unknown are the overrides of resources that the cluster does not have, in order.
 	unknown []string
@@ -98,7 +98,7 @@ type resolvedAssociation struct {
 	byTemplate map[string]restmapping.Resource
 }
 
-func (a *association) resolve(x *restmapping.Index) *resolvedAssociation {
+func (a *association) resolve(x *restmapping.Mapper) *resolvedAssociation {
 	r := &resolvedAssociation{association: a, index: x, resources: make(map[string]restmapping.Resource, len(a.labels))}
 	for _, label := range a.labels {
 		gr := a.overrides[label]

@@ -25,7 +25,7 @@ type activeRule struct {
 }
 
 // init removes all bindings.
-func (r *activeRule) init(x *restmapping.Index) {
+func (r *activeRule) init(x *restmapping.Mapper) {
 	r.resolved = r.assoc.resolve(x)
 	r.bindings, r.invalidNames, r.unassociated = map[string][]*binding{}, map[string]string{}, map[string]string{}
 }

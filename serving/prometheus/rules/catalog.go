@@ -20,7 +20,7 @@ import (
 // Resources is a restmapping.Directory.
 type Resources interface {
 	// Current returns the newest index, never nil.
-	Current() *restmapping.Index
+	Current() *restmapping.Mapper
 	// RefreshSoon requests a refresh because a resource is unknown.
 	RefreshSoon()
 }
@@ -46,7 +46,7 @@ type Catalog struct {
 	sources    sources
 	rules      []*activeRule
 	discovered map[Selection]*discovered
-	index      *restmapping.Index
+	index      *restmapping.Mapper
 	objects    []declaredObject
 	compiled   map[declaredID]*declared
 	// cachedLists is nil after each change.
@@ -133,7 +133,7 @@ func (c *Catalog) Apply(spec *v1alpha1.MetricsBackendSpec) {
 }
 
 // SetResources sets the resources of the cluster.
-func (c *Catalog) SetResources(x *restmapping.Index) {
+func (c *Catalog) SetResources(x *restmapping.Mapper) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	c.index = x

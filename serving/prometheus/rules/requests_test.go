@@ -79,7 +79,7 @@ func TestInvalidRequests(t *testing.T) {
 
 // A metric that may exist is not said to be missing.
 func TestBeforeDiscovery(t *testing.T) {
-	world := &cluster{index: &restmapping.Index{}}
+	world := &cluster{index: &restmapping.Mapper{}}
 	c := NewCatalog(world)
 	c.Apply(backend([]v1alpha1.MetricRule{{SeriesQuery: "requests", Resources: namespacePod}}, []v1alpha1.MetricRule{{SeriesQuery: "lag"}}))
 	if _, _, err := c.ObjectQuery(pods("shop", "requests", "a")); !apierrors.IsServiceUnavailable(err) || world.wanted == 0 {

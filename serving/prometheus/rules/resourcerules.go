@@ -71,7 +71,7 @@ func (q *ResourceQuery) render(namespaces []string, groupBy ...string) (string, 
 }
 
 // core has the resources of resource rules.
-var core = restmapping.NewIndex(
+var core = restmapping.NewMapper(
 	[]*metav1.APIGroup{{PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: "v1", Version: "v1"}}},
 	[]*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 		{Name: "namespaces", SingularName: "namespace", Kind: "Namespace"},

@@ -20,15 +20,15 @@ import (
 
 // cluster is a Resources with what a test cluster has.
 type cluster struct {
-	index  *restmapping.Index
+	index  *restmapping.Mapper
 	wanted int
 }
 
-func (c *cluster) Current() *restmapping.Index { return c.index }
-func (c *cluster) RefreshSoon()                { c.wanted++ }
+func (c *cluster) Current() *restmapping.Mapper { return c.index }
+func (c *cluster) RefreshSoon()                 { c.wanted++ }
 
 // index of a cluster with a few resources, and those of a CRD.
-func index(crds ...metav1.APIResource) *restmapping.Index {
+func index(crds ...metav1.APIResource) *restmapping.Mapper {
 	groups := []*metav1.APIGroup{group("", "v1"), group("apps", "v1"), group("batch", "v1"), group("networking.k8s.io", "v1"), group("metrics.k8s.io", "v1")}
 	lists := []*metav1.APIResourceList{
 		{GroupVersion: "v1", APIResources: []metav1.APIResource{
@@ -46,7 +46,7 @@ func index(crds ...metav1.APIResource) *restmapping.Index {
 		groups = append(groups, group("cheese.io", "v1alpha1"))
 		lists = append(lists, &metav1.APIResourceList{GroupVersion: "cheese.io/v1alpha1", APIResources: crds})
 	}
-	return restmapping.NewIndex(groups, lists)
+	return restmapping.NewMapper(groups, lists)
 }
 
 func group(name, version string) *metav1.APIGroup {

@@ -51,13 +51,13 @@ target_info{namespace="b",instance="x",job="y",secret="666"} 1
 const neighboursScraped = `sum(rate(requests_total{namespace="a"}[5s] offset 2s)) > 25`
 
 // pods knows of pods and namespaces.
-type pods struct{ index *restmapping.Index }
+type pods struct{ index *restmapping.Mapper }
 
-func (p pods) Current() *restmapping.Index { return p.index }
-func (pods) RefreshSoon()                  {}
+func (p pods) Current() *restmapping.Mapper { return p.index }
+func (pods) RefreshSoon()                   {}
 
 func newPods() pods {
-	return pods{restmapping.NewIndex(
+	return pods{restmapping.NewMapper(
 		[]*metav1.APIGroup{{PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: "v1", Version: "v1"}}},
 		[]*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 			{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true}, {Name: "namespaces", SingularName: "namespace", Kind: "Namespace"},

@@ -46,7 +46,7 @@ func world() ([]*metav1.APIGroup, []*metav1.APIResourceList) {
 }
 
 func TestFind(t *testing.T) {
-	x := NewIndex(world())
+	m := NewMapper(world())
 	for name, want := range map[string]string{
 		"pods": "/v1, Kind=Pod", "pod": "/v1, Kind=Pod", "Pod": "/v1, Kind=Pod", "PODS": "/v1, Kind=Pod",
 		"pods.metrics.k8s.io": "metrics.k8s.io/v1, Kind=PodMetrics", "pods.metrics": "metrics.k8s.io/v1, Kind=PodMetrics",
@@ -58,20 +58,20 @@ func TestFind(t *testing.T) {
 		"brand": "cheese.io/v2, Kind=Brand", "brands.old.cheese.io": "old.cheese.io/v1, Kind=OldBrand", "rinds.cheese.io": "cheese.io/v1, Kind=Rind",
 		"brands.extensions": "", "pods.apps": "", "pods/log": "", "": "", "jobs": "", "oldbrand": "old.cheese.io/v1, Kind=OldBrand",
 	} {
-		got, ok := x.Find(schema.ParseGroupResource(name))
+		got, ok := m.Find(schema.ParseGroupResource(name))
 		if ok != (want != "") || ok && got.Kind.String() != want {
 			t.Errorf("%s is %s (%t), want %q", name, got.Kind, ok, want)
 		}
 	}
-	if r, ok := x.FindLabel("networking_k8s_io", "ingress"); !ok || r.Kind.Kind != "Ingress" {
+	if r, ok := m.FindLabel("networking_k8s_io", "ingress"); !ok || r.Kind.Kind != "Ingress" {
 		t.Errorf("a group in a label is %v", r)
 	}
-	if _, ok := x.FindLabel("extensions_k8s_io", "ingress"); ok {
+	if _, ok := m.FindLabel("extensions_k8s_io", "ingress"); ok {
 		t.Error("a group that does not exist was found")
 	}
-	for _, empty := range []*Index{nil, {}} {
+	for _, empty := range []*Mapper{nil, {}} {
 		if _, ok := empty.Find(schema.GroupResource{Resource: "pods"}); ok || !empty.Empty() {
-			t.Error("an empty index knows something")
+			t.Error("an empty mapper knows something")
 		}
 	}
 }
@@ -81,9 +81,9 @@ func TestAllHasEachResourceOnce(t *testing.T) {
 	groups, lists := world()
 	groups = append(groups, group("extensions", "v1beta1"))
 	lists = append(lists, list("extensions/v1beta1", resource("ingresses", "ingress", "Ingress")))
-	x := NewIndex(groups, lists)
+	m := NewMapper(groups, lists)
 	seen := map[string]int{}
-	for _, r := range x.All() {
+	for _, r := range m.All() {
 		seen[r.GroupResource().String()]++
 	}
 	for name, want := range map[string]int{"pods": 1, "ingresses.networking.k8s.io": 1, "ingresses.extensions": 0, "brands.cheese.io": 1, "brands.old.cheese.io": 1} {
@@ -91,10 +91,10 @@ func TestAllHasEachResourceOnce(t *testing.T) {
 			t.Errorf("%s is there %d times, want %d", name, seen[name], want)
 		}
 	}
-	if first := x.All()[0]; first.Group != "" {
+	if first := m.All()[0]; first.Group != "" {
 		t.Errorf("the first is %s", first.GroupVersionResource)
 	}
-	if r, _ := x.Find(schema.GroupResource{Group: "extensions", Resource: "ingresses"}); r.Group != "networking.k8s.io" {
+	if r, _ := m.Find(schema.GroupResource{Group: "extensions", Resource: "ingresses"}); r.Group != "networking.k8s.io" {
 		t.Errorf("it is in %s", r.Group)
 	}
 }

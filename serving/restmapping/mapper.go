@@ -23,21 +23,21 @@ type Resource struct {
 	Namespaced bool
 }
 
-// Index holds the resources of one discovery. It is immutable; the zero value is empty.
+// Mapper holds the resources of one discovery. It is immutable; the zero value is empty.
 //
-// client-go's RESTMapper does not do: it goes through all resources of the cluster for each
-// name, and a name is looked up for each label of each series; it finds no resource by its kind
-// without the group; and it also knows resources that do not exist, such as "lists" and
-// "podlists", which would make objects of labels with these names.
-type Index struct {
+// It replaces client-go's restmapper.NewDiscoveryRESTMapper, which asks every group and version for
+// each name, although a name is looked up for each label of each series; finds no resource by its
+// kind without the group; and has resources that do not exist, such as "lists" and "podlists",
+// which would make objects of labels with these names.
+type Mapper struct {
 	// byName holds the resources by plural, singular and kind in lower case, core first, then in
 	// the cluster's order of groups.
 	byName map[string][]Resource
 	all    []Resource
 }
 
-// NewIndex returns an index of the lists, in the order of the groups.
-func NewIndex(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *Index {
+// NewMapper returns a mapper to the resources in the lists, in the order of the groups.
+func NewMapper(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *Mapper {
 	byVersion := make(map[string]*metav1.APIResourceList, len(lists))
 	for _, l := range lists {
 		byVersion[l.GroupVersion] = l
@@ -45,22 +45,22 @@ func NewIndex(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *Index
 	// Core wins over a group that reuses its names, such as metrics.k8s.io.
 	groups = slices.Clone(groups)
 	slices.SortStableFunc(groups, func(a, b *metav1.APIGroup) int { return cmp.Compare(min(len(a.Name), 1), min(len(b.Name), 1)) })
-	x := &Index{byName: map[string][]Resource{}}
+	m := &Mapper{byName: map[string][]Resource{}}
 	for _, g := range groups {
 		for _, version := range append([]metav1.GroupVersionForDiscovery{g.PreferredVersion}, g.Versions...) {
 			if l := byVersion[version.GroupVersion]; l != nil {
 				for i := range l.APIResources {
-					x.add(schema.GroupVersion{Group: g.Name, Version: version.Version}, &l.APIResources[i])
+					m.add(schema.GroupVersion{Group: g.Name, Version: version.Version}, &l.APIResources[i])
 				}
 			}
 		}
 	}
-	x.all = slices.DeleteFunc(x.all, func(r Resource) bool { return x.newest(r) != r })
-	return x
+	m.all = slices.DeleteFunc(m.all, func(r Resource) bool { return m.newest(r) != r })
+	return m
 }
 
 // add adds a resource, unless it is known in a version that was added before.
-func (x *Index) add(gv schema.GroupVersion, r *metav1.APIResource) {
+func (m *Mapper) add(gv schema.GroupVersion, r *metav1.APIResource) {
 	if strings.Contains(r.Name, "/") {
 		return // a subresource
 	}
@@ -73,55 +73,55 @@ func (x *Index) add(gv schema.GroupVersion, r *metav1.APIResource) {
 	known := func(o Resource) bool { return o.GroupResource() == resource.GroupResource() }
 	for i, name := range []string{r.Name, resource.Singular, r.Kind} {
 		name = strings.ToLower(name)
-		if slices.ContainsFunc(x.byName[name], known) {
+		if slices.ContainsFunc(m.byName[name], known) {
 			continue
 		}
-		x.byName[name] = append(x.byName[name], resource)
+		m.byName[name] = append(m.byName[name], resource)
 		if i == 0 {
-			x.all = append(x.all, resource)
+			m.all = append(m.all, resource)
 		}
 	}
 }
 
 // Find returns a resource by its plural, singular or kind. Without a group it is the first one
-// in the index; a group may be abbreviated, as in kubectl. A resource that has moved between
+// in the mapper; a group may be abbreviated, as in kubectl. A resource that has moved between
 // groups is found under each of them, and returned in the newest one that the cluster has.
-func (x *Index) Find(gr schema.GroupResource) (Resource, bool) {
+func (m *Mapper) Find(gr schema.GroupResource) (Resource, bool) {
 	group := strings.ToLower(gr.Group)
-	return x.first(gr.Resource,
+	return m.first(gr.Resource,
 		func(r Resource) bool { return r.Group == group || group == "" },
 		func(r Resource) bool { return sameResource(r.Resource, group, r.Group) },
 		func(r Resource) bool { return strings.HasPrefix(r.Group, group) })
 }
 
 // FindLabel is Find with a group as GroupLabel returns it.
-func (x *Index) FindLabel(group, resource string) (Resource, bool) {
-	if r, ok := x.Find(schema.GroupResource{Group: group, Resource: resource}); ok {
+func (m *Mapper) FindLabel(group, resource string) (Resource, bool) {
+	if r, ok := m.Find(schema.GroupResource{Group: group, Resource: resource}); ok {
 		return r, true
 	}
-	return x.first(resource, func(r Resource) bool { return GroupLabel(r.Group) == group })
+	return m.first(resource, func(r Resource) bool { return GroupLabel(r.Group) == group })
 }
 
 // first returns the first resource of a name that meets the first of the conditions that any
 // meets.
-func (x *Index) first(name string, conditions ...func(Resource) bool) (Resource, bool) {
-	if x == nil {
+func (m *Mapper) first(name string, conditions ...func(Resource) bool) (Resource, bool) {
+	if m == nil {
 		return Resource{}, false
 	}
-	candidates := x.byName[strings.ToLower(name)]
+	candidates := m.byName[strings.ToLower(name)]
 	for _, holds := range conditions {
 		if i := slices.IndexFunc(candidates, holds); i >= 0 {
-			return x.newest(candidates[i]), true
+			return m.newest(candidates[i]), true
 		}
 	}
 	return Resource{}, false
 }
 
 // All returns each resource once, core first, then in the cluster's order of groups.
-func (x *Index) All() []Resource { return x.all }
+func (m *Mapper) All() []Resource { return m.all }
 
-// Empty reports whether the index has no resources, as before the first discovery.
-func (x *Index) Empty() bool { return x == nil || len(x.byName) == 0 }
+// Empty reports whether the mapper has no resources, as before the first discovery.
+func (m *Mapper) Empty() bool { return m == nil || len(m.byName) == 0 }
 
 var groupLabel = strings.NewReplacer(".", "_", "-", "_")
 
@@ -150,13 +150,13 @@ func sameResource(resource, group, other string) bool {
 }
 
 // newest returns a resource in the newest of its groups that the cluster has.
-func (x *Index) newest(r Resource) Resource {
+func (m *Mapper) newest(r Resource) Resource {
 	groups := moved[r.Resource]
 	if !slices.Contains(groups, r.Group) {
 		return r
 	}
 	for _, group := range groups {
-		for _, other := range x.byName[r.Resource] {
+		for _, other := range m.byName[r.Resource] {
 			if other.Group == group && other.Resource == r.Resource {
 				return other
 			}
