@@ -61,12 +61,12 @@ type Pods interface {
 
 // Resolver resolves label selectors to names.
 type Resolver struct {
-	pods   Pods
-	synced func() bool
-	client metadata.Interface
-	clock  clock.PassiveClock
-	calls  singleflight.Group
-	gate   *gate
+	pods    Pods
+	synced  func() bool
+	client  metadata.Interface
+	clock   clock.PassiveClock
+	calls   singleflight.Group
+	limiter *listLimiter
 	// cached are the newest lists, and errors those of failed ones.
 	cached *lru.Cache[string, list]
 	errors *cache.LRUExpireCache
@@ -83,7 +83,7 @@ type list struct {
 func NewResolver(known Pods, synced func() bool, client metadata.Interface, c clock.PassiveClock) *Resolver {
 	return &Resolver{
 		pods: known, synced: synced, client: client, clock: c,
-		gate: newGate(), errors: cache.NewLRUExpireCacheWithClock(maxCachedLists, c),
+		limiter: newListLimiter(), errors: cache.NewLRUExpireCacheWithClock(maxCachedLists, c),
 		cached: lru.New(maxCachedLists, maxCachedNames, func(_ string, l list) int { return len(l.names) }),
 	}
 }
@@ -107,7 +107,7 @@ func (r *Resolver) Names(ctx context.Context, resource schema.GroupVersionResour
 		return nil, err.(error)
 	}
 	select {
-	case result := <-r.ask(key, resource, namespace, selector): //nolint:contextcheck // A list is for all who wait for it, not for the first.
+	case result := <-r.startList(key, resource, namespace, selector): //nolint:contextcheck // A list is for all who wait for it, not for the first.
 		if result.Err != nil {
 			return nil, result.Err
 		}
@@ -129,7 +129,7 @@ func (r *Resolver) Known(resource schema.GroupVersionResource, namespace string,
 	key := keyOf(resource, namespace, selector)
 	known, ok := r.known(key)
 	if _, failed := r.errors.Get(key); !failed && (!ok || r.clock.Since(known.at) >= freshFor) {
-		r.ask(key, resource, namespace, selector)
+		r.startList(key, resource, namespace, selector)
 	}
 	return known.names, ok
 }
@@ -147,38 +147,36 @@ func (r *Resolver) known(key string) (list, bool) {
 	return l, true
 }
 
-// ask starts a list, or joins the current one. The list does not end with the request that
+// startList starts a list, or joins the current one. The list does not end with the request that
 // started it.
-func (r *Resolver) ask(key string, resource schema.GroupVersionResource, namespace string, selector labels.Selector) <-chan singleflight.Result {
+func (r *Resolver) startList(key string, resource schema.GroupVersionResource, namespace string, selector labels.Selector) <-chan singleflight.Result {
 	return r.calls.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		leave, err := r.gate.enter(ctx, namespace)
-		if err != nil {
-			err = apierrors.NewServiceUnavailable(fmt.Sprintf("list %s to select among them: there was no turn for it in %v, since others are listed", resource.GroupResource(), timeout))
-			r.errors.Add(key, err, failureFor)
-			return nil, err
-		}
-		defer leave()
-		began := r.clock.Now()
-		names, err := r.list(ctx, resource, namespace, selector)
+		l, err := r.list(ctx, resource, namespace, selector)
 		if err != nil {
 			r.errors.Add(key, err, failureFor)
 			return nil, err
 		}
-		r.cached.Add(key, list{names: names, at: began})
-		return names, nil
+		r.cached.Add(key, l)
+		return l.names, nil
 	})
 }
 
-// list lists the names from kube-apiserver, page by page.
-func (r *Resolver) list(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) ([]string, error) {
+// list lists the names from kube-apiserver, page by page, once the limiter allows it.
+func (r *Resolver) list(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector labels.Selector) (list, error) {
+	release, err := r.limiter.acquire(ctx, namespace)
+	if err != nil {
+		return list{}, apierrors.NewServiceUnavailable(fmt.Sprintf("list %s to select among them: there was no turn for it in %v, since others are listed", resource.GroupResource(), timeout))
+	}
+	defer release()
+	began := r.clock.Now()
 	found := []string{}
 	page := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return r.client.Resource(resource).Namespace(namespace).List(ctx, options)
 	})
 	page.PageBufferSize = 0
-	err := page.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(object runtime.Object) error {
+	err = page.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(object runtime.Object) error {
 		if len(found) == MaxNames {
 			return apierrors.NewBadRequest(fmt.Sprintf("labelSelector selects more than %d %s: select fewer", MaxNames, resource.GroupResource()))
 		}
@@ -190,10 +188,10 @@ func (r *Resolver) list(ctx context.Context, resource schema.GroupVersionResourc
 		return nil
 	})
 	if err != nil {
-		return nil, explain(resource.GroupResource(), err)
+		return list{}, explain(resource.GroupResource(), err)
 	}
 	slices.Sort(found)
-	return found, nil
+	return list{names: found, at: began}, nil
 }
 
 // explain converts an error of kube-apiserver to one for the client, which is not to blame for

@@ -18,40 +18,40 @@ const (
 	maxListsPerNamespace = 4
 )
 
-// gate limits concurrent lists.
-type gate struct {
+// listLimiter limits concurrent lists.
+type listLimiter struct {
 	all *semaphore.Weighted
 
 	mu         sync.Mutex
-	namespaces map[string]*namespaceGate
+	namespaces map[string]*namespaceLists
 }
 
-// namespaceGate limits the lists of a namespace. It exists while it has users, waiting ones
+// namespaceLists limits the lists of a namespace. It exists while it has users, waiting ones
 // included.
-type namespaceGate struct {
+type namespaceLists struct {
 	slots *semaphore.Weighted
 	users int
 }
 
-func newGate() *gate {
-	return &gate{all: semaphore.NewWeighted(maxLists), namespaces: map[string]*namespaceGate{}}
+func newListLimiter() *listLimiter {
+	return &listLimiter{all: semaphore.NewWeighted(maxLists), namespaces: map[string]*namespaceLists{}}
 }
 
-// enter waits for a slot, which leave releases. The error is that of the context.
-func (g *gate) enter(ctx context.Context, namespace string) (leave func(), err error) {
-	g.mu.Lock()
-	s := g.namespaces[namespace]
+// acquire waits for a slot, which release frees. The error is that of the context.
+func (l *listLimiter) acquire(ctx context.Context, namespace string) (release func(), err error) {
+	l.mu.Lock()
+	s := l.namespaces[namespace]
 	if s == nil {
-		s = &namespaceGate{slots: semaphore.NewWeighted(maxListsPerNamespace)}
-		g.namespaces[namespace] = s
+		s = &namespaceLists{slots: semaphore.NewWeighted(maxListsPerNamespace)}
+		l.namespaces[namespace] = s
 	}
 	s.users++
-	g.mu.Unlock()
+	l.mu.Unlock()
 	forget := func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if s.users--; s.users == 0 {
-			delete(g.namespaces, namespace)
+			delete(l.namespaces, namespace)
 		}
 	}
 	// The namespace's first, so that no waiter holds a slot of all.
@@ -59,13 +59,13 @@ func (g *gate) enter(ctx context.Context, namespace string) (leave func(), err e
 		forget()
 		return nil, err
 	}
-	if err := g.all.Acquire(ctx, 1); err != nil {
+	if err := l.all.Acquire(ctx, 1); err != nil {
 		s.slots.Release(1)
 		forget()
 		return nil, err
 	}
 	return func() {
-		g.all.Release(1)
+		l.all.Release(1)
 		s.slots.Release(1)
 		forget()
 	}, nil
