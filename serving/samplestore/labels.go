@@ -71,28 +71,13 @@ func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*
 	if !found {
 		return t.List(namespace, after)
 	}
-	start := after
-	if start.Namespace < namespace {
-		start = Key{Namespace: namespace}
+	if after.Namespace < namespace {
+		after = Key{Namespace: namespace}
 	}
 	return func(yield func(*Object) bool) {
-		oldest := t.oldest()
-		i, found := slices.BinarySearchFunc(entries, start, func(e *entry, k Key) int { return e.key.Compare(k) })
-		if found && start == after {
-			i++
-		}
-		for _, e := range entries[i:] {
-			if namespace != "" && e.key.Namespace != namespace {
-				return
-			}
-			o := e.object.Load()
-			if o == nil || o.Point.Time.Before(oldest) {
-				continue
-			}
-			if !yield(o) {
-				return
-			}
-		}
+		yieldAfter(after, entries, t.oldest(), func(o *Object) bool {
+			return (namespace == "" || o.Namespace == namespace) && yield(o)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ package samplestore
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -61,17 +62,10 @@ type Key struct {
 
 // Compare orders keys by namespace, then by name.
 func (k Key) Compare(o Key) int {
-	switch {
-	case k.Namespace < o.Namespace:
-		return -1
-	case k.Namespace > o.Namespace:
-		return 1
-	case k.Name < o.Name:
-		return -1
-	case k.Name > o.Name:
-		return 1
+	if c := strings.Compare(k.Namespace, o.Namespace); c != 0 {
+		return c
 	}
-	return 0
+	return strings.Compare(k.Name, o.Name)
 }
 
 // Meta is the part of an object's metadata that is kept. It is immutable.

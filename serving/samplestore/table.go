@@ -265,23 +265,24 @@ func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
 			if ns < after.Namespace {
 				continue
 			}
-			entries := t.sortedEntries(ns)
-			if ns == after.Namespace && after != (Key{}) {
-				i, found := slices.BinarySearchFunc(entries, after, func(e *entry, k Key) int { return e.key.Compare(k) })
-				if found {
-					i++
-				}
-				entries = entries[i:]
-			}
-			for _, e := range entries {
-				o := e.object.Load()
-				if o == nil || o.Point.Time.Before(oldest) {
-					continue
-				}
-				if !yield(o) {
-					return
-				}
+			if !yieldAfter(after, t.sortedEntries(ns), oldest, yield) {
+				return
 			}
 		}
 	}
+}
+
+// yieldAfter yields the objects of sorted entries after a key, without those that are too old, and
+// reports whether yield wants more.
+func yieldAfter(after Key, sorted []*entry, oldest time.Time, yield func(*Object) bool) bool {
+	i, found := slices.BinarySearchFunc(sorted, after, func(e *entry, k Key) int { return e.key.Compare(k) })
+	if found {
+		i++
+	}
+	for _, e := range sorted[i:] {
+		if o := e.object.Load(); o != nil && !o.Point.Time.Before(oldest) && !yield(o) {
+			return false
+		}
+	}
+	return true
 }
