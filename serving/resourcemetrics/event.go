@@ -13,44 +13,37 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 )
 
-// nodePoint and podPoint implement stream.Item. They are the store's own objects under another
-// name, so that nothing is allocated for a watch.
+// point has the methods of stream.Item that nodes and pods share. Like nodePoint and podPoint it is a
+// pointer to the store's own object, so that nothing is allocated for a watch.
+type point struct{ *samplestore.Object }
+
+// ItemKey names the node or pod.
+func (p point) ItemKey() samplestore.Key { return p.Key }
+
+// ItemLabels are those of the node or pod.
+func (p point) ItemLabels() map[string]string { return p.Meta.Labels }
+
+// ItemSequence is the number of the data point in its table.
+func (p point) ItemSequence() uint64 { return p.Sequence }
+
 type (
-	nodePoint samplestore.Object
-	podPoint  samplestore.Object
+	nodePoint struct{ point }
+	podPoint  struct{ point }
 )
 
 var (
-	_ stream.Item = &nodePoint{}
-	_ stream.Item = &podPoint{}
+	_ stream.Item = nodePoint{}
+	_ stream.Item = podPoint{}
 )
 
-// ItemKey names the node.
-func (p *nodePoint) ItemKey() samplestore.Key { return p.Key }
-
-// ItemLabels are the node's.
-func (p *nodePoint) ItemLabels() map[string]string { return p.Meta.Labels }
-
-// ItemSequence is the number of the data point in its table.
-func (p *nodePoint) ItemSequence() uint64 { return p.Sequence }
-
 // CacheEncode writes the event of a NodeMetrics.
-func (p *nodePoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return writeEvent(nodes, (*samplestore.Object)(p), id, encode, w)
+func (p nodePoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	return writeEvent(nodes, p.Object, id, encode, w)
 }
 
-// ItemKey names the pod.
-func (p *podPoint) ItemKey() samplestore.Key { return p.Key }
-
-// ItemLabels are the pod's.
-func (p *podPoint) ItemLabels() map[string]string { return p.Meta.Labels }
-
-// ItemSequence is the number of the data point in its table.
-func (p *podPoint) ItemSequence() uint64 { return p.Sequence }
-
 // CacheEncode writes the event of a PodMetrics.
-func (p *podPoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	return writeEvent(pods, (*samplestore.Object)(p), id, encode, w)
+func (p podPoint) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	return writeEvent(pods, p.Object, id, encode, w)
 }
 
 // writeEvent writes an event in one call, since a framer makes a frame of each call.

@@ -67,7 +67,7 @@ var nodes = &kind{
 		samplestore.EncodingProtobuf: counted("nodes", encodingProtobuf, nodeProtobuf),
 	},
 	frames: eventFrames("NodeMetrics"),
-	item:   func(o *samplestore.Object) stream.Item { return (*nodePoint)(o) },
+	item:   func(o *samplestore.Object) stream.Item { return nodePoint{point{o}} },
 	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
 		return &metrics.NodeMetrics{ObjectMeta: meta, Usage: corev1.ResourceList{}}
 	},
@@ -97,7 +97,7 @@ var pods = &kind{
 		samplestore.EncodingProtobuf: counted("pods", encodingProtobuf, podProtobuf),
 	},
 	frames: eventFrames("PodMetrics"),
-	item:   func(o *samplestore.Object) stream.Item { return (*podPoint)(o) },
+	item:   func(o *samplestore.Object) stream.Item { return podPoint{point{o}} },
 	newBookmark: func(meta metav1.ObjectMeta) runtime.Object {
 		return &metrics.PodMetrics{ObjectMeta: meta, Containers: []metrics.ContainerMetrics{}}
 	},

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
@@ -19,10 +20,7 @@ import (
 // and rejected watches as errors. It must wrap authentication and authorization, to count
 // rejected clients. Other APIs are not counted, since clients can make up their names.
 func WithRequestMetrics(next http.Handler, resolver request.RequestInfoResolver, apis []API) http.Handler {
-	known := map[API]struct{}{}
-	for _, api := range apis {
-		known[api] = struct{}{}
-	}
+	known := sets.New(apis...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/apis/") {
 			next.ServeHTTP(w, r)
@@ -34,11 +32,11 @@ func WithRequestMetrics(next http.Handler, resolver request.RequestInfoResolver,
 			return
 		}
 		api := API{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
-		if _, ok := known[api]; !ok {
+		if !known.Has(api) {
 			// Resources that clients choose are not counted by name.
 			api.Resource = ""
 		}
-		if _, ok := known[api]; !ok {
+		if !known.Has(api) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -84,6 +84,15 @@ type outcome struct {
 // read subscribes to the current query. If only its interpretation has changed, the newest result
 // is applied again.
 func (e *entry) read() {
+	if mq, ok := e.readQuery(); ok {
+		e.subscribe(mq.Query)
+		e.reapply(&mq)
+	}
+}
+
+// readQuery returns the current query, or false if there is none and the entry was updated to
+// that.
+func (e *entry) readQuery() (query.MetricQuery, bool) {
 	mq, err := e.Read()
 	switch {
 	case err != nil:
@@ -92,9 +101,9 @@ func (e *entry) read() {
 	case mq.Query == query.Query{}:
 		e.clear()
 	default:
-		e.subscribe(mq.Query)
-		e.reapply(&mq)
+		return mq, true
 	}
+	return mq, false
 }
 
 // reapply applies the newest outcome again if its interpretation has changed.

@@ -17,14 +17,8 @@ func (e *entry) receive(q *query.Query, result *query.Result, err error) {
 	if current != q {
 		return
 	}
-	mq, readErr := e.Read()
-	switch {
-	case readErr != nil:
-		e.unsubscribe()
-		e.fail(nil, readErr)
-		return
-	case mq.Query == query.Query{}:
-		e.clear()
+	mq, ok := e.readQuery()
+	if !ok {
 		return
 	}
 	e.updating.Lock()
@@ -125,7 +119,7 @@ func (e *entry) publish(values *query.Values, q *query.Query) {
 	e.items, e.evaluated, e.answered = next, values.Time, s.clock.Now()
 	recovered := e.failure != nil && values.SourceError == nil
 	e.failure = nil
-	if values.SourceError != nil {
+	if values.SourceError != nil { // a nil of its type is no nil error
 		e.failure = values.SourceError
 	}
 	e.setReady()
