@@ -38,24 +38,9 @@ var down = &query.Failure{Source: "p", Reason: query.ReasonConnectionFailed, Mes
 
 var gone = apierrors.NewNotFound(schema.GroupResource{Resource: "metrics"}, "hits")
 
-func TestInitialValuesComeFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		watcher := w.watch("")
-		defer watcher.Stop()
-		w.check(watcher, "at first", "a=1", "b=2")
-		w.source.set(map[string]float64{"a": 3, "c": 4}, nil)
-		time.Sleep(interval)
-		w.check(watcher, "an interval later", "a=3", "c=4")
-		time.Sleep(5 * time.Second)
-		w.check(watcher, "amid an interval")
-	})
-}
-
 func TestWatchesCoalesce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		slow, fast := w.watch(""), w.watch("")
-		defer slow.Stop()
-		defer fast.Stop()
 		w.read(slow)
 		w.read(fast)
 		for i := range 5 {
@@ -162,7 +147,6 @@ func TestReconnectFindsTheValues(t *testing.T) {
 		time.Sleep(linger - time.Second)
 		w.source.set(nil, down)
 		watcher = w.watch("")
-		defer watcher.Stop()
 		w.check(watcher, "soon after the last one", "a=1", "b=2")
 	})
 }
@@ -170,7 +154,6 @@ func TestReconnectFindsTheValues(t *testing.T) {
 func TestSourceFailsWhileWatched(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.read(watcher)
 		w.source.set(map[string]float64{"a": 5}, down)
 		time.Sleep(30 * time.Second)
@@ -224,7 +207,6 @@ func TestMetricThatDoesNotExist(t *testing.T) {
 		}
 		w.change(func() { w.readErr = nil })
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.check(watcher, "of a metric that exists now", "a=1", "b=2")
 
 		w.change(func() { w.readErr = gone })
@@ -247,7 +229,6 @@ func TestMetricThatDoesNotExist(t *testing.T) {
 func TestEditedRule(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.read(watcher)
 		time.Sleep(2 * interval)
 		w.read(watcher)
@@ -273,7 +254,6 @@ func TestEditedRuleAtOnce(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			w.metricQuery.Query.Interval = 5 * time.Minute
 			watcher := w.watch("")
-			defer watcher.Stop()
 			time.Sleep(402 * time.Second)
 			w.read(watcher)
 			before := w.store.Get(samplestore.Key{Namespace: "hits", Name: "a"}).(*item).point.Time
@@ -282,7 +262,6 @@ func TestEditedRuleAtOnce(t *testing.T) {
 			w.store.Refresh()
 			w.check(watcher, "at once", "a=2", "b=4")
 			late := w.watch("")
-			defer late.Stop()
 			w.check(late, "begun after the edit", "a=2", "b=4")
 			if after := w.store.Get(samplestore.Key{Namespace: "hits", Name: "a"}).(*item).point.Time; !after.After(before) {
 				t.Errorf("edit %d: the time goes from %s to %s", n, before, after)
@@ -304,7 +283,6 @@ func TestRuleThatReadsInAnotherWay(t *testing.T) {
 		w.metricQuery.Query.Interval = time.Hour
 		w.source.set(map[string]float64{"a": 1, "b": math.NaN()}, nil)
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.check(watcher, "at first", "a=1")
 		asked := w.source.count()
 		w.change(func() { w.metricQuery.NaNAsZero = true })
@@ -314,12 +292,10 @@ func TestRuleThatReadsInAnotherWay(t *testing.T) {
 		w.check(watcher, "when nothing has changed")
 		w.change(func() { w.metricQuery.ObjectLabel, w.metricQuery.Labels = "", map[string]string{"team": "x"} })
 		late := w.watch("")
-		defer late.Stop()
 		w.check(late, "begun after a change", "=0", "=1")
 		w.change(func() { w.metricQuery.NaNAsZero = false })
 		w.store.Refresh()
 		again := w.watch("")
-		defer again.Stop()
 		w.check(again, "when NaN is no value again", "=1")
 		if n := w.source.count() - asked; n != 0 {
 			t.Errorf("%d evaluations for that", n)
@@ -332,7 +308,6 @@ func TestFallbackThatComesWhileTheSourceFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.metricQuery.Query.Interval = time.Hour
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.read(watcher)
 		w.source.set(nil, &query.Failure{Source: "p", Reason: query.ReasonRejected, Message: "no such function"})
 		time.Sleep(time.Hour)
@@ -351,7 +326,6 @@ func TestNothingToAsk(t *testing.T) {
 		mq := w.metricQuery
 		w.metricQuery = query.MetricQuery{}
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.check(watcher, "at first")
 		first := w.store.ResourceVersion("hits")
 		time.Sleep(10 * time.Minute)
@@ -368,7 +342,6 @@ func TestNothingToAsk(t *testing.T) {
 		time.Sleep(interval)
 		w.read(watcher)
 		late := w.watch("")
-		defer late.Stop()
 		w.check(late, "begun when there is nothing again")
 		before := w.source.count()
 		time.Sleep(10 * time.Minute)
@@ -414,7 +387,6 @@ func TestObjectsComeGoAndChange(t *testing.T) {
 		web, db := map[string]string{"app": "web"}, map[string]string{"app": "db"}
 		w.objects = map[string]map[string]string{"a": web, "b": db}
 		watcher := w.watch("app=web")
-		defer watcher.Stop()
 		w.check(watcher, "at first", "a=1")
 
 		w.source.set(map[string]float64{"a": 2, "b": 3, "c": 4, "d": 5}, nil)
@@ -426,7 +398,6 @@ func TestObjectsComeGoAndChange(t *testing.T) {
 		time.Sleep(interval)
 		w.check(watcher, "with one that went and one that changed", "c=4")
 		late := w.watch("")
-		defer late.Stop()
 		w.check(late, "begun now", "b=3", "c=4")
 	})
 }
@@ -443,7 +414,6 @@ func TestSamplesThatAreNotRenewed(t *testing.T) {
 		sampled(began)
 		w.objects = map[string]map[string]string{"a": {"app": "web"}, "b": nil}
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.check(watcher, "at first", "a=1", "b=2")
 		time.Sleep(interval)
 		w.check(watcher, "with the same samples")
@@ -451,7 +421,6 @@ func TestSamplesThatAreNotRenewed(t *testing.T) {
 		time.Sleep(interval)
 		w.check(watcher, "with other labels")
 		late := w.watch("app=web")
-		defer late.Stop()
 		w.check(late, "that selects the other labels", "a=1", "b=2")
 		encoded := w.encoded
 
@@ -476,7 +445,6 @@ func TestFallbackIsWatched(t *testing.T) {
 		w.metricQuery.Fallback = &query.Fallback{AfterFailures: 2, Static: &value}
 		w.follow = func() []string { return []string{"a", "c"} }
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.read(watcher)
 		w.source.set(nil, down)
 		time.Sleep(interval)
@@ -484,7 +452,6 @@ func TestFallbackIsWatched(t *testing.T) {
 		time.Sleep(interval)
 		w.check(watcher, "after two failures", "a=9", "c=9")
 		late := w.watch("")
-		defer late.Stop()
 		w.check(late, "begun now", "a=9", "c=9")
 		w.source.set(map[string]float64{"a": 9}, nil)
 		time.Sleep(2 * interval)
@@ -501,7 +468,6 @@ func TestSourceAnswersAgainAmidAnInterval(t *testing.T) {
 		w.metricQuery.Fallback = &query.Fallback{AfterFailures: 1, Static: &value}
 		w.follow = func() []string { return []string{"a"} }
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.read(watcher)
 		w.source.set(nil, down)
 		for len(w.read(watcher)) == 0 {
@@ -524,7 +490,6 @@ func TestResourceVersion(t *testing.T) {
 		}
 		w.source.set(nil, nil)
 		watcher := w.watch("")
-		defer watcher.Stop()
 		w.check(watcher, "without values")
 		one := w.store.ResourceVersion("hits")
 		time.Sleep(interval)

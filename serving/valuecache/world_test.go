@@ -148,7 +148,7 @@ func (w *world) change(f func()) {
 	f()
 }
 
-// watch begins a watch that a label selector narrows.
+// watch begins a watch that a label selector narrows. It ends with the test at the latest.
 func (w *world) watch(selector string) *stream.Watcher {
 	w.t.Helper()
 	release, err := w.store.Subscribe(w.t.Context(), w.subscription())
@@ -163,6 +163,7 @@ func (w *world) watch(selector string) *stream.Watcher {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(watcher.Stop)
 	return watcher
 }
 
