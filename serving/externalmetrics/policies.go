@@ -18,11 +18,11 @@ import (
 type Policies struct {
 	mu      sync.Mutex
 	set     *policy.Set
-	watches map[*governed]struct{}
+	watches map[*restrictedWatch]struct{}
 }
 
 // NewPolicies returns Policies before the first Apply.
-func NewPolicies() *Policies { return &Policies{watches: map[*governed]struct{}{}} }
+func NewPolicies() *Policies { return &Policies{watches: map[*restrictedWatch]struct{}{}} }
 
 // Apply replaces the policies for new requests, and ends open watches that they deny.
 func (p *Policies) Apply(set *policy.Set) {
@@ -33,9 +33,9 @@ func (p *Policies) Apply(set *policy.Set) {
 		err *apierrors.StatusError
 	}
 	var endings []ending
-	for g := range p.watches {
-		if err := deny(set, g.query); err != nil && g.end != nil {
-			endings = append(endings, ending{g.end, err})
+	for w := range p.watches {
+		if err := deny(set, w.query); err != nil && w.end != nil {
+			endings = append(endings, ending{w.end, err})
 		}
 	}
 	p.mu.Unlock()
@@ -55,39 +55,39 @@ func (p *Policies) check(q policy.Query) error {
 	return nil
 }
 
-// governed is a watch that a change of policies may end.
-type governed struct {
+// restrictedWatch is a watch that a change of policies may end.
+type restrictedWatch struct {
 	policies *Policies
 	query    policy.Query
 	// end is guarded by policies.mu; nil until the watch is open.
 	end func(*apierrors.StatusError)
 }
 
-// govern applies changes of policies to a query until release is called.
-func (p *Policies) govern(q policy.Query) *governed {
-	g := &governed{policies: p, query: q}
+// addWatch applies changes of policies to a query until release is called.
+func (p *Policies) addWatch(q policy.Query) *restrictedWatch {
+	w := &restrictedWatch{policies: p, query: q}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.watches[g] = struct{}{}
-	return g
+	p.watches[w] = struct{}{}
+	return w
 }
 
 // open sets the function that ends the watch, or returns an error if the policies have changed
 // since check and now deny it.
-func (g *governed) open(end func(*apierrors.StatusError)) error {
-	g.policies.mu.Lock()
-	defer g.policies.mu.Unlock()
-	if err := deny(g.policies.set, g.query); err != nil {
+func (w *restrictedWatch) open(end func(*apierrors.StatusError)) error {
+	w.policies.mu.Lock()
+	defer w.policies.mu.Unlock()
+	if err := deny(w.policies.set, w.query); err != nil {
 		return err
 	}
-	g.end = end
+	w.end = end
 	return nil
 }
 
-func (g *governed) release() {
-	g.policies.mu.Lock()
-	defer g.policies.mu.Unlock()
-	delete(g.policies.watches, g)
+func (w *restrictedWatch) release() {
+	w.policies.mu.Lock()
+	defer w.policies.mu.Unlock()
+	delete(w.policies.watches, w)
 }
 
 // deny returns the API error of a denied query, or nil.

@@ -100,7 +100,7 @@ func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalvers
 	if options.LabelSelector != nil {
 		id += options.LabelSelector.String()
 	}
-	governed := r.reader.policies.govern(q)
+	watch := r.reader.policies.addWatch(q)
 	return &valueapi.Subscription{
 		Subscription: valuecache.Subscription{
 			ID:    id,
@@ -108,8 +108,8 @@ func (r *metricRequest) Subscribe(ctx context.Context, options *metainternalvers
 			Event: func(p valuecache.Point) runtime.Object { return newValue(r.metric, p.Window, &p.Value) },
 		},
 		What:    fmt.Sprintf("external metric %q", r.metric),
-		Opened:  func(w *stream.Watcher) error { return governed.open(w.Revoke) },
-		Release: governed.release,
+		Opened:  func(w *stream.Watcher) error { return watch.open(w.Revoke) },
+		Release: watch.release,
 	}, nil
 }
 

@@ -157,7 +157,7 @@ func endWatchesByPolicies(t *testing.T) {
 	w.policies.mu.Lock()
 	defer w.policies.mu.Unlock()
 	for g := range w.policies.watches {
-		t.Errorf("still governed: %+v", g.query)
+		t.Errorf("still restricted: %+v", g.query)
 	}
 }
 

@@ -38,7 +38,7 @@ func (g *Group) updateDiscovery(ctx context.Context) {
 		}
 		g.mu.Lock()
 		if next, changed := g.nextDocument(); changed {
-			g.mustAdvertise(klog.FromContext(ctx), next)
+			g.advertiseOrLog(klog.FromContext(ctx), next)
 		}
 		g.mu.Unlock()
 	}
@@ -133,9 +133,9 @@ func (g *Group) advertise(d document) error {
 	return nil
 }
 
-// mustAdvertise is advertise with errors logged, each once while it is the same. It is retried,
+// advertiseOrLog is advertise with errors logged, each once while it is the same. It is retried,
 // and the metrics can be read anyway.
-func (g *Group) mustAdvertise(logger klog.Logger, d document) {
+func (g *Group) advertiseOrLog(logger klog.Logger, d document) {
 	if err := g.advertise(d); err != nil {
 		if err.Error() != g.lastError {
 			g.lastError = err.Error()

@@ -29,7 +29,7 @@ func TestAdvertiseAgain(t *testing.T) {
 	tell := func() (changed bool) {
 		next, changed := g.nextDocument()
 		if changed {
-			g.mustAdvertise(klog.Background(), next)
+			g.advertiseOrLog(klog.Background(), next)
 		}
 		return changed
 	}
@@ -56,12 +56,12 @@ func TestAdvertiseAgain(t *testing.T) {
 	// No document can be made of this, whatever left it in.
 	next.resources = append(next.resources, metav1.APIResource{Name: "pods/c"})
 	for range 2 {
-		g.mustAdvertise(klog.Background(), next)
+		g.advertiseOrLog(klog.Background(), next)
 		told("pods/a [get]")
 	}
 
 	g.watchable = true
-	g.mustAdvertise(klog.Background(), g.current)
+	g.advertiseOrLog(klog.Background(), g.current)
 	told("pods/a [get watch]")
 	if !tell() || tell() {
 		t.Error("what could not be told is not tried again, or for ever")

@@ -74,7 +74,7 @@ func (e *endpoint) answer(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return apiError(err)
 	}
-	explain, err := asksToExplain(query)
+	explain, err := wantsExplanation(query)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,9 @@ type Explainer interface {
 	Explain(ctx context.Context, options *metainternalversion.ListOptions) (*v1alpha1.MetricExplanation, error)
 }
 
-// asksToExplain reports whether the query asks for an explanation. It is a parameter of the
+// wantsExplanation reports whether the query asks for an explanation. It is a parameter of the
 // metric's own path, so that it is authorized like the values.
-func asksToExplain(query url.Values) (bool, error) {
+func wantsExplanation(query url.Values) (bool, error) {
 	text := query.Get(v1alpha1.ParameterExplain)
 	if text == "" {
 		return false, nil

@@ -96,7 +96,7 @@ func Install(server *genericapiserver.GenericAPIServer, api API, o Options) (*Gr
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	first, _ := g.nextDocument()
-	g.mustAdvertise(klog.Background(), first)
+	g.advertiseOrLog(klog.Background(), first)
 	return g, nil
 }
 
@@ -134,6 +134,6 @@ func (g *Group) ServeWatch(serve bool) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.watchable = watch
-		g.mustAdvertise(klog.Background(), g.current)
+		g.advertiseOrLog(klog.Background(), g.current)
 	})
 }

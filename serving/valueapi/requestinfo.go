@@ -42,15 +42,15 @@ func (r *requestInfo) NewRequestInfo(req *http.Request) (*request.RequestInfo, e
 	if err != nil || !info.IsResourceRequest || info.Verb != "get" || !slices.Contains(r.groups, info.APIGroup) {
 		return info, err
 	}
-	if asksToWatch(req.URL.Query()) {
+	if isWatch(req.URL.Query()) {
 		info.Verb = verbWatch
 	}
 	return info, nil
 }
 
-// asksToWatch reads a query as handlers.ListResource does. One that it refuses to read
+// isWatch reports whether a query asks for a watch, as handlers.ListResource reads it. One that it refuses to read
 // is a watch if it may be meant as one, as in RequestInfoFactory.
-func asksToWatch(query url.Values) bool {
+func isWatch(query url.Values) bool {
 	if !query.Has("watch") {
 		return false
 	}
