@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi/valueapitest"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 // FuzzRequest: whatever a client writes, the whole API server answers it, and never with
@@ -44,7 +44,7 @@ func FuzzRequest(f *testing.F) {
 			query.Set("metricLabelSelector", metricLabelSelector)
 		}
 		target := root("v1beta2") + "/" + path + "?" + query.Encode() + "&" + rest
-		got, sent := valueapitest.Get(t.Context(), handler, target, accept)
+		got, sent := apiserver.Get(t.Context(), handler, target, accept)
 		if sent && got.Code == http.StatusInternalServerError {
 			t.Errorf("GET %s, accepting %q: %d %s", target, accept, got.Code, got.Body)
 		}

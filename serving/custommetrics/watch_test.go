@@ -22,7 +22,7 @@ import (
 	"k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi/valueapitest"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
@@ -277,7 +277,7 @@ func TestServeWatchOrder(t *testing.T) {
 	for _, enabled := range []bool{false, true} {
 		var codes []int
 		changes.before = func() {
-			answer, _ := valueapitest.Get(t.Context(), s.generic.Handler, root("v1beta2")+"/namespaces/shop/pods/web-1/hits?watch=true", "application/json")
+			answer, _ := apiserver.Get(t.Context(), s.generic.Handler, root("v1beta2")+"/namespaces/shop/pods/web-1/hits?watch=true", "application/json")
 			codes = append(codes, answer.Code)
 		}
 		s.group.ServeWatch(enabled)

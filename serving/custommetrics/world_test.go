@@ -19,14 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/compatibility"
-	restclient "k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/utils/clock"
 
@@ -34,6 +27,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 // t0 is the instant of the first samples, with a fraction that no answer shows.
@@ -253,28 +247,12 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 			Settings: stream.Settings{BookmarkInterval: time.Minute, MaxAge: time.Hour, StallTimeout: time.Minute},
 		},
 	}
-	config := genericapiserver.NewConfig(serializer.NewCodecFactory(Scheme))
-	config.ExternalAddress = "metrics.test:443"
-	config.LoopbackClientConfig = &restclient.Config{}
-	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName)
-	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		all := resourcemetrics.GetOpenAPIDefinitions(ref)
-		maps.Copy(all, OpenAPIDefinitions(ref))
-		return all
-	}
-	namer := openapinamer.NewDefinitionNamer(Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	for _, f := range mutate {
-		f(config, &options)
-	}
-	generic, err := config.Complete(nil).New("custom-metrics", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatalf("making the API server: %v", err)
-	}
+	generic := apiserver.New(t, Scheme, apiserver.Definitions(resourcemetrics.GetOpenAPIDefinitions, OpenAPIDefinitions), func(config *serverConfig) {
+		config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), custom_metrics.GroupName)
+		for _, f := range mutate {
+			f(config, &options)
+		}
+	})
 	group, err := InstallAPI(generic, options)
 	if err != nil {
 		t.Fatalf("installing the API group: %v", err)
@@ -290,7 +268,6 @@ func start(t testing.TB, w *world, mutate ...func(*serverConfig, *Options)) *ser
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		generic.Destroy()
 	})
 	return s
 }

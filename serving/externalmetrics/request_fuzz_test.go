@@ -12,7 +12,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics/policy"
-	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi/valueapitest"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 // FuzzRequest: whatever a client writes, the whole API server answers it, and never with
@@ -51,7 +51,7 @@ func FuzzRequest(f *testing.F) {
 			query.Set("labelSelector", labelSelector)
 		}
 		target := "/apis/external.metrics.k8s.io/v1beta1/" + path + "?" + query.Encode() + "&" + rest
-		got, sent := valueapitest.Get(t.Context(), handler, target, accept)
+		got, sent := apiserver.Get(t.Context(), handler, target, accept)
 		if sent && got.Code == http.StatusInternalServerError {
 			t.Errorf("GET %s, accepting %q: %d %s", target, accept, got.Code, got.Body)
 		}

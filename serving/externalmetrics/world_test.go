@@ -4,6 +4,7 @@
 package externalmetrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,12 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/compatibility"
-	restclient "k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/utils/clock"
 
@@ -34,6 +30,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 	"github.com/metricsbackend/metrics-backend-operator/test/pipes"
 )
 
@@ -120,38 +117,19 @@ func newWorld(t testing.TB) *world {
 	w.policies.Apply(&policy.Set{})
 	w.add("queue_length", sample(3.5, labels.Set{"queue": "a", "region": "eu"}), sample(7, labels.Set{"queue": "b", "region": "eu"}), sample(9, labels.Set{"queue": "b", "region": "us"}))
 
-	config := genericapiserver.NewConfig(resourcemetrics.Codecs)
-	config.ExternalAddress = "metrics.test:443"
-	config.LoopbackClientConfig = &restclient.Config{}
-	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		name := r.Header.Get("X-Test-User")
-		if name == "" {
-			name = "admin"
+	server := apiserver.New(t, Scheme, apiserver.Definitions(resourcemetrics.GetOpenAPIDefinitions, OpenAPIDefinitions), func(config *genericapiserver.Config) {
+		config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			name := cmp.Or(r.Header.Get("X-Test-User"), "admin")
+			return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: r.Header.Values("X-Test-Group")}}, true, nil
+		})
+		config.RequestInfoResolver = NewRequestInfoResolver(valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), GroupName))
+		config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+			return stream.WithRequestMetadata(genericapiserver.DefaultBuildHandlerChain(handler, c))
 		}
-		return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: r.Header.Values("X-Test-Group")}}, true, nil
 	})
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		all := resourcemetrics.GetOpenAPIDefinitions(ref)
-		for name, definition := range OpenAPIDefinitions(ref) {
-			all[name] = definition
-		}
-		return all
-	}
-	namer := openapinamer.NewDefinitionNamer(Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	config.RequestInfoResolver = NewRequestInfoResolver(valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), GroupName))
-	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stream.WithRequestMetadata(genericapiserver.DefaultBuildHandlerChain(handler, c))
-	}
-	server, err := config.Complete(nil).New("external-metrics", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatalf("make the API server: %v", err)
-	}
 	random := func() float64 { return 0.5 }
 	evaluator := query.NewEvaluator(clock.RealClock{}, random, func(name string) (query.Source, bool) { return w.source, name == "main" }, query.Limits{})
+	var err error
 	w.group, err = InstallAPI(server, Options{
 		Metrics: falling{w.metrics, &w.fallback}, Policies: w.policies,
 		Options: valueapi.Options{
@@ -177,7 +155,6 @@ func newWorld(t testing.TB) *world {
 	running.Go(func() { _ = over.Serve(w.network) })
 	t.Cleanup(func() {
 		_ = over.Close()
-		server.Destroy()
 		cancel()
 		running.Wait()
 	})

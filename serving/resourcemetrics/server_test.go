@@ -14,17 +14,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/compatibility"
-	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 // t0 is the time of the tests' clock, with a fraction that no answer shows.
@@ -62,32 +58,14 @@ func serve(t testing.TB, store *samplestore.Store, enabled func(schema.GroupVers
 // serveStreams does so for streams of the test's own.
 func serveStreams(t testing.TB, store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) (*httptest.Server, *Group) {
 	t.Helper()
-	config := genericapiserver.NewConfig(Codecs)
-	config.ExternalAddress = "metrics.test:443"
-	config.LoopbackClientConfig = &restclient.Config{}
-	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	namer := openapinamer.NewDefinitionNamer(Scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, namer)
-	for _, f := range mutate {
-		f(config)
-	}
-	server, err := config.Complete(nil).New("resource-metrics", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatalf("making the API server: %v", err)
-	}
+	server := apiserver.New(t, Scheme, GetOpenAPIDefinitions, mutate...)
 	group, err := InstallAPI(server, store, streams, enabled)
 	if err != nil {
 		t.Fatalf("installing the API group: %v", err)
 	}
 	server.PrepareRun()
 	s := httptest.NewServer(server.Handler)
-	t.Cleanup(func() {
-		s.Close()
-		server.Destroy()
-	})
+	t.Cleanup(s.Close)
 	return s, group
 }
 

@@ -15,22 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
-	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
@@ -80,7 +73,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	r.publish(began)
 	running.Go(func() { r.feed(ctx, began) })
 
-	server := newGenericServer(t, resourcemetrics.Scheme, resourcemetrics.GetOpenAPIDefinitions, func(*genericapiserver.Config) {})
+	server := apiserver.New(t, resourcemetrics.Scheme, resourcemetrics.GetOpenAPIDefinitions)
 	if _, err := resourcemetrics.InstallAPI(server, r.store, streams, func(schema.GroupVersion) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
@@ -106,30 +99,9 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 		cancel()
 		r.server.CloseClientConnections()
 		r.server.Close()
-		server.Destroy()
 		running.Wait()
 	})
 	return r
-}
-
-// newGenericServer is a generic API server that lets everybody do everything.
-func newGenericServer(t *testing.T, scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions, change func(*genericapiserver.Config)) *genericapiserver.GenericAPIServer {
-	t.Helper()
-	config := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
-	config.ExternalAddress = "reference.test:443"
-	config.LoopbackClientConfig = &rest.Config{}
-	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	config.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
-	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	namer := openapinamer.NewDefinitionNamer(scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	change(config)
-	server, err := config.Complete(nil).New("reference", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
 }
 
 func (r *reference) setPod(key samplestore.Key, labels map[string]string) {

@@ -5,7 +5,6 @@ package watchconformance
 
 import (
 	"context"
-	"maps"
 	"net/http/httptest"
 	"regexp"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
@@ -24,6 +22,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/stream"
 	"github.com/metricsbackend/metrics-backend-operator/serving/valueapi"
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
 
 // valuesInterval is how often the metric is evaluated: answers show whole seconds.
@@ -73,12 +72,8 @@ func newValuesReference(t *testing.T) *reference {
 	t.Helper()
 	c, random := clock.RealClock{}, func() float64 { return 0.5 }
 	evaluator := query.NewEvaluator(c, random, func(string) (query.Source, bool) { return hits{}, true }, query.Limits{})
-	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		all := resourcemetrics.GetOpenAPIDefinitions(ref)
-		maps.Copy(all, custommetrics.OpenAPIDefinitions(ref))
-		return all
-	}
-	generic := newGenericServer(t, custommetrics.Scheme, definitions, func(config *genericapiserver.Config) {
+	definitions := apiserver.Definitions(resourcemetrics.GetOpenAPIDefinitions, custommetrics.OpenAPIDefinitions)
+	generic := apiserver.New(t, custommetrics.Scheme, definitions, func(config *genericapiserver.Config) {
 		config.RequestInfoResolver = valueapi.NewRequestInfoResolver(genericapiserver.NewRequestInfoResolver(config), "custom.metrics.k8s.io")
 	})
 	group, err := custommetrics.InstallAPI(generic, custommetrics.Options{
@@ -103,7 +98,6 @@ func newValuesReference(t *testing.T) *reference {
 		r.server.Close()
 		cancel()
 		running.Wait()
-		generic.Destroy()
 	})
 	return r
 }

@@ -1,8 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package valueapitest sends requests to API groups of values, for their tests.
-package valueapitest
+package apiserver
 
 import (
 	"context"
