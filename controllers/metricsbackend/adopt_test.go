@@ -90,10 +90,10 @@ func TestAdoptionIfUnavailableWaits(t *testing.T) {
 			t.Errorf("looks again after %s, error %v", result.RequeueAfter, err)
 		}
 	}
-	// Only then endpointSoak starts.
+	// Only then endpointDelay starts.
 	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
-	fc.clock.Step(endpointSoak - time.Second)
+	fc.clock.Step(endpointDelay - time.Second)
 	mustReconcile(t, r)
 	if got := fc.pointsToNow(v1beta1); got != metricsServer {
 		t.Fatalf("v1beta1 points to %s", got)

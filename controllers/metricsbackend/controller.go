@@ -36,7 +36,7 @@ type Prober interface {
 // Aggregator queries kube-apiservers about aggregated APIs.
 type Aggregator interface {
 	Discovered(ctx context.Context, versions []schema.GroupVersion) (*aggregator.Presence, error)
-	Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
+	Lagging(ctx context.Context, name string, upToDate func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
 	Ports(ctx context.Context) ([]int32, error)
 	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
 	Discovers(ctx context.Context, version schema.GroupVersion) error

@@ -125,16 +125,16 @@ func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name st
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
 		return !s.pointsToServing(service)
 	})
-	wait, why := aggregator.RoutingSoak, "points elsewhere in every kube-apiserver"
+	wait, why := aggregator.RoutingDelay, "points elsewhere in every kube-apiserver"
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "soak", aggregator.DiscoverySoak, "err", err)
-		wait, why = aggregator.DiscoverySoak, "points elsewhere; the kube-apiservers' own addresses cannot be read"
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "delay", aggregator.DiscoveryDelay, "err", err)
+		wait, why = aggregator.DiscoveryDelay, "points elsewhere; the kube-apiservers' own addresses cannot be read"
 	case len(lagging) > 0:
 		s.history.streaks.Reset(away)
 		return fmt.Sprintf("%s points elsewhere, but kube-apiserver %s does not follow yet", name, strings.Join(lagging, ", "))
 	case len(unreachable) > 0:
-		wait, why = aggregator.DiscoverySoak, "points elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
+		wait, why = aggregator.DiscoveryDelay, "points elsewhere; kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked"
 	}
 	if !s.waited(away, wait) {
 		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)

@@ -149,7 +149,7 @@ func (fc *fakeCluster) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	for k, v := range d.Spec.Template.Labels {
 		p.Labels[k] = v
 	}
-	fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateSoak)
+	fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateDelay)
 	if fc.terminationSteps > 0 {
 		p.Finalizers = []string{"kubelet.example.com/answers"}
 	}
@@ -158,11 +158,11 @@ func (fc *fakeCluster) newPod(d *appsv1.Deployment, hash string) corev1.Pod {
 	return p
 }
 
-// gateSoak is how long a pod's readiness gate stays closed after the cause is gone.
-const gateSoak = 10 * time.Second
+// gateDelay is how long a pod's readiness gate stays closed after the cause is gone.
+const gateDelay = 10 * time.Second
 
 // mayBeReady is a serving pod's own gate: it serves all versions registered with our
-// label, unless no ready peer does either, and has for gateSoak.
+// label, unless no ready peer does either, and has for gateDelay.
 func (fc *fakeCluster) mayBeReady(p *corev1.Pod) bool {
 	if fc.withoutGate {
 		return true
@@ -173,7 +173,7 @@ func (fc *fakeCluster) mayBeReady(p *corev1.Pod) bool {
 		})
 		peer := slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
 		if labelled && !serves(p, gv) && peer {
-			fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateSoak)
+			fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateDelay)
 			return false
 		}
 	}

@@ -103,7 +103,7 @@ func (fc *fakeCluster) Discovered(_ context.Context, versions []schema.GroupVers
 
 // Lagging implements Aggregator. Caches of kube-apiservers follow at once, except for
 // lagging ones.
-func (fc *fakeCluster) Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
+func (fc *fakeCluster) Lagging(ctx context.Context, name string, upToDate func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error) {
 	if fc.unreachable {
 		return nil, nil, errors.New("no route to host")
 	}
@@ -113,7 +113,7 @@ func (fc *fakeCluster) Lagging(ctx context.Context, name string, follows func(*a
 		case replica.down:
 			unreachable = append(unreachable, replica.address)
 		case replica.lags,
-			fc.raw.Get(ctx, client.ObjectKey{Name: name}, &service) != nil, !follows(&service):
+			fc.raw.Get(ctx, client.ObjectKey{Name: name}, &service) != nil, !upToDate(&service):
 			lagging = append(lagging, replica.address)
 		}
 	}

@@ -30,7 +30,7 @@ const (
 	adoptionGrace = time.Minute
 	// successorTimeout is how long a deleted backend keeps its APIServices for another
 	// backend to take over, counted from the deletion timestamp. A successor that is
-	// ready takes over soon after endpointSoak.
+	// ready takes over soon after endpointDelay.
 	successorTimeout = 30 * time.Second
 	// transientRecheck is when a failure within its grace period is checked again.
 	transientRecheck = 5 * time.Second
@@ -53,6 +53,6 @@ const (
 	recoveryTimeAlone = 30 * time.Second
 )
 
-// endpointSoak is how long a Service must have been ready before an APIService moves to
+// endpointDelay is how long a Service must have been ready before an APIService moves to
 // it: kube-proxy may learn of endpoints after the operator.
-const endpointSoak = 10 * time.Second
+const endpointDelay = 10 * time.Second

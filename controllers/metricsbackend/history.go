@@ -55,7 +55,7 @@ const (
 	sourceFailing
 	// ruleFailing: the rule with a path fails for the reason in detail.
 	ruleFailing
-	// messageDiffers: only the message of a source, or of a rule and reason, differs
+	// sourceMessageDiffers and ruleMessageDiffers: only the message of a source, or of a rule and reason, differs
 	// from the status.
 	sourceMessageDiffers
 	ruleMessageDiffers

@@ -114,7 +114,7 @@ func TestMoveToServing(t *testing.T) {
 	}
 }
 
-// Each move waits for endpointSoak from its own start, however often the APIService was
+// Each move waits for endpointDelay from its own start, however often the APIService was
 // moved before.
 func TestEachMoveWaits(t *testing.T) {
 	t.Parallel()
@@ -131,23 +131,23 @@ func TestEachMoveWaits(t *testing.T) {
 	moveToExisting(fc)
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	fc.clock.Step(endpointSoak - time.Second)
+	fc.clock.Step(endpointDelay - time.Second)
 	mustReconcile(t, r)
 	if got := fc.pointsToNow(v1beta1); got != ourService {
-		t.Fatalf("v1beta1 points to %s before the soak is over", got)
+		t.Fatalf("v1beta1 points to %s before the delay is over", got)
 	}
 	fc.clock.Step(time.Second)
 	mustReconcile(t, r)
 	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
-// Our pods serve until each kube-apiserver follows, and for a soak longer.
+// Our pods serve until each kube-apiserver follows, and for a delay longer.
 func TestMoveIsConfirmed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		setUp   func(*fakeCluster)
 		message string
-		soak    time.Duration
+		delay   time.Duration
 	}{
 		"one lags": {
 			setUp:   func(fc *fakeCluster) { fc.replicas[1].lags = true },
@@ -155,15 +155,15 @@ func TestMoveIsConfirmed(t *testing.T) {
 		},
 		"one is down": {
 			setUp:   func(fc *fakeCluster) { fc.replicas[1].down = true },
-			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", soak: aggregator.DiscoverySoak,
+			message: "kube-apiserver 192.0.2.2:6443 cannot be asked, this waits 1m30s", delay: aggregator.DiscoveryDelay,
 		},
 		"none has an address": {
 			setUp:   func(fc *fakeCluster) { fc.unreachable = true },
-			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", soak: aggregator.DiscoverySoak,
+			message: "the kube-apiservers' own addresses cannot be read, this waits 1m30s", delay: aggregator.DiscoveryDelay,
 		},
 		"all follow": {
 			setUp:   func(*fakeCluster) {},
-			message: "points elsewhere in every kube-apiserver, this waits 10s", soak: aggregator.RoutingSoak,
+			message: "points elsewhere in every kube-apiserver, this waits 10s", delay: aggregator.RoutingDelay,
 		},
 	}
 	for name, tc := range cases {
@@ -177,13 +177,13 @@ func TestMoveIsConfirmed(t *testing.T) {
 			moveToExisting(fc)
 			fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == metricsServer })
 			tc.setUp(fc)
-			// The soak starts with the first pass.
+			// The delay starts with the first pass.
 			mustReconcile(t, r)
 			mustReconcile(t, r)
 			if c := fc.condition(v1alpha1.ConditionReady); !strings.Contains(c.Message, tc.message) {
 				t.Fatalf("Ready is %+v, want %q", c, tc.message)
 			}
-			if tc.soak == 0 {
+			if tc.delay == 0 {
 				fc.clock.Step(time.Hour)
 				mustReconcile(t, r)
 				if !fc.deployed() {
@@ -193,15 +193,15 @@ func TestMoveIsConfirmed(t *testing.T) {
 				fc.reconcileUntil(r, func() bool { return !fc.deployed() && fc.isReady() })
 				return
 			}
-			fc.clock.Step(tc.soak - time.Second)
+			fc.clock.Step(tc.delay - time.Second)
 			mustReconcile(t, r)
 			if !fc.deployed() {
-				t.Fatal("the Deployment went before the soak was over")
+				t.Fatal("the Deployment went before the delay was over")
 			}
 			fc.clock.Step(2 * time.Second)
 			mustReconcile(t, r)
 			if fc.deployed() {
-				t.Error("the Deployment is still there after the soak")
+				t.Error("the Deployment is still there after the delay")
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func (r *Reconciler) registerVersion(ctx context.Context, s *reconcileState, gv 
 	why := s.waitReason(gv)
 	conflict := s.conflict(name)
 	if why != "" || upToDate || conflict != nil {
-		// The next move starts its own soak.
+		// The next move starts its own delay.
 		s.history.streaks.ResetFunc(func(key stateKey) bool { return key.state == targetReady && key.name == name })
 	}
 	switch {
@@ -148,9 +148,9 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 		return s.addContested(gv, live, manager), nil
 	}
 	moves := !s.hasLabel(live) || !pointsTo(live, target)
-	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointSoak) {
+	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointDelay) {
 		*moving = name
-		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointSoak), nil
+		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointDelay), nil
 	}
 	if contested && !s.contest(name).allowWrite(manager, s.now) {
 		return s.addContested(gv, live, manager), nil

@@ -191,7 +191,7 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 	presence, err := r.Aggregator.Discovered(ctx, gone)
 	var reason string
 	if err != nil {
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "soak", aggregator.DiscoverySoak, "err", err)
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for its discovery, waiting instead", "delay", aggregator.DiscoveryDelay, "err", err)
 		reason = "no longer registered; the kube-apiservers' own addresses cannot be read"
 	} else {
 		for _, gv := range gone {
@@ -206,8 +206,8 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 		reason = "no longer registered; the discovery of kube-apiserver " + strings.Join(presence.Unreachable, ", ") + " cannot be read"
 	}
 	for _, gv := range gone {
-		if s.history.streaks.Observe(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < aggregator.DiscoverySoak {
-			return fmt.Sprintf("%s, so this waits %s", reason, aggregator.DiscoverySoak)
+		if s.history.streaks.Observe(stateKey{state: unregistered, name: apiServiceName(gv)}, true).Elapsed < aggregator.DiscoveryDelay {
+			return fmt.Sprintf("%s, so this waits %s", reason, aggregator.DiscoveryDelay)
 		}
 	}
 	return ""

@@ -89,8 +89,8 @@ func (fc *fakeCluster) state(name string) v1alpha1.APIServiceState {
 	return ""
 }
 
-// If kube-apiservers cannot be reached, the operator waits for DiscoverySoak.
-func TestRetireSoaks(t *testing.T) {
+// If kube-apiservers cannot be reached, the operator waits for DiscoveryDelay.
+func TestRetireWaitsForDiscovery(t *testing.T) {
 	t.Parallel()
 	fc, r := ready(t)
 	fc.unreachable = true
@@ -98,11 +98,11 @@ func TestRetireSoaks(t *testing.T) {
 	mustReconcile(t, r) // asks who uses it
 	mustReconcile(t, r)
 	mustReconcile(t, r)
-	fc.clock.Step(aggregator.DiscoverySoak - time.Second)
+	fc.clock.Step(aggregator.DiscoveryDelay - time.Second)
 	mustReconcile(t, r)
 	c := fc.condition(v1alpha1.ConditionStaleAPIServicesRemoved)
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "cannot be read, so this waits 1m30s") {
-		t.Fatalf("before the soak is over: %+v", c)
+		t.Fatalf("before the delay is over: %+v", c)
 	}
 	fc.clock.Step(2 * time.Second)
 	mustReconcile(t, r)

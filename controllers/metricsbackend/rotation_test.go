@@ -291,7 +291,7 @@ func TestLostSecrets(t *testing.T) {
 	}
 }
 
-// Kube-apiservers that cannot be reached delay each rotation by DiscoverySoak, also to an
+// Kube-apiservers that cannot be reached delay each rotation by DiscoveryDelay, also to an
 // authority that was used before.
 func TestAuthorityComesBack(t *testing.T) {
 	t.Parallel()
@@ -311,8 +311,8 @@ func TestAuthorityComesBack(t *testing.T) {
 		fc.reconcileUntil(r, func() bool { return fc.isReady() && len(fc.bundles()["v1.metrics.k8s.io"]) == 1 })
 	}
 	for _, d := range took {
-		if d < aggregator.DiscoverySoak || d > 2*aggregator.DiscoverySoak {
-			t.Errorf("took %v, want about %s each", took, aggregator.DiscoverySoak)
+		if d < aggregator.DiscoveryDelay || d > 2*aggregator.DiscoveryDelay {
+			t.Errorf("took %v, want about %s each", took, aggregator.DiscoveryDelay)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func (r *Reconciler) missingFromDiscovery(ctx context.Context, s *reconcileState
 		absent := s.history.streaks.Observe(stateKey{state: missingInDiscovery, name: gv.String()}, len(missing) > 0)
 		switch {
 		case len(missing) == 0:
-		case absent.Elapsed < aggregator.DiscoverySoak:
+		case absent.Elapsed < aggregator.DiscoveryDelay:
 			defects[gv] = &defect{gv, v1alpha1.ReasonProgressing, "is registered; the discovery of kube-apiserver " +
 				strings.Join(missing, ", ") + " does not list it yet"}
 		default:
@@ -216,7 +216,7 @@ func (s *reconcileState) isDefectTransient(gv schema.GroupVersion, d *defect) bo
 	}
 	grace := requestGrace
 	if d.reason == v1alpha1.ReasonProgressing {
-		grace = aggregator.DiscoverySoak
+		grace = aggregator.DiscoveryDelay
 	}
 	return s.isTransient(v1alpha1.ConditionAvailable, streak, grace)
 }

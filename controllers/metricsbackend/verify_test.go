@@ -23,10 +23,10 @@ func TestAvailableOnEveryKubeAPIServer(t *testing.T) {
 	fc := newFakeCluster(t, newBackend())
 	fc.secondDiscovery = map[schema.GroupVersion]bool{}
 	r := fc.reconciler()
-	fc.advance(r, aggregator.DiscoverySoak/2)
+	fc.advance(r, aggregator.DiscoveryDelay/2)
 	const lags = "v1.metrics.k8s.io is registered; the discovery of kube-apiserver 192.0.2.2:6443 does not list it yet"
 	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonProgressing, lags)
-	fc.advance(r, 2*aggregator.DiscoverySoak)
+	fc.advance(r, 2*aggregator.DiscoveryDelay)
 	const stuck = "v1.metrics.k8s.io is registered, but the discovery of kube-apiserver 192.0.2.2:6443 does not list it: look at the log"
 	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery, stuck)
 	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotInDiscovery)
@@ -42,17 +42,17 @@ func TestAvailableWhileAKubeAPIServerRestarts(t *testing.T) {
 	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
 	r := fc.reconciler()
 	fc.reconcileUntil(r, fc.isReady)
-	fc.advance(r, aggregator.DiscoverySoak)
+	fc.advance(r, aggregator.DiscoveryDelay)
 	before := fc.backend().ResourceVersion
 
 	fc.secondDiscovery = map[schema.GroupVersion]bool{}
-	fc.advance(r, aggregator.DiscoverySoak-progressMax)
+	fc.advance(r, aggregator.DiscoveryDelay-progressMax)
 	fc.secondDiscovery = nil
 	fc.unreachable = true
-	fc.advance(r, aggregator.DiscoverySoak)
+	fc.advance(r, aggregator.DiscoveryDelay)
 	fc.unreachable = false
 	fc.secondDiscovery = map[schema.GroupVersion]bool{v1: true, v1beta1: true}
-	fc.advance(r, aggregator.DiscoverySoak)
+	fc.advance(r, aggregator.DiscoveryDelay)
 	if after := fc.backend().ResourceVersion; after != before {
 		t.Errorf("the status was written:\n%s", fc.show())
 	}
@@ -69,7 +69,7 @@ func TestRetiredOnEveryKubeAPIServer(t *testing.T) {
 		onlyV1beta1(spec)
 		spec.Serving.Image = imageV1beta1
 	})
-	fc.advance(r, 10*aggregator.DiscoverySoak)
+	fc.advance(r, 10*aggregator.DiscoveryDelay)
 	const want = "no longer registered, but v1 is still in discovery of kube-apiserver 192.0.2.2:6443"
 	fc.wantCondition(v1alpha1.ConditionStaleAPIServicesRemoved, "", "", want)
 	for _, p := range fc.pods() {

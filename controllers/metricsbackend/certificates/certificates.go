@@ -32,7 +32,7 @@ import (
 
 // Aggregator queries kube-apiservers about an APIService.
 type Aggregator interface {
-	Lagging(ctx context.Context, name string, follows func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
+	Lagging(ctx context.Context, name string, upToDate func(*apiregistrationv1.APIService) bool) (lagging, unreachable []string, err error)
 }
 
 // Reconciler reconciles the Secrets of serving certificates.

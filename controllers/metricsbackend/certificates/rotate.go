@@ -106,20 +106,20 @@ func (c *Certificate) untrustedReason(ctx context.Context, authorities servingce
 	if len(services) == 0 || same {
 		return "" // there are no clients, or the mounted certificate is of this authority too
 	}
-	wait, why := aggregator.RoutingSoak, "every kube-apiserver has the new authority"
+	wait, why := aggregator.RoutingDelay, "every kube-apiserver has the new authority"
 	for _, service := range services {
 		lagging, unreachable, err := c.r.Aggregator.Lagging(ctx, service.Name, func(known *apiregistrationv1.APIService) bool {
 			return trusts(known, authorities)
 		})
 		switch {
 		case err != nil:
-			klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for an APIService, waiting instead", "apiService", service.Name, "soak", aggregator.DiscoverySoak, "err", err)
-			wait, why = aggregator.DiscoverySoak, "the kube-apiservers' own addresses cannot be read"
+			klog.FromContext(ctx).Info("Cannot ask each kube-apiserver for an APIService, waiting instead", "apiService", service.Name, "delay", aggregator.DiscoveryDelay, "err", err)
+			wait, why = aggregator.DiscoveryDelay, "the kube-apiservers' own addresses cannot be read"
 		case len(lagging) > 0:
 			c.in.Streaks.Reset(trusted)
 			return fmt.Sprintf("kube-apiserver %s does not have the new authority of APIService %s yet", strings.Join(lagging, ", "), service.Name)
 		case len(unreachable) > 0:
-			wait, why = aggregator.DiscoverySoak, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
+			wait, why = aggregator.DiscoveryDelay, "kube-apiserver "+strings.Join(unreachable, ", ")+" cannot be asked for the new authority"
 		}
 	}
 	if left := wait - c.in.Streaks.Observe(trusted, true).Elapsed; left > 0 {

@@ -17,10 +17,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// discoverySoak is how long a version that this pod does not serve must be unregistered
+// discoveryDelay is how long a version that this pod does not serve must be unregistered
 // before the gate opens beside other ready pods: the aggregated discovery of each
 // kube-apiserver follows an APIService with a delay, and a pod cannot ask them all.
-const discoverySoak = 10 * time.Second
+const discoveryDelay = 10 * time.Second
 
 // VersionsGate keeps a pod out of traffic while an API version is registered that this pod
 // does not serve and a ready peer does: the aggregator sends a request to any ready pod and
@@ -65,7 +65,7 @@ func (g *VersionsGate) Check(ctx context.Context) error {
 		return strings.Compare(a.String(), b.String())
 	})
 	if len(missing) == 0 {
-		return g.soak(ctx)
+		return g.awaitDiscovery(ctx)
 	}
 	g.missingAt = g.clock.Now()
 	ready, err := g.service.ReadyPeers(ctx)
@@ -92,14 +92,14 @@ func (g *VersionsGate) Check(ctx context.Context) error {
 // of this gate.
 func (g *VersionsGate) Precheck(ctx context.Context) { _ = g.Check(ctx) }
 
-// soak waits until discovery has followed, unless no other pod takes traffic.
-func (g *VersionsGate) soak(ctx context.Context) error {
-	if g.clock.Since(g.missingAt) >= discoverySoak {
+// awaitDiscovery waits until discovery has followed, unless no other pod takes traffic.
+func (g *VersionsGate) awaitDiscovery(ctx context.Context) error {
+	if g.clock.Since(g.missingAt) >= discoveryDelay {
 		return nil
 	}
 	if ready, err := g.service.ReadyPeers(ctx); err == nil && len(ready) == 0 {
 		return nil
 	}
 	return fmt.Errorf("this pod serves all that is registered: it takes traffic once that has been so for %s, "+
-		"and every kube-apiserver has former versions out of its discovery", discoverySoak)
+		"and every kube-apiserver has former versions out of its discovery", discoveryDelay)
 }

@@ -129,11 +129,11 @@ func TestVersionsGateWaitsForDiscovery(t *testing.T) {
 		// What was retired just before this process began may still be listed.
 		{time.Second, old, "it takes traffic once that has been so for 10s"},
 		{0, both, "it takes no traffic until APIService v1.metrics.k8s.io is removed"},
-		{discoverySoak - time.Second, old, "it takes traffic once that has been so for 10s"},
+		{discoveryDelay - time.Second, old, "it takes traffic once that has been so for 10s"},
 		// It is registered again: the wait starts over.
 		{0, both, "it takes no traffic until APIService v1.metrics.k8s.io is removed"},
 		{time.Second, old, "it takes traffic once that has been so for 10s"},
-		{discoverySoak, old, ""},
+		{discoveryDelay, old, ""},
 	}
 	for i, step := range steps {
 		c.SetTime(c.Now().Add(step.after))

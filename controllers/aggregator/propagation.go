@@ -5,15 +5,15 @@ package aggregator
 
 import "time"
 
-// Soak times: how long a change of an APIService may take to reach every component that
+// Propagation delays: how long a change of an APIService may take to reach every component that
 // cannot be asked about it.
 const (
-	// DiscoverySoak is for kube-apiservers that cannot be asked. The aggregated discovery
+	// DiscoveryDelay is for kube-apiservers that cannot be asked. The aggregated discovery
 	// document follows an APIService through two workers, each of which may wait 10 s for
 	// one backend that does not answer, and is refreshed each minute.
-	DiscoverySoak = 90 * time.Second
-	// RoutingSoak starts when every kube-apiserver has a change of an APIService in its
+	DiscoveryDelay = 90 * time.Second
+	// RoutingDelay starts when every kube-apiserver has a change of an APIService in its
 	// watch cache. A single worker of the aggregator handles all APIServices in turn, and
 	// may wait for one that does not answer.
-	RoutingSoak = 10 * time.Second
+	RoutingDelay = 10 * time.Second
 )
