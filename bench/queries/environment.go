@@ -57,7 +57,7 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 		}
 	}()
 	if _, err := os.Stat(f.binary); err != nil {
-		return e, fmt.Errorf("find the serving component's binary (make bench-queries builds it): %e", err)
+		return e, fmt.Errorf("find the serving component's binary (make bench-queries builds it): %w", err)
 	}
 	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
 		return e, err
@@ -103,7 +103,7 @@ func (e *environment) waitForMetrics(ctx context.Context, f *flags) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the last metric: %e: %e", err, last)
+		return fmt.Errorf("wait for the last metric: %w: %w", err, last)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (e *environment) stop() error {
 func (e *environment) ways() ([]way, error) {
 	core, err := kubernetes.NewForConfig(e.plane.Reader("load:autoscalers"))
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %e", err)
+		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	direct := &http.Client{Transport: &http.Transport{TLSClientConfig: e.serving.TLS.Clone(), ForceAttemptHTTP2: true}}
 	return []way{
@@ -174,7 +174,7 @@ func createPods(ctx context.Context, plane *cluster.ControlPlane, f *flags) erro
 	config.QPS = -1
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client: %e", err)
+		return fmt.Errorf("make a client: %w", err)
 	}
 	for app := range f.apps {
 		for pod := range f.pods {
@@ -183,7 +183,7 @@ func createPods(ctx context.Context, plane *cluster.ControlPlane, f *flags) erro
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}},
 			}, metav1.CreateOptions{})
 			if err != nil {
-				return fmt.Errorf("create a pod: %e", err)
+				return fmt.Errorf("create a pod: %w", err)
 			}
 		}
 	}

@@ -161,7 +161,7 @@ func header(f *flags, user string) []string {
 // checkBinary returns an error if the binary is missing.
 func checkBinary(path string) error {
 	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("find the serving component's binary (make bench-watch builds it): %e", err)
+		return fmt.Errorf("find the serving component's binary (make bench-watch builds it): %w", err)
 	}
 	return nil
 }

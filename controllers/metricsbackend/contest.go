@@ -57,8 +57,8 @@ func (s *reconcileState) contest(name string) *contest {
 	return c
 }
 
-// isContested reports whether the operator has stopped writing an APIService that differs
-// from one with the caBundle.
+// isContested reports whether the operator has paused writing the APIService, since another
+// manager keeps changing what differs from the target with this caBundle.
 func (s *reconcileState) isContested(service *apiregistrationv1.APIService, caBundle []byte) bool {
 	_, contested := s.conflictingManager(service, s.targetWith(caBundle))
 	return contested && s.contest(service.Name).paused(s.now)

@@ -81,7 +81,7 @@ func (r *Reconciler) undeploy(ctx context.Context, s *reconcileState) error {
 		s.requeueWithin(progressMin)
 	}
 	// Before its Secret, which cert-manager would create again.
-	if err := r.certificateReconciler.DeleteRequest(ctx, s.serving, s.history.certificates); err != nil {
+	if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, s.serving, s.history.certificates); err != nil {
 		return err
 	}
 	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, []manifests.Object{manifests.GuestServiceAccount(s.serving)})
@@ -128,7 +128,7 @@ func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name st
 	wait, why := aggregator.RoutingDelay, "points elsewhere in every kube-apiserver"
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService leads, waiting instead", "apiService", name, "delay", aggregator.DiscoveryDelay, "err", err)
+		klog.FromContext(ctx).Info("Cannot ask each kube-apiserver where an APIService points to, waiting instead", "apiService", name, "delay", aggregator.DiscoveryDelay, "err", err)
 		wait, why = aggregator.DiscoveryDelay, "points elsewhere; the kube-apiservers' own addresses cannot be read"
 	case len(lagging) > 0:
 		s.history.streaks.Reset(away)

@@ -11,7 +11,7 @@
 // The files, by subject:
 //
 //   - a reconciliation: controller.go (the phases), state.go (what they share), setup.go
-//     (watches and cache), errors.go, grace.go (each grace period), history.go (what is
+//     (watches and cache), errors.go, grace.go (grace periods), history.go (what is
 //     remembered between reconciliations)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
 //     (versions that two backends name)

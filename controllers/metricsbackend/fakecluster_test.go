@@ -198,8 +198,8 @@ var testSchema = sync.OnceValues(func() (*schemas, error) {
 		kinds.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(kinds, gv)
 	}
-	kinds.AddKnownTypeWithName(certificates.RequestKind, &unstructured.Unstructured{})
-	kinds.AddKnownTypeWithName(certificates.RequestKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
+	kinds.AddKnownTypeWithName(certificates.CertManagerKind, &unstructured.Unstructured{})
+	kinds.AddKnownTypeWithName(certificates.CertManagerKind.GroupVersion().WithKind("CertificateList"), &unstructured.UnstructuredList{})
 	return &schemas{kinds, testrestmapper.TestOnlyStaticRESTMapper(kinds), []managedfields.TypeConverter{
 		clientgoapplyconfigurations.NewTypeConverter(kinds),
 		aggregatorapplyconfigurations.NewTypeConverter(kinds),

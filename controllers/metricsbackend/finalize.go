@@ -173,7 +173,7 @@ func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]s
 	}
 	if namespace != "" {
 		// Before its Secret, which cert-manager would create again.
-		if err := r.certificateReconciler.DeleteRequest(ctx, s.serving, s.history.certificates); err != nil {
+		if err := r.certificateReconciler.DeleteCertManagerCertificate(ctx, s.serving, s.history.certificates); err != nil {
 			return nil, err
 		}
 	}

@@ -174,7 +174,7 @@ func useCertManager(fc *fakeCluster) {
 // certificateRequest returns our Certificate for cert-manager, or nil.
 func (fc *fakeCluster) certificateRequest() *unstructured.Unstructured {
 	request := &unstructured.Unstructured{}
-	request.SetGroupVersionKind(certificates.RequestKind)
+	request.SetGroupVersionKind(certificates.CertManagerKind)
 	err := fc.raw.Get(context.Background(), client.ObjectKey{Namespace: systemNamespace, Name: "metrics-serving-cluster"}, request)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -282,8 +282,8 @@ func TestCertManagerRequestIsDeleted(t *testing.T) {
 func TestCertManagerMissing(t *testing.T) {
 	t.Parallel()
 	missing := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if o.GetObjectKind().GroupVersionKind().Kind == certificates.RequestKind.Kind {
-			return &meta.NoKindMatchError{GroupKind: certificates.RequestKind.GroupKind(), SearchedVersions: []string{"v1"}}
+		if o.GetObjectKind().GroupVersionKind().Kind == certificates.CertManagerKind.Kind {
+			return &meta.NoKindMatchError{GroupKind: certificates.CertManagerKind.GroupKind(), SearchedVersions: []string{"v1"}}
 		}
 		return c.Get(ctx, key, o, opts...)
 	}}

@@ -96,7 +96,7 @@ func CacheOptions(namespaces []string) cache.Options {
 // SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// The options of an apply are encoded by group; kinds are not needed.
-	metav1.AddToGroupVersion(mgr.GetScheme(), certificates.RequestKind.GroupVersion())
+	metav1.AddToGroupVersion(mgr.GetScheme(), certificates.CertManagerKind.GroupVersion())
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(controllerOptions()).

@@ -235,7 +235,7 @@ func TestRetiresWhileStalled(t *testing.T) {
 	}
 }
 
-func TestOlder(t *testing.T) {
+func TestCompareAge(t *testing.T) {
 	t.Parallel()
 	at := func(name string, second int64) *v1alpha1.MetricsBackend {
 		return &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}

@@ -18,8 +18,8 @@ type Group struct {
 	running sync.WaitGroup
 }
 
-// Go starts f, or lets Run start it. The context of f ends when that of Run does, or when
-// stop is called, which may be more than once. After that, f is not started anymore.
+// Go starts f, or lets Run start it. The context of f ends when that of Run does, or soon
+// after stop is called, which may be more than once. After that, f is not started anymore.
 func (g *Group) Go(f func(context.Context)) (stop func()) {
 	stopped, stop := context.WithCancel(context.Background())
 	run := func(ctx context.Context) {
@@ -40,7 +40,8 @@ func (g *Group) Go(f func(context.Context)) (stop func()) {
 	return stop
 }
 
-// Run starts the functions and returns when its context and all of them have ended.
+// Run starts the functions and returns when its context and all of them have ended. It may
+// be called once.
 func (g *Group) Run(ctx context.Context) {
 	g.mu.Lock()
 	g.ctx = ctx

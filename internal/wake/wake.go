@@ -4,7 +4,7 @@
 // Package wake wakes goroutines that wait for something to do.
 package wake
 
-// Signal is received from by the goroutine that is to be woken.
+// Signal is received from by the one goroutine that is to be woken.
 type Signal chan struct{}
 
 // NewSignal returns a Signal that is not set.

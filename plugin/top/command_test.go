@@ -27,7 +27,7 @@ import (
 
 func noEnvironment(string) string { return "" }
 
-// flags lead to a kubeconfig with the namespace shop.
+// flags point to a kubeconfig with the namespace shop.
 func flags() *genericclioptions.TestConfigFlags {
 	config := clientcmdapi.Config{
 		Contexts: map[string]*clientcmdapi.Context{"c": {Namespace: "shop", Cluster: "c"}}, CurrentContext: "c",

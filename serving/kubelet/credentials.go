@@ -102,8 +102,10 @@ func (c *credentials) kubeletTLS(mode v1alpha1.KubeletTLSMode, caBundle []byte) 
 		return s, nil
 	}
 	var err error
-	s.roots, err = parseCA(ca, name)
-	return s, err
+	if s.roots, err = parseCA(ca, name); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // parseCA returns a pool of PEM certificates. name stands for them in errors.

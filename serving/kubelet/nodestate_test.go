@@ -72,8 +72,8 @@ func TestNodeStateOverBodies(t *testing.T) {
 		if diff := cmp.Diff(want, readings(&state)); diff != "" {
 			t.Errorf("body %d: read (-want +got):\n%s", i, diff)
 		}
-		if held := len(names(&state)); held != len(order) || state.containers != held {
-			t.Errorf("body %d: %d containers held, %d counted, want %d", i, held, state.containers, len(order))
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), names(&state)); diff != "" || state.containers != len(order) {
+			t.Errorf("body %d: %d containers counted, want %d; held (-want +got):\n%s", i, state.containers, len(order), diff)
 		}
 	}
 }

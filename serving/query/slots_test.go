@@ -34,3 +34,16 @@ func FuzzSlots(f *testing.F) {
 		}
 	})
 }
+
+func TestSlotsAreSpread(t *testing.T) {
+	quarters := [4]int{}
+	for i := range 1000 {
+		s := slotsOf(testQuery(string(rune(i))))
+		quarters[s.Phase*4/s.Interval]++
+	}
+	for i, n := range quarters {
+		if n < 200 || n > 300 {
+			t.Errorf("%d of 1000 queries start in quarter %d", n, i)
+		}
+	}
+}

@@ -29,10 +29,6 @@ import (
 var (
 	// Scheme knows the types of metrics.k8s.io and what every API server needs.
 	Scheme = newScheme()
-	// Codecs encodes Scheme's types as JSON, YAML and protobuf, which is what a
-	// generic API server's own Serializer may hold. The API group also speaks CBOR.
-	Codecs = serializer.NewCodecFactory(Scheme)
-
 	// codecs serve the group. CBOR is negotiated whether or not the process has
 	// CBORServingAndStorage on: that gate is about storage and apply, too.
 	codecs = serializer.NewCodecFactory(Scheme,

@@ -74,11 +74,16 @@ func (t *Table) Select(namespace string, required []Label, after Key) iter.Seq[*
 	if after.Namespace < namespace {
 		after = Key{Namespace: namespace}
 	}
-	return func(yield func(*Object) bool) {
-		yieldAfter(after, entries, t.oldest(), func(o *Object) bool {
-			return (namespace == "" || o.Namespace == namespace) && yield(o)
+	if namespace != "" {
+		end, _ := slices.BinarySearchFunc(entries, namespace, func(e *entry, ns string) int {
+			if e.key.Namespace <= ns {
+				return -1
+			}
+			return 1
 		})
+		entries = entries[:end]
 	}
+	return func(yield func(*Object) bool) { yieldAfter(after, entries, t.oldest(), yield) }
 }
 
 // Names returns the sorted names of the objects in a namespace that kube-apiserver

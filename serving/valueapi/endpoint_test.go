@@ -117,11 +117,14 @@ func TestCachedResources(t *testing.T) {
 		return got
 	}
 	metrics = []string{"a", "b"}
-	if first, again := read("a", "b"), read("a", "b"); &again[0] != &first[0] {
+	first := read("a", "b")
+	if again := read("a", "b"); &again[0] != &first[0] {
 		t.Error("the same metrics were converted again")
 	}
 	metrics = []string{"a", "c"}
-	read("a", "c")
+	if read("a", "c"); first[1].Name != "b" {
+		t.Errorf("resources that were returned before changed: %v", first)
+	}
 	metrics = nil
 	read()
 }

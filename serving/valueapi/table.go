@@ -54,7 +54,7 @@ func (c tableConvertor) ConvertToTable(_ context.Context, object, tableOptions r
 	addRow := func(value runtime.Object) error {
 		r, ok := c.api.Row(value)
 		if !ok {
-			return fmt.Errorf("converting to a Table: %T is neither a %s nor a list of them", value, c.api.ValueKind)
+			return fmt.Errorf("converting to a Table: %T is neither %s nor a list of it", value, c.api.ValueKind)
 		}
 		table.Rows = append(table.Rows, c.row(&r))
 		return nil

@@ -119,7 +119,7 @@ func (e *entry) publish(values *query.Values, q *query.Query) {
 	e.items, e.evaluated, e.answered = next, values.Time, s.clock.Now()
 	recovered := e.failure != nil && values.SourceError == nil
 	e.failure = nil
-	if values.SourceError != nil { // a nil of its type is no nil error
+	if values.SourceError != nil { // not nil in an error, though the pointer is
 		e.failure = values.SourceError
 	}
 	e.setReady()

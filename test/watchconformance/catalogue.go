@@ -48,7 +48,7 @@ type check struct {
 	namespaced bool
 	// phase is when it runs.
 	phase phase
-	// asked says that the options ask for a check that others do without; nil for
+	// enabled reports whether the options ask for a check that others do without; nil for
 	// always.
 	enabled func(*Options) (flag string, ok bool)
 	// run returns what was seen, or what was wrong with it.

@@ -56,10 +56,11 @@ type Input struct {
 	// NamespaceGone: the serving namespace does not exist, or is being deleted.
 	NamespaceGone bool
 	Now           time.Time
-	// APIServices are the live ones that point to the serving pods.
+	// APIServices are the live ones that point to the serving pods, the same for Prepare
+	// and Rotate.
 	APIServices []*apiregistrationv1.APIService
-	// Contested reports whether the operator has stopped writing an APIService that
-	// differs from one with the caBundle, since another manager keeps changing it back.
+	// Contested reports whether the operator has paused writing the APIService, since
+	// another manager keeps changing what differs from the target with this caBundle.
 	Contested func(service *apiregistrationv1.APIService, caBundle []byte) bool
 	// Streaks are of one backend.
 	Streaks *debounce.Tracker[StateKey]
@@ -167,7 +168,7 @@ func (r *Reconciler) Prepare(ctx context.Context, in Input) (Certificate, error)
 
 func (c *Certificate) loadWanted(ctx context.Context) error {
 	if c.mode() != v1alpha1.CertificatesCertManager && !c.in.Blocked && c.in.Deploys {
-		if err := c.r.DeleteRequest(ctx, c.in.Serving, c.in.Streaks); err != nil {
+		if err := c.r.DeleteCertManagerCertificate(ctx, c.in.Serving, c.in.Streaks); err != nil {
 			return err
 		}
 	}

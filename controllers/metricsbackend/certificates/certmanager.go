@@ -21,8 +21,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
 
-// RequestKind is the kind of cert-manager's Certificate, which requests one.
-var RequestKind = schema.GroupVersionKind{
+// CertManagerKind is cert-manager's kind Certificate, the request for one.
+var CertManagerKind = schema.GroupVersionKind{
 	Group: manifests.CertManagerGroup, Version: manifests.CertManagerVersion, Kind: manifests.CertificateKind,
 }
 
@@ -55,7 +55,7 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 // notIssued returns the message of the Certificate's Ready condition.
 func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (string, error) {
 	request := &unstructured.Unstructured{}
-	request.SetGroupVersionKind(RequestKind)
+	request.SetGroupVersionKind(CertManagerKind)
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}, request)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
@@ -74,14 +74,14 @@ func (r *Reconciler) notIssued(ctx context.Context, serving manifests.Serving) (
 	return "", nil
 }
 
-// DeleteRequest deletes our Certificate of cert-manager. Its kind may not exist, so it is not
+// DeleteCertManagerCertificate deletes our Certificate of cert-manager. Its kind may not exist, so it is not
 // watched: the read happens once in a process, and after each request.
-func (r *Reconciler) DeleteRequest(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
+func (r *Reconciler) DeleteCertManagerCertificate(ctx context.Context, serving manifests.Serving, streaks *debounce.Tracker[StateKey]) error {
 	if streaks.Get(withdrawn).Count > 0 && streaks.Get(requested).Count == 0 {
 		return nil
 	}
 	request := &metav1.PartialObjectMetadata{}
-	request.SetGroupVersionKind(RequestKind)
+	request.SetGroupVersionKind(CertManagerKind)
 	key := client.ObjectKey{Namespace: serving.Namespace, Name: serving.Name()}
 	err := r.Live.Get(ctx, key, request)
 	switch {
