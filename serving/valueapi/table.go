@@ -6,6 +6,7 @@ package valueapi
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,7 @@ func (c tableConvertor) ConvertToTable(_ context.Context, object, tableOptions r
 	}
 	table := &metav1.Table{Rows: []metav1.TableRow{}}
 	if !options.NoHeaders {
-		table.ColumnDefinitions = append(c.api.Columns[:len(c.api.Columns):len(c.api.Columns)], valueColumns...)
+		table.ColumnDefinitions = slices.Concat(c.api.Columns, valueColumns)
 	}
 	addRow := func(value runtime.Object) error {
 		r, ok := c.api.Row(value)

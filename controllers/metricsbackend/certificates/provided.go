@@ -22,12 +22,12 @@ func (c *Certificate) loadProvided(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if unusable == nil {
-		unusable = c.checkProvided(secret)
+	if c.unusable = unusable; c.unusable == nil {
+		c.unusable = c.checkProvided(secret)
 	}
-	if unusable != nil {
-		c.unusable, c.wanted = unusable, c.trusted
-		return nil
+	if c.unusable != nil {
+		c.wanted = c.trusted
+		return nil //nolint:nilerr // The phase reports it.
 	}
 	pair := servingcert.Provided(secret.Data)
 	c.provided = &pair
