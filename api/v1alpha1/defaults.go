@@ -14,7 +14,6 @@ import (
 // that did not pass through kube-apiserver (serving's --backend-file).
 const (
 	DefaultReplicas          int32 = 2
-	DefaultPort              int32 = 10443
 	DefaultLogVerbosity      int32 = 2
 	DefaultPriorityClassName       = "system-cluster-critical"
 	DefaultScrapeInterval          = 15 * time.Second
@@ -40,10 +39,10 @@ func DefaultAddressTypes() []corev1.NodeAddressType {
 	}
 }
 
-// SetDefaults sets the defaults that the CRD's schema would set.
+// SetDefaults sets the defaults that the CRD's schema would set, and serving.port.
 func SetDefaults(spec *MetricsBackendSpec) {
 	setDefault(&spec.Serving.Replicas, DefaultReplicas)
-	setDefault(&spec.Serving.Port, DefaultPort)
+	setDefault(&spec.Serving.Port, DefaultServingPort(spec.Serving.HostNetwork))
 	setDefault(&spec.Serving.LogVerbosity, DefaultLogVerbosity)
 	if spec.Serving.PriorityClassName == "" {
 		spec.Serving.PriorityClassName = DefaultPriorityClassName

@@ -8,6 +8,8 @@ import (
 )
 
 // ServingSpec says how the serving component is deployed.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.hostNetwork) || !self.hostNetwork || !has(self.port) || self.port != 10250",message="serving.port 10250 is the kubelet's own on each node: with serving.hostNetwork remove serving.port (10443 is the default then), or choose one that is free on all nodes"
 type ServingSpec struct {
 	// Container image of the serving component. Default: the image released with the
 	// operator.
@@ -75,10 +77,12 @@ type ServingSpec struct {
 	HostNetwork bool `json:"hostNetwork,omitempty"`
 
 	// TCP port of serving pods, from 1024 to 65535: they run without the privilege to
-	// bind lower ports. With hostNetwork, choose one that is free on all nodes. Default:
-	// 10443.
+	// bind lower ports. kube-apiserver connects to it: before you change it, allow the new
+	// one from the control plane to the nodes. With hostNetwork it must be free on all
+	// nodes. On AWS Fargate, where a pod shares its address with a kubelet, set 10251.
+	// Default: 10250, which firewalls usually allow, since it is the kubelets'; with
+	// hostNetwork 10443.
 	// +optional
-	// +kubebuilder:default=10443
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	Port *int32 `json:"port,omitempty"`

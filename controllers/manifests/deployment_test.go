@@ -4,6 +4,7 @@
 package manifests
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -93,6 +94,15 @@ func TestDeploymentFields(t *testing.T) {
 			spec: func(s *v1alpha1.ServingSpec) { s.HostNetwork = true },
 			get:  func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.DNSPolicy }, want: corev1.DNSClusterFirstWithHostNet,
 		},
+		"port by default": {
+			get:  func(d *appsv1.Deployment) any { return portAndFlag(d) },
+			want: []string{"10250", "--secure-port=10250"},
+		},
+		"port by default in the nodes' network": {
+			spec: func(s *v1alpha1.ServingSpec) { s.HostNetwork = true },
+			get:  func(d *appsv1.Deployment) any { return portAndFlag(d) },
+			want: []string{"10443", "--secure-port=10443"},
+		},
 		"port": {
 			spec: func(s *v1alpha1.ServingSpec) { s.Port = ptr.To[int32](4443) },
 			get:  func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.Containers[0].Ports },
@@ -142,6 +152,12 @@ func TestDeploymentFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// portAndFlag returns the container's port and the flag that makes serving listen on it.
+func portAndFlag(d *appsv1.Deployment) []string {
+	container := d.Spec.Template.Spec.Containers[0]
+	return []string{strconv.Itoa(int(container.Ports[0].ContainerPort)), container.Args[1]}
 }
 
 func TestArguments(t *testing.T) {

@@ -75,7 +75,7 @@ func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {
 // roll is a rolling update with maxSurge 1 and maxUnavailable 0, one pod a step.
 func (fc *fakeCluster) roll(ctx context.Context, d *appsv1.Deployment) {
 	image := d.Spec.Template.Spec.Containers[0].Image
-	hash := fmt.Sprintf("%x", image)
+	hash := fmt.Sprintf("%x-%d", image, d.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort)
 	fc.revision(ctx, d, hash)
 	want := int(*d.Spec.Replicas)
 	var current, former []corev1.Pod

@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +35,7 @@ func (fc *fakeCluster) Ask(_ context.Context, pod servingclient.Pod, versions []
 		return nil, fmt.Errorf("asked without authority or token: %+v", pod)
 	}
 	for _, p := range fc.pods() {
-		if p.Status.PodIP+":10443" != pod.Address {
+		if net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(listensOn(&p)))) != pod.Address {
 			continue
 		}
 		chain, err := fc.handshake(p.Name, pod)
@@ -142,6 +145,17 @@ func (fc *fakeCluster) FreshNodeSample(_ context.Context, gv schema.GroupVersion
 		return false, apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
 	}
 	return !fc.stale, nil
+}
+
+// listensOn returns the port of --secure-port.
+func listensOn(p *corev1.Pod) int32 {
+	for _, argument := range p.Spec.Containers[0].Args {
+		if value, ok := strings.CutPrefix(argument, "--secure-port="); ok {
+			port, _ := strconv.ParseInt(value, 10, 32)
+			return int32(port)
+		}
+	}
+	return 0
 }
 
 func serves(p *corev1.Pod, gv schema.GroupVersion) bool {

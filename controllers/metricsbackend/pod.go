@@ -123,7 +123,7 @@ func portOf(p *corev1.Pod) int32 {
 			}
 		}
 	}
-	return v1alpha1.DefaultPort
+	return v1alpha1.DefaultServingPort(p.Spec.HostNetwork)
 }
 
 func imageOf(p *corev1.Pod) string {

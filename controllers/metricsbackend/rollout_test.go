@@ -67,6 +67,8 @@ func TestStartFailure(t *testing.T) {
 		status.ContainerStatuses[0].RestartCount, status.ContainerStatuses[0].State = times, state
 		return status
 	}
+	portInUse := crashed("serving", "Error", 1, false)
+	portInUse.ContainerStatuses[0].LastTerminationState.Terminated.Message = "failed to listen on 0.0.0.0:4443: listen tcp 0.0.0.0:4443: bind: address already in use"
 	cases := map[string]struct {
 		status corev1.PodStatus
 		want   string
@@ -85,6 +87,7 @@ func TestStartFailure(t *testing.T) {
 		"no Secret":                {status: waiting("CreateContainerConfigError", `secret "y" not found`), want: `container serving cannot be started (CreateContainerConfigError): secret "y" not found`},
 		"crashes":                  {status: crashed("serving", "Error", 1, false), want: "it crashes (CrashLoopBackOff), ended with exit code 1: kubectl logs -n ns p -c serving --previous"},
 		"out of memory":            {status: crashed("serving", "OOMKilled", 137, false), want: "it crashes (CrashLoopBackOff), ran out of memory, raise spec.serving.resources.limits.memory: kubectl logs -n ns p -c serving --previous"},
+		"port in use":              {status: portInUse, want: "it crashes (CrashLoopBackOff), port 4443 is already in use on its node or, on AWS Fargate, by its kubelet: set spec.serving.port to another one, such as 10251: kubectl logs -n ns p -c serving --previous"},
 		"killed once, warming up":  {status: restarted(1, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})},
 		"killed twice, warming up": {status: restarted(2, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})},
 		"backs off the first time": {status: restarted(1, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})},
@@ -95,6 +98,7 @@ func TestStartFailure(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Status: tc.status}
+			p.Spec.Containers = []corev1.Container{{Name: "serving", Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 4443}}}}
 			if got := startFailure(p); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}

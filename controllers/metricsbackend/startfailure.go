@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -58,8 +59,12 @@ func isCrashing(c *corev1.ContainerStatus) bool {
 func describeCrash(p *corev1.Pod, c *corev1.ContainerStatus) string {
 	last := c.LastTerminationState.Terminated
 	why := fmt.Sprintf("ended with exit code %d", last.ExitCode)
-	if last.Reason == "OOMKilled" {
+	switch {
+	case last.Reason == "OOMKilled":
 		why = "ran out of memory, raise spec.serving.resources.limits.memory"
+	case c.Name == manifests.ContainerName && strings.Contains(last.Message, "address already in use"):
+		// The pod template makes the kubelet put the end of the log into Message.
+		why = fmt.Sprintf("port %d is already in use on its node or, on AWS Fargate, by its kubelet: set spec.serving.port to another one, such as 10251", portOf(p))
 	}
 	if c.Name != manifests.ContainerName {
 		why = fmt.Sprintf("container %s %s", c.Name, why)

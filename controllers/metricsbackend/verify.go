@@ -64,7 +64,7 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady,
 			"no version can be registered: see Ready for the reason")
 	case len(broken) > 0:
-		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worstReason(broken), describeDefects(broken))
+		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, worstReason(broken), describeDefects(broken)+s.connectionHint())
 	default:
 		s.setCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded,
 			describeAvailable(available))
@@ -103,8 +103,7 @@ func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schem
 	case checked.Status != apiregistrationv1.ConditionTrue:
 		// Not the aggregator's message: it contains addresses and ports that change.
 		return &defect{gv, v1alpha1.ReasonAggregatorUnavailable,
-			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s; "+
-				"can kube-apiserver reach %s?", checked.Reason, live.Name, s.backendDescription())}
+			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s", checked.Reason, live.Name)}
 	}
 	if gv.Group != manifests.ResourceMetricsGroup {
 		return r.discoveryDefect(ctx, gv)
@@ -156,12 +155,26 @@ func describeAvailable(versions []schema.GroupVersion) string {
 	return strings.Join(parts, "; ") + " through kube-apiserver"
 }
 
-// backendDescription names what kube-apiserver must reach.
-func (s *reconcileState) backendDescription() string {
-	if !s.deploys() {
-		return "the endpoints of Service " + s.target().String()
+// connectionHint says which connections kube-apiserver needs, or "" unless it reports
+// that it cannot reach the endpoints.
+func (s *reconcileState) connectionHint() string {
+	for _, gv := range s.expected() {
+		if live := s.registered[apiServiceName(gv)]; live != nil {
+			c := helper.GetAPIServiceConditionByType(live, apiregistrationv1.Available)
+			if c != nil && c.Status != apiregistrationv1.ConditionTrue && v1alpha1.IsUnreachable(c.Reason, c.Message) {
+				return ". " + s.requiredConnections()
+			}
+		}
 	}
-	return fmt.Sprintf("the pods at port %d", *s.spec.Serving.Port)
+	return ""
+}
+
+// requiredConnections says which connections a firewall must allow.
+func (s *reconcileState) requiredConnections() string {
+	if !s.deploys() {
+		return v1alpha1.RequiredConnections("the endpoints of Service " + s.target().String())
+	}
+	return v1alpha1.RequiredConnections(s.spec.Serving.Endpoints())
 }
 
 func stateOf(service *apiregistrationv1.APIService) v1alpha1.APIServiceState {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/aggregation"
 )
 
@@ -49,9 +50,20 @@ func unusable(r *aggregation.Registration, registrant string) Result {
 }
 
 // unavailable returns the failure of an APIService that the aggregator reports unavailable.
-func unavailable(r *aggregation.Registration) Result {
-	return fail(r.Name, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message),
-		fmt.Sprintf("are the pods behind %s ready, and can kube-apiserver reach them? Namespaces cannot be deleted meanwhile", r.Service))
+func (snap *snapshot) unavailable(r *aggregation.Registration) Result {
+	remedy := fmt.Sprintf("are the pods behind %s ready, and what does their log say?", r.Service)
+	if v1alpha1.IsUnreachable(r.Reason, r.Message) {
+		remedy = v1alpha1.RequiredConnections(snap.endpoints(r)) + "."
+	}
+	return fail(r.Name, fmt.Sprintf("not Available, %s: %s", r.Reason, r.Message), remedy+" Namespaces cannot be deleted meanwhile")
+}
+
+// endpoints describes where the pods behind an APIService accept connections.
+func (snap *snapshot) endpoints(r *aggregation.Registration) string {
+	if backend := snap.backend(r.Backend); backend != nil && backend.Spec.Existing == nil {
+		return backend.Spec.Serving.Endpoints()
+	}
+	return "the endpoints of Service " + r.Service
 }
 
 func owner(r *aggregation.Registration) string {
@@ -89,7 +101,7 @@ func apiServiceAvailable(_ context.Context, snap *snapshot) []Result {
 		if r.Available {
 			return pass(r.Name, "Available, %s", r.Reason)
 		}
-		return unavailable(r)
+		return snap.unavailable(r)
 	})
 }
 
@@ -130,10 +142,6 @@ func (snap *snapshot) insecureAllowed(r *aggregation.Registration) bool {
 	if r.Backend == "" {
 		return true
 	}
-	for i := range snap.backends {
-		if b := &snap.backends[i]; b.Name == r.Backend {
-			return b.Spec.Existing != nil && b.Spec.Existing.InsecureSkipTLSVerify
-		}
-	}
-	return false
+	b := snap.backend(r.Backend)
+	return b != nil && b.Spec.Existing != nil && b.Spec.Existing.InsecureSkipTLSVerify
 }

@@ -66,6 +66,24 @@ func TestLines(t *testing.T) {
 			},
 			code: output.NotMet,
 		},
+		"port closed": {
+			change: func(_ *testing.T, w *plugincluster.World) { closePort(w) },
+			code:   output.NotMet,
+		},
+		"port of the nodes closed": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				closePort(w)
+				w.Backends[0].Spec.Serving.HostNetwork = true
+			},
+			code: output.NotMet,
+		},
+		"port of another implementation closed": {
+			change: func(_ *testing.T, w *plugincluster.World) {
+				*w = *plugincluster.MetricsServer()
+				closePort(w)
+			},
+			code: output.NotMet,
+		},
 		"missing version": {
 			change: func(_ *testing.T, w *plugincluster.World) { w.Unregister("v1") },
 			code:   output.NotMet,
@@ -339,6 +357,15 @@ func TestLines(t *testing.T) {
 }
 
 // notPassed leaves out lines that all cases have in common.
+// closePort makes kube-apiserver report each APIService as it does if a firewall drops its
+// packets to the pods.
+func closePort(w *plugincluster.World) {
+	for i := range w.APIServices {
+		plugincluster.SetAvailable(&w.APIServices[i], false, "FailedDiscoveryCheck",
+			"failing or missing response from https://10.96.0.7:443/apis/metrics.k8s.io: context deadline exceeded")
+	}
+}
+
 func notPassed(text string) string {
 	var kept []string
 	for _, line := range strings.Split(text, "\n") {

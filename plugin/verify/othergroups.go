@@ -58,7 +58,7 @@ func (snap *snapshot) checkOtherAPI(ctx context.Context, group, version string, 
 	case r.Deleting, r.Service == "":
 		return unusable(r, "operator")
 	case !r.Available:
-		return unavailable(r)
+		return snap.unavailable(r)
 	case discovery != nil && !slices.Contains(discovery.Current, version):
 		state := "does not list it"
 		if slices.Contains(discovery.Stale, version) {

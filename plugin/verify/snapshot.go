@@ -165,6 +165,17 @@ func (snap *snapshot) registration(version string) *aggregation.Registration {
 	return nil
 }
 
+// backend returns the MetricsBackend of that name, or nil if there is none or it may not
+// be read.
+func (snap *snapshot) backend(name string) *v1alpha1.MetricsBackend {
+	for i := range snap.backends {
+		if snap.backends[i].Name == name {
+			return &snap.backends[i]
+		}
+	}
+	return nil
+}
+
 // each runs a check for each expected version that is registered, and skips the others, which
 // apiservice-registered reports.
 func (snap *snapshot) each(run func(r *aggregation.Registration) Result) []Result {

@@ -74,7 +74,9 @@ func NewOptions() (*Options, error) {
 		return nil, err
 	}
 	secure := genericoptions.NewSecureServingOptions()
-	secure.BindPort = int(v1alpha1.DefaultPort)
+	// The operator sets the port. Without it, serving may run on a node, whose kubelet
+	// has 10250.
+	secure.BindPort = int(v1alpha1.DefaultHostNetworkPort)
 	secure.Required = true
 	// The aggregator multiplexes all requests and watches of the cluster into as few
 	// connections as this allows. For each frame, x/net's HTTP/2 server iterates over the

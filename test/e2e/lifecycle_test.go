@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -58,6 +59,28 @@ func TestVersionDroppedAndAdded(t *testing.T) {
 		t.Errorf("registeredVersions = %q", got)
 	}
 	load.finish(t, "while v1 went and came")
+}
+
+// Another port rolls the pods. Pods of both ports are endpoints of the Service
+// meanwhile, and no request fails.
+func TestServingPortChanged(t *testing.T) {
+	requireBackend(t)
+	restoreBackend(t)
+	load := startTraffic(t, trafficPaths...)
+	for _, port := range []*int32{ptr.To[int32](10443), nil} {
+		editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Port = port })
+		waitReady(t)
+		var pods corev1.PodList
+		if err := suite.client.List(t.Context(), &pods, serving()...); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			if got, want := pod.Spec.Containers[0].Ports[0].ContainerPort, ptr.Deref(port, 10250); got != want && pod.DeletionTimestamp == nil {
+				t.Errorf("pod %s has port %d, want %d", pod.Name, got, want)
+			}
+		}
+	}
+	load.finish(t, "while the port of the serving pods changed")
 }
 
 // A Secret that does not exist stalls the backend with a message that names it,

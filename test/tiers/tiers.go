@@ -43,7 +43,7 @@ var table = map[Suite]map[Tier]string{
 			TestUnknownPod TestReaderRoles TestServingPodDeletedUnderLoad TestDeletion
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
-			TestVersionDroppedAndAdded TestMissingSecretStalls TestOperatorKilled
+			TestVersionDroppedAndAdded TestServingPortChanged TestMissingSecretStalls TestOperatorKilled
 			TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled
 			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestSelfSignedKubelet
 			TestTakeover TestRunbooks TestChart TestPluginVerify TestHorizontalPodAutoscalerByWatch`,

@@ -141,6 +141,8 @@ func TestValidation(t *testing.T) {
 		"pull secret of an empty name":   {spec: `{serving: {imagePullSecrets: [{name: ""}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
 		"one pull secret without a name": {spec: `{serving: {imagePullSecrets: [{name: pull}, {}]}, resourceMetrics: {}}`, refused: "each of serving.imagePullSecrets must name a Secret"},
 		"serving port":                   {spec: `{serving: {port: 1024, hostNetwork: true}, resourceMetrics: {}}`},
+		"the kubelet's port in a pod":    {spec: `{serving: {port: 10250}, resourceMetrics: {}}`},
+		"the kubelet's port on a node":   {spec: `{serving: {port: 10250, hostNetwork: true}, resourceMetrics: {}}`, refused: "serving.port 10250 is the kubelet's own on each node: with serving.hostNetwork remove serving.port (10443 is the default then)"},
 		"privileged serving port":        {spec: `{serving: {port: 443}, resourceMetrics: {}}`, refused: "spec.serving.port"},
 		"serving port too high":          {spec: `{serving: {port: 65536}, resourceMetrics: {}}`, refused: "spec.serving.port"},
 		"log verbosity":                  {spec: `{serving: {logVerbosity: 10}, resourceMetrics: {}}`},
@@ -245,7 +247,8 @@ func TestNamespaceIsImmutable(t *testing.T) {
 	}
 }
 
-// The schema's defaults and SetDefaults are the same.
+// The schema's defaults and SetDefaults are the same, except for serving.port: the
+// schema has none, so that a later hostNetwork, or release, can have another default.
 func TestDefaults(t *testing.T) {
 	suite := take(t)
 	created := newBackend("defaults")
@@ -258,6 +261,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := newBackend("defaults").Spec
 	v1alpha1.SetDefaults(&want)
+	want.Serving.Port = nil
 	if diff := gocmp.Diff(want, created.Spec); diff != "" {
 		t.Errorf("SetDefaults (-) and the CRD (+) differ:\n%s", diff)
 	}
@@ -265,7 +269,7 @@ func TestDefaults(t *testing.T) {
 		Adoption: v1alpha1.AdoptionRefuse,
 		Serving: v1alpha1.ServingSpec{
 			Certificates:    v1alpha1.CertificatesSpec{Mode: v1alpha1.CertificatesManaged},
-			ImagePullPolicy: corev1.PullIfNotPresent, Replicas: ptr.To[int32](2), Port: ptr.To[int32](10443),
+			ImagePullPolicy: corev1.PullIfNotPresent, Replicas: ptr.To[int32](2),
 			PriorityClassName: "system-cluster-critical", LogVerbosity: ptr.To[int32](2), NetworkPolicy: v1alpha1.NetworkPolicyNone,
 		},
 		ResourceMetrics: &v1alpha1.ResourceMetricsSpec{

@@ -28,9 +28,14 @@ func TestAggregatorCannotReachServing(t *testing.T) {
 	cases := map[string]struct {
 		set    func(broken bool)
 		reason string
+		// hint is what the message says besides.
+		hint string
 	}{
-		"the way to the pods is closed": {suite.egress.setClosed, "FailedDiscoveryCheck"},
-		"the Service has no endpoints":  {suite.workload.detached.Store, "MissingEndpoints"},
+		"the way to the pods is closed": {
+			suite.egress.setClosed, "FailedDiscoveryCheck",
+			"kube-apiserver must be able to open TCP connections to port 10250 of the serving pods",
+		},
+		"the Service has no endpoints": {suite.workload.detached.Store, "MissingEndpoints", "kubectl describe apiservice"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +48,7 @@ func TestAggregatorCannotReachServing(t *testing.T) {
 			recheck(t, suite)
 			backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonAggregatorUnavailable)
 			message := condition(backend, v1alpha1.ConditionAvailable).Message
-			if !strings.Contains(message, "("+tc.reason+")") || !strings.Contains(message, "can kube-apiserver reach the pods at port ") {
+			if !strings.Contains(message, "("+tc.reason+")") || !strings.Contains(message, tc.hint) {
 				t.Errorf("Available says %q, want reason %s and what to look at", message, tc.reason)
 			}
 			if c := condition(backend, v1alpha1.ConditionServingReady); c.Status != metav1.ConditionTrue {
