@@ -73,6 +73,12 @@ const (
 	// ReasonContested: someone else keeps reverting an APIService that was taken over;
 	// the message names the field manager.
 	ReasonContested = "Contested"
+	// ReasonPodsUnreachable: kube-apiserver does not reach the serving pods, so someone
+	// else's APIService is not taken over.
+	ReasonPodsUnreachable = "PodsUnreachable"
+	// ReasonAdoptionReverted: an APIService was taken over, requests through
+	// kube-apiserver failed, and it was handed back.
+	ReasonAdoptionReverted = "AdoptionReverted"
 	// ReasonForbidden: the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
 	// ReasonInvalid: serving rejects the spec, or kube-apiserver rejects an object

@@ -6,9 +6,11 @@ package aggregator
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
@@ -65,6 +67,56 @@ func TestLagging(t *testing.T) {
 			}
 			if diff := cmp.Diff([][]string{tc.lagging, tc.unreachable}, [][]string{lagging, unreachable}); diff != "" {
 				t.Errorf("lagging, unreachable (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Each kube-apiserver proxies from its own network, so all that are there must answer.
+func TestAnswers(t *testing.T) {
+	const path = "/apis/canary.metricsbackend.io/v1alpha1/canaries/cluster"
+	handler := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != path || r.Header.Get("Authorization") != "Bearer operator-token" {
+				http.Error(w, "unexpected request "+r.URL.String(), http.StatusBadRequest)
+				return
+			}
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	fine := handler(http.StatusOK, "{}")
+	const status = `{"kind":"Status","status":"Failure","reason":"Forbidden","message":"not yours","code":403}`
+	hangsUp := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	cases := map[string]struct {
+		servers   []http.HandlerFunc
+		down      []string
+		forbidden bool
+		want      string
+	}{
+		"all answer":                    {servers: []http.HandlerFunc{fine, fine}},
+		"one is down":                   {servers: []http.HandlerFunc{fine, fine}, down: []string{"192.0.2.1"}},
+		"one does not reach the pods":   {servers: []http.HandlerFunc{fine, handler(http.StatusServiceUnavailable, "dial tcp: i/o timeout")}, want: "dial tcp: i/o timeout"},
+		"one forbids it":                {servers: []http.HandlerFunc{handler(http.StatusForbidden, status)}, forbidden: true, want: "not yours"},
+		"one hangs up":                  {servers: []http.HandlerFunc{fine, hangsUp}, want: "EOF"},
+		"none is there, nor a Service":  {servers: []http.HandlerFunc{fine}, down: []string{"192.0.2.1"}, want: "GET " + path},
+		"one answers with a long error": {servers: []http.HandlerFunc{handler(http.StatusBadGateway, strings.Repeat("x", 5000))}, want: "xxx"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, tc.servers...)
+			for _, address := range tc.down {
+				delete(p.servers, address)
+			}
+			err := p.client(t).Answers(t.Context(), path)
+			if tc.want == "" {
+				if err != nil {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 1000 || apierrors.IsForbidden(err) != tc.forbidden {
+				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
 	}

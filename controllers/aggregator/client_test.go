@@ -85,7 +85,7 @@ func (p *controlPlane) dial(ctx context.Context, network, address string) (net.C
 	}
 	s := p.servers[host]
 	if s == nil {
-		return nil, errors.New("no route to host")
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no route to host")}
 	}
 	return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 }

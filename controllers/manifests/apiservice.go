@@ -75,6 +75,17 @@ func APIService(s Serving, gv schema.GroupVersion, target Target) *apiregistrati
 	return apiregistrationv1ac.APIService(APIServiceName(gv)).WithLabels(s.Labels()).WithSpec(spec)
 }
 
+// CanaryAPIServiceName is the name of the APIService of the canary API.
+const CanaryAPIServiceName = v1alpha1.CanaryVersion + "." + v1alpha1.CanaryGroup
+
+// CanaryAPIService returns the registration of the canary API with target as its backend.
+// It lacks LabelBackend, so that it is none of the versions that pods must serve.
+func CanaryAPIService(s Serving, target Target) *apiregistrationv1ac.APIServiceApplyConfiguration {
+	service := APIService(s, schema.GroupVersion{Group: v1alpha1.CanaryGroup, Version: v1alpha1.CanaryVersion}, target)
+	delete(service.Labels, v1alpha1.LabelBackend)
+	return service.WithLabels(map[string]string{v1alpha1.LabelCanary: s.Backend})
+}
+
 // versionPriority returns the priority that sorts the best version first in discovery.
 func versionPriority(gv schema.GroupVersion) int32 {
 	versions := knownVersions[gv.Group]

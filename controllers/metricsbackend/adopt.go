@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -19,6 +21,8 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // mayAdopt applies spec.adoption to an APIService without our label.
@@ -84,9 +88,7 @@ func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, gv sc
 		return r.updateAdoption(ctx, s, live, target, record)
 	}
 	desired := manifests.APIService(s.serving, gv, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
-	if record != "" {
-		desired.WithAnnotations(map[string]string{v1alpha1.AnnotationPreviousOwner: record})
-	}
+	desired.WithAnnotations(s.adoptionAnnotations(live, record))
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 
@@ -100,8 +102,164 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 	for key, value := range s.serving.Labels() {
 		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
 	}
-	if record != "" {
-		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, v1alpha1.AnnotationPreviousOwner, record)
+	for key, value := range s.adoptionAnnotations(live, record) {
+		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, value)
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
+}
+
+// adoptionAnnotations returns the annotations of an APIService that moves to the target.
+func (s *reconcileState) adoptionAnnotations(live *apiregistrationv1.APIService, record string) map[string]string {
+	annotations := map[string]string{}
+	if record != "" {
+		annotations[v1alpha1.AnnotationPreviousOwner] = record
+	}
+	if isUnverified(live) || record != "" && !pointsTo(live, s.target()) {
+		annotations[v1alpha1.AnnotationUnverified] = "true"
+	}
+	return annotations
+}
+
+// replacesOther reports whether an APIService points to an implementation that no
+// MetricsBackend deployed: that of someone else, or of the former spec.existing.
+func (s *reconcileState) replacesOther(live *apiregistrationv1.APIService) bool {
+	return !s.pointsToServing(live) && (s.hasLabel(live) || live.Labels[v1alpha1.LabelBackend] == "")
+}
+
+// checkAdoption returns why nothing of someone else is adopted yet, or "". The Service of
+// spec.existing cannot serve what is requested for the check.
+func (r *Reconciler) checkAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion) (string, error) {
+	if why := s.pausedAdoption(gv); why != "" || !s.deploys() {
+		return why, nil
+	}
+	result, err := r.adoptionChecker.Check(ctx, adoption.Input{Serving: s.serving, Target: s.target(), Canary: s.canary, Now: s.now}, &s.history.adoption)
+	switch {
+	case err != nil:
+		return "", err
+	case result.Passed:
+		return "", nil
+	case result.Failed:
+		return s.pausedAdoption(gv), nil
+	}
+	s.requeueWithin(result.RetryAfter)
+	return fmt.Sprintf("waits until every kube-apiserver has reached the pods of Service %s", s.target()), nil
+}
+
+// pausedAdoption returns why nothing of someone else may be adopted for now, and adds it
+// as a conflict, or returns "".
+func (s *reconcileState) pausedAdoption(gv schema.GroupVersion) string {
+	failure, left := s.history.adoption.Paused(s.now)
+	if left == 0 {
+		return ""
+	}
+	s.requeueWithin(left)
+	s.addConflict(gv, failure.Reason, "%s", failure.Message)
+	return failure.Message
+}
+
+// revertedAdoption returns why the stored status says that an adoption was reverted in
+// this generation, so that a restart does not try it again at once.
+func (s *reconcileState) revertedAdoption() adoption.Failure {
+	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Reason != v1alpha1.ReasonAdoptionReverted || stalled.ObservedGeneration != s.backend.Generation {
+		return adoption.Failure{}
+	}
+	return adoption.Failure{Reason: stalled.Reason, Message: stalled.Message}
+}
+
+// expireCanary deletes the APIService of the canary API when its time is over.
+func (r *Reconciler) expireCanary(ctx context.Context, s *reconcileState) error {
+	if s.canary == nil {
+		return nil
+	}
+	left, err := r.adoptionChecker.Expire(ctx, s.canary, s.backend.Name, &s.history.adoption, s.now)
+	if left > 0 {
+		s.requeueWithin(left)
+	}
+	return err
+}
+
+// isUnverified reports whether an APIService was adopted, and its requests have not yet
+// succeeded for adoptionTrial.
+func isUnverified(service *apiregistrationv1.APIService) bool {
+	return service.Annotations[v1alpha1.AnnotationUnverified] != ""
+}
+
+// finishAdoption returns what the adoption of an APIService that points to the target waits
+// for, or "". It makes the adoption final when requests have succeeded for adoptionTrial.
+func (r *Reconciler) finishAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (string, error) {
+	if !isUnverified(live) {
+		return "", nil
+	}
+	if s.history.streaks.Get(stateKey{state: adoptionSucceeding, name: live.Name}).Elapsed < adoptionTrial {
+		s.requeueWithin(adoptionRecheck)
+		return fmt.Sprintf("taken over, and final once requests through kube-apiserver have succeeded for %s", adoptionTrial), nil
+	}
+	// Not by an apply, which keeps what an update has set.
+	verified := live.DeepCopy()
+	delete(verified.Annotations, v1alpha1.AnnotationUnverified)
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, verified, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return "", fmt.Errorf("take annotation %s off APIService %s: %w", v1alpha1.AnnotationUnverified, live.Name, err)
+	}
+	s.registered[live.Name] = verified
+	s.history.adoption.Succeed()
+	s.requeueNow()
+	return "", nil
+}
+
+// confirmAdoption counts requests to an APIService that is not verified yet, and reverts
+// the adoption if they fail while its previous owner is there. It reports whether it did.
+func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService, d *defect) (reverted bool, err error) {
+	streaks, name := s.history.streaks, live.Name
+	streaks.Observe(stateKey{state: adoptionSucceeding, name: name}, d == nil)
+	if d != nil && d.reason == v1alpha1.ReasonAggregatorUnavailable {
+		// It may be the state before the adoption: only requests count.
+		d = r.requestDefect(ctx, s, gv)
+	}
+	failing := streaks.Observe(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
+	if failing.Count < adoptionFailures {
+		s.requeueWithin(adoptionRecheck)
+		return false, nil
+	}
+	why := adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: fmt.Sprintf(
+		"APIService %s was taken over and is back with its previous owner, since requests through kube-apiserver failed: it %s. "+
+			"The operator tries again after %s, then with longer pauses, and at once after a change of the spec", name, d.message, adoption.FirstPause)}
+	if _, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner]; !adopted {
+		if !s.sharedGroups.Has(gv.Group) {
+			return false, nil
+		}
+		// It was created beside versions of someone else, which clients use again.
+		why.Message = strings.Replace(why.Message, "is back with its previous owner", "is removed again", 1)
+		s.requestRetirement(gv, "requests through kube-apiserver fail")
+	} else if handedBack, err := r.revertAdoption(ctx, s, live); err != nil || !handedBack {
+		return false, err
+	}
+	streaks.Reset(stateKey{state: adoptionFailing, name: name})
+	s.history.adoption.Fail(s.now, why)
+	s.addConflict(gv, why.Reason, "%s", why.Message)
+	s.setStalled(&stalledError{why.Reason, why.Message})
+	s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, why.Reason, why.Message)
+	r.Events.Eventf(s.backend, live, corev1.EventTypeWarning, why.Reason, "Verify", "%s", text.Truncate(why.Message, maxNote))
+	s.requeueNow()
+	return true, nil
+}
+
+// revertAdoption hands an APIService back to its previous owner if its Service has ready
+// endpoints, and reports whether it did. They answered until now: they are not asked.
+func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (bool, error) {
+	previous, err := readPreviousOwner(live)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", live.Name)
+		return false, nil
+	}
+	found, err := r.readService(ctx, previous.target())
+	if err != nil || found.missing || len(found.endpoints) == 0 {
+		return false, err
+	}
+	if err := r.handBack(ctx, s, live, previous); err != nil {
+		return false, err
+	}
+	delete(s.registered, live.Name)
+	return true, nil
 }

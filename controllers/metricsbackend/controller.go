@@ -23,6 +23,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
@@ -40,6 +41,7 @@ type Aggregator interface {
 	Ports(ctx context.Context) ([]int32, error)
 	FreshNodeSample(ctx context.Context, version schema.GroupVersion, since time.Time) (bool, error)
 	Discovers(ctx context.Context, version schema.GroupVersion) error
+	Answers(ctx context.Context, path string) error
 }
 
 // Options configure a Reconciler.
@@ -71,6 +73,7 @@ type Reconciler struct {
 	tokens  *servingclient.Tokens
 	// certificateReconciler is for the phases certificates and rotate.
 	certificateReconciler *certificates.Reconciler
+	adoptionChecker       *adoption.Checker
 	// histories holds a *history by backend name.
 	histories sync.Map
 }
@@ -86,6 +89,7 @@ func New(o Options) *Reconciler {
 		certificateReconciler: &certificates.Reconciler{
 			Client: o.Client, Live: o.Live, Applier: applier, Issuer: servingcert.NewIssuer(o.Clock), Aggregator: o.Aggregator,
 		},
+		adoptionChecker: &adoption.Checker{Client: o.Client, Requester: o.Aggregator},
 	}
 }
 

@@ -94,6 +94,9 @@ type fakeCluster struct {
 	replicas    []*replica
 	// other are implementations that someone else runs.
 	other otherImplementation
+	// blocked: kube-apiservers do not reach our pods. The operator does.
+	blocked  bool
+	attempts int
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
 	// unresponsive pods do not answer the operator.

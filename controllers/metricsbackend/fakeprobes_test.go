@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
 
@@ -131,9 +134,41 @@ func (fc *fakeCluster) Ports(context.Context) ([]int32, error) {
 	return []int32{16443}, nil
 }
 
+// errBlocked is kube-apiserver's answer while it does not reach the pods. Its address
+// changes with each attempt.
+func (fc *fakeCluster) errBlocked() error {
+	fc.attempts++
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: dial tcp 192.168.7.%d:10443: i/o timeout", fc.attempts%200+1))
+}
+
+// Answers implements Aggregator.
+func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
+	switch {
+	case path == adoption.ReadyzPath(systemNamespace, "metrics-serving-"+backendName):
+		if !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool { return isReady(&p) }) {
+			return apierrors.NewServiceUnavailable("no endpoints available for service")
+		}
+	case strings.HasPrefix(path, "/apis/"+v1alpha1.CanaryGroup+"/"+v1alpha1.CanaryVersion+"/"+v1alpha1.CanaryResource+"/"):
+		if err := fc.raw.Get(ctx, client.ObjectKey{Name: manifests.CanaryAPIServiceName}, &apiregistrationv1.APIService{}); err != nil {
+			return err
+		}
+	default:
+		return apierrors.NewNotFound(schema.GroupResource{}, path)
+	}
+	if fc.blocked {
+		return fmt.Errorf("GET %s: %w", path, fc.errBlocked())
+	}
+	return nil
+}
+
+// reaches reports whether requests for the version reach what its APIService points to.
+func (fc *fakeCluster) reaches(gv schema.GroupVersion) bool {
+	return !fc.refused && fc.isRegistered(gv) && !(fc.blocked && fc.pointsToNow(gv) == ourService)
+}
+
 // Discovers implements Aggregator.
 func (fc *fakeCluster) Discovers(_ context.Context, gv schema.GroupVersion) error {
-	if fc.refused || !fc.isRegistered(gv) {
+	if !fc.reaches(gv) {
 		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
 	}
 	return nil
@@ -141,7 +176,7 @@ func (fc *fakeCluster) Discovers(_ context.Context, gv schema.GroupVersion) erro
 
 // FreshNodeSample implements Aggregator.
 func (fc *fakeCluster) FreshNodeSample(_ context.Context, gv schema.GroupVersion, _ time.Time) (bool, error) {
-	if fc.refused || !fc.isRegistered(gv) {
+	if !fc.reaches(gv) {
 		return false, apierrors.NewServiceUnavailable("the server is currently unable to handle the request")
 	}
 	return !fc.stale, nil

@@ -77,6 +77,9 @@ func (r *Reconciler) removeVersions(ctx context.Context, s *reconcileState) (str
 	if err := r.observe(ctx, s); err != nil {
 		return "", err
 	}
+	if err := r.adoptionChecker.Remove(ctx, s.canary, s.backend.Name, &s.history.adoption); err != nil {
+		return "", err
+	}
 	retiring := func(name string) {
 		s.apiServices[name] = v1alpha1.APIServiceStatus{
 			Name: name, State: v1alpha1.APIServiceRetiring, Message: "the MetricsBackend is being deleted",

@@ -28,6 +28,12 @@ const (
 	// adoptionGrace is for an APIService that spec.adoption IfUnavailable takes over: a
 	// pod of its implementation may be restarting.
 	adoptionGrace = time.Minute
+	// adoptionTrial is how long requests through kube-apiserver must have succeeded
+	// before an adoption is final, and adoptionFailures how many must fail in a row
+	// before it is reverted. They are sent every adoptionRecheck.
+	adoptionTrial    = 15 * time.Second
+	adoptionRecheck  = 2 * time.Second
+	adoptionFailures = 3
 	// successorTimeout is how long a deleted backend keeps its APIServices for another
 	// backend to take over, counted from the deletion timestamp. A successor that is
 	// ready takes over soon after endpointDelay.

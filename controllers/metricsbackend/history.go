@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
@@ -16,6 +17,8 @@ type history struct {
 	streaks      *debounce.Tracker[stateKey]
 	certificates *debounce.Tracker[certificates.StateKey]
 	contests     contests
+	// adoption is of the checks before an APIService is adopted.
+	adoption adoption.State
 }
 
 // stateKey names a state whose duration is tracked: of the backend, or of the
@@ -51,6 +54,10 @@ const (
 	unregistered
 	// previousOwnerFailing: the previous owner of an APIService does not answer.
 	previousOwnerFailing
+	// adoptionFailing and adoptionSucceeding: requests through kube-apiserver to an
+	// APIService that was adopted and is not verified yet.
+	adoptionFailing
+	adoptionSucceeding
 	kubeletsFailing
 	sourceFailing
 	// ruleFailing: the rule with a path fails for the reason in detail.

@@ -90,6 +90,7 @@ func TestMoveToServing(t *testing.T) {
 	want := []string{
 		"v1: v1beta1:theirs no pods",
 		"v1: v1beta1:theirs pods",
+		"v1: v1beta1:ours pods",
 		"v1:ours v1beta1:ours pods",
 	}
 	if diff := cmp.Diff(want, fc.moves(r, fc.isReady)); diff != "" {

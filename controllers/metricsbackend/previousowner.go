@@ -89,6 +89,7 @@ func (o *previousOwnerState) restore(service *apiregistrationv1.APIService) {
 	service.Spec.GroupPriorityMinimum, service.Spec.VersionPriority = o.GroupPriorityMinimum, o.VersionPriority
 	service.Annotations = maps.Clone(service.Annotations)
 	delete(service.Annotations, v1alpha1.AnnotationPreviousOwner)
+	delete(service.Annotations, v1alpha1.AnnotationUnverified)
 	labels := map[string]string{}
 	maps.Copy(labels, service.Labels)
 	for key, value := range o.Labels {

@@ -135,22 +135,30 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 	if c := s.conflict(name); c != nil {
 		return c.message, nil
 	}
-	if live == nil && *moving != "" {
-		return fmt.Sprintf("waits until %s points to Service %s", *moving, s.target()), nil
-	}
 	if live == nil {
-		klog.FromContext(ctx).Info("Registering APIService", "apiService", name)
-		return "", r.apply(ctx, s, gv, nil)
+		return r.create(ctx, s, gv, *moving)
 	}
 	target := s.target()
 	manager, contested := s.conflictingManager(live, target)
 	if contested && s.contest(name).paused(s.now) {
 		return s.addContested(gv, live, manager), nil
 	}
+	if s.replacesOther(live) {
+		if why := s.pausedAdoption(gv); why != "" {
+			*moving = name
+			return why, nil
+		}
+	}
 	moves := !s.hasLabel(live) || !pointsTo(live, target)
 	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointDelay) {
 		*moving = name
 		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointDelay), nil
+	}
+	if s.replacesOther(live) {
+		if why, err := r.checkAdoption(ctx, s, gv); err != nil || why != "" {
+			*moving = name
+			return why, err
+		}
 	}
 	if contested && !s.contest(name).allowWrite(manager, s.now) {
 		return s.addContested(gv, live, manager), nil
@@ -159,14 +167,39 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 		s.history.contests.expire(name, s.now)
 	}
 	if !moves && (len(live.Spec.CABundle) == 0 || !target.InsecureSkipTLSVerify) {
-		return "", r.apply(ctx, s, gv, live)
+		if err := r.apply(ctx, s, gv, live); err != nil {
+			return "", err
+		}
+		return r.finishAdoption(ctx, s, live)
 	}
 	if err := r.adoptAPIService(ctx, s, gv, live); err != nil {
 		return "", err
 	}
+	*moving = name
 	// Verify the new target at once.
 	s.requeueNow()
 	return "", nil
+}
+
+// create registers a version that has no APIService, and returns what it is waiting for,
+// or "". Beside versions of someone else that is an adoption, too: clients use the best
+// version of a group.
+func (r *Reconciler) create(ctx context.Context, s *reconcileState, gv schema.GroupVersion, moving string) (string, error) {
+	if moving != "" {
+		return fmt.Sprintf("waits until %s answers from Service %s", moving, s.target()), nil
+	}
+	for _, name := range s.registeredNames() {
+		if known, ok := versionOf(name); ok && known.Group == gv.Group && known != gv && isUnverified(s.registered[name]) {
+			return fmt.Sprintf("waits until %s is verified", name), nil
+		}
+	}
+	if s.sharedGroups.Has(gv.Group) {
+		if why, err := r.checkAdoption(ctx, s, gv); err != nil || why != "" {
+			return why, err
+		}
+	}
+	klog.FromContext(ctx).Info("Registering APIService", "apiService", apiServiceName(gv))
+	return "", r.apply(ctx, s, gv, nil)
 }
 
 // apply registers the version, or corrects its registration.
@@ -176,6 +209,9 @@ func (r *Reconciler) apply(ctx context.Context, s *reconcileState, gv schema.Gro
 		if record, ok := live.Annotations[v1alpha1.AnnotationPreviousOwner]; ok {
 			desired.WithAnnotations(map[string]string{v1alpha1.AnnotationPreviousOwner: record})
 		}
+	}
+	if live == nil && s.deploys() && s.sharedGroups.Has(gv.Group) || live != nil && isUnverified(live) {
+		desired.WithAnnotations(map[string]string{v1alpha1.AnnotationUnverified: "true"})
 	}
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err

@@ -58,21 +58,27 @@ func (r *Reconciler) restorePrevious(ctx context.Context, s *reconcileState, ser
 			text.Truncate(fmt.Sprintf("APIService %s is deleted, not handed back to Service %s: %s", service.Name, target, why), maxNote))
 		return false, "", nil
 	}
-	previous.restore(service)
-	klog.FromContext(ctx).Info("Handing an APIService back", "apiService", service.Name, "service", target.String())
-	// With the resourceVersion that was read, so that no concurrent change is lost.
-	err = r.Client.Update(ctx, service, client.FieldOwner(v1alpha1.FieldOwner))
+	err = r.handBack(ctx, s, service, previous)
 	if apierrors.IsForbidden(err) {
 		// Only another release of the operator may write this version. Any may be
 		// deleted, and one that stays would block everything else.
 		return impossible(err)
 	}
-	if err != nil {
-		return false, "", fmt.Errorf("hand APIService %s back to Service %s: %w", service.Name, target, err)
+	return err == nil, "", err
+}
+
+// handBack restores the recorded state of an APIService, in one write.
+func (r *Reconciler) handBack(ctx context.Context, s *reconcileState, service *apiregistrationv1.APIService, previous *previousOwnerState) error {
+	target := previous.target()
+	klog.FromContext(ctx).Info("Handing an APIService back", "apiService", service.Name, "service", target.String())
+	previous.restore(service)
+	// With the resourceVersion that was read, so that no concurrent change is lost.
+	if err := r.Client.Update(ctx, service, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+		return fmt.Errorf("hand APIService %s back to Service %s: %w", service.Name, target, err)
 	}
 	r.Events.Eventf(s.backend, service, corev1.EventTypeNormal, "VersionHandedBack", "Retire", "%s",
 		fmt.Sprintf("handed APIService %s back to Service %s", service.Name, target))
-	return true, "", nil
+	return nil
 }
 
 // previousOwnerProblem returns why the target does not serve the version, or "". passing
@@ -132,6 +138,7 @@ func (s *reconcileState) isRepointed(live *apiregistrationv1.APIService) bool {
 func (r *Reconciler) disown(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) error {
 	updated := live.DeepCopy()
 	delete(updated.Annotations, v1alpha1.AnnotationPreviousOwner)
+	delete(updated.Annotations, v1alpha1.AnnotationUnverified)
 	for key, value := range s.serving.Labels() {
 		maps.DeleteFunc(updated.Labels, func(k, v string) bool { return k == key && v == value })
 	}

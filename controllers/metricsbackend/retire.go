@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/aggregator"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
 // retire removes versions from discovery: registered ones that are not desired, known to
@@ -221,14 +223,21 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	if err := r.Live.List(ctx, &list); err != nil {
 		return fmt.Errorf("list APIServices: %w", err)
 	}
+	s.history.adoption.Follow(s.backend.Generation, s.revertedAdoption(), s.now)
 	s.registered = map[string]*apiregistrationv1.APIService{}
+	s.sharedGroups = sets.New[string]()
 	for i := range list.Items {
-		if service := &list.Items[i]; s.owns(service) {
+		switch service := &list.Items[i]; {
+		case service.Name == manifests.CanaryAPIServiceName:
+			s.canary = service
+		case s.owns(service):
 			s.registered[service.Name] = service
 			if s.pointsToServing(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
+		case service.Labels[v1alpha1.LabelBackend] == "" && service.Spec.Service != nil:
+			s.sharedGroups.Insert(service.Spec.Group)
 		}
 	}
-	return nil
+	return r.expireCanary(ctx, s)
 }

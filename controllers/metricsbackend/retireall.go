@@ -52,6 +52,9 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
+		if err := r.adoptionChecker.Remove(ctx, s.canary, s.backend.Name, &s.history.adoption); err != nil {
+			errs = append(errs, err)
+		}
 		// Nothing can be created in a terminating namespace.
 		s.namespace.gone = true
 		for _, name := range s.registeredNames() {

@@ -40,6 +40,15 @@ func (r *Reconciler) verify(ctx context.Context, s *reconcileState) error {
 		if d == nil {
 			d = absent[gv]
 		}
+		if isUnverified(live) && !retiring && pointsTo(live, s.target()) {
+			switch reverted, err := r.confirmAdoption(ctx, s, gv, live, d); {
+			case err != nil:
+				return err
+			case reverted:
+				broken = append(broken, defect{gv, v1alpha1.ReasonAdoptionReverted, "is not served by this backend any more: see Stalled"})
+				continue
+			}
+		}
 		if s.isDefectTransient(gv, d) {
 			d = nil
 		}
@@ -105,6 +114,11 @@ func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schem
 		return &defect{gv, v1alpha1.ReasonAggregatorUnavailable,
 			fmt.Sprintf("is reported unavailable by kube-apiserver (%s): kubectl describe apiservice %s", checked.Reason, live.Name)}
 	}
+	return r.requestDefect(ctx, s, gv)
+}
+
+// requestDefect returns why a request through kube-apiserver fails, or nil.
+func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv schema.GroupVersion) *defect {
 	if gv.Group != manifests.ResourceMetricsGroup {
 		return r.discoveryDefect(ctx, gv)
 	}
@@ -115,7 +129,7 @@ func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schem
 	fresh, err := r.Aggregator.FreshNodeSample(ctx, gv, s.now.Add(-maxAge))
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("A request through kube-apiserver failed", "apiService", live.Name, "err", err)
+		klog.FromContext(ctx).Info("A request through kube-apiserver failed", "apiService", apiServiceName(gv), "err", err)
 		return &defect{gv, v1alpha1.ReasonRequestFailed, "does not answer through kube-apiserver: " + stableErrorMessage(err)}
 	case !fresh:
 		return &defect{gv, v1alpha1.ReasonNoFreshSample,

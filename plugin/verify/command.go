@@ -31,6 +31,9 @@ const example = `  # Is everything as it should be?
   # After a rollback: v1beta1 and nothing else, within two minutes
   kubectl metrics verify --expect v1beta1 --timeout 2m
 
+  # Before an APIService of metrics-server is taken over
+  kubectl metrics verify --before-adoption
+
   # In a pipeline
   kubectl metrics verify --expect v1,v1beta1 -o junit > metrics.xml
 
@@ -43,11 +46,13 @@ type options struct {
 	streams genericiooptions.IOStreams
 	clock   clock.Clock
 
-	expect  []string
-	output  string
-	skip    []string
-	timeout time.Duration
-	maxAge  time.Duration
+	expect []string
+	output string
+	skip   []string
+	// beforeAdoption replaces the checks by checksBeforeAdoption.
+	beforeAdoption bool
+	timeout        time.Duration
+	maxAge         time.Duration
 }
 
 // NewCommand returns `kubectl metrics verify`.
@@ -77,6 +82,8 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 	fs.StringSliceVar(&o.skip, "skip", nil, "Checks to leave out: ID, or ID=SUBJECT for one of its lines.")
 	fs.DurationVar(&o.timeout, "timeout", 0, "How long checks that fail are tried again before the run fails. 0 looks once.")
 	fs.DurationVar(&o.maxAge, "max-age", 0, "Age up to which a sample is fresh. Default: maxAge of the MetricsBackend; 90s without any.")
+	fs.BoolVar(&o.beforeAdoption, "before-adoption", false, "Check only whether kube-apiserver reaches the serving pods, before they "+
+		"take over the APIService of another implementation. It changes nothing.")
 	complete(cmd, "output", "text", "json", "junit")
 	complete(cmd, "expect", "v1", "v1beta1")
 	complete(cmd, "skip", ids()...)
@@ -89,9 +96,17 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// checks returns what is to be checked.
+func (o *options) checks() []check {
+	if o.beforeAdoption {
+		return checksBeforeAdoption
+	}
+	return checks
+}
+
 func ids() []string {
 	var ids []string
-	for _, c := range checks {
+	for _, c := range slices.Concat(checks, checksBeforeAdoption) {
 		ids = append(ids, c.id)
 	}
 	return ids
@@ -111,6 +126,10 @@ failed, 2 the checks could not be run.
 Checks:
 `)
 	for _, c := range checks {
+		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.description)
+	}
+	b.WriteString("\nWith --before-adoption only:\n")
+	for _, c := range checksBeforeAdoption {
 		fmt.Fprintf(&b, "  %-22s %s\n", c.id, c.description)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
@@ -143,7 +162,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster) error {
 	deadline := o.clock.Now().Add(o.timeout)
 	printed := ""
 	for {
-		snap := &snapshot{cluster: cluster, expect: o.expect, maxAge: o.maxAge}
+		snap := &snapshot{cluster: cluster, checks: o.checks(), expect: o.expect, maxAge: o.maxAge}
 		report, err := snap.verify(ctx, o.skip)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted: %w", context.Cause(ctx))

@@ -111,13 +111,18 @@ var checks = []check{
 	{"aggregator-available", "aggregator_unavailable_apiservice of kube-apiserver is 0", aggregatorAvailable},
 }
 
+// checksBeforeAdoption is what --before-adoption checks.
+var checksBeforeAdoption = []check{
+	{"serving-reachable", "kube-apiserver reaches the serving pods of each MetricsBackend", servingReachable},
+}
+
 // verify runs every check once. It fails if the objects of prepare cannot be read.
 func (snap *snapshot) verify(ctx context.Context, skip []string) (*Report, error) {
 	if err := snap.prepare(ctx); err != nil {
 		return nil, err
 	}
 	report := &Report{Cluster: snap.cluster.Host, Expected: snap.expected, ExpectedBy: snap.expectedBy}
-	for _, c := range checks {
+	for _, c := range snap.checks {
 		if slices.Contains(skip, c.id) {
 			report.Checks = append(report.Checks, Result{ID: c.id, Subject: c.description, Outcome: Skip, Message: "left out by --skip"})
 			continue

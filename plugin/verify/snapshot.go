@@ -27,6 +27,7 @@ const group = aggregation.GroupResourceMetrics
 // snapshot is the state of the cluster that several checks need, read once.
 type snapshot struct {
 	cluster *connection.Cluster
+	checks  []check
 	// expect and maxAge are flags, empty by default.
 	expect []string
 	maxAge time.Duration

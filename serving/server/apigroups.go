@@ -18,6 +18,7 @@ import (
 	custominstall "k8s.io/metrics/pkg/apis/custom_metrics/install"
 	externalinstall "k8s.io/metrics/pkg/apis/external_metrics/install"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/canary"
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/resourcemetrics"
@@ -40,6 +41,7 @@ func newScheme() *runtime.Scheme {
 	resourcemetrics.Install(s)
 	custominstall.Install(s)
 	externalinstall.Install(s)
+	canary.Install(s)
 	return s
 }
 

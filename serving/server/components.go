@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/canary"
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet"
@@ -145,7 +146,7 @@ func (p *components) install(versions sets.Set[schema.GroupVersion], server *gen
 	}
 	p.addValueGroup(external)
 	p.watches.apply(initial.Watch)
-	return nil
+	return canary.InstallAPI(server)
 }
 
 // addValueGroup adds an API group, unless none of its versions is enabled.

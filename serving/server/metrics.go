@@ -75,7 +75,8 @@ func updateNewestSample(ctx context.Context, report func() v1alpha1.KubeletRepor
 // time out or are aborted before authorization are counted by their path, so clients could
 // otherwise create series without limit. It must be called before the first request.
 func limitRequestLabels() {
-	groups, versions := sets.New("", "config.k8s.io"), sets.New("", "v1alpha1", "v1beta1") // the latter two of /statusz and /flagz
+	groups := sets.New("", "config.k8s.io", v1alpha1.CanaryGroup)
+	versions := sets.New("", "v1alpha1", "v1beta1") // those of /statusz, /flagz and the canary API
 	for _, version := range compiledVersions() {
 		groups.Insert(version.Group)
 		versions.Insert(version.Version)
@@ -83,7 +84,7 @@ func limitRequestLabels() {
 	allowed := map[string]sets.Set[string]{
 		"group":    groups,
 		"version":  versions,
-		"resource": sets.New("", "nodes", "pods", valueapi.Resource, "statusz", "flagz"),
+		"resource": sets.New("", "nodes", "pods", valueapi.Resource, v1alpha1.CanaryResource, "statusz", "flagz"),
 		// Paths that are no resources are counted as subresources.
 		"subresource": sets.New("", "/apis", "/healthz", "/livez", "/readyz"),
 	}

@@ -46,7 +46,7 @@ var table = map[Suite]map[Tier]string{
 			TestVersionDroppedAndAdded TestServingPortChanged TestMissingSecretStalls TestOperatorKilled
 			TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled
 			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestSelfSignedKubelet
-			TestTakeover TestRunbooks TestChart TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
+			TestTakeover TestBrokenAdoptions TestRunbooks TestChart TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
 	},
 	Integration: {
@@ -61,7 +61,7 @@ var table = map[Suite]map[Tier]string{
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
 			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends
 			TestRights TestCertificatesChangeUnderLoad TestCertManager
-			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing
+			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
 			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected
 			TestHealthAndSeries TestResourceRules
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers

@@ -23,8 +23,8 @@ type egressProxy struct {
 	listener net.Listener
 
 	mu      sync.Mutex
-	closed  bool
-	tunnels map[net.Conn]struct{}
+	closed  func(address string) bool
+	tunnels map[net.Conn]string // to which address
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
@@ -34,7 +34,7 @@ func startEgressProxy(path string, dial dialFunc) (*egressProxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &egressProxy{path: path, listener: listener, tunnels: map[net.Conn]struct{}{}}
+	p := &egressProxy{path: path, listener: listener, closed: none, tunnels: map[net.Conn]string{}}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -54,24 +54,32 @@ func (p *egressProxy) close() { _ = p.listener.Close() }
 // setClosed closes kube-apiserver's way to pods, or opens it again. Connections
 // that it keeps for later requests end, too.
 func (p *egressProxy) setClosed(closed bool) {
+	p.closeTo(func(string) bool { return closed })
+}
+
+// closeTo is setClosed for the addresses, HOST:PORT, that match.
+func (p *egressProxy) closeTo(closed func(address string) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = closed
-	for conn := range p.tunnels {
-		if closed {
+	for conn, address := range p.tunnels {
+		if closed(address) {
 			_ = conn.Close()
 		}
 	}
 }
 
+func none(string) bool { return false }
+
 // open tells whether a tunnel may be made, and if so registers it for setClosed.
-func (p *egressProxy) open(conn net.Conn) bool {
+func (p *egressProxy) open(conn net.Conn, address string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed {
-		p.tunnels[conn] = struct{}{}
+	if p.closed(address) {
+		return false
 	}
-	return !p.closed
+	p.tunnels[conn] = address
+	return true
 }
 
 func (p *egressProxy) ended(conn net.Conn) {
@@ -87,7 +95,7 @@ func (p *egressProxy) tunnel(conn net.Conn, dial dialFunc) {
 	if err != nil || request.Method != http.MethodConnect {
 		return
 	}
-	if !p.open(conn) {
+	if !p.open(conn, request.Host) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 502 Bad Gateway\r\n\r\n")
 		return
 	}

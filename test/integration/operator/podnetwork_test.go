@@ -97,6 +97,18 @@ func (n *podNetwork) add(backend string, versions []string, mounted *mountedCert
 // real one does, until kube-apiserver knows that it left.
 const shutdownDelay = 2 * time.Second
 
+// isServing reports whether the address, IP:PORT, is that of a serving pod of ours.
+func (n *podNetwork) isServing(address string) bool {
+	ip, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pod := n.pods[ip]
+	return pod != nil && pod.backend != ""
+}
+
 func (n *podNetwork) remove(ip string) {
 	time.AfterFunc(shutdownDelay, func() {
 		n.mu.Lock()
@@ -151,6 +163,9 @@ func newServingPod(n *podNetwork, backend string, versions []string) *servingPod
 	mux.HandleFunc("/apis", p.discovery)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}", p.resources)
 	mux.HandleFunc("/apis/metrics.k8s.io/{version}/nodes", p.nodes)
+	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/apis/"+v1alpha1.CanaryGroup+"/"+v1alpha1.CanaryVersion, canaryResources)
+	mux.HandleFunc("/apis/"+v1alpha1.CanaryGroup+"/"+v1alpha1.CanaryVersion+"/"+v1alpha1.CanaryResource+"/{name}", getCanary)
 	for _, gv := range p.metricVersions() {
 		mux.HandleFunc("/apis/"+gv.String(), p.noMetrics(gv))
 	}
@@ -239,6 +254,21 @@ func (p *servingPod) resources(w http.ResponseWriter, r *http.Request) {
 		TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
 		GroupVersion: "metrics.k8s.io/" + version,
 		APIResources: []metav1.APIResource{{Name: "nodes", Kind: "NodeMetrics", Verbs: []string{"get", "list"}}},
+	})
+}
+
+func canaryResources(w http.ResponseWriter, _ *http.Request) {
+	answer(w, metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
+		GroupVersion: v1alpha1.CanaryGroup + "/" + v1alpha1.CanaryVersion,
+		APIResources: []metav1.APIResource{{Name: v1alpha1.CanaryResource, Kind: v1alpha1.CanaryKind, Verbs: []string{"get"}}},
+	})
+}
+
+func getCanary(w http.ResponseWriter, r *http.Request) {
+	answer(w, metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.CanaryGroup + "/" + v1alpha1.CanaryVersion, Kind: v1alpha1.CanaryKind},
+		ObjectMeta: metav1.ObjectMeta{Name: r.PathValue("name")},
 	})
 }
 

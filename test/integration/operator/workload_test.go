@@ -373,6 +373,8 @@ func (w *workload) endpoints(ctx context.Context, d *appsv1.Deployment, pods []c
 		if podReady(&pods[i]) && pods[i].DeletionTimestamp == nil && !w.detached.Load() {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{pods[i].Status.PodIP}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+				// kube-apiserver's proxy requires it.
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pods[i].Namespace, Name: pods[i].Name, UID: pods[i].UID},
 			})
 		}
 	}

@@ -1,0 +1,204 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package adoption finds out whether every kube-apiserver reaches the serving pods,
+// before someone else's APIService is pointed to them. The operator's own requests to the
+// pods take another path through the network.
+package adoption
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+const (
+	// canaryLifetime bounds how long the canary API is registered: while an APIService
+	// is unavailable, no namespace of the cluster can be deleted.
+	canaryLifetime = 30 * time.Second
+	// canaryPoll is how often the canary API is requested.
+	canaryPoll = time.Second
+	// passedFor is how long a passed check is valid.
+	passedFor = time.Minute
+	// readyzPause is the time between two requests to /readyz while they fail. They
+	// change nothing in the cluster.
+	readyzPause = 30 * time.Second
+)
+
+// Requester sends requests to every kube-apiserver. Its errors are an APIStatus if
+// kube-apiserver answered.
+type Requester interface {
+	Answers(ctx context.Context, path string) error
+}
+
+// Checker checks whether kube-apiservers reach serving pods.
+type Checker struct {
+	Client    client.Client
+	Requester Requester
+}
+
+// Input is what is checked.
+type Input struct {
+	// Serving are the pods, and Target is their Service.
+	Serving manifests.Serving
+	Target  manifests.Target
+	// Canary is the live APIService of the canary API, or nil.
+	Canary *apiregistrationv1.APIService
+	Now    time.Time
+}
+
+// Result is the outcome of a check so far: passed, failed or neither yet.
+type Result struct {
+	Passed bool
+	// Failed: the State is paused.
+	Failed bool
+	// RetryAfter is when to check again if it has neither passed nor failed.
+	RetryAfter time.Duration
+}
+
+// Failure is why an APIService is not taken over.
+type Failure struct{ Reason, Message string }
+
+// Check does one step of a check. First /readyz of the Service is requested through
+// kube-apiserver's own proxy, which changes nothing in the cluster. If that succeeds, the
+// canary API is registered until a request to it succeeds. A success implies that the
+// aggregator reports it available: it sends no request otherwise.
+func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, error) {
+	if in.Now.Sub(state.canarySince) >= 2*canaryLifetime {
+		state.canarySince = time.Time{} // given up: the conditions of a takeover did not hold any more
+	}
+	switch {
+	case !state.passed.IsZero() && in.Now.Sub(state.passed) < passedFor:
+		return Result{Passed: true}, nil
+	case state.canarySince.IsZero():
+		return c.start(ctx, in, state)
+	}
+	if in.Now.Sub(state.canarySince) < canaryLifetime {
+		if state.lastError = c.Requester.Answers(ctx, canaryPath(in.Serving.Backend)); state.lastError != nil {
+			return Result{RetryAfter: canaryPoll}, nil
+		}
+	}
+	if err := c.deleteCanary(ctx); err != nil {
+		return Result{}, err
+	}
+	state.canarySince = time.Time{}
+	if state.lastError != nil {
+		state.Fail(in.Now, Failure{v1alpha1.ReasonPodsUnreachable, unreachable(in, withCondition(state.lastError, in.Canary))})
+		return Result{Failed: true}, nil
+	}
+	state.passed = in.Now
+	return Result{Passed: true}, nil
+}
+
+// start requests /readyz, and registers the canary API if that succeeds.
+func (c *Checker) start(ctx context.Context, in Input, state *State) (Result, error) {
+	switch err := c.Requester.Answers(ctx, ReadyzPath(in.Target.Namespace, in.Target.Name)); {
+	case apierrors.IsForbidden(err):
+		// The permission is for one Service by name. The canary API shows the same, later.
+		klog.FromContext(ctx).Info("Cannot request /readyz of the Service through kube-apiserver without a permission, see config/rbac/serving-namespace", "service", in.Target.String(), "err", err)
+	case err != nil:
+		state.pause(in.Now, readyzPause, Failure{v1alpha1.ReasonPodsUnreachable, unreachable(in, err)})
+		return Result{Failed: true}, nil
+	}
+	klog.FromContext(ctx).Info("Registering the canary API before an APIService is taken over", "service", in.Target.String())
+	if err := c.Client.Apply(ctx, manifests.CanaryAPIService(in.Serving, in.Target), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership); err != nil {
+		return Result{}, fmt.Errorf("register the canary API: %w", err)
+	}
+	state.canarySince, state.lastError = in.Now, errNotRequested
+	return Result{RetryAfter: canaryPoll}, nil
+}
+
+// Expire deletes the APIService of the canary API if its time is over, or if a process
+// that has ended left it. It returns how long it may still exist, or 0.
+func (c *Checker) Expire(ctx context.Context, canary *apiregistrationv1.APIService, backend string, state *State, now time.Time) (time.Duration, error) {
+	since := state.canarySince
+	if canary.Labels[v1alpha1.LabelCanary] != backend {
+		// The other MetricsBackend deletes it earlier, unless it is gone.
+		since = canary.CreationTimestamp.Add(canaryLifetime)
+	}
+	if left := canaryLifetime - now.Sub(since); left > 0 {
+		return left, nil
+	}
+	return 0, c.deleteCanary(ctx)
+}
+
+// Remove deletes the APIService of the canary API if it is that of the backend.
+func (c *Checker) Remove(ctx context.Context, canary *apiregistrationv1.APIService, backend string, state *State) error {
+	if canary == nil || canary.Labels[v1alpha1.LabelCanary] != backend {
+		return nil
+	}
+	state.canarySince = time.Time{}
+	return c.deleteCanary(ctx)
+}
+
+func (c *Checker) deleteCanary(ctx context.Context) error {
+	canary := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: manifests.CanaryAPIServiceName}}
+	if err := c.Client.Delete(ctx, canary); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the canary API: %w", err)
+	}
+	return nil
+}
+
+// ReadyzPath returns the path at which kube-apiserver proxies to /readyz of the Service
+// of serving pods. It does not pass the client's credentials on.
+func ReadyzPath(namespace, name string) string {
+	return fmt.Sprintf("/api/v1/namespaces/%s/services/https:%s:%s/proxy/readyz", namespace, name, manifests.PortName)
+}
+
+func canaryPath(backend string) string {
+	return fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, backend)
+}
+
+// withCondition adds what the aggregator says of the APIService, which knows more than
+// the client that it rejects.
+func withCondition(err error, canary *apiregistrationv1.APIService) error {
+	if canary == nil {
+		return err
+	}
+	available := helper.GetAPIServiceConditionByType(canary, apiregistrationv1.Available)
+	if available == nil || available.Status == apiregistrationv1.ConditionTrue {
+		return err
+	}
+	return fmt.Errorf("%w (%s: %s)", err, available.Reason, available.Message)
+}
+
+// unreachable says that the pods are not reached, and what to open.
+func unreachable(in Input, err error) string {
+	return fmt.Sprintf("kube-apiserver does not reach the pods of Service %s: %s. Let the control plane connect to TCP port %d of the pods "+
+		"(firewall rules, security groups, NetworkPolicies); until then the APIServices of others stay as they are",
+		in.Target, StableMessage(err), ptr.Deref(in.Serving.Spec.Port, 0))
+}
+
+// StableMessage returns an error's message without addresses and ports, which differ
+// between equal failures.
+func StableMessage(err error) string {
+	words := strings.Fields(err.Error())
+	kept := words[:0]
+	for _, word := range words {
+		bare := strings.TrimRight(word, ":")
+		// Of an established connection: LOCAL->REMOTE.
+		_, remote, found := strings.Cut(bare, "->")
+		if !found {
+			remote = bare
+		}
+		if _, err := netip.ParseAddrPort(remote); err == nil && len(kept) > 0 {
+			kept[len(kept)-1] += word[len(bare):]
+			continue
+		}
+		kept = append(kept, word)
+	}
+	return strings.Join(kept, " ")
+}

@@ -1,0 +1,74 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"errors"
+	"time"
+)
+
+const (
+	// FirstPause follows the first failure that changed something in the cluster. It
+	// doubles with each further one.
+	FirstPause = 10 * time.Minute
+	maxPause   = 6 * time.Hour
+)
+
+// errNotRequested is the last error of a canary API that was never requested.
+var errNotRequested = errors.New("no request was sent in time")
+
+// State is what is remembered of the checks for one MetricsBackend. The zero value is
+// ready to use. A new process starts with it, and with the failure in the status.
+type State struct {
+	started    bool
+	generation int64
+	// passed is when a check passed, canarySince when the canary API was registered;
+	// zero if not. lastError is that of the last request to it.
+	passed, canarySince time.Time
+	lastError           error
+	// Until retry nothing is taken over, because of failure.
+	retry    time.Time
+	failure  Failure
+	failures int
+}
+
+// Follow starts over at another generation of the spec. In a new process it continues the
+// pause that the status reports for this generation, if any. It must be called before the
+// status is written.
+func (s *State) Follow(generation int64, reported Failure, now time.Time) {
+	if s.started && s.generation == generation {
+		return
+	}
+	restarted := !s.started
+	*s = State{started: true, generation: generation, canarySince: s.canarySince, lastError: s.lastError}
+	if restarted && reported != (Failure{}) {
+		s.Fail(now, reported)
+	}
+}
+
+// Paused returns why nothing may be taken over for now, and for how long, or the zero
+// values.
+func (s *State) Paused(now time.Time) (Failure, time.Duration) {
+	if !now.Before(s.retry) {
+		return Failure{}, 0
+	}
+	return s.failure, s.retry.Sub(now)
+}
+
+// Fail keeps everything from being taken over for a while, longer with each failure.
+func (s *State) Fail(now time.Time, why Failure) {
+	pause := FirstPause
+	for range s.failures {
+		pause = min(2*pause, maxPause)
+	}
+	s.failures++
+	s.pause(now, pause, why)
+}
+
+// Succeed forgets earlier failures: a takeover has succeeded.
+func (s *State) Succeed() { s.failures = 0 }
+
+func (s *State) pause(now time.Time, d time.Duration, why Failure) {
+	s.passed, s.retry, s.failure = time.Time{}, now.Add(d), why
+}

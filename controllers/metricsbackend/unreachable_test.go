@@ -1,0 +1,339 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+)
+
+// besideMetricsServer has metrics-server with its APIService, and a backend that may take
+// it over.
+func besideMetricsServer(t *testing.T, change ...func(*v1alpha1.MetricsBackendSpec)) *fakeCluster {
+	t.Helper()
+	fc := newFakeCluster(t, newBackend(append(change, adopting(v1alpha1.AdoptionAlways))...))
+	stockCluster(fc)
+	return fc
+}
+
+// hasCanary reports whether the canary API is registered.
+func (fc *fakeCluster) hasCanary() bool {
+	err := fc.raw.Get(context.Background(), client.ObjectKey{Name: manifests.CanaryAPIServiceName}, &apiregistrationv1.APIService{})
+	if client.IgnoreNotFound(err) != nil {
+		fc.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// follow reconciles for d in the steps that the operator asks for, at most five seconds,
+// with a check after each.
+func (fc *fakeCluster) follow(r *Reconciler, d time.Duration, check func()) {
+	fc.t.Helper()
+	for end := fc.clock.Now().Add(d); fc.clock.Now().Before(end); {
+		result, err := reconcileOnce(fc.t, r)
+		if err != nil {
+			fc.t.Fatal(err)
+		}
+		check()
+		before := fc.clock.Now()
+		fc.step()
+		if result.RequeueAfter > 0 {
+			fc.clock.SetTime(before.Add(min(result.RequeueAfter, 5*time.Second)))
+		}
+		check()
+	}
+}
+
+// Without a way from kube-apiserver to the pods, nothing of someone else is touched, and no
+// version is registered beside it, since clients would use that one.
+func TestAdoptionOfUnreachablePods(t *testing.T) {
+	t.Parallel()
+	versions := func(versions ...v1alpha1.ResourceMetricsVersion) func(*v1alpha1.MetricsBackendSpec) {
+		return func(spec *v1alpha1.MetricsBackendSpec) { spec.ResourceMetrics.Versions = versions }
+	}
+	for name, change := range map[string]func(*v1alpha1.MetricsBackendSpec){
+		"both versions": versions("v1", "v1beta1"),
+		"v1 beside it":  versions("v1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc := besideMetricsServer(t, change)
+			fc.blocked = true
+			before := fc.apiService(v1beta1)
+			r := fc.live()
+			fc.follow(r, 5*time.Minute, func() {
+				if fc.hasCanary() || fc.isRegistered(v1) {
+					t.Fatalf("registered although the pods cannot be reached:\n%s", fc.show())
+				}
+			})
+			if diff := gocmp.Diff(before, fc.apiService(v1beta1)); diff != "" {
+				t.Errorf("metrics-server's APIService (-before +after):\n%s", diff)
+			}
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable,
+				"kube-apiserver does not reach the pods of Service operator-ns/metrics-serving-cluster", "dial tcp: i/o timeout",
+				"Let the control plane connect to TCP port")
+			// Equal failures are written once.
+			version := fc.backend().ResourceVersion
+			fc.follow(r, 2*time.Minute, func() {})
+			if fc.backend().ResourceVersion != version {
+				t.Error("the status was written again")
+			}
+			fc.blocked = false
+			fc.reconcileUntil(r, fc.isReady)
+			if fc.hasCanary() {
+				t.Error("the canary API is still registered")
+			}
+		})
+	}
+}
+
+// Only the canary API finds out: /readyz answers, or may not be requested. It is registered
+// for half a minute at most, and again after pauses that double.
+func TestCanaryFails(t *testing.T) {
+	t.Parallel()
+	for name, readyz := range map[string]error{
+		"readyz answers":      nil,
+		"readyz is forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "services/proxy"}, "https:metrics-serving-cluster:https", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc := besideMetricsServer(t)
+			fc.blocked = true
+			r := fc.live()
+			r.adoptionChecker.Requester = answersReadyz{fc, readyz}
+			var since time.Time
+			var starts []time.Duration
+			began := fc.clock.Now()
+			fc.follow(r, 45*time.Minute, func() {
+				now := fc.clock.Now()
+				switch has := fc.hasCanary(); {
+				case has && since.IsZero():
+					since = now
+					starts = append(starts, now.Sub(began).Round(time.Minute))
+				case !has:
+					since = time.Time{}
+				case now.Sub(since) > 30*time.Second+5*time.Second:
+					t.Fatalf("the canary API is registered for %s", now.Sub(since))
+				}
+				fc.wantPointsTo(v1beta1, metricsServer)
+			})
+			first := starts[0]
+			want := []time.Duration{first, first + 10*time.Minute, first + 31*time.Minute}
+			for i := range starts {
+				if i >= len(want) || (starts[i]-want[i]).Abs() > 2*time.Minute {
+					t.Fatalf("registered after %v, want about %v", starts, want)
+				}
+			}
+			if len(starts) != len(want) {
+				t.Errorf("registered after %v, want about %v", starts, want)
+			}
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable, "/apis/canary.metricsbackend.io/v1alpha1/canaries/cluster")
+			// A changed spec is tried at once.
+			fc.blocked = false
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving.Replicas = new(int32(3)) })
+			end := fc.clock.Now().Add(3 * time.Minute)
+			fc.reconcileUntil(r, fc.isReady)
+			if fc.clock.Now().After(end) {
+				t.Errorf("a changed spec was tried only after %s", fc.clock.Now().Sub(end)+3*time.Minute)
+			}
+		})
+	}
+}
+
+// answersReadyz answers requests to /readyz as given, others as the cluster does.
+type answersReadyz struct {
+	*fakeCluster
+	readyz error
+}
+
+func (a answersReadyz) Answers(ctx context.Context, path string) error {
+	if strings.HasSuffix(path, "/readyz") {
+		return a.readyz
+	}
+	return a.fakeCluster.Answers(ctx, path)
+}
+
+// Pods that become unreachable with the takeover: the APIService is back within half a
+// minute, also if the operator restarts, and is not taken again at once.
+func TestAdoptionReverted(t *testing.T) {
+	t.Parallel()
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarts %t", restarts), func(t *testing.T) {
+			t.Parallel()
+			fc := besideMetricsServer(t)
+			r := fc.live()
+			spec, restarted := fc.apiService(v1beta1).Spec, false
+			fc.follow(r, time.Minute, func() {
+				if fc.pointsToNow(v1beta1) == ourService {
+					fc.blocked = true
+				}
+				if fc.isRegistered(v1) {
+					t.Fatal("v1 is registered before v1beta1 is verified")
+				}
+				if fc.blocked && restarts && (!restarted || fc.pointsToNow(v1beta1) == metricsServer) {
+					restarted = true
+					*r = *fc.live()
+				}
+			})
+			if !fc.blocked {
+				t.Fatal("it was never taken over")
+			}
+			after := fc.apiService(v1beta1)
+			if diff := gocmp.Diff(spec, after.Spec); diff != "" {
+				t.Errorf("(-before +after):\n%s", diff)
+			}
+			for _, key := range []string{v1alpha1.AnnotationPreviousOwner, v1alpha1.AnnotationUnverified} {
+				if after.Annotations[key] != "" {
+					t.Errorf("annotation %s is left", key)
+				}
+			}
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted,
+				"APIService v1beta1.metrics.k8s.io was taken over and is back with its previous owner", "does not answer through kube-apiserver")
+			fc.blocked = false
+			fc.follow(r, 9*time.Minute, func() {
+				if fc.pointsToNow(v1beta1) != metricsServer {
+					t.Fatal("it is taken over again at once")
+				}
+			})
+			fc.reconcileUntil(r, fc.isReady)
+			fc.wantPointsTo(v1beta1, ourService)
+			if fc.apiService(v1beta1).Annotations[v1alpha1.AnnotationUnverified] != "" {
+				t.Error("it is ready and not verified")
+			}
+		})
+	}
+}
+
+// It is reverted within half a minute of the takeover.
+func TestAdoptionRevertedInTime(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t)
+	r := fc.live()
+	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService })
+	fc.blocked = true
+	fc.follow(r, 30*time.Second, func() {})
+	fc.wantPointsTo(v1beta1, metricsServer)
+}
+
+// A previous owner without endpoints cannot do better, so ours stays.
+func TestAdoptionNotRevertedToNobody(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t)
+	r := fc.live()
+	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService })
+	fc.blocked = true
+	fc.scaleMetricsServer(0)
+	fc.follow(r, time.Minute, func() {})
+	fc.wantPointsTo(v1beta1, ourService)
+	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonRequestFailed)
+}
+
+// v1 alone, beside v1beta1 of metrics-server, is removed again: clients prefer it.
+func TestVersionBesideOthersReverted(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t, func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{"v1"}
+	})
+	r := fc.live()
+	fc.reconcileUntil(r, func() bool { return fc.isRegistered(v1) })
+	fc.blocked = true
+	fc.follow(r, 30*time.Second, func() {})
+	if fc.isRegistered(v1) {
+		t.Errorf("v1 is still registered:\n%s", fc.show())
+	}
+	fc.wantPointsTo(v1beta1, metricsServer)
+	fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted, "is removed again")
+}
+
+// An operator that ends at any of its writes leaves no canary API behind, and metrics-server
+// in charge.
+func TestUnreachableAdoptionStoppedAfterEachWrite(t *testing.T) {
+	t.Parallel()
+	for stopAt := 1; ; stopAt++ {
+		fc := besideMetricsServer(t)
+		writes := 0
+		type ended struct{}
+		r := fc.live(intercepted(func(c call, make func() error) error {
+			err := make()
+			if fc.pointsToNow(v1beta1) == ourService {
+				fc.blocked = true
+			}
+			if c.write && strings.Contains(strings.ToLower(c.name), "apiservice") {
+				if writes++; writes == stopAt {
+					panic(ended{})
+				}
+			}
+			return err
+		}))
+		stopped := func() (stopped bool) {
+			defer func() {
+				if reason := recover(); reason != nil {
+					if _, ok := reason.(ended); !ok {
+						panic(reason)
+					}
+					stopped = true
+				}
+			}()
+			fc.follow(r, 2*time.Minute, func() {})
+			return false
+		}()
+		fc.blocked = true
+		fc.follow(fc.live(), 2*time.Minute, func() {})
+		if fc.hasCanary() {
+			t.Errorf("stopped at write %d: the canary API is left", stopAt)
+		}
+		fc.wantPointsTo(v1beta1, metricsServer)
+		if t.Failed() {
+			t.Fatalf("stopped at write %d", stopAt)
+		}
+		if !stopped {
+			if stopAt < 4 {
+				t.Errorf("only %d writes", stopAt-1)
+			}
+			return
+		}
+	}
+}
+
+// A canary API that an ended process left is deleted at the first look, whatever the spec is
+// now.
+func TestCanaryLeftBehind(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*fakeCluster){
+		"nothing changed": func(*fakeCluster) {},
+		"adoption is Refuse": func(fc *fakeCluster) {
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionRefuse })
+		},
+		"the backend is deleted": func(fc *fakeCluster) { fc.delete(fc.backend()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc := besideMetricsServer(t)
+			fc.blocked = true
+			r := fc.live()
+			r.adoptionChecker.Requester = answersReadyz{fc, nil}
+			fc.reconcileUntil(r, fc.hasCanary)
+			change(fc)
+			next := fc.live()
+			next.adoptionChecker.Requester = answersReadyz{fc, apierrors.NewServiceUnavailable("no")}
+			mustReconcile(t, next)
+			if fc.hasCanary() {
+				t.Error("it is left")
+			}
+		})
+	}
+}

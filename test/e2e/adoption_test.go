@@ -1,0 +1,173 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+)
+
+// Adoptions of a running metrics-server that cannot succeed, one after the other. Its APIService is written by none, and
+// its consumers, kubectl top and an autoscaler by CPU among them, go on each time. The last one succeeds, although the
+// operator is killed over and over.
+func TestBrokenAdoptions(t *testing.T) {
+	deployMetricsServer(t)
+	stock := waitPointsTo(t, "v1beta1", theirService)
+	canary := startCanary(t)
+	t.Cleanup(func() { _, _ = run("kubectl", "delete", "metricsbackends", "--all", "--timeout=180s") })
+	cases := []struct {
+		name string
+		// breaks prepares the cluster and the spec.
+		breaks func(*testing.T, *v1alpha1.MetricsBackendSpec)
+		// started: pods become ready, so that the fault can be made.
+		started           func(*testing.T)
+		condition, reason string
+		status            metav1.ConditionStatus
+	}{
+		{
+			name: "kube-apiserver does not reach the Service", started: blockService,
+			condition: v1alpha1.ConditionStalled, status: metav1.ConditionTrue, reason: v1alpha1.ReasonPodsUnreachable,
+		},
+		{
+			name: "the certificate is of another authority",
+			breaks: func(t *testing.T, spec *v1alpha1.MetricsBackendSpec) {
+				provideCertificate(t, "of-another-authority")
+				provideCertificate(t, "another-authority")
+				replaceAuthority(t, "of-another-authority", "another-authority")
+				spec.Serving.Certificates = v1alpha1.CertificatesSpec{
+					Mode: v1alpha1.CertificatesSecret, Secret: &v1alpha1.CertificateSecret{Name: "of-another-authority"},
+				}
+			},
+			condition: v1alpha1.ConditionCertificatesValid, status: metav1.ConditionFalse, reason: v1alpha1.ReasonCertificateMismatch,
+		},
+		{
+			name: "the image cannot be pulled",
+			breaks: func(_ *testing.T, spec *v1alpha1.MetricsBackendSpec) {
+				spec.Serving.Image = "registry.invalid/metrics-backend/serving:none"
+			},
+			condition: v1alpha1.ConditionServingReady, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRolloutFailed,
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			backend := adoptingBackend()
+			if tc.started != nil {
+				// Nothing is taken over while metrics-server answers.
+				backend.Spec.Adoption = v1alpha1.AdoptionIfUnavailable
+			}
+			if tc.breaks != nil {
+				tc.breaks(t, &backend.Spec)
+			}
+			createUntilEnd(t, backend)
+			if tc.started != nil {
+				waitCondition(t, v1alpha1.ConditionServingReady, metav1.ConditionTrue, "")
+				tc.started(t)
+				editBackend(t, func(spec *v1alpha1.MetricsBackendSpec) { spec.Adoption = v1alpha1.AdoptionAlways })
+			}
+			c := waitCondition(t, tc.condition, tc.status, tc.reason)
+			t.Logf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+			t.Log(kubectl(t, "top", "nodes"))
+			if after := waitPointsTo(t, "v1beta1", theirService); after.Generation != stock.Generation || after.UID != stock.UID {
+				t.Errorf("metrics-server's APIService was written: %+v", after)
+			}
+			if _, err := getAPIService(t.Context(), "v1"); ctrlclient.IgnoreNotFound(err) != nil || err == nil {
+				t.Errorf("v1 is registered: %v", err)
+			}
+		})
+	}
+	t.Run("the operator is killed over and over", func(t *testing.T) {
+		createUntilEnd(t, adoptingBackend())
+		killed := 0
+		outcome.Eventually(t, 5*time.Minute, "the takeover succeeds nevertheless", func(ctx context.Context) error {
+			if killed < 12 {
+				killed++
+				if out, err := run("kubectl", "delete", "pod", "-n", namespace, "-l", "app.kubernetes.io/name=metrics-backend-operator", "--grace-period=0", "--force"); err != nil {
+					return fmt.Errorf("kill the operator: %w: %s", err, out)
+				}
+			}
+			service, err := getAPIService(ctx, "v1beta1")
+			switch {
+			case err != nil:
+				return err
+			case service.Spec.Service.Name == "metrics-server" || service.Annotations[v1alpha1.AnnotationUnverified] != "":
+				return fmt.Errorf("it points to %s, annotations %v", service.Spec.Service.Name, service.Annotations)
+			}
+			return nil
+		})
+		waitReady(t)
+		t.Logf("killed %d times", killed)
+	})
+	finishCanary(t, canary)
+}
+
+// createUntilEnd creates the backend, and deletes it at the end of the test, which hands metrics-server's APIService back.
+func createUntilEnd(t *testing.T, backend *v1alpha1.MetricsBackend) {
+	t.Helper()
+	if err := suite.client.Create(t.Context(), backend); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if out, err := run("kubectl", "delete", "metricsbackend", backend.Name, "--timeout=180s"); err != nil {
+			outcome.Unsafe(t, "delete the MetricsBackend: %v: %s", err, out)
+		}
+		waitPointsTo(t, "v1beta1", theirService)
+	})
+}
+
+// adoptingBackend returns the sample with adoption Always.
+func adoptingBackend() *v1alpha1.MetricsBackend {
+	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: backendName}}
+	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+	backend.Spec.Adoption = v1alpha1.AdoptionAlways
+	return backend
+}
+
+// blockService keeps kube-apiserver, which runs on this host, from the Service of our pods, until the test ends. The
+// kubelet's probes and the operator reach the pods as before.
+func blockService(t *testing.T) {
+	t.Helper()
+	service := &corev1.Service{}
+	_, name, _ := strings.Cut(ourService, "/")
+	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: name}, service); err != nil {
+		t.Fatal(err)
+	}
+	route := []string{"unreachable", service.Spec.ClusterIP}
+	if out, err := run("ip", slices.Concat([]string{"route", "add"}, route)...); err != nil {
+		t.Fatalf("block Service %s: %v: %s", ourService, err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := run("ip", slices.Concat([]string{"route", "del"}, route)...); err != nil {
+			outcome.Unsafe(t, "open Service %s again: %v: %s", ourService, err, out)
+		}
+	})
+}
+
+// replaceAuthority puts the authority of another Secret into a Secret, which then does not verify its certificate.
+func replaceAuthority(t *testing.T, name, of string) {
+	t.Helper()
+	secret, other := &corev1.Secret{}, &corev1.Secret{}
+	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: name}, secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: of}, other); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data[v1alpha1.SecretKeyCA] = other.Data[v1alpha1.SecretKeyCA]
+	if err := suite.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
