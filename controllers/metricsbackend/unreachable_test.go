@@ -85,7 +85,7 @@ func TestAdoptionOfUnreachablePods(t *testing.T) {
 			}
 			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable,
 				"kube-apiserver does not reach the pods of Service operator-ns/metrics-serving-cluster", "dial tcp: i/o timeout",
-				"Let the control plane connect to TCP port")
+				"kube-apiserver must be able to open TCP connections to port")
 			// Equal failures are written once.
 			version := fc.backend().ResourceVersion
 			fc.follow(r, 2*time.Minute, func() {})

@@ -48,7 +48,7 @@ func reachable(ctx context.Context, snap *snapshot, backend *v1alpha1.MetricsBac
 			return snap.requestFailed(subject, err, "")
 		}
 		return fail(subject, fmt.Sprintf("kube-apiserver does not reach the pods of Service %s/%s: %v", serving.Namespace, service, err),
-			fmt.Sprintf("let the control plane connect to TCP port %d of the pods: firewall rules, security groups, NetworkPolicies", *spec.Serving.Port))
+			v1alpha1.RequiredConnections(spec.Serving.Endpoints()))
 	}
-	return pass(subject, "kube-apiserver reaches the pods of Service %s/%s at TCP port %d", serving.Namespace, service, *spec.Serving.Port)
+	return pass(subject, "kube-apiserver reaches the pods of Service %s/%s at %s", serving.Namespace, service, spec.Serving.Endpoints())
 }

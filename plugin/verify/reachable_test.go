@@ -21,10 +21,10 @@ func TestBeforeAdoption(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		"reached": {code: output.OK, want: []string{"pass", "serving-reachable", "kube-apiserver reaches the pods of Service metrics-backend-system/metrics-serving-cluster at TCP port"}},
+		"reached": {code: output.OK, want: []string{"pass", "serving-reachable", "kube-apiserver reaches the pods of Service metrics-backend-system/metrics-serving-cluster at port 10250"}},
 		"not reached": {
 			change: func(w *plugincluster.World) { w.Codes[readyz] = http.StatusServiceUnavailable }, code: output.NotMet,
-			want: []string{"FAIL", "kube-apiserver does not reach the pods", "let the control plane connect to TCP port"},
+			want: []string{"FAIL", "kube-apiserver does not reach the pods", "kube-apiserver must be able to open TCP connections to port 10250"},
 		},
 		"no permission": {
 			change: func(w *plugincluster.World) { w.Codes[readyz] = http.StatusForbidden }, code: output.NotRun,

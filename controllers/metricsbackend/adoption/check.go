@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -177,9 +176,8 @@ func withCondition(err error, canary *apiregistrationv1.APIService) error {
 
 // unreachable says that the pods are not reached, and what to open.
 func unreachable(in Input, err error) string {
-	return fmt.Sprintf("kube-apiserver does not reach the pods of Service %s: %s. Let the control plane connect to TCP port %d of the pods "+
-		"(firewall rules, security groups, NetworkPolicies); until then the APIServices of others stay as they are",
-		in.Target, StableMessage(err), ptr.Deref(in.Serving.Spec.Port, 0))
+	return fmt.Sprintf("kube-apiserver does not reach the pods of Service %s: %s; %s. Until it does, the APIServices of others stay as they are",
+		in.Target, StableMessage(err), v1alpha1.RequiredConnections(in.Serving.Spec.Endpoints()))
 }
 
 // StableMessage returns an error's message without addresses and ports, which differ

@@ -38,7 +38,7 @@ func TestAdoptionOfUnreachablePods(t *testing.T) {
 	createBackend(t, suite, newBackend("cluster", adopting(v1alpha1.AdoptionAlways)))
 	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable)
 	message := condition(backend, v1alpha1.ConditionStalled).Message
-	for _, part := range []string{"kube-apiserver does not reach the pods of Service " + ourName, "Let the control plane connect to TCP port"} {
+	for _, part := range []string{"kube-apiserver does not reach the pods of Service " + ourName, "kube-apiserver must be able to open TCP connections to port"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("Stalled says %q, want %q", message, part)
 		}

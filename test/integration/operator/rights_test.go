@@ -57,6 +57,9 @@ var unused = map[string]string{
 	"* get /services":                             "TestExistingAndServing",
 	"* list discovery.k8s.io/endpointslices":      "TestExistingAndServing",
 	"* update apiregistration.k8s.io/apiservices": "TestExistingAndServing",
+	// Used before an APIService of another implementation is taken over.
+	"* get canary.metricsbackend.io/canaries":    "TestAdoptionOfUnreachablePods",
+	"metrics-backend-system get /services/proxy": "TestAdoptionOfUnreachablePods",
 	// Used where cert-manager is asked for the certificate.
 	"metrics-backend-system get cert-manager.io/certificates":    "TestCertManager",
 	"metrics-backend-system create cert-manager.io/certificates": "TestCertManager",
