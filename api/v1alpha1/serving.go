@@ -64,8 +64,10 @@ type ServingSpec struct {
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
-	// Priority class of serving pods. Autoscaling stops without them. Default:
-	// system-cluster-critical.
+	// Priority class of serving pods. Autoscaling stops without them. For
+	// system-cluster-critical and system-node-critical the operator creates a
+	// ResourceQuota, without which clusters such as GKE refuse these pods outside of
+	// kube-system; it limits nothing. Default: system-cluster-critical.
 	// +optional
 	// +kubebuilder:default=system-cluster-critical
 	// +kubebuilder:validation:MaxLength=253

@@ -91,7 +91,7 @@ func serving(change ...func(*v1alpha1.ServingSpec)) manifests.Serving {
 		c(&spec.Serving)
 	}
 	v1alpha1.SetDefaults(&spec)
-	return manifests.Serving{Backend: "b", Namespace: "ns", Image: "image", KubeletPort: 10250, Spec: spec.Serving}
+	return manifests.Serving{Backend: "b", Namespace: "ns", Image: "image", KubeletPort: 10250, Quota: true, Spec: spec.Serving}
 }
 
 func apply(t *testing.T, a *Applier, s manifests.Serving) {
@@ -274,6 +274,7 @@ func TestRemoveAll(t *testing.T) {
 		"NetworkPolicy ns/metrics-serving-b",
 		"Deployment ns/metrics-serving-b",
 		"Service ns/metrics-serving-b",
+		"ResourceQuota ns/metrics-serving-b",
 		"RoleBinding ns/metrics-serving-b",
 		"RoleBinding kube-system/metrics-serving-b-auth-reader",
 		"Role ns/metrics-serving-b",

@@ -26,6 +26,8 @@ type Kind struct {
 	ClusterScoped bool
 	// OutsideNamespace objects may be in kube-system, too.
 	OutsideNamespace bool
+	// OthersToo: objects without our label are watched and read, too.
+	OthersToo bool
 }
 
 // Admission returns the kinds that admit other clients' writes, in the order of their
@@ -46,6 +48,7 @@ func Removable() []Kind {
 		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"), OthersToo: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), OutsideNamespace: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("Role")},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ClusterScoped: true},
@@ -62,6 +65,8 @@ func Prototype(kind schema.GroupVersionKind) client.Object {
 		return &appsv1.Deployment{}
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
 		return &corev1.Secret{}
+	case corev1.SchemeGroupVersion.WithKind("ResourceQuota"):
+		return &corev1.ResourceQuota{}
 	case apiregistrationv1.SchemeGroupVersion.WithKind("APIService"):
 		return &apiregistrationv1.APIService{}
 	}
@@ -77,6 +82,8 @@ func prototypeList(kind schema.GroupVersionKind) client.ObjectList {
 		return &appsv1.DeploymentList{}
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
 		return &corev1.SecretList{}
+	case corev1.SchemeGroupVersion.WithKind("ResourceQuota"):
+		return &corev1.ResourceQuotaList{}
 	}
 	return metadataList(kind)
 }

@@ -46,6 +46,8 @@ type Serving struct {
 	APIServerPorts []int32
 	// AccountUID is the UID of the pods' ServiceAccount.
 	AccountUID types.UID
+	// Quota says that the namespace needs a ResourceQuota of ours.
+	Quota bool
 	// Spec is spec.serving with all defaults set.
 	Spec v1alpha1.ServingSpec
 	// Sources are those of the spec, for their Secrets and ports.
@@ -140,6 +142,9 @@ func All(s Serving) []Object {
 	}
 	if budget := PodDisruptionBudget(s); budget != nil {
 		objects = append(objects, budget)
+	}
+	if s.Quota {
+		objects = append(objects, ResourceQuota(s))
 	}
 	return append(objects, Deployment(s))
 }

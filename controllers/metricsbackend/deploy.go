@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -43,6 +44,12 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 	objects := manifests.All(s.serving)
 	for _, object := range objects {
 		applied, err := r.applier.Apply(ctx, s.backend.Name, object)
+		if ptr.Deref(object.GetKind(), "") == quotaKind.Kind && apierrors.IsForbidden(err) {
+			// For example where a quota limits the number of quotas. Most clusters do not need
+			// it; where one does, ServingReady says that pods are refused, and what to do.
+			klog.FromContext(ctx).Info("Cannot apply the ResourceQuota for the priority class of serving pods, continuing without", "err", err)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -55,6 +62,30 @@ func (r *Reconciler) deploy(ctx context.Context, s *reconcileState) error {
 	}
 	keep := slices.Concat(objects, admission, s.certificate.Secrets(), []manifests.Object{manifests.GuestServiceAccount(s.serving)})
 	return r.applier.Prune(ctx, s.backend.Name, s.serving.Namespace, keep)
+}
+
+// wantsQuota decides whether the namespace gets our ResourceQuota: for a priority class that
+// clusters such as GKE limit, unless a quota of others covers the class. Ours stays once it
+// exists, since pods of the former revision may need it although the class was changed, and
+// two programs that each give way to the other's quota would never stop.
+func (r *Reconciler) wantsQuota(ctx context.Context, s *reconcileState) (bool, error) {
+	var quotas corev1.ResourceQuotaList
+	if err := r.Client.List(ctx, &quotas, client.InNamespace(s.serving.Namespace)); err != nil {
+		return false, fmt.Errorf("list ResourceQuotas of namespace %s: %w", s.serving.Namespace, err)
+	}
+	wanted := s.serving.MayNeedQuota()
+	for i := range quotas.Items {
+		quota := &quotas.Items[i]
+		switch owner := quota.Labels[v1alpha1.LabelBackend]; {
+		case owner == s.backend.Name && quota.Name == s.serving.Name():
+			return true, nil
+		case owner != "":
+			// Deleted with another MetricsBackend, which does not count on ours either.
+		case quota.DeletionTimestamp == nil && s.serving.CoveredBy(quota):
+			wanted = false
+		}
+	}
+	return wanted, nil
 }
 
 // undeploy deletes our serving pods once spec.existing has replaced them: no APIService

@@ -171,7 +171,7 @@ func testKinds() map[schema.GroupVersion][]runtime.Object {
 		corev1.SchemeGroupVersion: {
 			&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Secret{}, &corev1.SecretList{},
 			&corev1.Service{}, &corev1.ServiceList{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{},
-			&corev1.ConfigMap{}, &corev1.ConfigMapList{},
+			&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.ResourceQuota{}, &corev1.ResourceQuotaList{},
 		},
 		appsv1.SchemeGroupVersion: {&appsv1.Deployment{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSet{}, &appsv1.ReplicaSetList{}},
 		rbacv1.SchemeGroupVersion: {

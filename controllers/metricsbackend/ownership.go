@@ -32,6 +32,10 @@ func (r *Reconciler) checkOwnership(ctx context.Context, s *reconcileState) erro
 	}
 	wanted := []manifests.Object{manifests.GuestServiceAccount(s.serving)}
 	if s.deploys() {
+		var err error
+		if s.serving.Quota, err = r.wantsQuota(ctx, s); err != nil {
+			return err
+		}
 		wanted = append(manifests.All(s.serving), wanted[0],
 			manifests.CASecret(s.serving, manifests.Authorities{}), manifests.TLSSecret(s.serving, nil, nil, nil))
 	}

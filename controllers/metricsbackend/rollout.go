@@ -108,7 +108,7 @@ func rolloutResult(d *appsv1.Deployment, applied int64, all pods) conditionResul
 func rolloutFailure(d *appsv1.Deployment, all pods) string {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return "no pod can be created: " + c.Message
+			return creationFailure(d, c.Message)
 		}
 	}
 	var failures, notReady []string

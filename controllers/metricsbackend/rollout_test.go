@@ -127,6 +127,25 @@ func TestRolloutFailed(t *testing.T) {
 			},
 			want: "no pod can be created: exceeded quota",
 		},
+		"the priority class is limited": {
+			status: func(*fakeCluster) appsv1.DeploymentStatus {
+				return appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
+					Message: "insufficient quota to match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]",
+				}}}
+			},
+			want: "no pod can be created: insufficient quota to match these scopes: [{PriorityClass In [system-node-critical system-cluster-critical]}]: " +
+				"this cluster limits the priority class system-cluster-critical to namespaces with a ResourceQuota for it: create one in namespace operator-ns",
+		},
+		"a quota is exhausted": {
+			status: func(*fakeCluster) appsv1.DeploymentStatus {
+				return appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
+					Message: `pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5`,
+				}}}
+			},
+			want: `no pod can be created: pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=5, limited: pods=5: raise that ResourceQuota of namespace operator-ns`,
+		},
 		"deadline is over": {
 			status: func(fc *fakeCluster) appsv1.DeploymentStatus {
 				return appsv1.DeploymentStatus{ObservedGeneration: deployment(fc).Generation, Conditions: []appsv1.DeploymentCondition{{

@@ -46,11 +46,12 @@ const (
 var (
 	replicaSetKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	namespaceKind  = corev1.SchemeGroupVersion.WithKind("Namespace")
+	quotaKind      = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
 	apiServiceKind = apiregistrationv1.SchemeGroupVersion.WithKind("APIService")
 )
 
 // CacheOptions limit the cache to objects of MetricsBackends, by label and in the
-// namespaces that the operator manages.
+// namespaces that the operator manages, and to the ResourceQuotas of these namespaces.
 func CacheOptions(namespaces []string) cache.Options {
 	owned := labels.NewSelector()
 	if requirement, err := labels.NewRequirement(v1alpha1.LabelBackend, selection.Exists, nil); err == nil {
@@ -77,6 +78,9 @@ func CacheOptions(namespaces []string) cache.Options {
 	}
 	for _, kind := range inventory.Removable() {
 		options := cache.ByObject{Label: owned}
+		if kind.OthersToo {
+			options.Label = nil
+		}
 		switch {
 		case kind.OutsideNamespace:
 			options.Namespaces = withSystem
@@ -107,6 +111,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(inventory.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
 			builder.WithPredicates(namespaceLifecycle())).
+		// Without a quota that others deleted, kube-apiserver may refuse the next pod.
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.backendsBeside), builder.WithPredicates(createdOrDeleted())).
 		Watches(&corev1.Pod{}, ownedHandler()).
 		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
 		// APIServices have no generation, and their conditions are needed.
@@ -148,6 +154,13 @@ func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
 		existing := backend.Spec.Existing
 		return cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
+	})
+}
+
+// backendsBeside returns the backends whose serving runs in the object's namespace.
+func (r *Reconciler) backendsBeside(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
+		return cmp.Or(backend.Spec.Namespace, r.Namespace) == object.GetNamespace()
 	})
 }
 

@@ -7,10 +7,26 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
+
+// creationFailure returns why no pod can be created and what to do, from the message of
+// kube-apiserver's refusal.
+func creationFailure(d *appsv1.Deployment, message string) string {
+	remedy := ""
+	switch {
+	case strings.Contains(message, "insufficient quota to match these scopes") && strings.Contains(message, "PriorityClass"):
+		remedy = fmt.Sprintf(": this cluster limits the priority class %s to namespaces with a ResourceQuota for it: create one in namespace %s "+
+			"(scopeSelector with scopeName PriorityClass), or set spec.serving.priorityClassName to a class without that limit",
+			d.Spec.Template.Spec.PriorityClassName, d.Namespace)
+	case strings.Contains(message, "exceeded quota: "):
+		remedy = fmt.Sprintf(": raise that ResourceQuota of namespace %s", d.Namespace)
+	}
+	return "no pod can be created: " + message + remedy
+}
 
 // startFailure returns why a pod does not start and what to do, or "". It uses its own
 // words where the kubelet's change with each attempt ("back-off 20s", then "40s";

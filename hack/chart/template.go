@@ -42,6 +42,9 @@ func templateOf(source, content string) (name, template string, err error) {
 	switch source {
 	case "config/manager/deployment.yaml":
 		content, err = replace(content, deployment)
+	case "config/manager/resourcequota.yaml":
+		content = "{{- if and $.Values.resourceQuota.enabled (has $.Values.priorityClassName (list \"system-cluster-critical\" \"system-node-critical\")) }}\n" +
+			content + "{{- end }}\n"
 	case "config/rbac/serving-namespace/role.yaml":
 		content, err = inServingNamespaces(content)
 	}

@@ -84,6 +84,7 @@ func TestValues(t *testing.T) {
 		container  = pod + "containers.0."
 		crd        = "CustomResourceDefinition metricsbackends.metricsbackend.io"
 		kept       = "metadata.annotations.helm%sh/resource-policy"
+		quota      = "ResourceQuota " + namespace + "/metrics-backend-operator"
 		monitor    = "ServiceMonitor monitoring/metrics-backend-operator"
 	)
 	cases := map[string]struct{ values, object, path, want string }{
@@ -100,6 +101,11 @@ func TestValues(t *testing.T) {
 		"affinity":                     {everything, deployment, pod + "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0.matchFields.0.values", `["a"]`},
 		"priority class":               {everything, deployment, pod + "priorityClassName", `"mine"`},
 		"no priority class":            {`priorityClassName: ""`, deployment, pod + "priorityClassName", ""},
+		"quota for the class":          {"", quota, "spec.hard.pods", `"1G"`},
+		"quota for the other class":    {"priorityClassName: system-node-critical", quota, "spec.scopeSelector.matchExpressions.0.values", `["system-cluster-critical","system-node-critical"]`},
+		"no quota for another class":   {everything, quota, "", ""},
+		"no quota without a class":     {`priorityClassName: ""`, quota, "", ""},
+		"no quota":                     {"resourceQuota: {enabled: false}", quota, "", ""},
 		"pod labels":                   {everything, deployment, "spec.template.metadata.labels.team", `"platform"`},
 		"pods do not know the chart":   {everything, deployment, "spec.template.metadata.labels.helm%sh/chart", ""},
 		"pod annotations":              {everything, deployment, "spec.template.metadata.annotations.example%com/a", `"b"`},
@@ -182,6 +188,7 @@ func TestValuesRefused(t *testing.T) {
 		"an argument, no flag":  {"extraArgs: [help]", "extraArgs"},
 		"arguments as one text": {"extraArgs: --v=4", "extraArgs"},
 		"keep as text":          {`crds: {keep: "yes"}`, "keep"},
+		"a quota's own limit":   {"resourceQuota: {pods: 5}", "pods"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `
 			TestAPIServicesAreVerified TestKubectlTop TestBothVersionsAtOnce TestKubectlGet TestKubectlExplainMetrics
-			TestUnknownPod TestReaderRoles TestServingPodDeletedUnderLoad TestDeletion
+			TestUnknownPod TestReaderRoles TestPriorityClassIsLimited TestServingPodDeletedUnderLoad TestDeletion
 			TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch`,
 		Long: `
 			TestVersionDroppedAndAdded TestServingPortChanged TestMissingSecretStalls TestOperatorKilled
@@ -60,7 +60,7 @@ var table = map[Suite]map[Tier]string{
 			TestForeignAPIService TestUntrustedKubelets TestNamespaceTerminating
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
 			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends
-			TestRights TestCertificatesChangeUnderLoad TestCertManager
+			TestRights TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
 			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected
 			TestHealthAndSeries TestResourceRules

@@ -131,6 +131,56 @@ func read(t *testing.T, components []Component, name, file string, into any) {
 	t.Fatalf("%s has no file %s", name, file)
 }
 
+// kube-apiserver limits both classes of the system, and kube-system's quota is for these.
+func TestSystemPriorityClassesAreLimited(t *testing.T) {
+	type scope struct {
+		ScopeName, Operator string
+		Values              []string
+	}
+	var admission struct {
+		Plugins []struct {
+			Name          string
+			Configuration struct {
+				LimitedResources []struct {
+					Resource    string
+					MatchScopes []scope
+				}
+			}
+		}
+	}
+	var quota struct {
+		Spec struct {
+			ScopeSelector struct{ MatchExpressions []scope }
+		}
+	}
+	component, err := Named(all(t, cluster(t, state.SignedByCluster)), APIServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range component.Files {
+		if !slices.Contains(component.Args, "--admission-control-config-file="+path) {
+			t.Errorf("%s is no argument", path)
+		}
+		if err := yaml.Unmarshal(content, &admission); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := yaml.Unmarshal([]byte(systemQuota), &quota); err != nil {
+		t.Fatal(err)
+	}
+	if len(admission.Plugins) != 1 || len(admission.Plugins[0].Configuration.LimitedResources) != 1 {
+		t.Fatalf("configuration %+v", admission)
+	}
+	want := []scope{{"PriorityClass", "In", []string{"system-node-critical", "system-cluster-critical"}}}
+	limited := admission.Plugins[0].Configuration.LimitedResources[0]
+	if diff := cmp.Diff(want, limited.MatchScopes); diff != "" || limited.Resource != "pods" {
+		t.Errorf("limited %s (-want +got):\n%s", limited.Resource, diff)
+	}
+	if diff := cmp.Diff(want, quota.Spec.ScopeSelector.MatchExpressions); diff != "" {
+		t.Errorf("quota (-want +got):\n%s", diff)
+	}
+}
+
 func TestContainerdKeepsEverythingBelowTheStateDirectory(t *testing.T) {
 	config := cluster(t, state.SignedByCluster)
 	component, err := Named(all(t, config), Containerd)

@@ -46,6 +46,7 @@ func etcd(c Config, clients *clients) (Component, error) {
 
 func apiServer(c Config, clients *clients) (Component, error) {
 	s := store(c.Dir)
+	admission := c.Dir.Path("config", "admission.yaml")
 	args := []string{
 		"--advertise-address=" + network.NodeIP,
 		// Only on the cluster's own bridge: nothing is offered to the machine's network.
@@ -57,6 +58,7 @@ func apiServer(c Config, clients *clients) (Component, error) {
 		"--allow-privileged=true",
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
+		"--admission-control-config-file=" + admission,
 		"--service-cluster-ip-range=" + network.ServiceSubnet,
 		"--etcd-servers=https://127.0.0.1:2379",
 		"--etcd-cafile=" + s.Certificate(etcdCA),
@@ -87,6 +89,7 @@ func apiServer(c Config, clients *clients) (Component, error) {
 	return Component{
 		Name:      APIServer,
 		Path:      filepath.Join(c.Binaries, "kube-apiserver"),
+		Files:     map[string][]byte{admission: []byte(limitedPriorityClasses)},
 		Args:      args,
 		Addresses: []string{network.NodeIP + ":6443"},
 		Probe:     clients.healthy(Server + "/readyz"),

@@ -53,9 +53,17 @@ func newClients(c Config) (*clients, error) {
 
 // get returns the body of a 200.
 func (c *clients) get(ctx context.Context, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	return c.do(ctx, http.MethodGet, url, "", "")
+}
+
+// do returns the body of a 200 or 201.
+func (c *clients) do(ctx context.Context, method, url, contentType, content string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(content))
 	if err != nil {
 		return nil, err
+	}
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -64,10 +72,10 @@ func (c *clients) get(ctx context.Context, url string) ([]byte, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", url, err)
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s", url, response.Status)
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
+		return nil, fmt.Errorf("%s %s: %s", method, url, response.Status)
 	}
 	return body, nil
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/cluster/state"
 )
 
-// readyTimeout is how long a node may take from its kubelet's health to Ready.
+// readyTimeout is how long a node may take from its kubelet's health to Ready, and kube-apiserver from its own to
+// the namespace kube-system.
 const readyTimeout = 2 * time.Minute
 
 // Up brings the cluster up. On one that is healthy it changes nothing; on one that is partly down it starts
@@ -102,9 +103,17 @@ func (c Cluster) bringUp(ctx context.Context, folder string, certificate state.K
 	if err != nil {
 		return err
 	}
-	if err := c.awaitNode(ctx, config); err != nil {
+	if err := c.await(ctx, "the ResourceQuota of kube-system", components.APIServer, func(ctx context.Context) error {
+		return components.AllowPriorityClasses(ctx, config)
+	}); err != nil {
 		return err
 	}
+	if err := c.await(ctx, "the node "+components.NodeName, components.Kubelet, func(ctx context.Context) error {
+		return components.NodeReady(ctx, config)
+	}); err != nil {
+		return err
+	}
+	c.Report.Say("node", "%s is Ready", components.NodeName)
 	if !changed && !started {
 		c.Report.Say("cluster", "was up and healthy; nothing to do")
 	} else {
@@ -211,15 +220,15 @@ func (c Cluster) startAll(ctx context.Context, all []components.Component, setti
 	return started.Load(), err
 }
 
-func (c Cluster) awaitNode(ctx context.Context, config components.Config) error {
+// await repeats ready until it succeeds; otherwise the error names the component's log.
+func (c Cluster) await(ctx context.Context, what, component string, ready func(context.Context) error) error {
 	waiting, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		err := components.NodeReady(waiting, config)
+		err := ready(waiting)
 		if err == nil {
-			c.Report.Say("node", "%s is Ready", components.NodeName)
 			return nil
 		}
 		select {
@@ -227,8 +236,7 @@ func (c Cluster) awaitNode(ctx context.Context, config components.Config) error 
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
 			}
-			return fmt.Errorf("waiting %s for the node %s: %w; see %s", readyTimeout, components.NodeName,
-				err, c.Dir.Log(components.Kubelet))
+			return fmt.Errorf("waiting %s for %s: %w; see %s", readyTimeout, what, err, c.Dir.Log(component))
 		case <-ticker.C:
 		}
 	}

@@ -193,7 +193,7 @@ func TestNamespaceTerminating(t *testing.T) {
 func finalizeNamespace(t *testing.T, suite *controlPlane, name string) {
 	t.Helper()
 	for kinds, which := range map[string]string{
-		"pods,deployments,replicasets,services,secrets,serviceaccounts,poddisruptionbudgets,endpointslices": "--all",
+		"pods,deployments,replicasets,services,secrets,serviceaccounts,resourcequotas,poddisruptionbudgets,endpointslices": "--all",
 		// Not the operator's own rights: its watches go on.
 		"roles,rolebindings": "--selector=" + v1alpha1.LabelBackend,
 	} {

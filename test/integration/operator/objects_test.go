@@ -71,7 +71,7 @@ func servingOf(change func(*v1alpha1.ServingSpec)) manifests.Serving {
 		image = imageBoth
 	}
 	return manifests.Serving{
-		Backend: "dry-run", Namespace: systemNamespace, Image: image, KubeletPort: 10250, AccountUID: "uid", Spec: spec.Serving,
+		Backend: "dry-run", Namespace: systemNamespace, Image: image, KubeletPort: 10250, AccountUID: "uid", Quota: true, Spec: spec.Serving,
 	}
 }
 

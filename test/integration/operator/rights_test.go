@@ -53,6 +53,11 @@ var unused = map[string]string{
 	"* list /namespaces":                                           "informers list where a watch cannot begin with all objects",
 	"* list /pods":                                                 "informers list where a watch cannot begin with all objects",
 	"metrics-backend-system list apps/replicasets":                 "informers list where a watch cannot begin with all objects",
+	// Used in a namespace without config/default's ResourceQuota.
+	"metrics-backend-system get /resourcequotas":    "TestPriorityClassLimited",
+	"metrics-backend-system create /resourcequotas": "TestPriorityClassLimited",
+	"metrics-backend-system patch /resourcequotas":  "TestPriorityClassLimited",
+	"metrics-backend-system delete /resourcequotas": "TestPriorityClassLimited",
 	// Used where there is another implementation.
 	"* get /services":                             "TestExistingAndServing",
 	"* list discovery.k8s.io/endpointslices":      "TestExistingAndServing",

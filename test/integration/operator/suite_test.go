@@ -193,12 +193,14 @@ func (c *controlPlane) startServers(dir string) error {
 	c.auditLog = filepath.Join(dir, "audit.log")
 	policy := filepath.Join(dir, "audit.yaml")
 	selector := filepath.Join(dir, "egress.yaml")
+	admission := filepath.Join(dir, "admission.yaml")
 	files := map[string]string{
 		policy: "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n" +
 			"- level: Metadata\n  users: [\"" + operatorUser + "\"]\n- level: None\n",
 		selector: "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n" +
 			"- name: cluster\n  connection:\n    proxyProtocol: HTTPConnect\n    transport:\n      uds:\n        udsName: " + c.egress.path + "\n",
 	}
+	files[admission] = limitedPriorityClasses
 	for name, content := range files {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return err
@@ -207,6 +209,7 @@ func (c *controlPlane) startServers(dir string) error {
 	c.env.ControlPlane.GetAPIServer().Configure().
 		Set("advertise-address", advertised).
 		Set("egress-selector-config-file", selector).
+		Set("admission-control-config-file", admission).
 		Set("audit-policy-file", policy).
 		Set("audit-log-path", c.auditLog).
 		Set("enable-aggregator-routing", "true").

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -161,8 +162,13 @@ func (w *workload) reconcile(ctx context.Context, d *appsv1.Deployment) error {
 	if err := w.client.List(ctx, &list, client.InNamespace(d.Namespace), selector); err != nil {
 		return err
 	}
+	refusal := ""
 	if err := w.roll(ctx, d, list.Items, hash); err != nil {
-		return err
+		refused := podRefusedError{}
+		if !errors.As(err, &refused) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return err
+		}
+		refusal = refused.Error()
 	}
 	if err := w.client.List(ctx, &list, client.InNamespace(d.Namespace), selector); err != nil {
 		return err
@@ -175,7 +181,7 @@ func (w *workload) reconcile(ctx context.Context, d *appsv1.Deployment) error {
 	if err := w.endpoints(ctx, d, list.Items); err != nil {
 		return err
 	}
-	return w.status(ctx, d, list.Items, hash)
+	return w.status(ctx, d, list.Items, hash, refusal)
 }
 
 // revision makes the ReplicaSet of the current template and numbers it.
@@ -285,8 +291,17 @@ func (w *workload) make(ctx context.Context, d *appsv1.Deployment, hash string) 
 		},
 		Spec: template.Spec,
 	}
-	return pod, w.client.Create(ctx, pod)
+	if err := w.client.Create(ctx, pod); err != nil {
+		return nil, podRefusedError{err}
+	}
+	return pod, nil
 }
+
+// podRefusedError is what a Deployment reports in its condition ReplicaFailure.
+type podRefusedError struct{ error }
+
+// Unwrap is for the causes of a refusal.
+func (e podRefusedError) Unwrap() error { return e.error }
 
 // start brings one pod up, as far as its image lets it.
 func (w *workload) start(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod, peers []corev1.Pod) error {
@@ -391,9 +406,17 @@ func pods0Port(d *appsv1.Deployment) int32 {
 	return d.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort
 }
 
-func (w *workload) status(ctx context.Context, d *appsv1.Deployment, pods []corev1.Pod, hash string) error {
+func (w *workload) status(ctx context.Context, d *appsv1.Deployment, pods []corev1.Pod, hash, refusal string) error {
 	before := d.DeepCopy()
 	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation}
+	switch {
+	case refusal != "" && len(d.Status.Conditions) > 0:
+		status.Conditions = d.Status.Conditions // the first refusal's, though messages have names of pods
+	case refusal != "":
+		status.Conditions = []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: refusal,
+		}}
+	}
 	for i := range pods {
 		if pods[i].DeletionTimestamp != nil {
 			continue
