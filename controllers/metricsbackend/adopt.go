@@ -88,7 +88,7 @@ func (r *Reconciler) applyAdoption(ctx context.Context, s *reconcileState, gv sc
 		return r.updateAdoption(ctx, s, live, target, record)
 	}
 	desired := manifests.APIService(s.serving, gv, target).WithResourceVersion(live.ResourceVersion).WithUID(live.UID)
-	desired.WithAnnotations(s.adoptionAnnotations(live, record))
+	desired.WithAnnotations(s.annotations(live.Name, record, s.isOnTrial(live, record)))
 	return r.Client.Apply(ctx, desired, client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership)
 }
 
@@ -102,22 +102,37 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 	for key, value := range s.serving.Labels() {
 		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
 	}
-	for key, value := range s.adoptionAnnotations(live, record) {
+	delete(updated.Annotations, v1alpha1.AnnotationLapsedClaims)
+	for key, value := range s.annotations(live.Name, record, s.isOnTrial(live, record)) {
 		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, value)
 	}
 	return r.Client.Update(ctx, updated, client.FieldOwner(v1alpha1.FieldOwner))
 }
 
-// adoptionAnnotations returns the annotations of an APIService that moves to the target.
-func (s *reconcileState) adoptionAnnotations(live *apiregistrationv1.APIService, record string) map[string]string {
+// annotations returns those of an APIService with that record of its previous owner, which
+// may be empty.
+func (s *reconcileState) annotations(name, record string, unverified bool) map[string]string {
 	annotations := map[string]string{}
 	if record != "" {
 		annotations[v1alpha1.AnnotationPreviousOwner] = record
 	}
-	if isUnverified(live) || record != "" && !pointsTo(live, s.target()) {
+	if unverified {
 		annotations[v1alpha1.AnnotationUnverified] = "true"
 	}
+	var older []string
+	for _, l := range s.versions.lapsed[name] {
+		older = append(older, l.backend)
+	}
+	if len(older) > 0 {
+		annotations[v1alpha1.AnnotationLapsedClaims] = strings.Join(older, ",")
+	}
 	return annotations
+}
+
+// isOnTrial reports whether an APIService that moves to the target was adopted, and is not
+// verified there yet.
+func (s *reconcileState) isOnTrial(live *apiregistrationv1.APIService, record string) bool {
+	return isUnverified(live) || record != "" && !pointsTo(live, s.target())
 }
 
 // replacesOther reports whether an APIService points to an implementation that no

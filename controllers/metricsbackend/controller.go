@@ -107,6 +107,7 @@ func phases() []phase {
 	return []phase{
 		{name: "validate", run: (*Reconciler).validate},
 		{name: "observe", run: (*Reconciler).observe},
+		{name: "claims", run: (*Reconciler).claims},
 		{name: "retire", run: (*Reconciler).retire},
 		{name: "ownership", acts: true, run: (*Reconciler).checkOwnership},
 		{name: "certificates", run: (*Reconciler).certificates},

@@ -14,7 +14,7 @@
 //     (watches and cache), errors.go, grace.go (grace periods), history.go (what is
 //     remembered between reconciliations)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
-//     (versions that two backends name)
+//     (versions that two backends name, and claims that lapse)
 //   - APIServices: ownership.go (whose they are), target.go (where they point to),
 //     register.go, adopt.go (takes one over), contest.go (another manager changes it
 //     back), verify.go (requests through it), retire.go (deletes it), restore.go and

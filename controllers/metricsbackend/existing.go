@@ -181,3 +181,19 @@ func (i *probedService) firstUntrusted() *endpoint {
 	}
 	return nil
 }
+
+// waitReasonExisting is waitReason for spec.existing.
+func (s *reconcileState) waitReasonExisting(gv schema.GroupVersion) string {
+	found := s.probed.existing
+	switch {
+	case found == nil:
+		return "waits until Service " + s.target().String() + " was read"
+	case found.missing:
+		return found.why
+	case len(found.endpoints) == 0:
+		return "waits for a ready endpoint of Service " + found.target.String()
+	case found.allServe(gv):
+		return ""
+	}
+	return "waits until every ready endpoint of Service " + found.target.String() + " can be asked"
+}

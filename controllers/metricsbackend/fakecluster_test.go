@@ -99,8 +99,13 @@ type fakeCluster struct {
 	attempts int
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
-	// unresponsive pods do not answer the operator.
+	// unresponsive pods do not answer the operator; silent ones neither, if set.
 	unresponsive bool
+	silent       func(*corev1.Pod) bool
+	// unready pods never become ready, if set.
+	unready func(*corev1.Pod) bool
+	// failingService is a Service to which requests through kube-apiserver fail, or "".
+	failingService string
 	// partial is the error that pods return after what they serve, or nil.
 	partial error
 	// report is what pods report of their kubelets.
@@ -276,7 +281,7 @@ func (fc *fakeCluster) checkInvariant(when string) {
 			continue
 		}
 		for _, p := range fc.pods() {
-			if isReady(&p) && !serves(&p, gv) && fc.violation == "" {
+			if isReady(&p) && !serves(&p, gv) && fc.mayReachPod(gv, &p) && fc.violation == "" {
 				fc.violation = fmt.Sprintf("%s: %s is in discovery, ready pod %s (%s) does not serve it", when, gv, p.Name, p.Spec.Containers[0].Image)
 			}
 		}
@@ -356,6 +361,10 @@ func (fc *fakeCluster) show() string {
 	if err := fc.raw.Get(context.Background(), client.ObjectKey{Name: backendName}, backend); err != nil {
 		return err.Error()
 	}
+	return showStatus(backend)
+}
+
+func showStatus(backend *v1alpha1.MetricsBackend) string {
 	out := ""
 	for _, c := range backend.Status.Conditions {
 		out += fmt.Sprintf("%s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -193,6 +194,15 @@ func (fc *fakeCluster) followAPIService(gv schema.GroupVersion) {
 func (fc *fakeCluster) mayReachPods(gv schema.GroupVersion) bool {
 	now, known := fc.pointsToNow(gv), fc.other.pointsTo[gv]
 	return now == ourService || known == ourService || now != metricsServer && known != metricsServer
+}
+
+// mayReachPod reports whether requests for the version may be sent to a pod, and not only
+// to those of another backend.
+func (fc *fakeCluster) mayReachPod(gv schema.GroupVersion, p *corev1.Pod) bool {
+	service := p.Namespace + "/metrics-serving-" + p.Labels[v1alpha1.LabelBackend]
+	ofAnother := func(to string) bool { return strings.Contains(to, "/metrics-serving-") && to != service }
+	now, known := fc.pointsToNow(gv), fc.other.pointsTo[gv]
+	return now == service || known == service || !ofAnother(now) && !ofAnother(known)
 }
 
 // checkOther records when requests may be sent to an implementation that does not serve

@@ -164,19 +164,27 @@ const gateDelay = 10 * time.Second
 // mayBeReady is a serving pod's own gate: it serves all versions registered with our
 // label, unless no ready peer does either, and has for gateDelay.
 func (fc *fakeCluster) mayBeReady(p *corev1.Pod) bool {
+	if fc.unready != nil && fc.unready(p) {
+		return false
+	}
 	if fc.withoutGate {
 		return true
 	}
 	for _, gv := range testVersions {
 		labelled := slices.ContainsFunc(fc.apiServices(), func(s apiregistrationv1.APIService) bool {
-			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == backendName
+			return s.Name == apiServiceName(gv) && s.Labels[v1alpha1.LabelBackend] == p.Labels[v1alpha1.LabelBackend]
 		})
-		peer := slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isReady(&other) && serves(&other, gv) })
+		peer := slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isPeer(p, &other) && serves(&other, gv) })
 		if labelled && !serves(p, gv) && peer {
 			fc.gatedUntil[p.Name] = fc.clock.Now().Add(gateDelay)
 			return false
 		}
 	}
-	alone := !slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isReady(&other) })
+	alone := !slices.ContainsFunc(fc.pods(), func(other corev1.Pod) bool { return isPeer(p, &other) })
 	return alone || !fc.clock.Now().Before(fc.gatedUntil[p.Name])
+}
+
+// isPeer reports whether the other pod is ready, and of the same backend.
+func isPeer(p, other *corev1.Pod) bool {
+	return isReady(other) && other.Labels[v1alpha1.LabelBackend] == p.Labels[v1alpha1.LabelBackend]
 }

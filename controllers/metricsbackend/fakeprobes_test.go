@@ -41,6 +41,9 @@ func (fc *fakeCluster) Ask(_ context.Context, pod servingclient.Pod, versions []
 		if net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(listensOn(&p)))) != pod.Address {
 			continue
 		}
+		if fc.silent != nil && fc.silent(&p) {
+			return nil, errors.New("dial: connection refused")
+		}
 		chain, err := fc.handshake(p.Name, pod)
 		if err != nil {
 			return nil, err
@@ -163,7 +166,8 @@ func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
 
 // reaches reports whether requests for the version reach what its APIService points to.
 func (fc *fakeCluster) reaches(gv schema.GroupVersion) bool {
-	return !fc.refused && fc.isRegistered(gv) && !(fc.blocked && fc.pointsToNow(gv) == ourService)
+	to := fc.pointsToNow(gv)
+	return !fc.refused && fc.isRegistered(gv) && !(fc.blocked && to == ourService) && to != fc.failingService
 }
 
 // Discovers implements Aggregator.

@@ -42,6 +42,8 @@ const (
 	requestsSucceeding
 	// retiredForFailing counts how often a version was retired since its requests failed.
 	retiredForFailing
+	// templateLacks: a pod of the template in detail said that it does not serve a version.
+	templateLacks
 	// versionUnavailable: requests for a version through kube-apiserver fail.
 	versionUnavailable
 	// missingInDiscovery: a kube-apiserver does not list a registered version.

@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,7 +79,7 @@ func (r *Reconciler) findAPIService(ctx context.Context, s *reconcileState, gv s
 }
 
 // checkBackend adds a conflict for a version of another MetricsBackend, unless that is
-// being deleted: it then waits for a successor.
+// being deleted, and waits for a successor, or is older and its claim has lapsed.
 func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv schema.GroupVersion, holder string) error {
 	var other v1alpha1.MetricsBackend
 	err := r.Live.Get(ctx, client.ObjectKey{Name: holder}, &other)
@@ -91,10 +92,55 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv sch
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
 			name, holder, name)
-	case other.DeletionTimestamp == nil:
+	case other.DeletionTimestamp == nil && !(compareAge(&other, s.backend) < 0 && hasLapsed(&other, gv, s.now)):
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
 			name, holder)
 	}
 	return nil
+}
+
+// versionConflict is why a version that is ready cannot be registered.
+type versionConflict struct {
+	gv              schema.GroupVersion
+	reason, message string
+}
+
+// conflict returns why an APIService cannot be written, or nil.
+func (s *reconcileState) conflict(name string) *versionConflict {
+	i := slices.IndexFunc(s.versions.conflicts, func(c versionConflict) bool { return apiServiceName(c.gv) == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.versions.conflicts[i]
+}
+
+// excluded returns the versions of the spec that an older backend claims.
+func (s *reconcileState) excluded() []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	for _, c := range s.versions.conflicts {
+		if c.reason == v1alpha1.ReasonConflict {
+			versions = append(versions, c.gv)
+		}
+	}
+	return versions
+}
+
+// addConflict keeps one version from being registered. Its pods are deployed and probed
+// nevertheless, so that it can be registered as soon as the conflict ends.
+func (s *reconcileState) addConflict(gv schema.GroupVersion, reason, format string, args ...any) {
+	if s.conflict(apiServiceName(gv)) == nil {
+		s.versions.conflicts = append(s.versions.conflicts, versionConflict{gv, reason, fmt.Sprintf(format, args...)})
+	}
+}
+
+// reportConflicts sets Stalled for conflicts. It runs after the phases that prepare,
+// whose reasons come first.
+func (s *reconcileState) reportConflicts() {
+	for _, c := range s.versions.conflicts {
+		s.setStalled(&stalledError{c.reason, c.message})
+		if s.registered[apiServiceName(c.gv)] == nil {
+			s.setVersionState(c.gv, v1alpha1.APIServicePending, c.message)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,12 +60,20 @@ type pod struct {
 	probeResult
 }
 
+// template returns the hash of the template that the pod was made from.
+func (p pod) template() string { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
+
 // pods are serving pods in the order of their names.
 type pods []pod
 
 // ready returns the pods that receive requests.
 func (all pods) ready() pods {
 	return slices.DeleteFunc(slices.Clone(all), func(p pod) bool { return !p.ready })
+}
+
+// allCurrent reports whether every pod is of the newest revision.
+func (all pods) allCurrent() bool {
+	return !slices.ContainsFunc(all, func(p pod) bool { return !p.current })
 }
 
 // notServing describes the ready pods that said they do not serve the version.

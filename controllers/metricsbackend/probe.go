@@ -62,12 +62,24 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 			r.tokens.Forget(account)
 		}
 	}
+	s.rememberLacking(versions)
 	s.retireUnanswered(klog.FromContext(ctx))
 	s.evaluateAnswers()
 	if s.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue {
 		s.reportFailingRequests()
 	}
 	return nil
+}
+
+// rememberLacking records which pod templates lack a version, by the answers of their pods.
+func (s *reconcileState) rememberLacking(versions []schema.GroupVersion) {
+	for _, p := range s.rollout.pods {
+		for _, gv := range versions {
+			if p.answer != nil {
+				s.history.streaks.Observe(stateKey{templateLacks, gv.String(), p.template()}, p.lacks(gv))
+			}
+		}
+	}
 }
 
 // connection returns how to connect to a pod, without the token.

@@ -6,7 +6,6 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,10 +18,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-// register registers desired versions once the rollout is finished and all ready pods, at
-// least one, serve them; and moves APIServices that point elsewhere to the target under
-// the same conditions, each by one write. An APIService that points to the target is
-// always kept up to date: its caBundle follows the certificates.
+// register creates the APIServices of desired versions once a ready pod serves them and
+// none that answers lacks them (see mayCreate); and moves APIServices that point elsewhere
+// to the target once the rollout is finished and all ready pods, at least one, serve them,
+// each by one write. An APIService that points to the target is always kept up to date:
+// its caBundle follows the certificates.
 func (r *Reconciler) register(ctx context.Context, s *reconcileState) error {
 	if s.registered == nil {
 		return nil
@@ -205,20 +205,24 @@ func (r *Reconciler) create(ctx context.Context, s *reconcileState, gv schema.Gr
 // apply registers the version, or corrects its registration.
 func (r *Reconciler) apply(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) error {
 	desired := manifests.APIService(s.serving, gv, s.target())
+	record := ""
 	if live != nil {
-		if record, ok := live.Annotations[v1alpha1.AnnotationPreviousOwner]; ok {
-			desired.WithAnnotations(map[string]string{v1alpha1.AnnotationPreviousOwner: record})
-		}
+		record = live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	}
-	if live == nil && s.deploys() && s.sharedGroups.Has(gv.Group) || live != nil && isUnverified(live) {
-		desired.WithAnnotations(map[string]string{v1alpha1.AnnotationUnverified: "true"})
-	}
+	unverified := live == nil && s.deploys() && s.sharedGroups.Has(gv.Group) || live != nil && isUnverified(live)
+	desired.WithAnnotations(s.annotations(apiServiceName(gv), record, unverified))
 	if _, err := r.applier.Apply(ctx, s.backend.Name, desired); err != nil {
 		return err
 	}
 	if live == nil {
 		// The next pass probes the pods again: a mismatch retires the version.
-		s.registered[apiServiceName(gv)] = &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(gv)}}
+		target := s.target()
+		s.registered[apiServiceName(gv)] = &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: apiServiceName(gv)},
+			Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{
+				Namespace: target.Namespace, Name: target.Name, Port: &target.Port,
+			}},
+		}
 		s.requeueNow()
 	}
 	return nil
@@ -277,48 +281,4 @@ func (s *reconcileState) storedNotOffered(gv schema.GroupVersion) string {
 		return known.Message
 	}
 	return ""
-}
-
-// waitReason returns why the version cannot be registered yet, or "".
-func (s *reconcileState) waitReason(gv schema.GroupVersion) string {
-	failing, _ := s.rollout.pods.byRequests(gv)
-	switch {
-	case !s.deploys():
-		return s.waitReasonExisting(gv)
-	case !s.rollout.finished:
-		return "waits until the rollout is finished"
-	case len(s.certificate.CABundle) == 0:
-		return "waits for the certificates"
-	case s.rollout.pods.allServe(gv) && s.terminatingWithout(gv) != "":
-		return "waits for the end of " + s.terminatingWithout(gv)
-	case s.probed.recovering[gv] != "":
-		return s.probed.recovering[gv]
-	case s.rollout.pods.allServe(gv):
-		return ""
-	case len(s.rollout.pods.notServing(gv)) > 0:
-		return "not served by " + strings.Join(s.rollout.pods.notServing(gv), ", ")
-	case slices.ContainsFunc(s.rollout.pods.ready(), func(p pod) bool { return p.err != nil }):
-		return "waits until every ready pod can be asked"
-	case len(failing) > 0:
-		return "its requests fail in " + describeFailing(gv, failing)
-	case len(s.rollout.pods.ready()) == 0:
-		return "waits for a ready pod"
-	}
-	return fmt.Sprintf("waits for the answers of %d pods", len(s.rollout.pods.ready()))
-}
-
-// waitReasonExisting is waitReason for spec.existing.
-func (s *reconcileState) waitReasonExisting(gv schema.GroupVersion) string {
-	found := s.probed.existing
-	switch {
-	case found == nil:
-		return "waits until Service " + s.target().String() + " was read"
-	case found.missing:
-		return found.why
-	case len(found.endpoints) == 0:
-		return "waits for a ready endpoint of Service " + found.target.String()
-	case found.allServe(gv):
-		return ""
-	}
-	return "waits until every ready endpoint of Service " + found.target.String() + " can be asked"
 }

@@ -133,12 +133,13 @@ func (s *reconcileState) isRepointed(live *apiregistrationv1.APIService) bool {
 	return false
 }
 
-// disown removes the operator's labels and annotation from an APIService that another
+// disown removes the operator's labels and annotations from an APIService that another
 // manager repointed. Deleting or restoring it would undo that manager's change.
 func (r *Reconciler) disown(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) error {
 	updated := live.DeepCopy()
 	delete(updated.Annotations, v1alpha1.AnnotationPreviousOwner)
 	delete(updated.Annotations, v1alpha1.AnnotationUnverified)
+	delete(updated.Annotations, v1alpha1.AnnotationLapsedClaims)
 	for key, value := range s.serving.Labels() {
 		maps.DeleteFunc(updated.Labels, func(k, v string) bool { return k == key && v == value })
 	}

@@ -215,7 +215,7 @@ func (r *Reconciler) stillInDiscovery(ctx context.Context, s *reconcileState, go
 	return ""
 }
 
-// observe reads our APIServices around the cache: what is registered decides what may be
+// observe reads the APIServices around the cache: what is registered decides what may be
 // done to pods.
 func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	// Not by label: one without it that points to our pods is in discovery, too.
@@ -225,7 +225,7 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	}
 	s.history.adoption.Follow(s.backend.Generation, s.revertedAdoption(), s.now)
 	s.registered = map[string]*apiregistrationv1.APIService{}
-	s.sharedGroups = sets.New[string]()
+	s.others, s.sharedGroups = map[string]*apiregistrationv1.APIService{}, sets.New[string]()
 	for i := range list.Items {
 		switch service := &list.Items[i]; {
 		case service.Name == manifests.CanaryAPIServiceName:
@@ -235,8 +235,11 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 			if s.pointsToServing(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
 			}
-		case service.Labels[v1alpha1.LabelBackend] == "" && service.Spec.Service != nil:
-			s.sharedGroups.Insert(service.Spec.Group)
+		default:
+			s.others[service.Name] = service
+			if service.Labels[v1alpha1.LabelBackend] == "" && service.Spec.Service != nil {
+				s.sharedGroups.Insert(service.Spec.Group)
+			}
 		}
 	}
 	return r.expireCanary(ctx, s)

@@ -40,6 +40,8 @@ type reconcileState struct {
 	// registered are the live APIServices that we own, with or without our label, by
 	// name, by observe, retire and register. It is nil until observe has read them.
 	registered map[string]*apiregistrationv1.APIService
+	// others are the live APIServices that we do not own, by name, by observe.
+	others map[string]*apiregistrationv1.APIService
 	// sharedGroups have an APIService of someone else, and canary is the APIService of
 	// the canary API or nil; both by observe.
 	sharedGroups sets.Set[string]
@@ -64,7 +66,7 @@ type namespaceState struct {
 // usable reports whether objects can be created and deleted in the namespace.
 func (n namespaceState) usable() bool { return !n.unmanaged && !n.gone }
 
-// versionDecisions are of validate, retire, ownership and register.
+// versionDecisions are of validate, claims, retire, ownership, register and verify.
 type versionDecisions struct {
 	// desired are the versions that should be registered, best first.
 	desired []schema.GroupVersion
@@ -75,6 +77,11 @@ type versionDecisions struct {
 	kept map[string]bool
 	// foreign are APIServices of desired versions that have other owners, by name.
 	foreign map[string]*apiregistrationv1.APIService
+	// lapsed are the claims of older backends on desired versions that have lapsed, by
+	// APIService name.
+	lapsed map[string][]lapse
+	// available are the versions that passed verify.
+	available []schema.GroupVersion
 }
 
 // rolloutState is of deploy and rollout.
@@ -83,6 +90,8 @@ type rolloutState struct {
 	appliedGeneration int64
 	// finished: every pod is available and of the current revision.
 	finished bool
+	// failing: the rollout is not finished, and something keeps it from progressing.
+	failing bool
 	// podsRead: pods are complete, or not to be read.
 	podsRead bool
 	pods     pods
@@ -126,6 +135,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 		apiServices:  map[string]v1alpha1.APIServiceStatus{},
 		versions: versionDecisions{
 			desired: desiredVersions(spec), kept: map[string]bool{}, foreign: map[string]*apiregistrationv1.APIService{},
+			lapsed: map[string][]lapse{},
 		},
 		probed: probeState{recovering: map[schema.GroupVersion]string{}},
 		serving: manifests.Serving{

@@ -21,12 +21,6 @@ import (
 // validate checks what the CRD's schema cannot: that serving accepts the spec, and that
 // the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
-	// First: it removes versions from s.versions.desired, which must be retired in any case.
-	others, err := r.otherClaims(ctx, s)
-	if err != nil {
-		return err
-	}
-	s.versions.desired, s.versions.conflicts = excludeClaimed(s.backend, s.versions.desired, others)
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ var table = map[Suite]map[Tier]string{
 			TestOneOfTwoKubeAPIServersLags TestImageRolledBackAndForth TestImageThatDoesNotExist
 			TestForeignAPIService TestUntrustedKubelets TestNamespaceTerminating
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
-			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends
+			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends TestClaimLapses
 			TestRights TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
 			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected
