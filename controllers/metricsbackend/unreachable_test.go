@@ -39,8 +39,7 @@ func (fc *fakeCluster) hasCanary() bool {
 	return err == nil
 }
 
-// follow reconciles for d in the steps that the operator asks for, at most five seconds,
-// with a check after each.
+// follow reconciles for d in the steps that the operator asks for, with a check after each.
 func (fc *fakeCluster) follow(r *Reconciler, d time.Duration, check func()) {
 	fc.t.Helper()
 	for end := fc.clock.Now().Add(d); fc.clock.Now().Before(end); {
@@ -52,7 +51,7 @@ func (fc *fakeCluster) follow(r *Reconciler, d time.Duration, check func()) {
 		before := fc.clock.Now()
 		fc.step()
 		if result.RequeueAfter > 0 {
-			fc.clock.SetTime(before.Add(min(result.RequeueAfter, 5*time.Second)))
+			fc.clock.SetTime(before.Add(min(result.RequeueAfter, stalledResync)))
 		}
 		check()
 	}
@@ -105,20 +104,23 @@ func TestAdoptionOfUnreachablePods(t *testing.T) {
 // for half a minute at most, and again after pauses that double.
 func TestCanaryFails(t *testing.T) {
 	t.Parallel()
-	for name, readyz := range map[string]error{
-		"readyz answers":      nil,
-		"readyz is forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "services/proxy"}, "https:metrics-serving-cluster:https", nil),
+	for name, tc := range map[string]struct {
+		readyz error
+		starts int
+	}{
+		"readyz answers":      {nil, 3},
+		"readyz is forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "services/proxy"}, "https:metrics-serving-cluster:https", nil), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fc := besideMetricsServer(t)
 			fc.blocked = true
 			r := fc.live()
-			r.adoptionChecker.Requester = answersReadyz{fc, readyz}
+			r.adoptionChecker.Requester = answersReadyz{fc, tc.readyz}
 			var since time.Time
 			var starts []time.Duration
 			began := fc.clock.Now()
-			fc.follow(r, 45*time.Minute, func() {
+			fc.follow(r, []time.Duration{5, 15, 45}[tc.starts-1]*time.Minute, func() {
 				now := fc.clock.Now()
 				switch has := fc.hasCanary(); {
 				case has && since.IsZero():
@@ -126,13 +128,13 @@ func TestCanaryFails(t *testing.T) {
 					starts = append(starts, now.Sub(began).Round(time.Minute))
 				case !has:
 					since = time.Time{}
-				case now.Sub(since) > 30*time.Second+5*time.Second:
+				case now.Sub(since) > 30*time.Second+time.Second:
 					t.Fatalf("the canary API is registered for %s", now.Sub(since))
 				}
 				fc.wantPointsTo(v1beta1, metricsServer)
 			})
 			first := starts[0]
-			want := []time.Duration{first, first + 10*time.Minute, first + 31*time.Minute}
+			want := []time.Duration{first, first + 10*time.Minute, first + 31*time.Minute}[:tc.starts]
 			for i := range starts {
 				if i >= len(want) || (starts[i]-want[i]).Abs() > 2*time.Minute {
 					t.Fatalf("registered after %v, want about %v", starts, want)
@@ -335,5 +337,27 @@ func TestCanaryLeftBehind(t *testing.T) {
 				t.Error("it is left")
 			}
 		})
+	}
+}
+
+// Two checks share the name of the APIService: they do not mix, and what a MetricsBackend
+// that is gone left does not last.
+func TestCanaryOfAnotherBackend(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t)
+	r := fc.live()
+	fc.reconcileUntil(r, func() bool { return fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue })
+	began := fc.clock.Now()
+	fc.create(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{
+		Name: manifests.CanaryAPIServiceName, Labels: map[string]string{v1alpha1.LabelCanary: "gone"}, CreationTimestamp: metav1.NewTime(began),
+	}})
+	fc.follow(r, 2*time.Minute, func() {
+		if fc.pointsToNow(v1beta1) == ourService && fc.clock.Now().Sub(began) < 50*time.Second {
+			t.Fatal("taken over by the check of another backend")
+		}
+	})
+	fc.wantPointsTo(v1beta1, ourService)
+	if fc.hasCanary() {
+		t.Error("the canary API is left")
 	}
 }

@@ -82,6 +82,10 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 	switch {
 	case !state.passed.IsZero() && in.Now.Sub(state.passed) < passedFor:
 		return Result{Passed: true}, nil
+	case in.Canary != nil && in.Canary.Labels[v1alpha1.LabelCanary] != in.Serving.Backend:
+		// There is one name for all: another MetricsBackend's check comes first.
+		state.canarySince = time.Time{}
+		return Result{RetryAfter: canaryPoll}, nil
 	case state.canarySince.IsZero():
 		return c.start(ctx, in, state)
 	}
