@@ -69,7 +69,10 @@ func TestRuntimeConfig(t *testing.T) {
 			versions = append(versions, g.Name+"/"+v.Version)
 		}
 	}
-	want := []string{"metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1"}
+	want := []string{
+		"canary.metricsbackend.io/v1alpha1",
+		"metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1",
+	}
 	if diff := cmp.Diff(want, versions); diff != "" {
 		t.Errorf("aggregated discovery (-want +got):\n%s", diff)
 	}
