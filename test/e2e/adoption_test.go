@@ -8,6 +8,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +41,7 @@ func TestBrokenAdoptions(t *testing.T) {
 		status            metav1.ConditionStatus
 	}{
 		{
-			name: "kube-apiserver does not reach the Service", started: blockService,
+			name: "kube-apiserver does not reach the pods", started: blockPods,
 			condition: v1alpha1.ConditionStalled, status: metav1.ConditionTrue, reason: v1alpha1.ReasonPodsUnreachable,
 		},
 		{
@@ -124,7 +126,16 @@ func createUntilEnd(t *testing.T, backend *v1alpha1.MetricsBackend) {
 		if out, err := run("kubectl", "delete", "metricsbackend", backend.Name, "--timeout=180s"); err != nil {
 			outcome.Unsafe(t, "delete the MetricsBackend: %v: %s", err, out)
 		}
-		waitPointsTo(t, "v1beta1", theirService)
+		// The test's own context has ended.
+		if err := outcome.Poll(context.Background(), time.Minute, func(ctx context.Context) error {
+			service, err := getAPIService(ctx, "v1beta1")
+			if err == nil && service.Spec.Service.Name != "metrics-server" {
+				err = fmt.Errorf("it points to %s", service.Spec.Service.Name)
+			}
+			return err
+		}); err != nil {
+			outcome.Unsafe(t, "v1beta1 is not handed back: %v", err)
+		}
 	})
 }
 
@@ -136,24 +147,48 @@ func adoptingBackend() *v1alpha1.MetricsBackend {
 	return backend
 }
 
-// blockService keeps kube-apiserver, which runs on this host, from the Service of our pods, until the test ends. The
-// kubelet's probes and the operator reach the pods as before.
-func blockService(t *testing.T) {
+// blockPods keeps kube-apiserver, which runs on this host, from our pods until the test ends. The kubelet's probes, which
+// come from this host, too, and the operator reach them as before: the rule is for a control group of kube-apiserver's own.
+func blockPods(t *testing.T) {
 	t.Helper()
-	service := &corev1.Service{}
-	_, name, _ := strings.Cut(ourService, "/")
-	if err := suite.client.Get(t.Context(), ctrlclient.ObjectKey{Namespace: namespace, Name: name}, service); err != nil {
+	const group = "metrics-backend-blocked"
+	root := "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "unified")); err == nil {
+		root = filepath.Join(root, "unified")
+	}
+	out, err := run("pgrep", "-x", "kube-apiserver")
+	if err != nil {
+		t.Fatalf("find kube-apiserver: %v: %s", err, out)
+	}
+	process := []byte(strings.TrimSpace(out))
+	folder := filepath.Join(root, group)
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a control group
 		t.Fatal(err)
 	}
-	route := []string{"unreachable", service.Spec.ClusterIP}
-	if out, err := run("ip", slices.Concat([]string{"route", "add"}, route)...); err != nil {
-		t.Fatalf("block Service %s: %v: %s", ourService, err, out)
+	t.Cleanup(func() { _ = os.Remove(folder) })
+	if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), process, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if out, err := run("ip", slices.Concat([]string{"route", "del"}, route)...); err != nil {
-			outcome.Unsafe(t, "open Service %s again: %v: %s", ourService, err, out)
+		if err := os.WriteFile(filepath.Join(root, "cgroup.procs"), process, 0o600); err != nil {
+			outcome.Unsafe(t, "move kube-apiserver back out of control group %s: %v", group, err)
 		}
 	})
+	var pods corev1.PodList
+	if err := suite.client.List(t.Context(), &pods, serving()...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		rule := []string{"OUTPUT", "-m", "cgroup", "--path", group, "-p", "tcp", "-d", pods.Items[i].Status.PodIP, "-j", "REJECT", "--reject-with", "tcp-reset"}
+		if out, err := run("iptables", slices.Concat([]string{"-I"}, rule)...); err != nil {
+			t.Fatalf("block pod %s: %v: %s", pods.Items[i].Name, err, out)
+		}
+		t.Cleanup(func() {
+			if out, err := run("iptables", slices.Concat([]string{"-D"}, rule)...); err != nil {
+				outcome.Unsafe(t, "open the way to the pods again: %v: %s", err, out)
+			}
+		})
+	}
 }
 
 // replaceAuthority puts the authority of another Secret into a Secret, which then does not verify its certificate.
