@@ -91,7 +91,7 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 	}
 	if in.Now.Sub(state.canarySince) < canaryLifetime {
 		if state.lastError = c.Requester.Answers(ctx, canaryPath(in.Serving.Backend)); state.lastError != nil {
-			return Result{RetryAfter: canaryPoll}, nil
+			return Result{RetryAfter: canaryPoll}, nil //nolint:nilerr // kept in state
 		}
 	}
 	if err := c.deleteCanary(ctx); err != nil {
@@ -114,7 +114,7 @@ func (c *Checker) start(ctx context.Context, in Input, state *State) (Result, er
 		klog.FromContext(ctx).Info("Cannot request /readyz of the Service through kube-apiserver without a permission, see config/rbac/serving-namespace", "service", in.Target.String(), "err", err)
 	case err != nil:
 		state.pause(in.Now, readyzPause, Failure{v1alpha1.ReasonPodsUnreachable, unreachable(in, err)})
-		return Result{Failed: true}, nil
+		return Result{Failed: true}, nil //nolint:nilerr // kept in state
 	}
 	klog.FromContext(ctx).Info("Registering the canary API before an APIService is taken over", "service", in.Target.String())
 	if err := c.Client.Apply(ctx, manifests.CanaryAPIService(in.Serving, in.Target), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership); err != nil {
