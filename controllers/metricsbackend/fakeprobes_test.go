@@ -167,7 +167,7 @@ func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
 // reaches reports whether requests for the version reach what its APIService points to.
 func (fc *fakeCluster) reaches(gv schema.GroupVersion) bool {
 	to := fc.pointsToNow(gv)
-	return !fc.refused && fc.isRegistered(gv) && !(fc.blocked && to == ourService) && to != fc.failingService
+	return !fc.refused && fc.isRegistered(gv) && (!fc.blocked || to != ourService) && to != fc.failingService
 }
 
 // Discovers implements Aggregator.
