@@ -80,6 +80,12 @@ const (
 	// ReasonAdoptionReverted: an APIService was taken over, requests through
 	// kube-apiserver failed, and it was handed back.
 	ReasonAdoptionReverted = "AdoptionReverted"
+	// ReasonOtherInstallation: the operator of another namespace would manage the backend,
+	// too; the message names both.
+	ReasonOtherInstallation = "OtherInstallation"
+	// ReasonMoveIncomplete: the backend has moved to this operator, which may not delete
+	// what is left in the previous namespace.
+	ReasonMoveIncomplete = "MoveIncomplete"
 	// ReasonForbidden: the operator lacks a permission.
 	ReasonForbidden = "Forbidden"
 	// ReasonInvalid: serving rejects the spec, or kube-apiserver rejects an object

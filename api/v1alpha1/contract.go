@@ -13,6 +13,13 @@ const (
 	// LabelBackend names the MetricsBackend that owns an object. It alone defines
 	// ownership: objects are pruned by this label, not by a list of known names.
 	LabelBackend = "metricsbackend.io/backend"
+	// LabelInstallation on an object outside of serving's namespace names the operator that
+	// applied it, by its namespace. status.installation alone decides which operator that
+	// is; the label restores it when a status is lost.
+	LabelInstallation = "metricsbackend.io/installation"
+	// AnnotationInstallation on a MetricsBackend says which operator is to manage it, by its
+	// namespace. It moves a backend that another one manages.
+	AnnotationInstallation = "metricsbackend.io/installation"
 	// Finalizer keeps a MetricsBackend until its objects are removed in order.
 	Finalizer = "metricsbackend.io/ordered-removal"
 	// FieldOwner is the operator's name in server-side apply.

@@ -144,6 +144,10 @@ type MetricsBackendStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// Which operator manages the backend, if several run in the cluster.
+	// +optional
+	Installation InstallationStatus `json:"installation,omitzero"`
+
 	// Conditions of the backend. Available: the registered APIs answer real requests.
 	// Ready: all components match the spec. Reconciling and Stalled are present only
 	// while True. CertificatesValid, ServingReady, APIServicesRegistered,
@@ -202,6 +206,23 @@ type MetricsBackendStatus struct {
 	// Number of rules that produce no metrics because of a problem.
 	// +optional
 	FailingRules int32 `json:"failingRules,omitempty"`
+}
+
+// InstallationStatus says which operator manages a MetricsBackend. An operator is named by
+// its namespace.
+type InstallationStatus struct {
+	// Namespace of the operator that manages the backend. No other operator changes the
+	// backend or its objects. It changes when that namespace is deleted, or when the
+	// annotation metricsbackend.io/installation names the namespace of another operator.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Namespace of the operator from which the backend is being moved. Until the move is
+	// finished, the ServiceAccounts of serving in both namespaces have their permissions.
+	// +optional
+	MovingFrom string `json:"movingFrom,omitempty"`
+	// Namespace of another running operator that would manage the backend, too.
+	// +optional
+	Other string `json:"other,omitempty"`
 }
 
 // APIServiceState is the state of an API version.

@@ -23,6 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
 )
 
 const (
@@ -130,7 +131,7 @@ func (o *options) managerOptions(scheme *runtime.Scheme) ctrl.Options {
 		// No profiling endpoint: it would expose memory, including tokens.
 		PprofBindAddress:        "0",
 		LeaderElection:          o.leaderElect,
-		LeaderElectionID:        "metrics-backend-operator.metricsbackend.io",
+		LeaderElectionID:        installation.LeaseName,
 		LeaderElectionNamespace: o.namespace,
 		// The process exits right after its manager, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,

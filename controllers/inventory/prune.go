@@ -6,6 +6,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,6 +54,16 @@ func (a *Applier) Prune(ctx context.Context, backend, namespace string, keep []m
 // outside of a namespace are removed. It bypasses the cache, which may lag behind.
 func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string) ([]string, error) {
 	return a.removeKinds(ctx, Removable(), backend, namespace)
+}
+
+// RemoveFrom is RemoveAll for the objects in one namespace only: none of the cluster scope,
+// and none in kube-system.
+func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string) ([]string, error) {
+	kinds := slices.DeleteFunc(Removable(), func(kind Kind) bool { return kind.ClusterScoped })
+	for i := range kinds {
+		kinds[i].OutsideNamespace = false
+	}
+	return a.removeKinds(ctx, kinds, backend, namespace)
 }
 
 // RemoveAdmission is RemoveAll for the kinds of Admission.

@@ -27,7 +27,7 @@ const AdmissionPolicyName = "external-metrics-policies.metricsbackend.io"
 // regular expression that does not compile.
 func AdmissionPolicy(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPolicyApplyConfiguration {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(AdmissionPolicyName).
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			// Without the CRD or this operator, autoscalers are not affected.
 			WithFailurePolicy(admissionregistrationv1.Ignore).
@@ -73,7 +73,7 @@ func AdmissionPolicy(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPo
 // AdmissionPolicyBinding binds the policy to every ExternalMetricsPolicy.
 func AdmissionPolicyBinding(s Serving) *admissionregistrationv1ac.ValidatingAdmissionPolicyBindingApplyConfiguration {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(AdmissionPolicyName).
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithSpec(admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(AdmissionPolicyName).
 			WithParamRef(admissionregistrationv1ac.ParamRef().

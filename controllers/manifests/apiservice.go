@@ -72,7 +72,7 @@ func APIService(s Serving, gv schema.GroupVersion, target Target) *apiregistrati
 	if !target.InsecureSkipTLSVerify {
 		spec.WithCABundle(target.CABundle...)
 	}
-	return apiregistrationv1ac.APIService(APIServiceName(gv)).WithLabels(s.Labels()).WithSpec(spec)
+	return apiregistrationv1ac.APIService(APIServiceName(gv)).WithLabels(s.SharedLabels()).WithSpec(spec)
 }
 
 // CanaryAPIServiceName is the name of the APIService of the canary API.

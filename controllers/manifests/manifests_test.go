@@ -314,6 +314,35 @@ func TestBindings(t *testing.T) {
 	}
 }
 
+// During a move the accounts of both namespaces are bound; objects that an operator in
+// another namespace would make under the same name say whose they are.
+func TestInstallation(t *testing.T) {
+	s := withSources(serving())
+	s.Installation, s.PreviousNamespace = "operator", "before"
+	shared := append(All(s), AdmissionPolicy(s), AdmissionPolicyBinding(s), APIService(s, KnownVersions()[0], s.Target(nil)))
+	for _, object := range shared {
+		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))
+		want := ""
+		if meta.Namespace != s.Namespace {
+			want = "operator"
+		}
+		if got := meta.Labels[v1alpha1.LabelInstallation]; got != want {
+			t.Errorf("%s %s: installation %q, want %q", *object.GetKind(), meta.Name, got, want)
+		}
+		kind := *object.GetKind()
+		if kind != "ClusterRoleBinding" && (kind != "RoleBinding" || meta.Namespace == s.Namespace) {
+			continue
+		}
+		var namespaces []string
+		for _, subject := range typed[rbacv1.ClusterRoleBinding](t, object).Subjects {
+			namespaces = append(namespaces, subject.Namespace)
+		}
+		if diff := cmp.Diff([]string{"ns", "before"}, namespaces); diff != "" {
+			t.Errorf("%s %s: subjects (-want +got):\n%s", kind, meta.Name, diff)
+		}
+	}
+}
+
 func TestSecrets(t *testing.T) {
 	tls := typed[corev1.Secret](t, TLSSecret(serving(), []byte("cert"), []byte("key"), []byte("ca")))
 	if diff := cmp.Diff(map[string][]byte{"tls.crt": []byte("cert"), "tls.key": []byte("key"), "ca.crt": []byte("ca")}, tls.Data); diff != "" {

@@ -44,7 +44,7 @@ var readVerbs = []string{"get", "list", "watch"}
 // rights that it has itself (config/rbac).
 func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return rbacv1ac.ClusterRole(s.Name()).
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithRules(
 			// The kubelets to scrape, and the labels of nodes and pods.
 			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
@@ -62,7 +62,7 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 // ProberClusterRole returns the rights of the operator's probes of serving pods.
 func ProberClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return rbacv1ac.ClusterRole(s.ProberName()).
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithRules(
 			rbacv1ac.PolicyRule().
 				WithNonResourceURLs("/apis", "/apis/*", v1alpha1.SourcesPath, v1alpha1.ConsumersPath, v1alpha1.DeclaredPath).
@@ -80,7 +80,7 @@ func rule(groups, resources, verbs []string) *rbacv1ac.PolicyRuleApplyConfigurat
 // and admin.
 func ReaderClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 	return rbacv1ac.ClusterRole(s.Name() + "-reader").
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithLabels(map[string]string{
 			"rbac.authorization.k8s.io/aggregate-to-view":  "true",
 			"rbac.authorization.k8s.io/aggregate-to-edit":  "true",
@@ -118,12 +118,22 @@ func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfig
 	return clusterRoleBinding(s, s.ProberName(), s.ProberName(), s.ProberName())
 }
 
-// clusterRoleBinding binds a ServiceAccount of the serving namespace to a ClusterRole.
+// clusterRoleBinding binds a ServiceAccount of serving to a ClusterRole.
 func clusterRoleBinding(s Serving, name, role, serviceAccount string) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
 	return rbacv1ac.ClusterRoleBinding(name).
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role)).
-		WithSubjects(account(serviceAccount, s.Namespace))
+		WithSubjects(accounts(s, serviceAccount)...)
+}
+
+// accounts returns the ServiceAccount of that name in the serving namespace, and during a
+// move also in the previous one, whose pods answer requests until the move is finished.
+func accounts(s Serving, name string) []*rbacv1ac.SubjectApplyConfiguration {
+	subjects := []*rbacv1ac.SubjectApplyConfiguration{account(name, s.Namespace)}
+	if s.PreviousNamespace != "" {
+		subjects = append(subjects, account(name, s.PreviousNamespace))
+	}
+	return subjects
 }
 
 func roleRef(name string) *rbacv1ac.RoleRefApplyConfiguration {
@@ -161,7 +171,7 @@ const AuthReaderRole = "extension-apiserver-authentication-reader"
 // serving namespace that is not cluster-scoped.
 func AuthReaderBinding(s Serving) *rbacv1ac.RoleBindingApplyConfiguration {
 	return rbacv1ac.RoleBinding(s.Name()+"-auth-reader", metav1.NamespaceSystem).
-		WithLabels(s.Labels()).
+		WithLabels(s.SharedLabels()).
 		WithRoleRef(roleRef(AuthReaderRole)).
-		WithSubjects(account(s.Name(), s.Namespace))
+		WithSubjects(accounts(s, s.Name())...)
 }

@@ -38,6 +38,11 @@ type Serving struct {
 	Backend string
 	// Namespace is that of the namespaced objects.
 	Namespace string
+	// Installation names the operator, by its namespace.
+	Installation string
+	// PreviousNamespace is where serving runs until a move to Namespace is finished, or
+	// empty.
+	PreviousNamespace string
 	// Image is the container image.
 	Image string
 	// KubeletPort is the port of the kubelets, for the NetworkPolicy.
@@ -98,6 +103,16 @@ func (s Serving) Labels() map[string]string {
 		"app.kubernetes.io/part-of":    "metrics-backend",
 		"app.kubernetes.io/managed-by": v1alpha1.FieldOwner,
 	}
+}
+
+// SharedLabels returns the labels of the objects outside of Namespace, which would be the
+// same for an operator in another namespace.
+func (s Serving) SharedLabels() map[string]string {
+	labels := s.Labels()
+	if s.Installation != "" {
+		labels[v1alpha1.LabelInstallation] = s.Installation
+	}
+	return labels
 }
 
 // Selector returns the selector of the serving pods, which a Deployment cannot change.

@@ -60,7 +60,7 @@ func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv 
 	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	adopted := live.Labels[v1alpha1.LabelBackend] == ""
 	if adopted {
-		body, err := json.Marshal(recordOwner(live, s.serving.Labels()))
+		body, err := json.Marshal(recordOwner(live, s.serving.SharedLabels()))
 		if err != nil {
 			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
 		}
@@ -99,7 +99,7 @@ func (r *Reconciler) updateAdoption(ctx context.Context, s *reconcileState, live
 		Namespace: target.Namespace, Name: target.Name, Port: ptr.To(target.Port),
 	}
 	updated.Spec.CABundle, updated.Spec.InsecureSkipTLSVerify = nil, true
-	for key, value := range s.serving.Labels() {
+	for key, value := range s.serving.SharedLabels() {
 		metav1.SetMetaDataLabel(&updated.ObjectMeta, key, value)
 	}
 	delete(updated.Annotations, v1alpha1.AnnotationLapsedClaims)

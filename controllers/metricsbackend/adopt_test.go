@@ -144,7 +144,7 @@ func TestAdoptionInOneWrite(t *testing.T) {
 	var record v1alpha1.PreviousOwner
 	fc.must(json.Unmarshal([]byte(ours.Annotations[v1alpha1.AnnotationPreviousOwner]), &record))
 	labels := map[string]*string{}
-	for key := range r.newState(fc.backend()).serving.Labels() {
+	for key := range r.newState(fc.backend()).serving.SharedLabels() {
 		labels[key] = nil
 	}
 	// The previous owner uses labels that we set too.

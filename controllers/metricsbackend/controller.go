@@ -25,6 +25,7 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
 )
@@ -57,7 +58,8 @@ type Options struct {
 	Aggregator Aggregator
 	Clock      clock.PassiveClock
 
-	// Namespace is the operator's own, and the default of spec.namespace.
+	// Namespace is the operator's own, which names it among several in a cluster, and the
+	// default of spec.namespace.
 	Namespace string
 	// Namespaces are those that serving may run in.
 	Namespaces []string
@@ -71,6 +73,8 @@ type Reconciler struct {
 	phases  []phase
 	applier *inventory.Applier
 	tokens  *servingclient.Tokens
+	// installation is this operator beside those of other namespaces.
+	installation *installation.Installation
 	// certificateReconciler is for the phases certificates and rotate.
 	certificateReconciler *certificates.Reconciler
 	adoptionChecker       *adoption.Checker
@@ -82,10 +86,11 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	applier := inventory.NewApplier(o.Client, o.Live)
 	return &Reconciler{
-		Options: o,
-		phases:  phases(),
-		applier: applier,
-		tokens:  servingclient.NewTokens(o.Client, o.Clock),
+		Options:      o,
+		phases:       phases(),
+		applier:      applier,
+		tokens:       servingclient.NewTokens(o.Client, o.Clock),
+		installation: &installation.Installation{Live: o.Live, Clock: o.Clock, Namespace: o.Namespace},
 		certificateReconciler: &certificates.Reconciler{
 			Client: o.Client, Live: o.Live, Applier: applier, Issuer: servingcert.NewIssuer(o.Clock), Aggregator: o.Aggregator,
 		},
@@ -118,6 +123,7 @@ func phases() []phase {
 		{name: "register", run: (*Reconciler).register},
 		{name: "verify", run: (*Reconciler).verify},
 		{name: "undeploy", acts: true, run: (*Reconciler).undeploy},
+		{name: "leave", acts: true, run: (*Reconciler).leave},
 		{name: "sources", run: (*Reconciler).sources},
 		{name: "consumers", run: (*Reconciler).consumers},
 	}
@@ -136,6 +142,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get MetricsBackend: %w", err)
 	}
 	s := r.newState(backend)
+	if !backend.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(backend, v1alpha1.Finalizer) {
+		r.forget(req.Name) // others keep it; nothing of it is left to remove
+		return ctrl.Result{}, nil
+	}
+	decision, err := r.installation.Decide(ctx, backend, r.manages(s))
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case decision.Standing == installation.Excluded, decision.Standing == installation.Uninvolved:
+		return r.leaveToOwner(ctx, s, decision)
+	case decision.Standing == installation.Claims:
+		return r.claim(ctx, s, decision)
+	}
+	r.observeOther(ctx, s)
 	if !backend.DeletionTimestamp.IsZero() {
 		gone, err := r.finalize(ctx, s)
 		if gone {

@@ -93,6 +93,14 @@ func scenarios() map[string]scenario {
 			prepare: existingCluster, change: moveToServing, done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},
 		},
+		"moved from another operator": {
+			prepare: func(fc *fakeCluster) { fc.reconcileUntil(fc.secondOperator(), fc.isReady) },
+			change:  func(fc *fakeCluster) { fc.assign(systemNamespace) },
+			done: func(fc *fakeCluster) bool {
+				return fc.isReady() && fc.backend().Status.Installation == v1alpha1.InstallationStatus{Namespace: systemNamespace}
+			},
+			registered: []string{"v1", "v1beta1"},
+		},
 		"authority rotated": {
 			prepare: becomeReady, change: rotate("now"), done: (*fakeCluster).isReady,
 			registered: []string{"v1", "v1beta1"},

@@ -12,7 +12,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
@@ -152,9 +154,15 @@ func (r *Reconciler) stillNeeded(ctx context.Context, s *reconcileState) string 
 // stillRouted returns why some kube-apiserver may still send requests for the APIService
 // to our pods, although it points elsewhere, or "".
 func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name string) string {
-	away := stateKey{state: pointedAway, name: name}
+	return r.stillRoutedTo(ctx, s, stateKey{state: pointedAway, name: name}, s.pointsToServing)
+}
+
+// stillRoutedTo is stillRouted for the pods to which pointsThere says that an APIService
+// points. away is the state in which every kube-apiserver has seen the change.
+func (r *Reconciler) stillRoutedTo(ctx context.Context, s *reconcileState, away stateKey, pointsThere func(*apiregistrationv1.APIService) bool) string {
+	name := away.name
 	lagging, unreachable, err := r.Aggregator.Lagging(ctx, name, func(service *apiregistrationv1.APIService) bool {
-		return !s.pointsToServing(service)
+		return !pointsThere(service)
 	})
 	wait, why := aggregator.RoutingDelay, "points elsewhere in every kube-apiserver"
 	switch {
@@ -171,4 +179,51 @@ func (r *Reconciler) stillRouted(ctx context.Context, s *reconcileState, name st
 		return fmt.Sprintf("%s %s, this waits %s", name, why, wait)
 	}
 	return ""
+}
+
+// admission applies the policy that checks ExternalMetricsPolicies when autoscalers are
+// written, unless another implementation serves external metrics or the CRD is missing.
+// It returns the objects that the prune must keep.
+func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manifests.Object, error) {
+	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.excluded(), isExternal) || s.othersServeExternal() {
+		return nil, nil
+	}
+	exists, err := r.policiesExist(ctx)
+	if err != nil || !exists {
+		return nil, err
+	}
+	// The policy first: with a binding alone, every write of an autoscaler fails.
+	objects := []manifests.Object{manifests.AdmissionPolicy(s.serving), manifests.AdmissionPolicyBinding(s.serving)}
+	for _, object := range objects {
+		if _, err := r.applier.Apply(ctx, s.backend.Name, object); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// othersServeExternal reports whether an implementation that is no MetricsBackend serves
+// external metrics. It applies no ExternalMetricsPolicies.
+func (s *reconcileState) othersServeExternal() bool {
+	return slices.ContainsFunc(s.versions.desired, func(gv schema.GroupVersion) bool {
+		other := s.versions.foreign[apiServiceName(gv)]
+		return isExternal(gv) && other != nil && other.Labels[v1alpha1.LabelBackend] == ""
+	})
+}
+
+func isExternal(gv schema.GroupVersion) bool { return gv.Group == manifests.ExternalMetricsGroup }
+
+// policiesExist reports whether the CRD of ExternalMetricsPolicies exists. kube-apiserver
+// rejects a policy whose parameter kind it does not know.
+func (r *Reconciler) policiesExist(ctx context.Context) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExternalMetricsPolicyList"))
+	err := r.Live.List(ctx, list, client.Limit(1))
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for ExternalMetricsPolicies: %w", err)
+	}
+	return true, nil
 }

@@ -11,16 +11,18 @@
 // The files, by subject:
 //
 //   - a reconciliation: controller.go (the phases), state.go (what they share), setup.go
-//     (watches and cache), errors.go, grace.go (grace periods), history.go (what is
-//     remembered between reconciliations)
+//     (watches and cache), errors.go, history.go (what is remembered between
+//     reconciliations, and grace periods)
+//   - several operators in one cluster: installation.go (package installation), move.go
+//     (from the namespace of one to that of another)
 //   - the spec: validate.go, versions.go (the API versions that it names), conflict.go
 //     (versions that two backends name, and claims that lapse)
 //   - APIServices: ownership.go (whose they are), target.go (where they point to),
 //     register.go, adopt.go (takes one over), contest.go (another manager changes it
 //     back), verify.go (requests through it), retire.go (deletes it), restore.go and
 //     previousowner.go (hand it back)
-//   - what is deployed: deploy.go, admission.go, certificates.go (package certificates),
-//     rollout.go, startfailure.go
+//   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go,
+//     startfailure.go
 //   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go, kubelets.go, specsources.go, rules.go, consumers.go,

@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -185,6 +186,7 @@ func testKinds() map[schema.GroupVersion][]runtime.Object {
 		},
 		policyv1.SchemeGroupVersion:          {&policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{}},
 		networkingv1.SchemeGroupVersion:      {&networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}},
+		coordinationv1.SchemeGroupVersion:    {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
 		discoveryv1.SchemeGroupVersion:       {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
 		authenticationv1.SchemeGroupVersion:  {&authenticationv1.TokenRequest{}},
 		apiregistrationv1.SchemeGroupVersion: {&apiregistrationv1.APIService{}, &apiregistrationv1.APIServiceList{}},

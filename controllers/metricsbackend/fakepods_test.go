@@ -69,7 +69,7 @@ func (fc *fakeCluster) stepDiscovery() {
 }
 
 func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {
-	return p.Labels[v1alpha1.LabelBackend] == d.Labels[v1alpha1.LabelBackend]
+	return p.Namespace == d.Namespace && p.Labels[v1alpha1.LabelBackend] == d.Labels[v1alpha1.LabelBackend]
 }
 
 // roll is a rolling update with maxSurge 1 and maxUnavailable 0, one pod a step.

@@ -146,9 +146,10 @@ func (fc *fakeCluster) errBlocked() error {
 
 // Answers implements Aggregator.
 func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
+	readyz := func(namespace string) string { return adoption.ReadyzPath(namespace, "metrics-serving-"+backendName) }
 	switch {
-	case path == adoption.ReadyzPath(systemNamespace, "metrics-serving-"+backendName):
-		if !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool { return isReady(&p) }) {
+	case path == readyz(systemNamespace), path == readyz(secondNamespace):
+		if !slices.ContainsFunc(fc.pods(), func(p corev1.Pod) bool { return isReady(&p) && path == readyz(p.Namespace) }) {
 			return apierrors.NewServiceUnavailable("no endpoints available for service")
 		}
 	case strings.HasPrefix(path, "/apis/"+v1alpha1.CanaryGroup+"/"+v1alpha1.CanaryVersion+"/"+v1alpha1.CanaryResource+"/"):

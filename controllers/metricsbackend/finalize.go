@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,9 +24,6 @@ import (
 // while pods still serve them; then all other objects; then the finalizer. It reports
 // whether nothing is left.
 func (r *Reconciler) finalize(ctx context.Context, s *reconcileState) (gone bool, err error) {
-	if !controllerutil.ContainsFinalizer(s.backend, v1alpha1.Finalizer) {
-		return true, nil
-	}
 	left, err := r.removeObjects(ctx, s)
 	switch {
 	case err != nil:
@@ -160,7 +158,10 @@ func (s *reconcileState) possiblyRegistered() []string {
 
 // checkNamespace determines whether the serving namespace can be changed.
 func (r *Reconciler) checkNamespace(ctx context.Context, s *reconcileState) error {
-	s.namespace.unmanaged = !slices.Contains(r.Namespaces, s.serving.Namespace)
+	s.namespace.unmanaged = !r.manages(s)
+	if err := r.observeMove(ctx, s); err != nil {
+		return err
+	}
 	exists, ends, err := readNamespace(ctx, r.Live, s.serving.Namespace)
 	s.namespace.gone = err == nil && (!exists || ends)
 	return err
@@ -180,7 +181,16 @@ func (r *Reconciler) removeChildren(ctx context.Context, s *reconcileState) ([]s
 			return nil, err
 		}
 	}
-	return r.applier.RemoveAll(ctx, s.backend.Name, namespace)
+	left, err := r.applier.RemoveAll(ctx, s.backend.Name, namespace)
+	if err != nil || len(left) > 0 {
+		return left, err
+	}
+	left, err = r.removeFromPrevious(ctx, s)
+	if apierrors.IsForbidden(err) {
+		klog.FromContext(ctx).Info("Leaving what served in the namespace from which the MetricsBackend was moved", "namespace", s.move.from, "err", err)
+		return nil, nil
+	}
+	return left, err
 }
 
 func (s *reconcileState) setDeleting(message string) {

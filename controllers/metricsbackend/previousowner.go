@@ -101,6 +101,7 @@ func (o *previousOwnerState) restore(service *apiregistrationv1.APIService) {
 	}
 	// Whatever the annotation says: with our label it would not be theirs.
 	delete(labels, v1alpha1.LabelBackend)
+	delete(labels, v1alpha1.LabelInstallation)
 	service.Labels = labels
 }
 

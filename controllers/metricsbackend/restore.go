@@ -122,7 +122,7 @@ func (r *Reconciler) previousOwnerProblem(ctx context.Context, s *reconcileState
 // isRepointed reports whether another manager pointed an APIService with our label to a
 // Service that is neither ours nor spec.existing. An apply by others leaves our label.
 func (s *reconcileState) isRepointed(live *apiregistrationv1.APIService) bool {
-	if s.pointsToServing(live) || !s.deploys() && pointsTo(live, s.target()) {
+	if s.pointsToOurs(live) || !s.deploys() && pointsTo(live, s.target()) {
 		return false
 	}
 	for _, field := range [][]string{serviceNamespaceField, serviceNameField} {
@@ -140,6 +140,7 @@ func (r *Reconciler) disown(ctx context.Context, s *reconcileState, live *apireg
 	delete(updated.Annotations, v1alpha1.AnnotationPreviousOwner)
 	delete(updated.Annotations, v1alpha1.AnnotationUnverified)
 	delete(updated.Annotations, v1alpha1.AnnotationLapsedClaims)
+	delete(updated.Labels, v1alpha1.LabelInstallation)
 	for key, value := range s.serving.Labels() {
 		maps.DeleteFunc(updated.Labels, func(k, v string) bool { return k == key && v == value })
 	}

@@ -39,7 +39,7 @@ func (r *Reconciler) retire(ctx context.Context, s *reconcileState) error {
 	for _, name := range s.registeredNames() {
 		gv, ok := versionOf(name)
 		// Without their namespace our pods are gone.
-		podsGone := s.namespace.gone && s.pointsToServing(s.registered[name])
+		podsGone := s.namespace.gone && s.pointsToServing(s.registered[name]) || s.move.gone && s.pointsToPrevious(s.registered[name])
 		if !ok || slices.Contains(s.versions.desired, gv) && !podsGone || storedVersion(&s.storedStatus, name).State == v1alpha1.APIServiceRetiring {
 			continue
 		}
@@ -170,6 +170,9 @@ func (r *Reconciler) retireAPIService(ctx context.Context, s *reconcileState, na
 // stillRoutedIfDeployed is stillRouted for an APIService of another owner. Without pods
 // of ours nothing can be sent to them.
 func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileState, name string) (string, error) {
+	if why := r.stillRoutedToPrevious(ctx, s, name); why != "" {
+		return why, nil
+	}
 	if !s.namespace.usable() {
 		return "", nil
 	}
@@ -184,7 +187,7 @@ func (r *Reconciler) stillRoutedIfDeployed(ctx context.Context, s *reconcileStat
 // but points to our Service.
 func (s *reconcileState) owns(service *apiregistrationv1.APIService) bool {
 	holder := service.Labels[v1alpha1.LabelBackend]
-	return holder == s.backend.Name || holder == "" && s.pointsToServing(service)
+	return holder == s.backend.Name || holder == "" && s.pointsToOurs(service)
 }
 
 // stillInDiscovery returns where one of the versions, whose APIServices are gone, is
@@ -234,6 +237,9 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 			s.registered[service.Name] = service
 			if s.pointsToServing(service) {
 				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name})
+			}
+			if s.pointsToPrevious(service) {
+				s.history.streaks.Reset(stateKey{state: pointedAway, name: service.Name, detail: s.move.from})
 			}
 		default:
 			s.others[service.Name] = service

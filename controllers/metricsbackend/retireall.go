@@ -18,12 +18,12 @@ import (
 const retireAllPause = 100 * time.Millisecond
 
 // RetireAll retires every APIService that points to serving pods in the operator's own
-// namespace, without the order that a single backend keeps. It is for an operator that
-// stops because that namespace is being deleted, with all pods in it: an APIService
-// without pods blocks the deletion of every namespace in the cluster. Adopted ones are
-// restored if the previous owner has ready endpoints; all others are deleted. It
-// continues after errors, retries until none is left or ctx ends, and then returns the
-// error of the last attempt.
+// namespace, without the order that a single backend keeps; not those of backends that
+// another operator manages. It is for an operator that stops because that namespace is
+// being deleted, with all pods in it: an APIService without pods blocks the deletion of
+// every namespace in the cluster. Adopted ones are restored if the previous owner has ready
+// endpoints; all others are deleted. It continues after errors, retries until none is left
+// or ctx ends, and then returns the error of the last attempt.
 func (r *Reconciler) RetireAll(ctx context.Context) error {
 	var failed error
 	_ = wait.PollUntilContextCancel(ctx, retireAllPause, true, func(ctx context.Context) (bool, error) {
@@ -45,8 +45,8 @@ func (r *Reconciler) retireAllOnce(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		s := r.newState(&list.Items[i])
-		if s.serving.Namespace != r.Namespace {
-			continue
+		if owner := s.storedStatus.Installation.Namespace; s.serving.Namespace != r.Namespace || owner != "" && owner != r.Namespace {
+			continue // its pods, or its operator, are elsewhere
 		}
 		if err := r.observe(ctx, s); err != nil {
 			errs = append(errs, err)

@@ -105,7 +105,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(Name).
 		WithOptions(controllerOptions()).
 		// Our own status writes change nothing.
-		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.MetricsBackend{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, installationChanged()))).
 		// A conflict ends when the other backend changes or is deleted.
 		Watches(&v1alpha1.MetricsBackend{}, handler.EnqueueRequestsFromMapFunc(r.otherBackends),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -152,8 +152,8 @@ func (r *Reconciler) otherBackends(ctx context.Context, _ client.Object) []recon
 // backendsIn returns the backends that use the namespace.
 func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		existing := backend.Spec.Existing
-		return cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
+		existing, operator := backend.Spec.Existing, backend.Status.Installation
+		return operator.Namespace == namespace.GetName() || operator.MovingFrom == namespace.GetName() || cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
 	})
 }
 
@@ -184,6 +184,17 @@ func requestsFor(backend string) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: backend}}}
+}
+
+// installationChanged passes updates after which another operator may manage the backend,
+// or one is to be reported.
+func installationChanged() predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.MetricsBackend)
+		after, isBackend := e.ObjectNew.(*v1alpha1.MetricsBackend)
+		return ok && isBackend && (before.Status.Installation != after.Status.Installation ||
+			before.Annotations[v1alpha1.AnnotationInstallation] != after.Annotations[v1alpha1.AnnotationInstallation])
+	}}
 }
 
 // createdOrDeleted passes creations and deletions.

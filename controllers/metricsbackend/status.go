@@ -21,6 +21,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
 )
 
 const (
@@ -99,6 +100,12 @@ func (s *reconcileState) summarize(failed error) {
 			s.requeueWithin(s.progressDelay())
 			return
 		}
+	}
+	if other := s.otherInstallation; other != "" {
+		s.setStalledCondition(&stalledError{
+			v1alpha1.ReasonOtherInstallation, installation.Message(s.backend, status.Installation.Namespace, other, true),
+		})
+		return
 	}
 	rules := s.condition(v1alpha1.ConditionRulesReady)
 	if rules.Reason == v1alpha1.ReasonProgressing {

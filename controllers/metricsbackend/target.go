@@ -41,6 +41,17 @@ func (s *reconcileState) pointsToServing(service *apiregistrationv1.APIService) 
 	return to != nil && to.Namespace == s.serving.Namespace && to.Name == s.serving.Name()
 }
 
+// pointsToPrevious is pointsToServing for the namespace from which the backend is moved.
+func (s *reconcileState) pointsToPrevious(service *apiregistrationv1.APIService) bool {
+	to := service.Spec.Service
+	return s.move.from != "" && to != nil && to.Namespace == s.move.from && to.Name == s.serving.Name()
+}
+
+// pointsToOurs reports whether an APIService points to pods of this backend.
+func (s *reconcileState) pointsToOurs(service *apiregistrationv1.APIService) bool {
+	return s.pointsToServing(service) || s.pointsToPrevious(service)
+}
+
 // hasLabel reports whether an APIService has this backend's label.
 func (s *reconcileState) hasLabel(service *apiregistrationv1.APIService) bool {
 	return service.Labels[v1alpha1.LabelBackend] == s.backend.Name

@@ -6,7 +6,6 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,9 @@ import (
 // validate checks what the CRD's schema cannot: that serving accepts the spec, and that
 // the spec fits the cluster.
 func (r *Reconciler) validate(ctx context.Context, s *reconcileState) error {
+	if err := r.observeMove(ctx, s); err != nil {
+		return err
+	}
 	if err := r.validateNamespace(ctx, s); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func validateSpec(s *reconcileState) error {
 
 func (r *Reconciler) validateNamespace(ctx context.Context, s *reconcileState) error {
 	name := s.serving.Namespace
-	if !slices.Contains(r.Namespaces, name) {
+	if !r.manages(s) {
 		s.namespace.unmanaged = true
 		return newStalledError(v1alpha1.ReasonNamespaceNotManaged,
 			"the operator does not manage namespace %q, only %s: add it to the operator's --namespaces and grant its Role there "+

@@ -69,7 +69,7 @@ var table = map[Suite]map[Tier]string{
 			TestFirstReadinessByVersion TestFollowsItsBackend TestRuleForms TestShutdownFailsNoRequest TestPersistsNothing
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
-		Long: `TestStoppedAfterEachWrite TestWatchFaults`,
+		Long: `TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults`,
 	},
 }
 

@@ -70,6 +70,8 @@ var unused = map[string]string{
 	"metrics-backend-system create cert-manager.io/certificates": "TestCertManager",
 	"metrics-backend-system patch cert-manager.io/certificates":  "TestCertManager",
 	"metrics-backend-system delete cert-manager.io/certificates": "TestCertManager",
+	// Used beside another operator only.
+	"* get coordination.k8s.io/leases": "TestTwoOperators",
 	// Used by the binary only, see TestBinary.
 	"* create authentication.k8s.io/tokenreviews":              "TestBinary",
 	"* create authorization.k8s.io/subjectaccessreviews":       "TestBinary",

@@ -172,7 +172,7 @@ func (c *controlPlane) start(ctx context.Context, dir string) (err error) {
 	}
 	c.workload = newWorkload(c.admin, c.pods)
 	go c.workload.run(ctx)
-	c.stopped, err = c.startOperator(ctx)
+	c.stopped, err = c.startOperator(ctx, c.operator.Config(), []string{systemNamespace, otherNamespace}, ctrl.Options{})
 	return err
 }
 
@@ -298,24 +298,22 @@ func command(suite *controlPlane, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// startOperator runs the controller as cmd/operator does.
-func (c *controlPlane) startOperator(ctx context.Context) (<-chan struct{}, error) {
+// startOperator runs the controllers as cmd/operator does, with the rights of config, for the namespaces; the first is
+// the operator's own.
+func (c *controlPlane) startOperator(ctx context.Context, config *rest.Config, namespaces []string, options ctrl.Options) (<-chan struct{}, error) {
 	kinds, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	namespaces := []string{systemNamespace, otherNamespace}
-	mgr, err := ctrl.NewManager(c.operator.Config(), ctrl.Options{
-		Scheme:  kinds,
-		Cache:   metricsbackend.CacheOptions(namespaces),
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		// Names are unique in a process, for the metrics; here each control plane has an operator.
-		Controller: controllerconfig.Controller{SkipNameValidation: ptr.To(true)},
-	})
+	options.Scheme, options.Cache = kinds, metricsbackend.CacheOptions(namespaces)
+	options.Metrics = metricsserver.Options{BindAddress: "0"}
+	// Names are unique in a process, for the metrics; here each control plane has an operator.
+	options.Controller = controllerconfig.Controller{SkipNameValidation: ptr.To(true)}
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, err
 	}
-	direct := c.operator.Config()
+	direct := rest.CopyConfig(config)
 	direct.Dial = dialAdvertised(c.config.Host)
 	aggregated, err := aggregator.NewClient(direct, mgr.GetAPIReader())
 	if err != nil {
@@ -327,7 +325,7 @@ func (c *controlPlane) startOperator(ctx context.Context) (<-chan struct{}, erro
 		Events: mgr.GetEventRecorder(v1alpha1.FieldOwner),
 		Pods:   pods, Directory: directory, Aggregator: aggregated,
 		Clock:     clock.RealClock{},
-		Namespace: systemNamespace, Namespaces: namespaces,
+		Namespace: namespaces[0], Namespaces: namespaces,
 		ServingImage: imageBoth,
 	})
 	declared := declaredmetric.New(declaredmetric.Options{

@@ -1,0 +1,115 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsbackend
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/installation"
+)
+
+const (
+	// reportInterval limits how often an excluded operator reports itself: another one may
+	// disagree on whether it runs.
+	reportInterval = 10 * time.Minute
+	// ownerTimeout is how long the owner may leave a report unread.
+	ownerTimeout = 2 * time.Minute
+)
+
+// manages reports whether the operator may deploy into the backend's serving namespace.
+func (r *Reconciler) manages(s *reconcileState) bool {
+	return slices.Contains(r.Namespaces, s.serving.Namespace)
+}
+
+// claim records this operator as the one that manages the backend. Nothing of the backend
+// but its finalizer is written before: of two operators that claim it, one gets a conflict.
+func (r *Reconciler) claim(ctx context.Context, s *reconcileState, decision installation.Decision) (ctrl.Result, error) {
+	klog.FromContext(ctx).Info("Managing the MetricsBackend from now on", "before", decision.Owner, "movingFrom", decision.Claim.MovingFrom)
+	s.backend.Status.Installation = decision.Claim
+	s.requeueNow()
+	var err error
+	if s.backend.DeletionTimestamp.IsZero() {
+		s.initialize()
+		err = r.addFinalizer(ctx, s)
+	}
+	return r.finish(ctx, s, err, nil)
+}
+
+// observeOther determines whether an operator that reported itself still runs, and is to be
+// reported. It is not if the user has said which one manages the backend.
+func (r *Reconciler) observeOther(ctx context.Context, s *reconcileState) {
+	recorded := &s.backend.Status.Installation
+	switch {
+	case recorded.Other == "":
+	case s.backend.Annotations[v1alpha1.AnnotationInstallation] == r.Namespace, !r.installation.Running(ctx, recorded.Other):
+		recorded.Other = ""
+	default:
+		s.otherInstallation = recorded.Other
+	}
+}
+
+// leaveToOwner changes nothing of a backend that another operator manages. An excluded
+// operator reports itself.
+func (r *Reconciler) leaveToOwner(ctx context.Context, s *reconcileState, decision installation.Decision) (ctrl.Result, error) {
+	if r.Directory != nil {
+		r.Directory.Forget(s.backend.Name)
+	}
+	forgetMetrics(s.backend.Name)
+	unchanged := ctrl.Result{RequeueAfter: resync}
+	if decision.Standing != installation.Excluded || !r.report(ctx, s, decision) {
+		return unchanged, nil
+	}
+	err := r.writeStatus(ctx, s)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		s.requeueNow()
+		return ctrl.Result{RequeueAfter: s.outcome.requeueAfter}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	klog.FromContext(ctx).Info("Another operator manages the MetricsBackend, leaving it as it is", "operator", decision.Owner)
+	s.history.reported = s.now
+	r.recordTransitions(s)
+	return unchanged, nil
+}
+
+// report sets what an excluded operator has to write, and returns whether that is anything.
+// The owner makes a condition of status.installation.other, so that the conditions have one
+// writer. The excluded operator sets it, once, for an owner that does not: one that does
+// not run, is of an earlier release, or has lost its permissions to another installation's
+// ClusterRoleBinding.
+func (r *Reconciler) report(ctx context.Context, s *reconcileState, decision installation.Decision) bool {
+	recorded := &s.backend.Status.Installation
+	announced := recorded.Other == r.Namespace
+	// An owner that has seen the report does not set Ready.
+	unread := announced && s.condition(v1alpha1.ConditionReady).Status == metav1.ConditionTrue
+	ignored := s.history.streaks.Observe(stateKey{state: reportIgnored}, unread).Elapsed >= ownerTimeout
+	running := r.installation.Running(ctx, decision.Owner)
+	switch {
+	case recorded.Other != "" && !announced && r.installation.Running(ctx, recorded.Other):
+		return false
+	case announced && (!decision.Recorded || s.condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonOtherInstallation):
+		return false
+	case announced && running && !ignored:
+		return false
+	case !s.history.reported.IsZero() && s.now.Sub(s.history.reported) < reportInterval && !ignored:
+		return false
+	}
+	recorded.Other = r.Namespace
+	if announced || !running || !decision.Recorded {
+		s.backend.Status.ObservedGeneration = s.backend.Generation
+		s.setStalledCondition(&stalledError{
+			v1alpha1.ReasonOtherInstallation, installation.Message(s.backend, decision.Owner, r.Namespace, decision.Recorded),
+		})
+	}
+	return true
+}
