@@ -7,94 +7,100 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/binary"
 	"fmt"
-	"net"
-	"net/http"
 	"sync"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 // connection keeps the connection to one node's kubelet between scrapes, and the
-// pinned certificate. Each node has its own transport, so that a connection is only
-// used for the node and the settings for which it was verified.
+// pinned certificate. A connection is only used for the node, the address and the
+// settings for which it was verified.
 type connection struct {
-	mu        sync.Mutex
-	transport *http.Transport
-	tls       *kubeletTLS
-	host      string
-	pin       *[sha256.Size]byte
+	mu sync.Mutex
+	// idle is the open connection that no scrape uses, or nil.
+	idle *tlsConn
+	// pin is that of the first connection under the settings tls.
+	pin *[sha256.Size]byte
+	tls *kubeletTLS
 }
 
-// transportFor returns the transport to a host, replacing that of other settings or
-// another host.
-func (c *connection) transportFor(s *kubeletTLS, host string) *http.Transport {
+// tlsConn is a verified connection to a kubelet.
+type tlsConn struct {
+	*tls.Conn
+	record   *recordConn
+	settings *kubeletTLS
+	// address is HOST:PORT.
+	address string
+}
+
+// Close closes the connection. It sends no TLS alert, which could block.
+func (c *tlsConn) Close() error { return c.record.Conn.Close() }
+
+// take returns the idle connection for a scrape, or nil if there is none that is
+// verified for the address under the settings and still open.
+func (c *connection) take(s *kubeletTLS, address string, deadline time.Time) *tlsConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.transport != nil && c.tls == s && c.host == host {
-		return c.transport
-	}
-	if c.transport != nil {
-		c.transport.CloseIdleConnections()
-	}
 	if c.tls != s {
 		// A pin is only valid under the settings that it was made under.
-		c.pin = nil
+		c.tls, c.pin = s, nil
 	}
-	c.tls, c.host = s, host
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	c.transport = &http.Transport{
-		DialTLSContext:         c.dialer(s, host),
-		Protocols:              protocols,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    1,
-		MaxResponseHeaderBytes: 64 << 10,
-		// Large reads of a body bypass these buffers.
-		ReadBufferSize:  2 << 10,
-		WriteBufferSize: 2 << 10,
-		// No proxy, since kubelets are in the cluster's network. No idle timeout,
-		// since the next scrape uses the connection or the kubelet closes it.
+	idle := c.idle
+	c.idle = nil
+	switch {
+	case idle == nil:
+		return nil
+	case idle.settings == s && idle.address == address && idle.SetDeadline(deadline) == nil && !readable(idle.record.Conn):
+		return idle
 	}
-	return c.transport
+	_ = idle.Close()
+	return nil
 }
 
-// closeIdle closes the connection, at the end of the running scrape if any.
+// keep makes a connection idle.
+func (c *connection) keep(conn *tlsConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = conn
+}
+
+// closeIdle closes the idle connection, if any.
 func (c *connection) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.transport != nil {
-		c.transport.CloseIdleConnections()
+	if c.idle != nil {
+		_ = c.idle.Close()
+		c.idle = nil
 	}
 }
 
-// dialer returns a function that connects and verifies the kubelet. The transport
-// sends nothing before that returns.
-func (c *connection) dialer(s *kubeletTLS, host string) dialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		// A transport lets a dial outlive its request, which is unwanted here.
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-			defer context.AfterFunc(a.ctx, cancel)() //nolint:contextcheck // the transport's ctx does not end with the request
-		}
-		raw, err := s.dial(ctx, network, addr)
-		if err != nil {
-			return nil, &connectError{err}
-		}
-		conn := tls.Client(&tlsRecordConn{Conn: raw}, c.tlsConfig(s, host))
-		if err := conn.HandshakeContext(ctx); err != nil {
-			_ = raw.Close()
-			return nil, &connectError{err}
-		}
-		if s.mode == v1alpha1.KubeletTLSPinOnFirstUse {
-			// Only now the peer has proved to have the key. A node has one scrape at
-			// a time, so there is a single first connection.
-			c.keepPin(s, conn.ConnectionState())
-		}
-		return conn, nil
+// dial connects to the kubelet and verifies it until a deadline. Its errors are a
+// connectError.
+func (c *connection) dial(ctx context.Context, s *kubeletTLS, host, address string, buffer []byte, deadline time.Time) (*tlsConn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	raw, err := s.dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, &connectError{err}
 	}
+	record := &recordConn{Conn: raw, buffer: buffer}
+	conn := &tlsConn{Conn: tls.Client(record, c.tlsConfig(s, host)), record: record, settings: s, address: address}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, &connectError{err}
+	}
+	if s.mode == v1alpha1.KubeletTLSPinOnFirstUse {
+		// Only now the peer has proved to have the key. A node has one scrape at
+		// a time, so there is a single first connection.
+		c.keepPin(s, conn.ConnectionState())
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		_ = conn.Close()
+		return nil, &connectError{err}
+	}
+	return conn, nil
 }
 
 func (c *connection) tlsConfig(s *kubeletTLS, host string) *tls.Config {
@@ -151,38 +157,3 @@ type connectError struct{ err error }
 
 func (e *connectError) Error() string { return e.err.Error() }
 func (e *connectError) Unwrap() error { return e.err }
-
-// recordHeader is the length of a TLS record's header, which ends with the length
-// of the rest in two bytes (RFC 8446, section 5.1).
-const recordHeader = 5
-
-// tlsRecordConn is a connection whose reads end at the end of a TLS record.
-//
-// crypto/tls keeps its input buffer as long as the connection. A read beyond the
-// record makes it grow from 17 KB to two records, 38 KB; with thousands of idle
-// connections that is more than all samples.
-type tlsRecordConn struct {
-	net.Conn
-	header [recordHeader]byte
-	have   int // bytes of the header
-	left   int // remaining bytes of the record
-}
-
-// Read implements net.Conn.
-func (c *tlsRecordConn) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return c.Conn.Read(b)
-	}
-	if c.left > 0 {
-		n, err := c.Conn.Read(b[:min(len(b), c.left)])
-		c.left -= n
-		return n, err
-	}
-	n, err := c.Conn.Read(b[:min(len(b), recordHeader-c.have)])
-	c.have += copy(c.header[c.have:], b[:n])
-	if c.have == recordHeader {
-		c.left = int(binary.BigEndian.Uint16(c.header[recordHeader-2:]))
-		c.have = 0
-	}
-	return n, err
-}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -30,8 +29,8 @@ type credentials struct {
 	dial      dialFunc
 	// clientCertificate is nil if there is none.
 	clientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
-	// roundTripper adds the token, which it reloads from its file, and sends the
-	// request over the transport in the request's context (attempt).
+	// roundTripper adds the token, which it reloads from its file and after status 401,
+	// and sends the request over the connection in the request's context (attempt).
 	roundTripper http.RoundTripper
 }
 
@@ -48,6 +47,15 @@ func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*cred
 	tc, err := config.TransportConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
+	}
+	if tc.BearerTokenFile != "" {
+		tokens := transport.NewCachedFileTokenSource(tc.BearerTokenFile)
+		if _, err := tokens.Token(); err != nil && tc.BearerToken == "" {
+			return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
+		}
+		// Unlike for the file in a config, a token that was rejected is not cached.
+		tc.BearerToken, tc.BearerTokenFile = "", ""
+		tc.Wrap(transport.ResettableTokenSourceWrapTransport(tokens))
 	}
 	c.roundTripper, err = transport.HTTPWrappersForConfig(tc, attemptTransport{})
 	if err != nil {
@@ -115,24 +123,4 @@ func parseCA(ca []byte, name string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
 	}
 	return roots, nil
-}
-
-// attempt is the context of one request, which also bounds its dial, and the
-// transport to send it over.
-type attempt struct {
-	ctx       context.Context
-	transport *http.Transport
-}
-
-type attemptKey struct{}
-
-// attemptTransport sends a request over the transport of its attempt.
-type attemptTransport struct{}
-
-func (attemptTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	a, ok := r.Context().Value(attemptKey{}).(*attempt)
-	if !ok {
-		return nil, errors.New("request without a transport")
-	}
-	return a.transport.RoundTrip(r)
 }

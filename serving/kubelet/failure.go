@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -37,16 +38,13 @@ func failf(reason v1alpha1.ScrapeReason, format string, args ...any) *failure {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// errTimeout is the cause of a context that the scrape's timeout canceled.
-var errTimeout = errors.New("scrape timeout")
-
 const selfSigned = "kubelets of kubeadm and kind sign their own certificates by default: " +
 	"set serverTLSBootstrap: true in the kubelet's configuration and approve its certificate signing requests, " +
 	"or give the kubelets' authority in spec.resourceMetrics.kubeletTLS.caBundle, " +
 	"or choose kubeletTLS.mode: PinOnFirstUse"
 
 // classify returns the failure of an error from a request or its body.
-func classify(ctx context.Context, timeout time.Duration, limit int64, err error) *failure {
+func classify(timeout time.Duration, limit int64, err error) *failure {
 	var (
 		pin      *pinError
 		host     x509.HostnameError
@@ -57,7 +55,7 @@ func classify(ctx context.Context, timeout time.Duration, limit int64, err error
 		connects *connectError
 	)
 	switch {
-	case errors.Is(context.Cause(ctx), errTimeout):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return failf(v1alpha1.ScrapeTimeout, "no complete answer within %s: "+
 			"check that the kubelet runs and that nothing, such as a firewall or a network policy, drops packets to its port: %w", timeout, err)
 	case errors.Is(err, textparse.ErrTooLarge):

@@ -177,7 +177,9 @@ func (s *Source) finish(ctx context.Context, t *target, slow bool, o *outcome) {
 	if o != nil && !t.removed {
 		log = s.recordOutcome(t, o)
 	}
-	if !t.removed {
+	if t.removed {
+		t.connection.closeIdle()
+	} else {
 		s.schedule(t, s.clock.Now())
 	}
 	s.mu.Unlock()

@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"sync"
@@ -21,22 +22,35 @@ const acceptText = "text/plain;version=0.0.4"
 // state that remains of a body is bounded by maxContainers and maxLabels.
 const bufferSize = 64 << 10
 
+// inputSize is the most that is received by one system call: two TLS records.
+const inputSize = 32 << 10
+
 // workspace is the memory that a scrape needs besides its node's state. It is pooled,
 // so that there are as many as concurrent scrapes, not as many as nodes.
 type workspace struct {
-	buffer  [bufferSize]byte
+	buffer [bufferSize]byte
+	// input is what was received and not yet decrypted; reader and writer are of the
+	// decrypted connection.
+	input   [inputSize]byte
+	reader  *bufio.Reader
+	writer  *bufio.Writer
 	pods    []*pod
 	updates []samplestore.Update
 	node    [1]samplestore.Update
 }
 
-var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+var workspaces = sync.Pool{New: func() any {
+	// Large reads of a body bypass the reader's buffer.
+	return &workspace{reader: bufio.NewReaderSize(nil, 2<<10), writer: bufio.NewWriterSize(nil, 2<<10)}
+}}
 
 // release returns the workspace to the pool without references to a node's state.
 func (w *workspace) release() {
 	clear(w.pods[:cap(w.pods)])
 	clear(w.updates[:cap(w.updates)])
 	clear(w.node[:])
+	w.reader.Reset(nil)
+	w.writer.Reset(nil)
 	workspaces.Put(w)
 }
 
@@ -53,29 +67,17 @@ type outcome struct {
 	nodeSample bool
 }
 
-// scrape scrapes one kubelet and publishes its points. It returns nil if parent was
+// scrape scrapes one kubelet and publishes its points. It returns nil if ctx was
 // canceled.
-func (s *Source) scrape(parent context.Context, t *target, node *Node, cfg *settings) *outcome {
+func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *settings) *outcome {
 	o := &outcome{start: s.clock.Now()}
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	timer := s.clock.NewTimer(cfg.Timeout)
-	defer timer.Stop()
-	go func() {
-		select {
-		case <-timer.C():
-			cancel(errTimeout)
-		case <-ctx.Done():
-		}
-	}()
-
 	w := workspaces.Get().(*workspace)
 	defer w.release()
 	p := parser{state: &t.state, now: o.start.UnixMilli()}
 	t.state.begin()
-	o.failure = s.fetch(ctx, t, node, cfg, w.buffer[:], &p, o)
+	o.failure = fetch(ctx, t, node, cfg, w, &p, o)
 	o.end = s.clock.Now()
-	if parent.Err() != nil {
+	if ctx.Err() != nil {
 		t.state.abort()
 		return nil
 	}
@@ -94,7 +96,7 @@ func (s *Source) scrape(parent context.Context, t *target, node *Node, cfg *sett
 }
 
 // fetch sends the request and parses the answer. It sets o.url.
-func (s *Source) fetch(ctx context.Context, t *target, node *Node, cfg *settings, buffer []byte, p *parser, o *outcome) *failure {
+func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspace, p *parser, o *outcome) *failure {
 	endpoint, err := node.endpoint(cfg)
 	if err != nil {
 		return &failure{reason: v1alpha1.ScrapeNoAddress, err: err}
@@ -103,7 +105,10 @@ func (s *Source) fetch(ctx context.Context, t *target, node *Node, cfg *settings
 	if f := cfg.kubeletTLS.unverifiable; f != nil {
 		return f
 	}
-	a := &attempt{ctx: ctx, transport: t.connection.transportFor(cfg.kubeletTLS, endpoint.host)}
+	a := &attempt{
+		connection: &t.connection, settings: cfg.kubeletTLS, host: endpoint.host,
+		deadline: time.Now().Add(cfg.Timeout), workspace: w,
+	}
 	request := (&http.Request{
 		Method: http.MethodGet,
 		URL:    &endpoint.url,
@@ -113,24 +118,18 @@ func (s *Source) fetch(ctx context.Context, t *target, node *Node, cfg *settings
 	// A RoundTripper does not follow redirects.
 	response, err := cfg.kubeletTLS.roundTripper.RoundTrip(request)
 	if err != nil {
-		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, err)
+		return classify(cfg.Timeout, cfg.MaxBodySize, err)
 	}
-	// Closing a body that was not read to its end closes the connection.
 	defer func() { _ = response.Body.Close() }()
 	if f := classifyStatus(response); f != nil {
 		return f
 	}
 	if response.ContentLength > cfg.MaxBodySize {
-		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, textparse.ErrTooLarge)
+		return classify(cfg.Timeout, cfg.MaxBodySize, textparse.ErrTooLarge)
 	}
-	err = textparse.ReadLines(response.Body, cfg.MaxBodySize, buffer, p.lines, p.skipLine)
-	if err == nil {
-		// A server that notices the end of the request may end its answer without an
-		// error, though it is incomplete.
-		err = context.Cause(ctx)
-	}
+	err = textparse.ReadLines(response.Body, cfg.MaxBodySize, w.buffer[:], p.lines, p.skipLine)
 	if err != nil {
-		return classify(ctx, cfg.Timeout, cfg.MaxBodySize, err)
+		return classify(cfg.Timeout, cfg.MaxBodySize, err)
 	}
 	return classifyBody(&p.stats)
 }

@@ -6,6 +6,7 @@ package kubelet
 import (
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,7 +160,6 @@ func TestHugeBody(t *testing.T) {
 }
 
 func TestHanging(t *testing.T) {
-	ca := newAuthority(t)
 	tests := map[string]func(w http.ResponseWriter, r *http.Request, hang func()){
 		"before the answer": func(_ http.ResponseWriter, _ *http.Request, hang func()) { hang() },
 		"in the body": func(w http.ResponseWriter, _ *http.Request, hang func()) {
@@ -169,53 +170,49 @@ func TestHanging(t *testing.T) {
 	}
 	for name, handler := range tests {
 		t.Run(name, func(t *testing.T) {
-			hanging, clock := make(chan struct{}), clocktesting.NewFakeClock(time.Now())
-			kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), func(w http.ResponseWriter, r *http.Request) {
-				handler(w, r, func() { close(hanging); <-r.Context().Done() })
+			inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+				f := newBubble(t, testSettings(), certificate, func(_ string, w http.ResponseWriter, r *http.Request) {
+					handler(w, r, func() { <-r.Context().Done() })
+				})
+				f.stop() // no scrapes but this one
+				begin := time.Now()
+				checkFailure(t, f.source.scrapeOnce(t.Context(), f.node(0)), v1alpha1.ScrapeTimeout, "10s")
+				if took := time.Since(begin); took != testSettings().Timeout {
+					t.Errorf("the scrape took %s, want its timeout", took)
+				}
 			})
-			s := newTestSource(t, clock, ca.pem, kubelet.dial, testSettings())
-			go func() { <-hanging; clock.Step(testSettings().Timeout) }()
-			checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeTimeout, "10s")
 		})
 	}
 	t.Run("in the handshake", func(t *testing.T) {
-		// A peer that accepts and sends nothing.
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = listener.Close() })
-		clock := clocktesting.NewFakeClock(time.Now())
-		closed := make(chan struct{})
-		go func() {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
+		synctest.Test(t, func(t *testing.T) {
+			closed := make(chan error, 1)
+			// The peer reads, and sends nothing.
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				client, server := net.Pipe()
+				go func() { _, err := io.Copy(io.Discard, server); closed <- err }()
+				return client, nil
 			}
-			_, _ = conn.Read(make([]byte, 1)) // the ClientHello has begun
-			clock.Step(testSettings().Timeout)
-			_, err = conn.Read(make([]byte, 1<<20))
-			for err == nil {
-				_, err = conn.Read(make([]byte, 1<<20))
-			}
-			close(closed)
-		}()
-		s := newTestSource(t, clock, ca.pem, dialTo(listener.Addr().String()), testSettings())
-		checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeTimeout, "10s")
-		<-closed // the dial does not outlive the scrape
+			cfg := testSettings()
+			cfg.TLS = v1alpha1.KubeletTLSSkip
+			s := newTestSource(t, clock.RealClock{}, nil, dial, cfg)
+			checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), v1alpha1.ScrapeTimeout, "10s")
+			<-closed // the dial does not outlive the scrape
+		})
 	})
 	t.Run("and the source stops", func(t *testing.T) {
-		hanging := make(chan struct{})
-		kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), func(_ http.ResponseWriter, r *http.Request) {
-			close(hanging)
-			<-r.Context().Done()
+		inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+			f := newBubble(t, testSettings(), certificate, func(_ string, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+			f.stop()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			begin := time.Now()
+			if o := f.source.scrapeOnce(ctx, f.node(0)); o != nil {
+				t.Errorf("the outcome of a scrape that was canceled: %+v", o)
+			}
+			if took := time.Since(begin); took != time.Second {
+				t.Errorf("the scrape ended after %s, want 1s", took)
+			}
 		})
-		s := newTestSource(t, clocktesting.NewFakeClock(time.Now()), ca.pem, kubelet.dial, testSettings())
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-hanging; cancel() }()
-		if o := s.scrapeOnce(ctx, testNode("n1", "192.0.2.1")); o != nil {
-			t.Errorf("the outcome of a scrape that was cancelled: %+v", o)
-		}
 	})
 }
 

@@ -22,7 +22,7 @@ type readConn struct {
 
 func (c readConn) Read(b []byte) (int, error) { return c.Reader.Read(b) }
 
-func TestTLSRecordConn(t *testing.T) {
+func TestRecordConn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var stream []byte
 	ends := map[int]bool{0: true} // of headers and of records
@@ -41,7 +41,7 @@ func TestTLSRecordConn(t *testing.T) {
 		"in halves":    iotest.HalfReader,
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &tlsRecordConn{Conn: readConn{Reader: wrap(bytes.NewReader(stream))}}
+			c := &recordConn{Conn: readConn{Reader: wrap(bytes.NewReader(stream))}, buffer: make([]byte, 1<<10)}
 			var got []byte
 			for buf := make([]byte, 32<<10); ; {
 				n, err := c.Read(buf)
@@ -61,6 +61,9 @@ func TestTLSRecordConn(t *testing.T) {
 			}
 			if !bytes.Equal(got, stream) {
 				t.Error("the stream was changed")
+			}
+			if !c.giveBack() {
+				t.Error("not at the end of a record at the end of the stream")
 			}
 		})
 	}

@@ -1,0 +1,11 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package kubelet
+
+import "net"
+
+// readable returns false: a closed connection is noticed by the request.
+func readable(net.Conn) bool { return false }
