@@ -168,7 +168,13 @@ func inBubble(t *testing.T, test func(t *testing.T, certificate tls.Certificate)
 }
 
 // unstamped answers without timestamps, so that there is no phase to track.
-func unstamped(_ string, w http.ResponseWriter, _ *http.Request) {
+func unstamped(node string, w http.ResponseWriter, r *http.Request) {
+	withoutMemory(node, w, r)
+	_, _ = io.WriteString(w, "container_memory_working_set_bytes{container=\"c\",namespace=\"n\",pod=\"p\"} 1\n")
+}
+
+// withoutMemory answers with a pod that never has a point.
+func withoutMemory(_ string, w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintf(w, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} %d\n", time.Now().Unix())
 }
 

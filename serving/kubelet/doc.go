@@ -7,8 +7,9 @@
 // A scrape passes the files of this package in this order:
 //
 //	schedule.go    a node is due and a slot is free
-//	connection.go  its connection, verified before the token is sent (credentials.go)
 //	scrape.go      request, status, body (textparse: lines, labels, numbers)
+//	roundtrip.go   the request and its response, with credentials (credentials.go)
+//	connection.go  the node's connection, verified before the token is sent
 //	parse.go       lines to samples, without an allocation each
 //	nodestate.go   samples by container and pod, kept between scrapes
 //	rates.go       samples to rates: the rules of docs/resource-metrics.md

@@ -17,8 +17,11 @@ import (
 func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseStats) (nodes, pods []samplestore.Update) {
 	w.pods = w.pods[:0]
 	total := 0
+	s.incomplete = false
 	for _, p := range s.pods {
-		if p.update(r, stats) {
+		isNew, whole := p.update(r, stats)
+		s.incomplete = s.incomplete || !whole
+		if isNew {
 			w.pods = append(w.pods, p)
 			total += p.running
 		}
@@ -63,12 +66,12 @@ func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseS
 	return nodes, w.updates
 }
 
-// update updates the pod's containers and reports whether it has a new point: the
-// rate and the memory of each running container are known, and one of the rates is
-// newer than the last published point.
-func (p *pod) update(r rateRules, stats *parseStats) bool {
+// update updates the pod's containers. It reports whether the pod is whole, which is
+// that the rate and the memory of each running container are known; and whether it has
+// a new point: it is whole, and one of the rates is newer than the last published point.
+func (p *pod) update(r rateRules, stats *parseStats) (isNew, whole bool) {
 	p.newest, p.started, p.running = 0, 0, 0
-	whole := true
+	whole = true
 	for _, c := range p.containers {
 		c.update(r, stats)
 		switch c.status {
@@ -80,7 +83,7 @@ func (p *pod) update(r rateRules, stats *parseStats) bool {
 			p.started = max(p.started, c.baseline.start)
 		}
 	}
-	return whole && p.running > 0 && p.newest > p.published
+	return whole && p.running > 0 && p.newest > p.published, whole
 }
 
 func (c *container) usage() samplestore.Usage {

@@ -19,9 +19,16 @@ const (
 	// stuckAfter is the time without a run of the scheduler, and that of a scrape
 	// after its timeout, from which Alive returns an error.
 	stuckAfter = 6 * maxWait
-	// warmUpInterval bounds the interval of a node until it has the two samples that
+	// firstSpread is the time over which the first scrapes of nodes that are added
+	// together are spread.
+	firstSpread = 2 * time.Second
+	// warmUpInterval is the interval of a new node while some of its pods have one
+	// sample only, for at most warmUpTime: a kubelet renews each after 10 to 20 s.
+	warmUpInterval = 5 * time.Second
+	warmUpTime     = 30 * time.Second
+	// noRatesInterval bounds the interval of a node until it has the two samples that
 	// a rate needs, since an interval may be minutes.
-	warmUpInterval = 15 * time.Second
+	noRatesInterval = 15 * time.Second
 	// grid is the time between two instants at which scrapes start: all that became due
 	// since the last one start together. Waking an idle processor costs more than the
 	// scrape itself, so this is a third of the CPU of starting each scrape when it is due.
@@ -206,7 +213,10 @@ func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 		if o.sample.After(t.sample) {
 			t.samples = min(t.samples+1, 2)
 		}
-		t.sample, t.nodeSample = o.sample, o.nodeSample
+		t.sample, t.nodeSample, t.incomplete = o.sample, o.nodeSample, o.incomplete
+		if t.firstSuccess.IsZero() {
+			t.firstSuccess = o.start
+		}
 		if o.nodeSample {
 			t.phase.Observe(o.start, o.sample)
 		}
@@ -226,28 +236,46 @@ func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 // does not shift the next one.
 func (s *Source) schedule(t *target, now time.Time) {
 	interval := s.settings.Interval
-	if t.samples < 2 {
-		interval = min(interval, warmUpInterval)
+	switch {
+	case t.slot.IsZero():
+		s.queueAt(t, now, now.Add(time.Duration(t.offset*float64(firstSpread))))
+		return
+	case t.warmingUp(now) && interval > warmUpInterval:
+		s.queueAt(t, now, now.Add(warmUpInterval))
+		return
+	case t.samples < 2:
+		interval = min(interval, noRatesInterval)
 	}
 	from := t.slot
 	if from.Before(now.Add(-interval)) || from.After(now.Add(interval)) {
-		// The target is new, or the interval has changed.
+		// The interval has changed.
 		from = now
 	}
 	if t.timeouts > 1 {
 		from = now.Add(backoff(t.timeouts, interval) - interval)
 	}
 	slots := schedule.Schedule{Interval: interval, Phase: time.Duration(t.offset * float64(interval))}
-	t.slot = slots.Next(from)
-	due := t.phase.Next(t.slot, interval)
+	slot := slots.Next(from)
+	due := t.phase.Next(slot, interval)
 	if !due.After(now) {
-		t.slot = slots.Next(now)
-		due = t.phase.Next(t.slot, interval)
+		slot = slots.Next(now)
+		due = t.phase.Next(slot, interval)
 	}
+	s.queueAt(t, slot, due)
+}
+
+// queueAt queues a target for a scrape that uses the slot. The caller holds s.mu.
+func (s *Source) queueAt(t *target, slot, due time.Time) {
+	t.slot = slot
 	s.queueOf(t).Put(t, due)
 	if ceil(due).Before(s.nextRun) {
 		s.wake.Set()
 	}
+}
+
+// warmingUp reports whether the next scrape of a new node is likely to complete its pods.
+func (t *target) warmingUp(now time.Time) bool {
+	return t.failed == "" && !t.firstSuccess.IsZero() && now.Sub(t.firstSuccess) < warmUpTime && (t.samples < 2 || t.incomplete)
 }
 
 // backoff returns the time between scrapes of a node after consecutive timeouts:

@@ -9,11 +9,13 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 func TestMaxConcurrent(t *testing.T) {
@@ -96,6 +98,7 @@ func TestIntervalChange(t *testing.T) {
 		f := newBubble(t, cfg, certificate, unstamped)
 		cfg.TLS = v1alpha1.KubeletTLSSkip
 		f.add(nodes)
+		time.Sleep(warmUpTime)
 		for _, interval := range []time.Duration{15 * time.Second, 5 * time.Second, time.Minute, 20 * time.Second} {
 			cfg.Interval, cfg.Timeout = interval, 5*time.Second
 			mustApply(t, f.source, cfg)
@@ -133,6 +136,87 @@ func TestLongInterval(t *testing.T) {
 			if got := len(f.times(f.name(i), begin)); got < 13 || got > 15 {
 				t.Errorf("%s was scraped %d times in 12 intervals after the first two", f.name(i), got)
 			}
+		}
+	})
+}
+
+// TestWarmUp checks that new nodes are scraped at once, and have all points as soon as
+// their kubelets have renewed all samples.
+func TestWarmUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		const nodes = 40
+		begin := time.Now()
+		// Node samples are renewed each 10 s, those of pod i after 10+i s, i up to 9.
+		f := newBubble(t, testSettings(), certificate, func(node string, w http.ResponseWriter, _ *http.Request) {
+			number, err := strconv.Atoi(node[1:])
+			if err != nil {
+				t.Error(err)
+			}
+			shift := time.Duration(number*7) * 250 * time.Millisecond
+			renewed := func(period time.Duration) (int64, int64) {
+				at := time.Now().Add(shift).Truncate(period).Add(-shift)
+				return at.Unix() - begin.Add(-time.Hour).Unix(), at.UnixMilli()
+			}
+			cpu, at := renewed(10 * time.Second)
+			_, _ = fmt.Fprintf(w, "node_cpu_usage_seconds_total %d %d\nnode_memory_working_set_bytes 1\n", cpu, at)
+			for i := range 10 {
+				cpu, at := renewed(10*time.Second + time.Duration(i)*time.Second)
+				_, _ = fmt.Fprintf(w, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"%s-%d\"} %d %d\n", node, i, cpu, at)
+				_, _ = fmt.Fprintf(w, "container_memory_working_set_bytes{container=\"c\",namespace=\"n\",pod=\"%s-%d\"} 1 %d\n", node, i, at)
+			}
+		})
+		pods := f.source.store.Pods
+		for i := range nodes {
+			for j := range 10 {
+				pods.SetMeta(samplestore.Key{Namespace: "n", Name: fmt.Sprintf("%s-%d", f.name(i), j)}, &samplestore.Meta{UID: "u"})
+			}
+		}
+		f.add(nodes)
+		time.Sleep(firstSpread + grid)
+		synctest.Wait()
+		for i := range nodes {
+			if got := len(f.times(f.name(i), begin)); got != 1 {
+				t.Errorf("%s was scraped %d times at first, want once", f.name(i), got)
+			}
+		}
+		if most := f.busiest(begin); most > nodes*2/3 {
+			t.Errorf("%d of %d first scrapes were in one second", most, nodes)
+		}
+		time.Sleep(10*time.Second + warmUpInterval)
+		synctest.Wait()
+		if has, counts := f.source.HasRates(); !has {
+			t.Errorf("no rates as soon as nodes have two samples: %s", counts)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := len(slices.Collect(pods.List("", samplestore.Key{}))); got != nodes*10 {
+			t.Errorf("%d pods are listed as soon as all have two samples, want %d", got, nodes*10)
+		}
+		// The interval is kept from now on.
+		time.Sleep(time.Minute)
+		since := time.Now()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		for i := range nodes {
+			if got := len(f.times(f.name(i), since)); got < 19 || got > 21 {
+				t.Errorf("%s was scraped %d times in 20 intervals", f.name(i), got)
+			}
+		}
+	})
+}
+
+// TestWarmUpEnds checks that a pod that never has a rate does not shorten the interval
+// for ever.
+func TestWarmUpEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		f := newBubble(t, testSettings(), certificate, withoutMemory)
+		f.add(1)
+		time.Sleep(warmUpTime + 15*time.Second)
+		since := time.Now()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if got := len(f.times(f.name(0), since)); got != 20 {
+			t.Errorf("scraped %d times in 20 intervals", got)
 		}
 	})
 }

@@ -65,6 +65,8 @@ type outcome struct {
 	sample time.Time
 	// nodeSample reports that sample is the node's.
 	nodeSample bool
+	// incomplete reports that pods have no point for lack of a rate.
+	incomplete bool
 }
 
 // scrape scrapes one kubelet and publishes its points. It returns nil if ctx was
@@ -88,6 +90,7 @@ func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *setting
 	}
 	t.state.commit()
 	nodes, pods := t.state.points(t.name, rateRulesFor(cfg.Interval), w, &p.stats)
+	o.incomplete = t.state.incomplete
 	s.store.Nodes.Publish(nodes)
 	s.store.Pods.Publish(pods)
 	o.stats = p.stats

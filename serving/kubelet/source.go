@@ -111,6 +111,10 @@ type target struct {
 	sample     time.Time
 	nodeSample bool
 	samples    int
+	// firstSuccess is when the first successful scrape began; incomplete reports that
+	// some of the pods in the newest body have no rate yet.
+	firstSuccess time.Time
+	incomplete   bool
 
 	// state is owned by the running scrape; connection has its own lock.
 
