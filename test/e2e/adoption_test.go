@@ -156,11 +156,7 @@ func blockPods(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "unified")); err == nil {
 		root = filepath.Join(root, "unified")
 	}
-	out, err := run("pgrep", "-x", "kube-apiserver")
-	if err != nil {
-		t.Fatalf("find kube-apiserver: %v: %s", err, out)
-	}
-	process := []byte(strings.TrimSpace(out))
+	process := []byte(componentPID(t, "kube-apiserver"))
 	folder := filepath.Join(root, group)
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a control group
 		t.Fatal(err)
@@ -189,6 +185,19 @@ func blockPods(t *testing.T) {
 			}
 		})
 	}
+}
+
+// componentPID returns the process ID of a component of the cluster. Other processes on this machine may have its name.
+func componentPID(t *testing.T, name string) string {
+	t.Helper()
+	out, err := run("go", "-C", "test/cluster", "run", ".", "status")
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
+			return fields[1]
+		}
+	}
+	t.Fatalf("test/cluster status has no %s (%v):\n%s", name, err, out)
+	return ""
 }
 
 // replaceAuthority puts the authority of another Secret into a Secret, which then does not verify its certificate.
