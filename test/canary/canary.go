@@ -96,6 +96,10 @@ func Start(ctx context.Context, options Options) (*Canary, error) {
 	}
 	c.reads = append(c.reads, first)
 
+	registrations, err := c.registrations()
+	if err != nil {
+		return nil, err
+	}
 	long, stop := context.WithCancel(context.WithoutCancel(ctx))
 	short, judged := context.WithCancel(long)
 	c.stop, c.judged = stop, judged
@@ -120,6 +124,7 @@ func Start(ctx context.Context, options Options) (*Canary, error) {
 		c.first.Go(func() { c.cycleNamespaces(short) })
 	}
 	c.first.Go(func() { c.sampleFigures(short) })
+	c.first.Go(func() { registrations.RunWithContext(short) })
 	return c, nil
 }
 

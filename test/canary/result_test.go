@@ -131,26 +131,26 @@ horizontal_pod_autoscaler_controller_metric_computation_duration_seconds_count{a
 func TestJudgeFigures(t *testing.T) {
 	cases := map[string]struct {
 		before, after string
-		reads         string
+		registered    int
 		want          []string
 	}{
-		"nobody noticed":                       {quiet, quiet, "11", nil},
-		"the aggregator's own, one registered": {quiet, strings.ReplaceAll(quiet, `resource="",subresource="/apis"} 14`, `resource="",subresource="/apis"} 15`), "1b1", nil},
-		"the aggregator's own, thrice for one registered": {quiet, strings.ReplaceAll(quiet, `resource="",subresource="/apis"} 14`, `resource="",subresource="/apis"} 17`), "1b1", []string{
-			`apiserver_request_terminations_total{component="aggregator"}: +0, and +3 of its own discovery; 1 versions were registered`,
+		"nobody noticed":                       {quiet, quiet, 0, nil},
+		"the aggregator's own, one registered": {quiet, strings.ReplaceAll(quiet, `resource="",subresource="/apis"} 14`, `resource="",subresource="/apis"} 15`), 1, nil},
+		"the aggregator's own, thrice for one registered": {quiet, strings.ReplaceAll(quiet, `resource="",subresource="/apis"} 14`, `resource="",subresource="/apis"} 17`), 1, []string{
+			`apiserver_request_terminations_total{component="aggregator"}: +0, and +3 of its own discovery; 1 APIServices were created`,
 		}},
-		"the aggregator's own, none registered": {quiet, strings.ReplaceAll(quiet, `resource="",subresource="/apis"} 14`, `resource="",subresource="/apis"} 15`), "111", []string{
-			`apiserver_request_terminations_total{component="aggregator"}: +0, and +1 of its own discovery; 0 versions were registered`,
+		"the aggregator's own, none registered": {quiet, strings.ReplaceAll(quiet, `resource="",subresource="/apis"} 14`, `resource="",subresource="/apis"} 15`), 0, []string{
+			`apiserver_request_terminations_total{component="aggregator"}: +0, and +1 of its own discovery; 0 APIServices were created`,
 		}},
-		"all noticed": {quiet, noticed, "b1", []string{
-			`apiserver_request_terminations_total{component="aggregator"}: +2, and +0 of its own discovery; 1 versions were registered`,
+		"all noticed": {quiet, noticed, 1, []string{
+			`apiserver_request_terminations_total{component="aggregator"}: +2, and +0 of its own discovery; 1 APIServices were created`,
 			`aggregator_unavailable_apiservice_total{name="v1.metrics.k8s.io"}: +1`,
 			`horizontal_pod_autoscaler_controller_metric_computation_total{error="internal",metric_type="Resource"}: +3`,
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := &Result{Reads: reads(tc.reads)}
+			r := &Result{Registered: tc.registered}
 			r.judgeFigures(figuresOf(t, tc.before), figuresOf(t, tc.after))
 			if diff := cmp.Diff(tc.want, r.Failures); diff != "" {
 				t.Errorf("failures (-want +got):\n%s", diff)
