@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +26,9 @@ func (c *Client) Answers(ctx context.Context, path string) error {
 	var failed error
 	read := func(ctx context.Context, address string) (answer, error) {
 		got, err := c.get(ctx, address, path, runtime.ContentTypeJSON)
-		var dial *net.OpError
+		var unconnected connectError
 		switch {
-		case errors.As(err, &dial) && dial.Op == "dial":
+		case errors.As(err, &unconnected):
 			return answer{}, err
 		case err != nil:
 			// It is reached, and waits for the pods.

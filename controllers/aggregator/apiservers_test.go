@@ -4,10 +4,13 @@
 package aggregator
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -117,6 +120,46 @@ func TestAnswers(t *testing.T) {
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 1000 || apierrors.IsForbidden(err) != tc.forbidden {
 				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// A kube-apiserver that cannot be connected to does not count, whatever keeps it; one that
+// waits for the pods does.
+func TestAnswersWithoutAnAnswer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	fine := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }
+	waits := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	cases := map[string]struct {
+		second http.HandlerFunc
+		hang   dialFunc
+		fails  bool
+	}{
+		"packets to it are dropped": {second: fine, hang: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		"it accepts and says nothing": {second: fine, hang: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, silent.Addr().String())
+		}},
+		"it waits for the pods": {second: waits, fails: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, fine, tc.second)
+			if tc.hang != nil {
+				p.hangs = map[string]dialFunc{"192.0.2.2": tc.hang}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if err := p.client(t).Answers(ctx, "/readyz"); (err != nil) != tc.fails {
+				t.Errorf("got %v, fails %t", err, tc.fails)
 			}
 		})
 	}

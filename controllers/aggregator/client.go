@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
@@ -31,6 +32,8 @@ import (
 
 const (
 	requestTimeout = 10 * time.Second
+	// dialTimeout is for kube-apiservers whose packets are dropped.
+	dialTimeout = 5 * time.Second
 	// maxBody is far above the size of any cluster's discovery document.
 	maxBody = 64 << 20
 )
@@ -122,6 +125,11 @@ type response struct {
 	body        []byte
 }
 
+// connectError is an error before there was a connection to a kube-apiserver.
+type connectError struct{ error }
+
+func (e connectError) Unwrap() error { return e.error }
+
 // get sends a request to the kube-apiserver at address. A response with an error code
 // is no error.
 func (c *Client) get(ctx context.Context, address, path, accept string) (*response, error) {
@@ -134,6 +142,9 @@ func (c *Client) get(ctx context.Context, address, path, accept string) (*respon
 	config.APIPath = ""
 	config.TLSClientConfig.ServerName = hostname
 	config.Timeout = requestTimeout
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
 	// The operator's credentials must reach this address only: no proxy, no redirects.
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	shared, err := rest.HTTPClientFor(config)
@@ -144,13 +155,18 @@ func (c *Client) get(ctx context.Context, address, path, accept string) (*respon
 	defer utilnet.CloseIdleConnectionsFor(shared.Transport)
 	endpoint := *shared
 	endpoint.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	connected := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", accept)
 	got, err := endpoint.Do(request)
-	if err != nil {
+	switch {
+	case err != nil && !connected:
+		return nil, connectError{err}
+	case err != nil:
 		return nil, err
 	}
 	defer func() { _ = got.Body.Close() }()

@@ -41,8 +41,12 @@ const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisco
 type controlPlane struct {
 	config  *rest.Config
 	servers map[string]*httptest.Server // by advertised host
-	slice   *discoveryv1.EndpointSlice
+	// hangs are hosts that packets get to or not, without an answer.
+	hangs map[string]dialFunc
+	slice *discoveryv1.EndpointSlice
 }
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func newControlPlane(t *testing.T, handlers ...http.HandlerFunc) *controlPlane {
 	t.Helper()
@@ -82,6 +86,9 @@ func (p *controlPlane) dial(ctx context.Context, network, address string) (net.C
 	}
 	if host == "example.com" {
 		host = "192.0.2.1"
+	}
+	if hang := p.hangs[host]; hang != nil {
+		return hang(ctx, network, address)
 	}
 	s := p.servers[host]
 	if s == nil {
