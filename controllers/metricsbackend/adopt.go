@@ -67,6 +67,7 @@ func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv 
 		record = string(body)
 	}
 	klog.FromContext(ctx).Info("Pointing an APIService at another Service", "apiService", live.Name, "from", from, "to", s.target().String(), "adopted", adopted)
+	s.startTrial(live.Name)
 	if err := r.applyAdoption(ctx, s, gv, live, record); err != nil {
 		return fmt.Errorf("point APIService %s from %s to Service %s: %w", live.Name, from, s.target(), err)
 	}
@@ -127,6 +128,12 @@ func (s *reconcileState) annotations(name, record string, unverified bool) map[s
 		annotations[v1alpha1.AnnotationLapsedClaims] = strings.Join(older, ",")
 	}
 	return annotations
+}
+
+// startTrial forgets requests to an APIService that moves, or is created.
+func (s *reconcileState) startTrial(name string) {
+	s.history.streaks.Reset(stateKey{state: adoptionSucceeding, name: name})
+	s.history.streaks.Reset(stateKey{state: adoptionFailing, name: name})
 }
 
 // isOnTrial reports whether an APIService that moves to the target was adopted, and is not
@@ -218,6 +225,7 @@ func (r *Reconciler) finishAdoption(ctx context.Context, s *reconcileState, live
 		return "", fmt.Errorf("take annotation %s off APIService %s: %w", v1alpha1.AnnotationUnverified, live.Name, err)
 	}
 	s.registered[live.Name] = verified
+	s.history.streaks.Reset(stateKey{state: adoptionSucceeding, name: live.Name})
 	s.history.adoption.Succeed()
 	s.requeueNow()
 	return "", nil
@@ -233,7 +241,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		d = r.requestDefect(ctx, s, gv)
 	}
 	failing := streaks.Observe(stateKey{state: adoptionFailing, name: name}, d != nil && d.reason != v1alpha1.ReasonProgressing)
-	if failing.Count < adoptionFailures {
+	if failing.Count < adoptionFailures || failing.Elapsed < adoptionFailures*adoptionRecheck {
 		s.requeueWithin(adoptionRecheck)
 		return false, nil
 	}
@@ -247,7 +255,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		// It was created beside versions of someone else, which clients use again.
 		why.Message = strings.Replace(why.Message, "is back with its previous owner", "is removed again", 1)
 		s.requestRetirement(gv, "requests through kube-apiserver fail")
-	} else if handedBack, err := r.revertAdoption(ctx, s, live); err != nil || !handedBack {
+	} else if handedBack, err := r.revertAdoption(ctx, s, gv, live); err != nil || !handedBack {
 		return false, err
 	}
 	streaks.Reset(stateKey{state: adoptionFailing, name: name})
@@ -261,8 +269,9 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 }
 
 // revertAdoption hands an APIService back to its previous owner if its Service has ready
-// endpoints, and reports whether it did. They answered until now: they are not asked.
-func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live *apiregistrationv1.APIService) (bool, error) {
+// endpoints, and reports whether it did. They are only asked if they may not have answered
+// before: from the operator's network they may be out of reach.
+func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv schema.GroupVersion, live *apiregistrationv1.APIService) (bool, error) {
 	previous, err := readPreviousOwner(live)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot revert an adoption", "apiService", live.Name)
@@ -271,6 +280,11 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, live
 	found, err := r.readService(ctx, previous.target())
 	if err != nil || found.missing || len(found.endpoints) == 0 {
 		return false, err
+	}
+	if s.spec.Adoption == v1alpha1.AdoptionIfUnavailable {
+		if why, _, err := r.previousOwnerProblem(ctx, s, previous.target(), gv); err != nil || why != "" {
+			return false, err
+		}
 	}
 	if err := r.handBack(ctx, s, live, previous); err != nil {
 		return false, err

@@ -98,6 +98,10 @@ type fakeCluster struct {
 	// blocked: kube-apiservers do not reach our pods. The operator does.
 	blocked  bool
 	attempts int
+	// recheckDelay is how long an unavailable APIService stays so after it moved to our
+	// pods: the aggregator is still checking its former Service. moved is when it did.
+	recheckDelay time.Duration
+	moved        map[schema.GroupVersion]time.Time
 	// stale makes all samples too old; refused makes requests fail.
 	stale, refused bool
 	// unresponsive pods do not answer the operator; silent ones neither, if set.
@@ -146,6 +150,7 @@ func newFakeCluster(t *testing.T, objects ...client.Object) *fakeCluster {
 		stepsTerminating: map[string]int{},
 		certs:            newCerts(),
 		gatedUntil:       map[string]time.Time{},
+		moved:            map[schema.GroupVersion]time.Time{},
 		report:           v1alpha1.KubeletReport{Nodes: 3, Healthy: 3},
 		replicas:         []*replica{{address: "192.0.2.1:6443"}, {address: "192.0.2.2:6443"}},
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -57,7 +58,11 @@ func (fc *fakeCluster) step() {
 
 func (fc *fakeCluster) stepDiscovery() {
 	for _, gv := range testVersions {
+		if fc.other.pointsTo[gv] == metricsServer && fc.pointsToNow(gv) == ourService {
+			fc.moved[gv] = fc.clock.Now()
+		}
 		fc.followAPIService(gv)
+		fc.recheck(gv)
 		if fc.discovered[gv] == fc.isRegistered(gv) {
 			fc.lagging[gv] = 0
 			continue
@@ -66,6 +71,17 @@ func (fc *fakeCluster) stepDiscovery() {
 			fc.discovered[gv], fc.lagging[gv] = fc.isRegistered(gv), 0
 		}
 	}
+}
+
+// recheck has the aggregator check an APIService after it moved.
+func (fc *fakeCluster) recheck(gv schema.GroupVersion) {
+	fc.t.Helper()
+	at, moved := fc.moved[gv]
+	if !moved || fc.blocked || fc.clock.Now().Sub(at) < fc.recheckDelay || fc.pointsToNow(gv) != ourService {
+		return
+	}
+	delete(fc.moved, gv)
+	fc.setAvailable(fc.apiService(gv), apiregistrationv1.ConditionTrue, "Passed")
 }
 
 func isOf(p *corev1.Pod, d *appsv1.Deployment) bool {

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -166,9 +167,19 @@ func (fc *fakeCluster) Answers(ctx context.Context, path string) error {
 }
 
 // reaches reports whether requests for the version reach what its APIService points to.
+// kube-apiserver sends none to one that it reports unavailable.
 func (fc *fakeCluster) reaches(gv schema.GroupVersion) bool {
 	to := fc.pointsToNow(gv)
-	return !fc.refused && fc.isRegistered(gv) && (!fc.blocked || to != ourService) && to != fc.failingService
+	return !fc.refused && !fc.isUnavailable(gv) && fc.isRegistered(gv) && (!fc.blocked || to != ourService) && to != fc.failingService
+}
+
+func (fc *fakeCluster) isUnavailable(gv schema.GroupVersion) bool {
+	service := &apiregistrationv1.APIService{}
+	if fc.raw.Get(context.Background(), client.ObjectKey{Name: apiServiceName(gv)}, service) != nil {
+		return true
+	}
+	available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
+	return available != nil && available.Status == apiregistrationv1.ConditionFalse
 }
 
 // Discovers implements Aggregator.

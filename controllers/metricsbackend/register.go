@@ -199,6 +199,7 @@ func (r *Reconciler) create(ctx context.Context, s *reconcileState, gv schema.Gr
 		}
 	}
 	klog.FromContext(ctx).Info("Registering APIService", "apiService", apiServiceName(gv))
+	s.startTrial(apiServiceName(gv))
 	return "", r.apply(ctx, s, gv, nil)
 }
 

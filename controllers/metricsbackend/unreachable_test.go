@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -180,8 +181,9 @@ func TestAdoptionReverted(t *testing.T) {
 			r := fc.live()
 			spec, restarted := fc.apiService(v1beta1).Spec, false
 			fc.follow(r, time.Minute, func() {
-				if fc.pointsToNow(v1beta1) == ourService {
+				if fc.pointsToNow(v1beta1) == ourService && !fc.blocked {
 					fc.blocked = true
+					fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
 				}
 				if fc.isRegistered(v1) {
 					t.Fatal("v1 is registered before v1beta1 is verified")
@@ -231,17 +233,102 @@ func TestAdoptionRevertedInTime(t *testing.T) {
 	fc.wantPointsTo(v1beta1, metricsServer)
 }
 
-// A previous owner without endpoints cannot do better, so ours stays.
+// A previous owner that does not answer cannot do better, so ours stays.
 func TestAdoptionNotRevertedToNobody(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		policy  v1alpha1.AdoptionPolicy
+		prepare func(*fakeCluster)
+		// fail is what happens to the previous owner after the takeover.
+		fail func(*fakeCluster)
+	}{
+		"it has no endpoint": {
+			v1alpha1.AdoptionAlways, func(*fakeCluster) {},
+			func(fc *fakeCluster) { fc.scaleMetricsServer(0) },
+		},
+		"its endpoints never answered": {
+			v1alpha1.AdoptionIfUnavailable, func(fc *fakeCluster) {
+				fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+				fc.failMetricsServer(errors.New("dial: connection refused"))
+			},
+			func(*fakeCluster) {},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc := besideMetricsServer(t)
+			fc.change(adopting(tc.policy))
+			tc.prepare(fc)
+			r := fc.live()
+			fc.reconcileUntil(r, func() bool {
+				fc.blocked = fc.pointsToNow(v1beta1) == ourService
+				return fc.blocked
+			})
+			tc.fail(fc)
+			fc.follow(r, time.Minute, func() {})
+			fc.wantPointsTo(v1beta1, ourService)
+			fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonRequestFailed)
+		})
+	}
+}
+
+// failMetricsServer has metrics-server's endpoints fail.
+func (fc *fakeCluster) failMetricsServer(err error) {
+	for address := range fc.other.serves {
+		fc.other.failing[address] = err
+	}
+}
+
+// The second takeover by one process is on trial like the first one: metrics-server has it
+// again if requests fail.
+func TestSecondTakeoverIsOnTrial(t *testing.T) {
 	t.Parallel()
 	fc := besideMetricsServer(t)
 	r := fc.live()
-	fc.reconcileUntil(r, func() bool { return fc.pointsToNow(v1beta1) == ourService })
-	fc.blocked = true
-	fc.scaleMetricsServer(0)
-	fc.follow(r, time.Minute, func() {})
-	fc.wantPointsTo(v1beta1, ourService)
-	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonRequestFailed)
+	fc.reconcileUntil(r, fc.isReady)
+	moveToExisting(fc)
+	fc.reconcileUntil(r, func() bool { return fc.isReady() && len(fc.pods()) == 0 })
+	fc.clock.Step(time.Hour)
+	moveToServing(fc)
+	fc.followBlockedAtTakeover(r)
+	fc.wantPointsTo(v1beta1, metricsServer)
+}
+
+// followBlockedAtTakeover blocks our pods as soon as v1beta1 points to them.
+func (fc *fakeCluster) followBlockedAtTakeover(r *Reconciler) {
+	fc.t.Helper()
+	fc.follow(r, 2*time.Minute, func() {
+		if fc.pointsToNow(v1beta1) == ourService {
+			fc.blocked = true
+		}
+		if fc.isRegistered(v1) {
+			fc.t.Fatalf("v1 is registered before v1beta1 is verified:\n%s", fc.show())
+		}
+	})
+	if !fc.blocked {
+		fc.t.Fatalf("it was never taken over:\n%s", fc.show())
+	}
+}
+
+// A moved APIService stays unavailable until the aggregator has given up on its former
+// Service, which may take five seconds: these failures are not those of our pods.
+func TestStaleConditionRevertsNothing(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t)
+	fc.change(adopting(v1alpha1.AdoptionIfUnavailable))
+	fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
+	fc.recheckDelay = 4 * time.Second // seen by the pass after that
+	r, adopted := fc.live(), false
+	fc.follow(r, 2*time.Minute, func() {
+		ours := fc.pointsToNow(v1beta1) == ourService
+		if adopted && !ours {
+			t.Fatalf("it was reverted:\n%s", fc.show())
+		}
+		adopted = ours
+	})
+	if !fc.isReady() {
+		t.Errorf("not ready:\n%s", fc.show())
+	}
 }
 
 // v1 alone, beside v1beta1 of metrics-server, is removed again: clients prefer it.
@@ -265,17 +352,20 @@ func TestVersionBesideOthersReverted(t *testing.T) {
 // in charge.
 func TestUnreachableAdoptionStoppedAfterEachWrite(t *testing.T) {
 	t.Parallel()
+	tried := false
 	for stopAt := 1; ; stopAt++ {
 		fc := besideMetricsServer(t)
-		writes := 0
+		writes, handedBack := 0, false
 		type ended struct{}
 		r := fc.live(intercepted(func(c call, make func() error) error {
+			before := fc.pointsToNow(v1beta1)
 			err := make()
 			if fc.pointsToNow(v1beta1) == ourService {
 				fc.blocked = true
 			}
 			if c.write && strings.Contains(strings.ToLower(c.name), "apiservice") {
 				if writes++; writes == stopAt {
+					handedBack = before == ourService && fc.pointsToNow(v1beta1) == metricsServer
 					panic(ended{})
 				}
 			}
@@ -293,18 +383,23 @@ func TestUnreachableAdoptionStoppedAfterEachWrite(t *testing.T) {
 			fc.follow(r, 2*time.Minute, func() {})
 			return false
 		}()
-		fc.blocked = true
+		// Of an APIService that was handed back just before, no status tells: it is taken
+		// over again, with a check.
+		fc.blocked = !handedBack
 		fc.follow(fc.live(), 2*time.Minute, func() {})
 		if fc.hasCanary() {
 			t.Errorf("stopped at write %d: the canary API is left", stopAt)
 		}
-		fc.wantPointsTo(v1beta1, metricsServer)
+		if want := map[bool]string{false: metricsServer, true: ourService}[handedBack]; fc.pointsToNow(v1beta1) != want || handedBack && !fc.isReady() {
+			t.Errorf("v1beta1 points to %q, want %q\n%s", fc.pointsToNow(v1beta1), want, fc.show())
+		}
+		tried = tried || handedBack
 		if t.Failed() {
 			t.Fatalf("stopped at write %d", stopAt)
 		}
 		if !stopped {
-			if stopAt < 4 {
-				t.Errorf("only %d writes", stopAt-1)
+			if stopAt < 4 || !tried {
+				t.Errorf("only %d writes, a hand-back among them: %t", stopAt-1, tried)
 			}
 			return
 		}
