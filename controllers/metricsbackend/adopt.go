@@ -39,9 +39,13 @@ func (s *reconcileState) mayAdopt(gv schema.GroupVersion, service *apiregistrati
 			}
 			s.requeueWithin(left)
 		}
+		s.pausedAdoption(gv) // the first conflict counts: a failure says more
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to someone else, it is served by %s, and spec.adoption is IfUnavailable: it is taken over once "+
 				"kube-apiserver has reported it unavailable for %s; set spec.adoption: Always to take it over now", service.Name, describeTarget(service), adoptionGrace)
+		return nil
+	}
+	if s.pausedAdoption(gv) != "" {
 		return nil
 	}
 	return newStalledError(v1alpha1.ReasonNotOwned,
@@ -59,7 +63,7 @@ func (r *Reconciler) adoptAPIService(ctx context.Context, s *reconcileState, gv 
 	from := describeTarget(live)
 	record := live.Annotations[v1alpha1.AnnotationPreviousOwner]
 	adopted := live.Labels[v1alpha1.LabelBackend] == ""
-	if adopted {
+	if adopted || record == "" && s.replacesOther(live) {
 		body, err := json.Marshal(recordOwner(live, s.serving.SharedLabels()))
 		if err != nil {
 			return fmt.Errorf("record the owner of APIService %s: %w", live.Name, err)
@@ -142,10 +146,16 @@ func (s *reconcileState) isOnTrial(live *apiregistrationv1.APIService, record st
 	return isUnverified(live) || record != "" && !pointsTo(live, s.target())
 }
 
-// replacesOther reports whether an APIService points to an implementation that no
-// MetricsBackend deployed: that of someone else, or of the former spec.existing.
+// replacesOther reports whether an APIService is to move, and points to an implementation
+// that no MetricsBackend deployed: that of someone else, or of a spec.existing.
 func (s *reconcileState) replacesOther(live *apiregistrationv1.APIService) bool {
-	return !s.pointsToServing(live) && (s.hasLabel(live) || live.Labels[v1alpha1.LabelBackend] == "")
+	return s.moves(live) && !s.pointsToOurs(live) && !pointsToHolder(live)
+}
+
+// moves reports whether an APIService is another backend's, or someone else's, or does not
+// point to the target.
+func (s *reconcileState) moves(live *apiregistrationv1.APIService) bool {
+	return !s.hasLabel(live) || !pointsTo(live, s.target())
 }
 
 // checkAdoption returns why nothing of someone else is adopted yet, or "". The Service of

@@ -55,6 +55,9 @@ func TestAdoptionPolicies(t *testing.T) {
 			if adopted := fc.pointsToNow(v1beta1) == ourService; adopted != tc.adopted {
 				t.Errorf("adopted %t, want %t\n%s", adopted, tc.adopted, fc.show())
 			}
+			if registered := fc.isRegistered(v1); registered && !tc.adopted {
+				t.Errorf("v1 is registered beside v1beta1 of metrics-server, and clients prefer it:\n%s", fc.show())
+			}
 			if deployed := len(fc.pods()) > 0; deployed != tc.deployed {
 				t.Errorf("%d pods", len(fc.pods()))
 			}
@@ -99,6 +102,7 @@ func TestAdoptionIfUnavailableWaits(t *testing.T) {
 		t.Fatalf("v1beta1 points to %s", got)
 	}
 	fc.clock.Step(time.Second)
+	mustReconcile(t, r) // registers the canary API, which answers at the next pass
 	mustReconcile(t, r)
 	fc.wantPointsTo(v1beta1, ourService)
 }

@@ -149,7 +149,7 @@ func (r *Reconciler) ensureRegistered(ctx context.Context, s *reconcileState, gv
 			return why, nil
 		}
 	}
-	moves := !s.hasLabel(live) || !pointsTo(live, target)
+	moves := s.moves(live)
 	if moves && !s.waited(stateKey{targetReady, name, target.String()}, endpointDelay) {
 		*moving = name
 		return fmt.Sprintf("points to %s until Service %s has been ready for %s", describeTarget(live), target, endpointDelay), nil
@@ -194,6 +194,10 @@ func (r *Reconciler) create(ctx context.Context, s *reconcileState, gv schema.Gr
 		}
 	}
 	if s.sharedGroups.Has(gv.Group) {
+		notOurs := find(s.versions.conflicts, func(c versionConflict) bool { return c.gv.Group == gv.Group && c.reason == v1alpha1.ReasonNotOwned })
+		if notOurs.message != "" {
+			return notOurs.message, nil
+		}
 		if why, err := r.checkAdoption(ctx, s, gv); err != nil || why != "" {
 			return why, err
 		}

@@ -243,7 +243,7 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 			}
 		default:
 			s.others[service.Name] = service
-			if service.Labels[v1alpha1.LabelBackend] == "" && service.Spec.Service != nil {
+			if service.Spec.Service != nil && !pointsToHolder(service) {
 				s.sharedGroups.Insert(service.Spec.Group)
 			}
 		}

@@ -52,6 +52,13 @@ func (s *reconcileState) pointsToOurs(service *apiregistrationv1.APIService) boo
 	return s.pointsToServing(service) || s.pointsToPrevious(service)
 }
 
+// pointsToHolder reports whether an APIService points to pods of the backend that its label
+// names.
+func pointsToHolder(service *apiregistrationv1.APIService) bool {
+	holder, to := service.Labels[v1alpha1.LabelBackend], service.Spec.Service
+	return holder != "" && to != nil && to.Name == manifests.Serving{Backend: holder}.Name()
+}
+
 // hasLabel reports whether an APIService has this backend's label.
 func (s *reconcileState) hasLabel(service *apiregistrationv1.APIService) bool {
 	return service.Labels[v1alpha1.LabelBackend] == s.backend.Name

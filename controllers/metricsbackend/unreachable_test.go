@@ -20,6 +20,7 @@ import (
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/adoption"
 )
 
 // besideMetricsServer has metrics-server with its APIService, and a backend that may take
@@ -328,6 +329,84 @@ func TestStaleConditionRevertsNothing(t *testing.T) {
 	})
 	if !fc.isReady() {
 		t.Errorf("not ready:\n%s", fc.show())
+	}
+}
+
+// A pause of adoptions concerns only APIServices that are to move.
+func TestPausedAdoptionKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	fc := prepared(t, "existing", existingCluster)
+	r := fc.live()
+	mustReconcile(t, r)
+	r.history(backendName).adoption.Fail(fc.clock.Now(), adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: "another version was reverted"})
+	fc.reconcileRounds(r, 3)
+	if stalled := fc.condition(v1alpha1.ConditionStalled); stalled.Type != "" || !fc.isReady() {
+		t.Errorf("what is registered is stalled:\n%s", fc.show())
+	}
+}
+
+// An implementation that no MetricsBackend deployed is someone else's, whatever label its
+// APIService has.
+func TestOthersBehindALabel(t *testing.T) {
+	t.Parallel()
+	only := func(version v1alpha1.ResourceMetricsVersion) func(*v1alpha1.MetricsBackendSpec) {
+		return func(spec *v1alpha1.MetricsBackendSpec) {
+			spec.ResourceMetrics.Versions = []v1alpha1.ResourceMetricsVersion{version}
+		}
+	}
+	for name, tc := range map[string]struct {
+		version v1alpha1.ResourceMetricsVersion
+		// waiting is why the younger backend is stalled until the older one is deleted.
+		waiting string
+		deleted bool
+	}{
+		"its label goes":        {"v1beta1", v1alpha1.ReasonConflict, true},
+		"another version of it": {"v1", v1alpha1.ReasonPodsUnreachable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			always := adopting(v1alpha1.AdoptionAlways)
+			fc := newFakeCluster(t, newBackend(only(tc.version), always), olderBackend(only("v1beta1"), existing, always))
+			stockCluster(fc)
+			fc.blocked = true
+			untouched := func() {
+				if fc.pointsToNow(v1beta1) != metricsServer || fc.isRegistered(v1) {
+					t.Fatalf("v1beta1 points to %q, v1 to %q:\n%s", fc.pointsToNow(v1beta1), fc.pointsToNow(v1), fc.showAll())
+				}
+			}
+			r := fc.live()
+			fc.reconcileBothUntil(r, func() bool {
+				untouched()
+				return fc.isStalledBy(tc.waiting) && fc.condition(v1alpha1.ConditionServingReady).Status == metav1.ConditionTrue
+			})
+			if tc.deleted {
+				fc.delete(fc.backendNamed(olderName))
+			}
+			for range 30 {
+				fc.reconcileBoth(r)
+				untouched()
+				fc.step()
+			}
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable)
+		})
+	}
+}
+
+// An APIService that the operator created for spec.existing is on trial at our pods, too.
+func TestMoveFromExistingReverted(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []v1alpha1.AdoptionPolicy{v1alpha1.AdoptionAlways, v1alpha1.AdoptionRefuse} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			fc := newFakeCluster(t, newBackend(existing, adopting(policy)))
+			fc.runMetricsServer(2, v1beta1)
+			r := fc.live()
+			fc.reconcileUntil(r, fc.isReady)
+			moveToServing(fc)
+			fc.followBlockedAtTakeover(r)
+			fc.wantPointsTo(v1beta1, metricsServer)
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted, "is back with its previous owner")
+		})
 	}
 }
 
