@@ -49,7 +49,7 @@ func (c *namespaceCleanup) Start(ctx context.Context) error {
 	}
 	logger.Info("The operator's namespace is being deleted: removing all APIServices", "namespace", c.namespace)
 	if err := c.retireAll(cleanupCtx); err != nil {
-		logger.Error(err, "Cannot remove all APIServices; remove those with label "+v1alpha1.LabelBackend+" by hand")
+		logger.Error(err, "Cannot remove all APIServices; remove those with label "+v1alpha1.LabelBackend+" or "+v1alpha1.LabelCanary+" by hand")
 	}
 	return nil
 }

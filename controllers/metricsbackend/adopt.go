@@ -189,11 +189,11 @@ func (s *reconcileState) pausedAdoption(gv schema.GroupVersion) string {
 	return failure.Message
 }
 
-// revertedAdoption returns why the stored status says that an adoption was reverted in
-// this generation, so that a restart does not try it again at once.
-func (s *reconcileState) revertedAdoption() adoption.Failure {
+// reportedFailure returns why the stored status says that this generation is stalled, which
+// may be the failure of an adoption.
+func (s *reconcileState) reportedFailure() adoption.Failure {
 	stalled := meta.FindStatusCondition(s.storedStatus.Conditions, v1alpha1.ConditionStalled)
-	if stalled == nil || stalled.Reason != v1alpha1.ReasonAdoptionReverted || stalled.ObservedGeneration != s.backend.Generation {
+	if stalled == nil || stalled.ObservedGeneration != s.backend.Generation {
 		return adoption.Failure{}
 	}
 	return adoption.Failure{Reason: stalled.Reason, Message: stalled.Message}
@@ -256,8 +256,8 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		return false, nil
 	}
 	why := adoption.Failure{Reason: v1alpha1.ReasonAdoptionReverted, Message: fmt.Sprintf(
-		"APIService %s was taken over and is back with its previous owner, since requests through kube-apiserver failed: it %s. "+
-			"The operator tries again after %s, then with longer pauses, and at once after a change of the spec", name, d.message, adoption.FirstPause)}
+		"APIService %s was taken over and is back with its previous owner, since requests through kube-apiserver failed: it %s. %s",
+		name, adoption.Describe(d.message, live), s.requiredConnections())}
 	if _, adopted := live.Annotations[v1alpha1.AnnotationPreviousOwner]; !adopted {
 		if !s.sharedGroups.Has(gv.Group) {
 			return false, nil
@@ -269,7 +269,7 @@ func (r *Reconciler) confirmAdoption(ctx context.Context, s *reconcileState, gv 
 		return false, err
 	}
 	streaks.Reset(stateKey{state: adoptionFailing, name: name})
-	s.history.adoption.Fail(s.now, why)
+	why = s.history.adoption.Fail(s.now, why)
 	s.addConflict(gv, why.Reason, "%s", why.Message)
 	s.setStalled(&stalledError{why.Reason, why.Message})
 	s.setCondition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, why.Reason, why.Message)

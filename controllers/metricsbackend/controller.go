@@ -94,7 +94,7 @@ func New(o Options) *Reconciler {
 		certificateReconciler: &certificates.Reconciler{
 			Client: o.Client, Live: o.Live, Applier: applier, Issuer: servingcert.NewIssuer(o.Clock), Aggregator: o.Aggregator,
 		},
-		adoptionChecker: &adoption.Checker{Client: o.Client, Requester: o.Aggregator},
+		adoptionChecker: &adoption.Checker{Client: o.Client, Live: o.Live, Requester: o.Aggregator, Clock: o.Clock},
 	}
 }
 

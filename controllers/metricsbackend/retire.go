@@ -226,7 +226,7 @@ func (r *Reconciler) observe(ctx context.Context, s *reconcileState) error {
 	if err := r.Live.List(ctx, &list); err != nil {
 		return fmt.Errorf("list APIServices: %w", err)
 	}
-	s.history.adoption.Follow(s.backend.Generation, s.revertedAdoption(), s.now)
+	s.history.adoption.Follow(s.backend.Generation, s.reportedFailure(), s.now)
 	s.registered = map[string]*apiregistrationv1.APIService{}
 	s.others, s.sharedGroups = map[string]*apiregistrationv1.APIService{}, sets.New[string]()
 	for i := range list.Items {

@@ -120,7 +120,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range inventory.Removable() {
 		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
-	return b.Complete(r)
+	if err := b.Complete(r); err != nil {
+		return err
+	}
+	return mgr.Add(r.adoptionChecker)
 }
 
 func controllerOptions() controller.Options {

@@ -181,7 +181,11 @@ func TestAdoptionReverted(t *testing.T) {
 			fc := besideMetricsServer(t)
 			r := fc.live()
 			spec, restarted := fc.apiService(v1beta1).Spec, false
+			var reverted time.Time
 			fc.follow(r, time.Minute, func() {
+				if fc.blocked && reverted.IsZero() && fc.pointsToNow(v1beta1) == metricsServer {
+					reverted = fc.clock.Now()
+				}
 				if fc.pointsToNow(v1beta1) == ourService && !fc.blocked {
 					fc.blocked = true
 					fc.setAvailable(fc.apiService(v1beta1), apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck")
@@ -207,7 +211,8 @@ func TestAdoptionReverted(t *testing.T) {
 				}
 			}
 			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted,
-				"APIService v1beta1.metrics.k8s.io was taken over and is back with its previous owner", "does not answer through kube-apiserver")
+				"APIService v1beta1.metrics.k8s.io was taken over and is back with its previous owner", "does not answer through kube-apiserver",
+				"FailedDiscoveryCheck", "kube-apiserver must be able to open TCP connections to port 10250", "the next try is at "+formatTime(reverted.Add(adoption.FirstPause)))
 			fc.blocked = false
 			fc.follow(r, 9*time.Minute, func() {
 				if fc.pointsToNow(v1beta1) != metricsServer {

@@ -8,16 +8,21 @@ package adoption
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -45,8 +50,13 @@ type Requester interface {
 
 // Checker checks whether kube-apiservers reach serving pods.
 type Checker struct {
-	Client    client.Client
+	Client client.Client
+	// Live reads around the cache.
+	Live      client.Reader
 	Requester Requester
+	Clock     clock.PassiveClock
+	// own is the UID of the last canary API that this process registered, or nil.
+	own atomic.Pointer[types.UID]
 }
 
 // Input is what is checked.
@@ -76,8 +86,11 @@ type Failure struct{ Reason, Message string }
 // canary API is registered until a request to it succeeds. A success implies that the
 // aggregator reports it available: it sends no request otherwise.
 func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, error) {
-	if in.Now.Sub(state.canarySince) >= 2*canaryLifetime {
-		state.canarySince = time.Time{} // given up: the conditions of a takeover did not hold any more
+	age := in.Now.Sub(state.canarySince)
+	if age >= 2*canaryLifetime || age < canaryLifetime && in.Canary == nil {
+		// Given up, since the conditions of a takeover did not hold any more; or someone
+		// deleted it, and only another one could answer.
+		state.canarySince = time.Time{}
 	}
 	switch {
 	case !state.passed.IsZero() && in.Now.Sub(state.passed) < passedFor:
@@ -88,18 +101,22 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 		return Result{RetryAfter: canaryPoll}, nil
 	case state.canarySince.IsZero():
 		return c.start(ctx, in, state)
-	}
-	if in.Now.Sub(state.canarySince) < canaryLifetime {
+	case age < canaryLifetime:
 		if state.lastError = c.Requester.Answers(ctx, canaryPath(in.Serving.Backend)); state.lastError != nil {
 			return Result{RetryAfter: canaryPoll}, nil //nolint:nilerr // kept in state
 		}
 	}
-	if err := c.deleteCanary(ctx); err != nil {
-		return Result{}, err
+	if in.Canary != nil {
+		if err := c.delete(ctx, in.Canary.UID); err != nil {
+			return Result{}, err
+		}
 	}
 	state.canarySince = time.Time{}
-	if state.lastError != nil {
-		state.Fail(in.Now, Failure{v1alpha1.ReasonPodsUnreachable, unreachable(in, withCondition(state.lastError, in.Canary))})
+	switch {
+	case errors.Is(state.lastError, errNotRequested):
+		return Result{RetryAfter: canaryPoll}, nil
+	case state.lastError != nil:
+		state.Fail(in.Now, failure(in, state.lastError))
 		return Result{Failed: true}, nil
 	}
 	state.passed = in.Now
@@ -113,13 +130,20 @@ func (c *Checker) start(ctx context.Context, in Input, state *State) (Result, er
 		// The permission is for one Service by name. The canary API shows the same, later.
 		klog.FromContext(ctx).Info("Cannot request /readyz of the Service through kube-apiserver without a permission, see config/rbac/serving-namespace", "service", in.Target.String(), "err", err)
 	case err != nil:
-		state.pause(in.Now, readyzPause, Failure{v1alpha1.ReasonPodsUnreachable, unreachable(in, err)})
+		state.pause(in.Now, readyzPause, failure(in, err))
 		return Result{Failed: true}, nil //nolint:nilerr // kept in state
 	}
 	klog.FromContext(ctx).Info("Registering the canary API before an APIService is taken over", "service", in.Target.String())
-	if err := c.Client.Apply(ctx, manifests.CanaryAPIService(in.Serving, in.Target), client.FieldOwner(v1alpha1.FieldOwner), client.ForceOwnership); err != nil {
+	canary := manifests.CanaryAPIService(in.Serving, in.Target)
+	// No create: RBAC cannot limit that to a name. An owner for each MetricsBackend, without
+	// force, so that the apply conflicts with the label of another one.
+	switch err := c.Client.Apply(ctx, canary, client.FieldOwner(v1alpha1.FieldOwner+"/"+in.Serving.Backend)); {
+	case apierrors.IsConflict(err):
+		return Result{RetryAfter: canaryPoll}, nil
+	case err != nil:
 		return Result{}, fmt.Errorf("register the canary API: %w", err)
 	}
+	c.own.Store(canary.UID)
 	state.canarySince, state.lastError = in.Now, errNotRequested
 	return Result{RetryAfter: canaryPoll}, nil
 }
@@ -135,7 +159,7 @@ func (c *Checker) Expire(ctx context.Context, canary *apiregistrationv1.APIServi
 	if left := canaryLifetime - now.Sub(since); left > 0 {
 		return left, nil
 	}
-	return 0, c.deleteCanary(ctx)
+	return 0, c.delete(ctx, canary.UID)
 }
 
 // Remove deletes the APIService of the canary API if it is that of the backend.
@@ -144,12 +168,15 @@ func (c *Checker) Remove(ctx context.Context, canary *apiregistrationv1.APIServi
 		return nil
 	}
 	state.canarySince = time.Time{}
-	return c.deleteCanary(ctx)
+	return c.delete(ctx, canary.UID)
 }
 
-func (c *Checker) deleteCanary(ctx context.Context) error {
+// delete deletes the APIService of the canary API if it has the UID, and so none that was
+// created later.
+func (c *Checker) delete(ctx context.Context, uid types.UID) error {
 	canary := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: manifests.CanaryAPIServiceName}}
-	if err := c.Client.Delete(ctx, canary); client.IgnoreNotFound(err) != nil {
+	err := c.Client.Delete(ctx, canary, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete the canary API: %w", err)
 	}
 	return nil
@@ -165,29 +192,52 @@ func canaryPath(backend string) string {
 	return fmt.Sprintf("/apis/%s/%s/%s/%s", v1alpha1.CanaryGroup, v1alpha1.CanaryVersion, v1alpha1.CanaryResource, backend)
 }
 
-// withCondition adds what the aggregator says of the APIService, which knows more than
-// the client that it rejects.
-func withCondition(err error, canary *apiregistrationv1.APIService) error {
-	if canary == nil {
-		return err
+// unavailable returns the aggregator's condition of an APIService, which may be nil, if it
+// is unavailable.
+func unavailable(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+	if service == nil {
+		return nil
 	}
-	available := helper.GetAPIServiceConditionByType(canary, apiregistrationv1.Available)
+	available := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
 	if available == nil || available.Status == apiregistrationv1.ConditionTrue {
-		return err
+		return nil
 	}
-	return fmt.Errorf("%w (%s: %s)", err, available.Reason, available.Message)
+	return available
 }
 
-// unreachable says that the pods are not reached, and what to open.
-func unreachable(in Input, err error) string {
-	return fmt.Sprintf("kube-apiserver does not reach the pods of Service %s: %s; %s. Until it does, the APIServices of others stay as they are",
-		in.Target, StableMessage(err), v1alpha1.RequiredConnections(in.Serving.Spec.Endpoints()))
+// Describe returns the message of a request that failed, and what the aggregator says of
+// its APIService, which knows more than the client that it rejects. See StableMessage.
+func Describe(message string, service *apiregistrationv1.APIService) string {
+	if why := unavailable(service); why != nil {
+		message += fmt.Sprintf(" (%s: %s)", why.Reason, why.Message)
+	}
+	return StableMessage(message)
 }
 
-// StableMessage returns an error's message without addresses and ports, which differ
-// between equal failures.
-func StableMessage(err error) string {
-	words := strings.Fields(err.Error())
+// failure says that the pods do not answer, and what to open if the way may be closed.
+func failure(in Input, err error) Failure {
+	described := Describe(err.Error(), in.Canary)
+	message := fmt.Sprintf("requests to the pods of Service %s through kube-apiserver fail: %s", in.Target, described)
+	if isUnreachable(err, in.Canary) {
+		message = fmt.Sprintf("kube-apiserver does not reach the pods of Service %s: %s; %s",
+			in.Target, described, v1alpha1.RequiredConnections(in.Serving.Spec.Endpoints()))
+	}
+	return Failure{v1alpha1.ReasonPodsUnreachable, message + ". Until they answer, the APIServices of others stay as they are"}
+}
+
+// isUnreachable reports whether a failed request may not have reached the pods.
+func isUnreachable(err error, canary *apiregistrationv1.APIService) bool {
+	if why := unavailable(canary); why != nil {
+		return v1alpha1.IsUnreachable(why.Reason, why.Message)
+	}
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) || answer.Status().Code == http.StatusServiceUnavailable
+}
+
+// StableMessage returns a message without addresses and ports, which differ between equal
+// failures.
+func StableMessage(message string) string {
+	words := strings.Fields(message)
 	kept := words[:0]
 	for _, word := range words {
 		bare := strings.TrimRight(word, ":")

@@ -5,6 +5,7 @@ package adoption
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -33,17 +34,24 @@ type State struct {
 	failures int
 }
 
+// retryAt, before a time, is in the message of a failure that changed something in the
+// cluster.
+const retryAt = ". After a change of the spec it is tried at once; otherwise the next try is at "
+
 // Follow starts over at another generation of the spec. In a new process it continues the
-// pause that the status reports for this generation, if any. It must be called before the
-// status is written.
+// pause of the failure that the status reports for this generation, if any. It must be
+// called before the status is written.
 func (s *State) Follow(generation int64, reported Failure, now time.Time) {
 	if s.started && s.generation == generation {
 		return
 	}
 	restarted := !s.started
 	*s = State{started: true, generation: generation, canarySince: s.canarySince, lastError: s.lastError}
-	if restarted && reported != (Failure{}) {
-		s.Fail(now, reported)
+	if _, text, paused := strings.Cut(reported.Message, retryAt); restarted && paused {
+		if retry, err := time.Parse(time.RFC3339, text); err == nil {
+			s.failures = 1
+			s.pause(now, retry.Sub(now), reported)
+		}
 	}
 }
 
@@ -56,14 +64,22 @@ func (s *State) Paused(now time.Time) (Failure, time.Duration) {
 	return s.failure, s.retry.Sub(now)
 }
 
-// Fail keeps everything from being taken over for a while, longer with each failure.
-func (s *State) Fail(now time.Time, why Failure) {
+// Fail keeps everything from being taken over for a while, longer with each failure, and
+// adds when that ends to the message. What fails for the same reason meanwhile, such as
+// another version of an API, is no further failure.
+func (s *State) Fail(now time.Time, why Failure) Failure {
+	if s.failure.Reason == why.Reason && now.Before(s.retry) {
+		why.Message += retryAt + s.retry.UTC().Format(time.RFC3339)
+		return why
+	}
 	pause := FirstPause
 	for range s.failures {
 		pause = min(2*pause, maxPause)
 	}
 	s.failures++
+	why.Message += retryAt + now.Add(pause).UTC().Format(time.RFC3339)
 	s.pause(now, pause, why)
+	return why
 }
 
 // Succeed forgets earlier failures: a takeover has succeeded.
