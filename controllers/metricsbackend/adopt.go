@@ -296,7 +296,12 @@ func (r *Reconciler) revertAdoption(ctx context.Context, s *reconcileState, gv s
 			return false, err
 		}
 	}
-	if err := r.handBack(ctx, s, live, previous); err != nil {
+	// The requests took seconds, in which the aggregator may have written its condition.
+	now := &apiregistrationv1.APIService{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), now); err != nil || !isUnverified(now) || !pointsTo(now, s.target()) {
+		return false, client.IgnoreNotFound(err)
+	}
+	if err := r.handBack(ctx, s, now, previous); err != nil {
 		return false, err
 	}
 	delete(s.registered, live.Name)

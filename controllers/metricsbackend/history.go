@@ -118,9 +118,11 @@ const (
 	adoptionGrace = time.Minute
 	// adoptionTrial is how long requests through kube-apiserver must have succeeded
 	// before an adoption is final, and adoptionFailures how many must fail in a row
-	// before it is reverted. They are sent every adoptionRecheck.
+	// before it is reverted. They are sent every adoptionRecheck, and fail after
+	// adoptionTimeout: where packets are dropped, clients wait as long each time.
 	adoptionTrial    = 15 * time.Second
 	adoptionRecheck  = 2 * time.Second
+	adoptionTimeout  = 5 * time.Second
 	adoptionFailures = 3
 	// successorTimeout is how long a deleted backend keeps its APIServices for another
 	// backend to take over, counted from the deletion timestamp. A successor that is

@@ -228,6 +228,27 @@ func TestAdoptionReverted(t *testing.T) {
 	}
 }
 
+// writesConditions is an aggregator that writes the condition of v1beta1 during each request
+// that our pods do not answer.
+type writesConditions struct{ *fakeCluster }
+
+func (w writesConditions) FreshNodeSample(ctx context.Context, gv schema.GroupVersion, since time.Time) (bool, error) {
+	if gv == v1beta1 && w.blocked {
+		w.setAvailable(w.apiService(gv), apiregistrationv1.ConditionFalse, fmt.Sprintf("Failed%d", w.clock.Now().Unix()))
+	}
+	return w.fakeCluster.FreshNodeSample(ctx, gv, since)
+}
+
+// Requests whose packets are dropped take so long that the APIService has changed meanwhile.
+func TestAdoptionRevertedAfterSlowRequests(t *testing.T) {
+	t.Parallel()
+	fc := besideMetricsServer(t)
+	r := fc.live()
+	r.Aggregator = writesConditions{fc}
+	fc.followBlockedAtTakeover(r)
+	fc.wantPointsTo(v1beta1, metricsServer)
+}
+
 // It is reverted within half a minute of the takeover.
 func TestAdoptionRevertedInTime(t *testing.T) {
 	t.Parallel()

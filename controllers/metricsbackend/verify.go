@@ -125,6 +125,11 @@ func (r *Reconciler) findDefect(ctx context.Context, s *reconcileState, gv schem
 
 // requestDefect returns why a request through kube-apiserver fails, or nil.
 func (r *Reconciler) requestDefect(ctx context.Context, s *reconcileState, gv schema.GroupVersion) *defect {
+	if live := s.registered[apiServiceName(gv)]; live != nil && isUnverified(live) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, adoptionTimeout)
+		defer cancel()
+	}
 	if gv.Group != manifests.ResourceMetricsGroup {
 		return r.discoveryDefect(ctx, gv)
 	}
