@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,6 +185,9 @@ func (r *Reconciler) stillRoutedTo(ctx context.Context, s *reconcileState, away 
 // admission applies the policy that checks ExternalMetricsPolicies when autoscalers are
 // written, unless another implementation serves external metrics or the CRD is missing.
 // It returns the objects that the prune must keep.
+//
+// All MetricsBackends have the same policy, so that of another one is as good: it may be
+// one that removes its policy only after this one has taken external metrics over.
 func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manifests.Object, error) {
 	if s.spec.ExternalMetrics == nil || slices.ContainsFunc(s.excluded(), isExternal) || s.othersServeExternal() {
 		return nil, nil
@@ -195,7 +199,12 @@ func (r *Reconciler) admission(ctx context.Context, s *reconcileState) ([]manife
 	// The policy first: with a binding alone, every write of an autoscaler fails.
 	objects := []manifests.Object{manifests.AdmissionPolicy(s.serving), manifests.AdmissionPolicyBinding(s.serving)}
 	for _, object := range objects {
-		if _, err := r.applier.Apply(ctx, s.backend.Name, object); err != nil {
+		_, err := r.applier.Apply(ctx, s.backend.Name, object)
+		var notOwned *inventory.NotOwnedError
+		switch {
+		case errors.As(err, &notOwned) && notOwned.Backend != "":
+			return objects, nil
+		case err != nil:
 			return nil, err
 		}
 	}

@@ -127,7 +127,7 @@ func noDeletions(t *testing.T) interceptor.Funcs {
 func TestOlderBackendBlocksForTenMinutes(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		older func(*v1alpha1.MetricsBackendSpec)
+		older, younger func(*v1alpha1.MetricsBackendSpec)
 		// happen is a fault of the older backend, which is available until then.
 		happen func(*fakeCluster)
 	}{
@@ -137,7 +137,11 @@ func TestOlderBackendBlocksForTenMinutes(t *testing.T) {
 			fc.delete(fc.apiService(v1))
 			fc.delete(fc.apiService(v1beta1))
 		}},
-		"its image serves nothing":     {older: serveNothing},
+		"its image serves nothing": {older: serveNothing},
+		// It has applied the policy of both.
+		"its image serves nothing, and both have external metrics": {
+			older: func(spec *v1alpha1.MetricsBackendSpec) { withExternal(spec); serveNothing(spec) }, younger: withExternal,
+		},
 		"its namespace does not exist": {older: func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "other-ns" }},
 		"its namespace is not managed": {older: func(spec *v1alpha1.MetricsBackendSpec) { spec.Namespace = "foreign" }},
 		"a Secret does not exist": {older: func(spec *v1alpha1.MetricsBackendSpec) {
@@ -147,11 +151,12 @@ func TestOlderBackendBlocksForTenMinutes(t *testing.T) {
 	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			change := tc.older
-			if change == nil {
-				change = func(*v1alpha1.MetricsBackendSpec) {}
+			for _, change := range []*func(*v1alpha1.MetricsBackendSpec){&tc.older, &tc.younger} {
+				if *change == nil {
+					*change = everything
+				}
 			}
-			fc := newFakeCluster(t, newBackend(), olderBackend(change))
+			fc := newFakeCluster(t, newBackend(tc.younger), olderBackend(tc.older))
 			r := fc.live(noDeletions(t))
 			if tc.happen != nil {
 				fc.reconcileAllUntil(r, "the older backend has the versions", func() bool { return fc.holds(olderName) })
