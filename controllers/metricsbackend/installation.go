@@ -5,6 +5,7 @@ package metricsbackend
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,6 +33,8 @@ func (r *Reconciler) manages(s *reconcileState) bool {
 
 // claim records this operator as the one that manages the backend. Nothing of the backend
 // but its finalizer is written before: of two operators that claim it, one gets a conflict.
+// The conditions of another operator end with the same write: Ready would end a wait for
+// the move before it has begun, and by Stalled a third operator may claim the backend, too.
 func (r *Reconciler) claim(ctx context.Context, s *reconcileState, decision installation.Decision) (ctrl.Result, error) {
 	klog.FromContext(ctx).Info("Managing the MetricsBackend from now on", "before", decision.Owner, "movingFrom", decision.Claim.MovingFrom)
 	s.backend.Status.Installation = decision.Claim
@@ -39,6 +42,10 @@ func (r *Reconciler) claim(ctx context.Context, s *reconcileState, decision inst
 	var err error
 	if s.backend.DeletionTimestamp.IsZero() {
 		s.initialize()
+		if decision.Owner != "" && decision.Owner != r.Namespace {
+			s.setReconciling(metav1.ConditionUnknown, v1alpha1.ReasonProgressing,
+				fmt.Sprintf("moving from the operator in namespace %s to the one in namespace %s", decision.Owner, r.Namespace))
+		}
 		err = r.addFinalizer(ctx, s)
 	}
 	return r.finish(ctx, s, err, nil)

@@ -380,6 +380,27 @@ func TestOperatorThatManagesTheNamespace(t *testing.T) {
 	}
 }
 
+// Of two operators that may deploy into spec.namespace, one takes the backend from an operator that may not. The other one does
+// not take it from that one.
+func TestOneOfThreeOperators(t *testing.T) {
+	t.Parallel()
+	backend := newBackend()
+	backend.Spec.Namespace = "third-ns"
+	fc := newFakeCluster(t, backend, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "third-ns"}})
+	fc.reconcileRounds(fc.reconciler(), 3)
+	o := fc.secondOperator().Options
+	o.Namespaces = []string{"third-ns"}
+	second := New(o)
+	o.Namespace = "third-ns"
+	third := New(o)
+	for _, r := range []*Reconciler{second, third, third} {
+		mustReconcile(t, r)
+		if got := fc.backend().Status.Installation.Namespace; got != secondNamespace {
+			t.Fatalf("managed by %q", got)
+		}
+	}
+}
+
 // A backend whose operator's namespace is gone goes to another operator by itself.
 func TestOperatorNamespaceGone(t *testing.T) {
 	t.Parallel()

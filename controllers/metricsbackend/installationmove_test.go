@@ -85,6 +85,10 @@ func TestMoveToSecondOperator(t *testing.T) {
 	first, second := fc.reconciler(counting(&firstWrites)), fc.secondOperator()
 	mustReconcile(t, first)
 	firstWrites = nil
+	fc.assign(secondNamespace)
+	mustReconcile(t, second)
+	// A client that waits for Ready waits for the move.
+	fc.wantCondition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing, "moving from the operator in namespace operator-ns")
 	var seen []string
 	fc.move(first, second, func() bool {
 		state := fmt.Sprintf("%+v; v1 at %s; bound %s", fc.backend().Status.Installation, strings.TrimSuffix(fc.pointsToNow(v1), "/metrics-serving-cluster"),
@@ -95,7 +99,6 @@ func TestMoveToSecondOperator(t *testing.T) {
 		return fc.isReady() && fc.backend().Status.Installation == v1alpha1.InstallationStatus{Namespace: secondNamespace}
 	})
 	want := []string{
-		"{Namespace:operator-ns MovingFrom: Other:}; v1 at operator-ns; bound operator-ns",
 		"{Namespace:second-ns MovingFrom:operator-ns Other:}; v1 at operator-ns; bound operator-ns",
 		"{Namespace:second-ns MovingFrom:operator-ns Other:}; v1 at operator-ns; bound second-ns operator-ns",
 		"{Namespace:second-ns MovingFrom:operator-ns Other:}; v1 at second-ns; bound second-ns operator-ns",
