@@ -56,12 +56,11 @@ func (fc *fakeCluster) reconcileBoth(r *Reconciler) {
 // withTwoBackends returns a cluster in which the older backend has the versions, and
 // "cluster" waits.
 func withTwoBackends(t *testing.T) (*fakeCluster, *Reconciler) {
-	fc := newFakeCluster(t, newBackend(), olderBackend())
-	r := fc.live()
-	fc.reconcileBothUntil(r, func() bool {
-		return fc.pointsToNow(v1) == olderService && fc.pointsToNow(v1beta1) == olderService && fc.isWaitingForOlder()
+	fc := prepared(t, "two backends", func(fc *fakeCluster) {
+		fc.create(olderBackend())
+		fc.reconcileBothUntil(fc.live(), func() bool { return fc.holds(olderName) && fc.isWaitingForOlder() })
 	})
-	return fc, r
+	return fc, fc.live()
 }
 
 const olderService = systemNamespace + "/metrics-serving-" + olderName

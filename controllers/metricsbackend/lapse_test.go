@@ -156,15 +156,15 @@ func TestOlderBackendBlocksForTenMinutes(t *testing.T) {
 					*change = everything
 				}
 			}
-			fc := newFakeCluster(t, newBackend(tc.younger), olderBackend(tc.older))
-			r := fc.live(noDeletions(t))
+			var fc *fakeCluster
 			if tc.happen != nil {
-				fc.reconcileAllUntil(r, "the older backend has the versions", func() bool { return fc.holds(olderName) })
-			}
-			fc.reconcileAllUntil(r, "the younger backend waits", fc.isWaitingForOlder)
-			if tc.happen != nil {
+				fc, _ = withTwoBackends(t)
 				tc.happen(fc)
+			} else {
+				fc = newFakeCluster(t, newBackend(tc.younger), olderBackend(tc.older))
 			}
+			r := fc.live(noDeletions(t))
+			fc.reconcileAllUntil(r, "the younger backend waits", fc.isWaitingForOlder)
 			fc.passTime(r, 8*time.Minute)
 			if fc.holds(backendName) {
 				t.Fatalf("taken over too early\n%s", fc.showAll())
@@ -189,17 +189,6 @@ func TestOlderBackendBlocksForTenMinutes(t *testing.T) {
 	}
 }
 
-// withLapsedClaims returns a cluster in which the older backend lost its versions to
-// "cluster" when its requests failed.
-func withLapsedClaims(t *testing.T) (*fakeCluster, *Reconciler) {
-	fc, r := withTwoBackends(t)
-	fc.failingService = olderService
-	fc.passTime(r, 8*time.Minute)
-	fc.passTime(r, 3*time.Minute)
-	fc.wantHeld(backendName)
-	return fc, r
-}
-
 // A claim that lapsed is not regained, whatever happens to the versions.
 func TestLapsedClaimStaysLapsed(t *testing.T) {
 	t.Parallel()
@@ -211,12 +200,11 @@ func TestLapsedClaimStaysLapsed(t *testing.T) {
 		},
 		"the younger backend breaks": func(fc *fakeCluster) { fc.failingService = ourService },
 	}
-	for name, happen := range cases {
+	for name, happen := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fc, _ := withLapsedClaims(t)
-			fc.failingService = ""
-			r := fc.live() // another process
+			fc := prepared(t, "lapsed", lapsed)
+			r := fc.live()
 			happen(fc)
 			fc.passTime(r, time.Minute)
 			fc.passTime(r, time.Hour)
@@ -246,14 +234,15 @@ func TestLapsedClaimIsRegained(t *testing.T) {
 			},
 		},
 	}
-	for name, tc := range cases {
+	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fc, r := withLapsedClaims(t)
+			fc := prepared(t, "lapsed", lapsed)
+			r := fc.live()
 			if tc.inPlace {
 				r = fc.live(noDeletions(t))
 			}
-			fc.failingService = ""
+			// Another process knows nothing of its predecessor's grace periods.
 			fc.passTime(r, time.Minute)
 			tc.release(fc)
 			fc.reconcileAllUntil(r, name, func() bool { return tc.want(fc) })
@@ -303,7 +292,7 @@ func TestClaimsOfThreeBackends(t *testing.T) {
 		"the two oldest serve nothing":  {older: serveNothing, middle: serveNothing, want: backendName},
 		"only the middle one is broken": {older: everything, middle: serveNothing, want: olderName},
 	}
-	for name, tc := range cases {
+	for name, tc := range sampled(t, cases) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			middle := newBackend(tc.middle)
@@ -311,9 +300,8 @@ func TestClaimsOfThreeBackends(t *testing.T) {
 			middle.CreationTimestamp = metav1.NewTime(middle.CreationTimestamp.Add(-time.Minute))
 			fc := newFakeCluster(t, newBackend(), middle, olderBackend(tc.older))
 			r := fc.live()
-			for range 3 {
-				fc.passTime(r, 5*time.Minute)
-			}
+			fc.passTime(r, 8*time.Minute)
+			fc.passTime(r, 3*time.Minute)
 			fc.wantHeld(tc.want)
 			fc.passTime(r, time.Hour)
 			fc.wantHeld(tc.want)
