@@ -246,10 +246,9 @@ func TestRemoveFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"PodDisruptionBudget before/metrics-serving-b", "Deployment before/metrics-serving-b", "Service before/metrics-serving-b",
-		"ResourceQuota before/metrics-serving-b",
+		"PodDisruptionBudget before/metrics-serving-b", "Deployment before/metrics-serving-b", "ResourceQuota before/metrics-serving-b",
 		"RoleBinding before/metrics-serving-b", "Role before/metrics-serving-b",
-		"ServiceAccount before/metrics-serving-b", "ServiceAccount before/metrics-serving-b-prober",
+		"ServiceAccount before/metrics-serving-b", "ServiceAccount before/metrics-serving-b-prober", "Service before/metrics-serving-b",
 	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -298,7 +297,6 @@ func TestRemoveAll(t *testing.T) {
 		"PodDisruptionBudget ns/metrics-serving-b",
 		"NetworkPolicy ns/metrics-serving-b",
 		"Deployment ns/metrics-serving-b",
-		"Service ns/metrics-serving-b",
 		"ResourceQuota ns/metrics-serving-b",
 		"RoleBinding ns/metrics-serving-b",
 		"RoleBinding kube-system/metrics-serving-b-auth-reader",
@@ -311,6 +309,7 @@ func TestRemoveAll(t *testing.T) {
 		"ClusterRole metrics-serving-b-reader",
 		"ServiceAccount ns/metrics-serving-b",
 		"ServiceAccount ns/metrics-serving-b-prober",
+		"Service ns/metrics-serving-b",
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)

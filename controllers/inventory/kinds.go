@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+var serviceKind = corev1.SchemeGroupVersion.WithKind("Service")
+
 // Kind is a kind of object that belongs to a MetricsBackend.
 type Kind struct {
 	schema.GroupVersionKind
@@ -40,13 +42,13 @@ func Admission() []Kind {
 }
 
 // Removable returns all kinds but APIService, in the order of their removal: what keeps
-// pods alive is removed before them, and what pods need after.
+// pods alive is removed before them, and what pods need after. The Service is the last one
+// of a namespace, see RemoveFrom.
 func Removable() []Kind {
 	return append(Admission(), []Kind{
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")},
 		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")},
 		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment")},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"), OthersToo: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), OutsideNamespace: true},
@@ -54,6 +56,7 @@ func Removable() []Kind {
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ClusterScoped: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), ClusterScoped: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount")},
+		{GroupVersionKind: serviceKind},
 	}...)
 }
 

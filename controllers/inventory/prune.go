@@ -56,14 +56,36 @@ func (a *Applier) RemoveAll(ctx context.Context, backend, namespace string) ([]s
 	return a.removeKinds(ctx, Removable(), backend, namespace)
 }
 
-// RemoveFrom is RemoveAll for the objects in one namespace only: none of the cluster scope,
-// and none in kube-system.
-func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string) ([]string, error) {
+// Namespaced returns the kinds of Removable that are in a namespace, without those in
+// kube-system.
+func Namespaced() []Kind {
 	kinds := slices.DeleteFunc(Removable(), func(kind Kind) bool { return kind.ClusterScoped })
 	for i := range kinds {
 		kinds[i].OutsideNamespace = false
 	}
-	return a.removeKinds(ctx, kinds, backend, namespace)
+	return kinds
+}
+
+// RemoveFrom is RemoveAll for the kinds of Namespaced. It removes what it may, and returns
+// an error that is Forbidden if that is not everything: then the Service stays, and shows
+// that something is left to those who cannot read the other kinds.
+func (a *Applier) RemoveFrom(ctx context.Context, backend, namespace string) ([]string, error) {
+	var names []string
+	var forbidden error
+	for _, kind := range Namespaced() {
+		if forbidden != nil && kind.GroupVersionKind == serviceKind {
+			break
+		}
+		found, err := a.removeKinds(ctx, []Kind{kind}, backend, namespace)
+		switch {
+		case apierrors.IsForbidden(err):
+			forbidden = err
+		case err != nil:
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	return names, forbidden
 }
 
 // RemoveAdmission is RemoveAll for the kinds of Admission.

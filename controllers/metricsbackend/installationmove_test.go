@@ -51,7 +51,7 @@ func (fc *fakeCluster) unserved() string {
 }
 
 // move assigns the backend to the second operator and reconciles both until done. At no
-// time may a request fail.
+// time may a request fail, and meanwhile the backend is not ready.
 func (fc *fakeCluster) move(first, second *Reconciler, done func() bool) {
 	fc.t.Helper()
 	fc.assign(secondNamespace)
@@ -64,6 +64,9 @@ func (fc *fakeCluster) move(first, second *Reconciler, done func() bool) {
 			mustReconcile(fc.t, r)
 			if why := fc.unserved(); why != "" {
 				fc.t.Fatalf("%s\n%s", why, fc.show())
+			}
+			if fc.backend().Status.Installation.MovingFrom != "" && fc.isReady() {
+				fc.t.Fatalf("ready in the middle of the move")
 			}
 		}
 		fc.step()
@@ -127,31 +130,57 @@ func TestMoveToSecondOperator(t *testing.T) {
 	}
 }
 
-// An operator without a Role in the first namespace says what is left there, and ends the
-// move when it is gone.
+// An operator that may not remove everything in the first namespace removes what it may, says what is left there, and ends the
+// move when that is gone.
 func TestMoveWithoutRights(t *testing.T) {
 	t.Parallel()
-	fc := prepared(t, "ready", becomeReady)
-	second := fc.secondOperator(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-			if (&client.ListOptions{}).ApplyOptions(opts).Namespace == systemNamespace {
-				return apierrors.NewForbidden(appsv1.Resource("any"), "", nil)
-			}
-			return c.List(ctx, l, opts...)
+	const service, quota = "Service operator-ns/metrics-serving-cluster", "ResourceQuota operator-ns/metrics-serving-cluster"
+	for name, tc := range map[string]struct {
+		mayList func(client.ObjectList) bool
+		left    func(before []string) []string
+	}{
+		"no Role": {
+			mayList: func(client.ObjectList) bool { return false },
+			left:    func(before []string) []string { return before },
 		},
-	})
-	fc.move(fc.reconciler(), second, func() bool { return fc.isStalledBy(v1alpha1.ReasonMoveIncomplete) })
-	fc.wantPointsTo(v1, secondNamespace+"/metrics-serving-cluster")
-	fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
-	fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMoveIncomplete,
-		"the move from namespace operator-ns is done", "kubectl delete -n operator-ns -l metricsbackend.io/backend=cluster deployments,")
-	if diff := cmp.Diff(allBoundTo(secondNamespace+" "+systemNamespace), fc.subjects()); diff != "" {
-		t.Errorf("subjects (-want +got):\n%s", diff)
-	}
-	fc.delete(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "metrics-serving-cluster"}})
-	fc.reconcileUntil(second, fc.isReady)
-	if diff := cmp.Diff(allBoundTo(secondNamespace), fc.subjects()); diff != "" {
-		t.Errorf("subjects (-want +got):\n%s", diff)
+		"a Role without one kind, of an earlier release": {
+			mayList: func(l client.ObjectList) bool {
+				return l.GetObjectKind().GroupVersionKind().Kind != "ResourceQuotaList"
+			},
+			left: func([]string) []string { return []string{quota, service} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fc := prepared(t, "ready", becomeReady)
+			before := slices.DeleteFunc(fc.inventoryOf(systemNamespace), func(line string) bool { return strings.HasPrefix(line, "APIService") })
+			second := fc.secondOperator(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+					if (&client.ListOptions{}).ApplyOptions(opts).Namespace == systemNamespace && !tc.mayList(l) {
+						return apierrors.NewForbidden(appsv1.Resource("any"), "", nil)
+					}
+					return c.List(ctx, l, opts...)
+				},
+			})
+			fc.move(fc.reconciler(), second, func() bool { return fc.isStalledBy(v1alpha1.ReasonMoveIncomplete) })
+			fc.wantPointsTo(v1, secondNamespace+"/metrics-serving-cluster")
+			fc.wantCondition(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMoveIncomplete,
+				"the move from namespace operator-ns is done", "kubectl create rolebinding metrics-backend-move -n operator-ns "+
+					"--role=metrics-backend-operator-serving --serviceaccount=second-ns:metrics-backend-operator",
+				"kubectl delete -n operator-ns -l metricsbackend.io/backend=cluster poddisruptionbudgets,networkpolicies,deployments,"+
+					"secrets,resourcequotas,rolebindings,roles,serviceaccounts,services")
+			if diff := cmp.Diff(tc.left(before), fc.inventoryOf(systemNamespace)); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(allBoundTo(secondNamespace+" "+systemNamespace), fc.subjects()); diff != "" {
+				t.Errorf("subjects (-want +got):\n%s", diff)
+			}
+			fc.delete(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "metrics-serving-cluster"}})
+			fc.reconcileUntil(second, fc.isReady)
+			if diff := cmp.Diff(allBoundTo(secondNamespace), fc.subjects()); diff != "" {
+				t.Errorf("subjects (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

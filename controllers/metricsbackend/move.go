@@ -6,14 +6,18 @@ package metricsbackend
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/inventory"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend/certificates"
 	"github.com/metricsbackend/metrics-backend-operator/internal/debounce"
 )
@@ -113,8 +117,8 @@ func (r *Reconciler) removeFromPrevious(ctx context.Context, s *reconcileState) 
 	return r.applier.RemoveFrom(ctx, s.backend.Name, s.move.from)
 }
 
-// leftByHand returns what a user has to delete in the previous namespace, where the
-// operator lacks its Role, or "". It can read the Service anywhere.
+// leftByHand returns what a user has to do in the previous namespace, where the operator
+// lacks permissions, or "". It can read the Service anywhere.
 func (r *Reconciler) leftByHand(ctx context.Context, s *reconcileState) (string, error) {
 	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: s.move.from, Name: s.serving.Name()}
@@ -127,10 +131,18 @@ func (r *Reconciler) leftByHand(ctx context.Context, s *reconcileState) (string,
 	case service.Labels[v1alpha1.LabelBackend] != s.backend.Name:
 		return "", nil
 	}
-	return fmt.Sprintf("the move from namespace %s is done, but the operator may not delete what served there: grant its Role there "+
-		"(kubectl apply -n %s -k config/rbac/serving-namespace), or kubectl delete -n %s -l %s=%s "+
-		"deployments,poddisruptionbudgets,networkpolicies,services,secrets,rolebindings,roles,serviceaccounts",
-		s.move.from, s.move.from, s.move.from, v1alpha1.LabelBackend, s.backend.Name), nil
+	var resources []string
+	for _, kind := range inventory.Namespaced() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind.GroupVersionKind)
+		resources = append(resources, resource.Resource)
+	}
+	if s.spec.Serving.Certificates.Mode == v1alpha1.CertificatesCertManager {
+		resources = append(resources, "certificates."+manifests.CertManagerGroup)
+	}
+	return fmt.Sprintf("the move from namespace %[1]s is done, but the operator may not delete everything that served there: grant it the Role there "+
+		"(kubectl create rolebinding metrics-backend-move -n %[1]s --role=metrics-backend-operator-serving --serviceaccount=%[2]s:metrics-backend-operator; "+
+		"docs/lifecycle.md#moving-to-another-namespace), or kubectl delete -n %[1]s -l %[3]s=%[4]s %[5]s",
+		s.move.from, r.Namespace, v1alpha1.LabelBackend, s.backend.Name, strings.Join(resources, ",")), nil
 }
 
 // setMoving reports a move that goes on, unless ServingReady has a problem of its own.
