@@ -83,7 +83,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Serve /metrics over TLS, to clients that kube-apiserver authenticates and authorizes to get /metrics.")
 	fs.StringVar(&o.metricsCerts, "metrics-cert-dir", "", "Directory with tls.crt and tls.key for /metrics. Default: a self-signed certificate.")
 	fs.StringVar(&o.healthAddr, "health-probe-bind-address", o.healthAddr, "Address of /healthz and /readyz.")
-	fs.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "Use leader election by a Lease, so that only one of several operators is active.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, ""+
+		"Use leader election by a Lease, so that only one of several operators is active. Disable it only for the single operator of a cluster: "+
+		"operators in other namespaces take one without a Lease for one that does not run.")
 	logsapi.AddFlags(o.logging, fs)
 }
 

@@ -19,8 +19,10 @@ type history struct {
 	contests     contests
 	// adoption is of the checks before an APIService is adopted.
 	adoption adoption.State
-	// reported is when this operator, which another one excludes, reported itself.
-	reported time.Time
+	// reported is what this operator, which another one excludes, wrote about that, at
+	// reportedAt.
+	reported   string
+	reportedAt time.Time
 }
 
 // stateKey names a state whose duration is tracked: of the backend, or of the

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// reportInterval limits how often an excluded operator reports itself: another one may
-	// disagree on whether it runs.
+	// reportInterval limits how often an excluded operator writes the same report: another
+	// one may disagree on whether it runs.
 	reportInterval = 10 * time.Minute
 	// ownerTimeout is how long the owner may leave a report unread.
 	ownerTimeout = 2 * time.Minute
@@ -72,7 +72,11 @@ func (r *Reconciler) leaveToOwner(ctx context.Context, s *reconcileState, decisi
 	}
 	forgetMetrics(s.backend.Name)
 	unchanged := ctrl.Result{RequeueAfter: resync}
-	if decision.Standing != installation.Excluded || !r.report(ctx, s, decision) {
+	if decision.Standing != installation.Excluded {
+		return unchanged, nil
+	}
+	message := r.report(ctx, s, decision)
+	if message == "" {
 		return unchanged, nil
 	}
 	err := r.writeStatus(ctx, s)
@@ -84,39 +88,35 @@ func (r *Reconciler) leaveToOwner(ctx context.Context, s *reconcileState, decisi
 		return ctrl.Result{}, err
 	}
 	klog.FromContext(ctx).Info("Another operator manages the MetricsBackend, leaving it as it is", "operator", decision.Owner)
-	s.history.reported = s.now
+	s.history.reported, s.history.reportedAt = message, s.now
 	r.recordTransitions(s)
 	return unchanged, nil
 }
 
-// report sets what an excluded operator has to write, and returns whether that is anything.
-// The owner makes a condition of status.installation.other, so that the conditions have one
-// writer. The excluded operator sets it, once, for an owner that does not: one that does
-// not run, is of an earlier release, or has lost its permissions to another installation's
-// ClusterRoleBinding.
-func (r *Reconciler) report(ctx context.Context, s *reconcileState, decision installation.Decision) bool {
+// report sets what an excluded operator has to write, and returns its message, or "" if
+// there is nothing to write. The owner makes a condition of status.installation.other, so
+// that the conditions have one writer. The excluded operator sets it, once, for an owner
+// that does not: one that does not run, is of an earlier release, or has lost its
+// permissions to another installation's ClusterRoleBinding.
+func (r *Reconciler) report(ctx context.Context, s *reconcileState, decision installation.Decision) string {
 	recorded := &s.backend.Status.Installation
 	announced := recorded.Other == r.Namespace
 	// An owner that has seen the report does not set Ready.
 	unread := announced && s.condition(v1alpha1.ConditionReady).Status == metav1.ConditionTrue
 	ignored := s.history.streaks.Observe(stateKey{state: reportIgnored}, unread).Elapsed >= ownerTimeout
 	running := r.installation.Running(ctx, decision.Owner)
+	stalled, message := s.condition(v1alpha1.ConditionStalled), decision.Message(s.backend.Name, r.Namespace, running)
 	switch {
-	case recorded.Other != "" && !announced && r.installation.Running(ctx, recorded.Other):
-		return false
-	case announced && (!decision.Recorded || s.condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonOtherInstallation):
-		return false
-	case announced && running && !ignored:
-		return false
-	case !s.history.reported.IsZero() && s.now.Sub(s.history.reported) < reportInterval && !ignored:
-		return false
+	case recorded.Other != "" && !announced && r.installation.Running(ctx, recorded.Other),
+		announced && stalled.Reason == v1alpha1.ReasonOtherInstallation && stalled.Message == message,
+		announced && running && (!decision.Recorded || !ignored),
+		message == s.history.reported && s.now.Sub(s.history.reportedAt) < reportInterval && !ignored:
+		return ""
 	}
 	recorded.Other = r.Namespace
 	if announced || !running || !decision.Recorded {
 		s.backend.Status.ObservedGeneration = s.backend.Generation
-		s.setStalledCondition(&stalledError{
-			v1alpha1.ReasonOtherInstallation, installation.Message(s.backend, decision.Owner, r.Namespace, decision.Recorded),
-		})
+		s.setStalledCondition(&stalledError{v1alpha1.ReasonOtherInstallation, message})
 	}
-	return true
+	return message
 }

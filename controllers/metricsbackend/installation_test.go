@@ -191,7 +191,10 @@ func TestExcludedOperatorReports(t *testing.T) {
 		writes  int
 		message string
 	}{
-		"the first does not run": {setUp: func(*fakeCluster) {}, writes: 1, message: "or say which one manages it"},
+		"the first does not run": {
+			setUp: func(*fakeCluster) {}, writes: 1,
+			message: "the operator in namespace operator-ns manages this MetricsBackend, but does not run",
+		},
 		"the first is of an earlier release": {
 			setUp: (*fakeCluster).forgetInstallation, renews: true, writes: 1, message: "first update or stop the operator in operator-ns",
 		},
@@ -218,6 +221,41 @@ func TestExcludedOperatorReports(t *testing.T) {
 			if diff := cmp.Diff(before, fc.inventoryOf(systemNamespace)); diff != "" {
 				t.Errorf("objects (-before +after):\n%s", diff)
 			}
+		})
+	}
+}
+
+// When the owner stops, the condition says so, whether or not the owner has reported the second operator before.
+func TestOwnerStops(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(fc *fakeCluster, owner *Reconciler){
+		"before it reports": func(*fakeCluster, *Reconciler) {},
+		"after it has": func(fc *fakeCluster, owner *Reconciler) {
+			mustReconcile(fc.t, owner)
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonOtherInstallation, "uninstall one of the two")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fc, first := ready(t)
+			var writes []string
+			second := fc.secondOperator(counting(&writes))
+			fc.renewLease(systemNamespace)
+			fc.renewLease(secondNamespace)
+			mustReconcile(t, second)
+			stop(fc, first)
+			fc.clock.Step(time.Minute)
+			mustReconcile(t, second)
+			fc.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonOtherInstallation, "does not run",
+				"delete namespace operator-ns", "kubectl annotate metricsbackend cluster metricsbackend.io/installation=second-ns")
+			for range 20 {
+				fc.clock.Step(time.Minute)
+				mustReconcile(t, second)
+			}
+			if diff := cmp.Diff([]string{patchStatus, patchStatus}, writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			fc.assign(secondNamespace)
+			fc.reconcileUntil(second, fc.isReady)
 		})
 	}
 }

@@ -103,7 +103,8 @@ func (s *reconcileState) summarize(failed error) {
 	}
 	if other := s.otherInstallation; other != "" {
 		s.setStalledCondition(&stalledError{
-			v1alpha1.ReasonOtherInstallation, installation.Message(s.backend, status.Installation.Namespace, other, true),
+			v1alpha1.ReasonOtherInstallation,
+			installation.Decision{Owner: status.Installation.Namespace, Recorded: true}.Message(s.backend.Name, other, true),
 		})
 		return
 	}

@@ -149,15 +149,22 @@ func (i *Installation) ended(ctx context.Context, name string) (bool, error) {
 	return namespace.DeletionTimestamp != nil, nil
 }
 
-// Message describes two installations of which only owner manages the backend, and what a
-// user can do. Both report the same text.
-func Message(backend *v1alpha1.MetricsBackend, owner, other string, recorded bool) string {
-	if !recorded {
-		return fmt.Sprintf("the operator in namespace %s manages this MetricsBackend, and the one in namespace %s changes nothing of it: uninstall "+
-			"one of the two, or, to move it to namespace %s, first update or stop the operator in %s, whose release would go on "+
-			"(docs/lifecycle.md#two-operators)", owner, other, other, owner)
+// Message describes two installations of which only the owner manages the backend, and what
+// a user can do. Both report the same text.
+func (d Decision) Message(backend, other string, ownerRuns bool) string {
+	const see = "docs/lifecycle.md#two-operators"
+	runs := ""
+	if !ownerRuns {
+		runs = ", but does not run"
 	}
-	return fmt.Sprintf("the operator in namespace %s manages this MetricsBackend, and the one in namespace %s changes nothing of it: uninstall "+
-		"one of the two, or say which one manages it (kubectl annotate metricsbackend %s %s=%s, or =%s, to which it moves then; "+
-		"docs/lifecycle.md#two-operators)", owner, other, backend.Name, v1alpha1.AnnotationInstallation, owner, other)
+	state := fmt.Sprintf("the operator in namespace %s manages this MetricsBackend%s, and the one in namespace %s changes nothing of it", d.Owner, runs, other)
+	annotate := fmt.Sprintf("kubectl annotate metricsbackend %s %s=", backend, v1alpha1.AnnotationInstallation)
+	switch {
+	case !ownerRuns:
+		return fmt.Sprintf("%s: install the first one again, delete namespace %s, or move it to the second one (%s%s; %s)", state, d.Owner, annotate, other, see)
+	case !d.Recorded:
+		return fmt.Sprintf("%s: uninstall one of the two, or, to move it to namespace %s, first update or stop the operator in %s, whose release would go on (%s)",
+			state, other, d.Owner, see)
+	}
+	return fmt.Sprintf("%s: uninstall one of the two, or say which one manages it (%s%s, or =%s, to which it moves then; %s)", state, annotate, d.Owner, other, see)
 }
