@@ -133,8 +133,7 @@ func (a *Applier) Apply(ctx context.Context, backend string, desired manifests.O
 func (a *Applier) find(ctx context.Context, backend string, id objectID) (client.Object, error) {
 	object := Prototype(id.GroupVersionKind)
 	var err error
-	if id.Group == manifests.CertManagerGroup {
-		// Not from the cache: watching a kind that may not exist keeps a cache from syncing.
+	if isOptional(id.GroupVersionKind) {
 		err = a.live.Get(ctx, id.ObjectKey, object)
 	} else {
 		err = a.client.Get(ctx, id.ObjectKey, object)

@@ -388,7 +388,7 @@ func TestRemoveHonoursPreconditions(t *testing.T) {
 
 // Each kind has one informer: what Prototype gives is what lists are made of.
 func TestPrototypes(t *testing.T) {
-	for _, kind := range Removable() {
+	for _, kind := range Watched() {
 		object, list := Prototype(kind.GroupVersionKind), prototypeList(kind.GroupVersionKind)
 		_, metadataOnly := object.(*metav1.PartialObjectMetadata)
 		_, metadataListOnly := list.(*metav1.PartialObjectMetadataList)

@@ -7,6 +7,8 @@
 package inventory
 
 import (
+	"slices"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/controllers/manifests"
 )
 
-var serviceKind = corev1.SchemeGroupVersion.WithKind("Service")
+var (
+	serviceKind = corev1.SchemeGroupVersion.WithKind("Service")
+	quotaKind   = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
+)
 
 // Kind is a kind of object that belongs to a MetricsBackend.
 type Kind struct {
@@ -28,8 +35,6 @@ type Kind struct {
 	ClusterScoped bool
 	// OutsideNamespace objects may be in kube-system, too.
 	OutsideNamespace bool
-	// OthersToo: objects without our label are watched and read, too.
-	OthersToo bool
 }
 
 // Admission returns the kinds that admit other clients' writes, in the order of their
@@ -50,7 +55,7 @@ func Removable() []Kind {
 		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")},
 		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"), OthersToo: true},
+		{GroupVersionKind: quotaKind},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), OutsideNamespace: true},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("Role")},
 		{GroupVersionKind: rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ClusterScoped: true},
@@ -58,6 +63,17 @@ func Removable() []Kind {
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount")},
 		{GroupVersionKind: serviceKind},
 	}...)
+}
+
+// Watched returns the kinds of Removable that are in the cache.
+func Watched() []Kind {
+	return slices.DeleteFunc(Removable(), func(kind Kind) bool { return isOptional(kind.GroupVersionKind) })
+}
+
+// isOptional reports whether the operator works without the kind, or without permissions
+// for it. It is read around the cache: one informer that fails ends the operator.
+func isOptional(kind schema.GroupVersionKind) bool {
+	return kind.Group == manifests.CertManagerGroup || kind == quotaKind
 }
 
 // Prototype returns an empty object of kind to watch and to read into: a typed one if a
@@ -68,8 +84,6 @@ func Prototype(kind schema.GroupVersionKind) client.Object {
 		return &appsv1.Deployment{}
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
 		return &corev1.Secret{}
-	case corev1.SchemeGroupVersion.WithKind("ResourceQuota"):
-		return &corev1.ResourceQuota{}
 	case apiregistrationv1.SchemeGroupVersion.WithKind("APIService"):
 		return &apiregistrationv1.APIService{}
 	}
@@ -85,8 +99,6 @@ func prototypeList(kind schema.GroupVersionKind) client.ObjectList {
 		return &appsv1.DeploymentList{}
 	case corev1.SchemeGroupVersion.WithKind("Secret"):
 		return &corev1.SecretList{}
-	case corev1.SchemeGroupVersion.WithKind("ResourceQuota"):
-		return &corev1.ResourceQuotaList{}
 	}
 	return metadataList(kind)
 }

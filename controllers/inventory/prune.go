@@ -21,7 +21,8 @@ import (
 )
 
 // Prune removes the backend's objects, except those in keep, in namespace, in kube-system
-// and of the cluster scope. It leaves out APIServices, whose removal has its own order.
+// and of the cluster scope. It leaves out APIServices, whose removal has its own order, and
+// kinds that are not watched.
 func (a *Applier) Prune(ctx context.Context, backend, namespace string, keep []manifests.Object) error {
 	wanted := map[objectID]bool{}
 	for _, object := range keep {
@@ -31,7 +32,7 @@ func (a *Applier) Prune(ctx context.Context, backend, namespace string, keep []m
 		}
 		wanted[id] = true
 	}
-	for _, kind := range Removable() {
+	for _, kind := range Watched() {
 		found, err := list(ctx, a.client, kind, prototypeList, backend, namespace)
 		if err != nil {
 			return err
@@ -98,7 +99,10 @@ func (a *Applier) removeKinds(ctx context.Context, kinds []Kind, backend, namesp
 	var names []string
 	for _, kind := range kinds {
 		found, err := list(ctx, a.live, kind, metadataList, backend, namespace)
-		if err != nil {
+		switch {
+		case isOptional(kind.GroupVersionKind) && apierrors.IsForbidden(err):
+			continue
+		case err != nil:
 			return nil, err
 		}
 		for _, object := range found {

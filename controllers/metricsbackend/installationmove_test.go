@@ -134,7 +134,7 @@ func TestMoveToSecondOperator(t *testing.T) {
 // move when that is gone.
 func TestMoveWithoutRights(t *testing.T) {
 	t.Parallel()
-	const service, quota = "Service operator-ns/metrics-serving-cluster", "ResourceQuota operator-ns/metrics-serving-cluster"
+	const service, role = "Service operator-ns/metrics-serving-cluster", "Role operator-ns/metrics-serving-cluster"
 	for name, tc := range map[string]struct {
 		mayList func(client.ObjectList) bool
 		left    func(before []string) []string
@@ -143,11 +143,11 @@ func TestMoveWithoutRights(t *testing.T) {
 			mayList: func(client.ObjectList) bool { return false },
 			left:    func(before []string) []string { return before },
 		},
-		"a Role without one kind, of an earlier release": {
+		"a Role without one kind": {
 			mayList: func(l client.ObjectList) bool {
-				return l.GetObjectKind().GroupVersionKind().Kind != "ResourceQuotaList"
+				return l.GetObjectKind().GroupVersionKind().Kind != "RoleList"
 			},
-			left: func([]string) []string { return []string{quota, service} },
+			left: func([]string) []string { return []string{role, service} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ var (
 )
 
 // CacheOptions limit the cache to objects of MetricsBackends, by label and in the
-// namespaces that the operator manages, and to the ResourceQuotas of these namespaces.
+// namespaces that the operator manages.
 func CacheOptions(namespaces []string) cache.Options {
 	owned := labels.NewSelector()
 	if requirement, err := labels.NewRequirement(v1alpha1.LabelBackend, selection.Exists, nil); err == nil {
@@ -76,11 +76,8 @@ func CacheOptions(namespaces []string) cache.Options {
 		&v1alpha1.ExternalMetric{}:        {},
 		&v1alpha1.ExternalMetricsPolicy{}: {},
 	}
-	for _, kind := range inventory.Removable() {
+	for _, kind := range inventory.Watched() {
 		options := cache.ByObject{Label: owned}
-		if kind.OthersToo {
-			options.Label = nil
-		}
 		switch {
 		case kind.OutsideNamespace:
 			options.Namespaces = withSystem
@@ -111,13 +108,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(inventory.Prototype(namespaceKind), handler.EnqueueRequestsFromMapFunc(r.backendsIn),
 			builder.WithPredicates(namespaceLifecycle())).
-		// Without a quota that others deleted, kube-apiserver may refuse the next pod.
-		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.backendsBeside), builder.WithPredicates(createdOrDeleted())).
 		Watches(&corev1.Pod{}, ownedHandler()).
 		Watches(inventory.Prototype(replicaSetKind), ownedHandler(), builder.WithPredicates(createdOrDeleted())).
 		// APIServices have no generation, and their conditions are needed.
 		Watches(inventory.Prototype(apiServiceKind), handler.EnqueueRequestsFromMapFunc(r.apiServiceRequests))
-	for _, kind := range inventory.Removable() {
+	for _, kind := range inventory.Watched() {
 		b = b.Watches(inventory.Prototype(kind.GroupVersionKind), ownedHandler())
 	}
 	if err := b.Complete(r); err != nil {
@@ -157,13 +152,6 @@ func (r *Reconciler) backendsIn(ctx context.Context, namespace client.Object) []
 	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
 		existing, operator := backend.Spec.Existing, backend.Status.Installation
 		return operator.Namespace == namespace.GetName() || operator.MovingFrom == namespace.GetName() || cmp.Or(backend.Spec.Namespace, r.Namespace) == namespace.GetName() || existing != nil && existing.Service.Namespace == namespace.GetName()
-	})
-}
-
-// backendsBeside returns the backends whose serving runs in the object's namespace.
-func (r *Reconciler) backendsBeside(ctx context.Context, object client.Object) []reconcile.Request {
-	return r.backendsWhere(ctx, func(backend *v1alpha1.MetricsBackend) bool {
-		return cmp.Or(backend.Spec.Namespace, r.Namespace) == object.GetNamespace()
 	})
 }
 

@@ -99,7 +99,8 @@ func TestPriorityClassLimited(t *testing.T) {
 		if err := suite.admin.Delete(t.Context(), team); err != nil {
 			t.Fatal(err)
 		}
-		outcome.Eventually(t, patience, "the other quota is replaced", func(ctx context.Context) error {
+		// It is not watched.
+		outcome.Eventually(t, 2*patience, "the other quota is replaced", func(ctx context.Context) error {
 			if got, err := quotas(ctx, suite, otherNamespace); err != nil || got != "metrics-serving-cluster" {
 				return fmt.Errorf("ResourceQuotas %q, %v", got, err)
 			}
