@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster starts the environment of a load test on loopback: a real
-// kube-apiserver and etcd, fake kubelets, and the real serving component as a separate
-// process, so that the kernel measures its cost.
+// kube-apiserver and etcd, and the real serving component or another implementation as a
+// separate process, so that the kernel measures its cost.
 package cluster
 
 import (
@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
@@ -40,6 +41,8 @@ const (
 	proxyName = "front-proxy-client"
 	// startTimeout is enough for a machine that also compiles.
 	startTimeout = 2 * time.Minute
+	// tokenLifetime is longer than any load runs.
+	tokenLifetime = 24 * time.Hour
 )
 
 // ControlPlane is a kube-apiserver and its etcd.
@@ -59,7 +62,7 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	assets := os.Getenv(AssetsVariable)
 	if assets == "" {
 		return nil, fmt.Errorf("%s is not set: it names the folder with kube-apiserver and etcd. "+
-			"`make bench-watch` and `make bench-queries` build them and set it", AssetsVariable)
+			"The targets of the Makefile build them and set it", AssetsVariable)
 	}
 	// The front proxy needs a separate CA, or any client certificate could impersonate
 	// any user.
@@ -169,7 +172,9 @@ func (c *ControlPlane) writeKubeconfig(ctx context.Context, client kubernetes.In
 	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: servingAccount}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	token, err := accounts.CreateToken(ctx, servingAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := accounts.CreateToken(ctx, servingAccount, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", V
 
 // Register registers an API version with serving as its server, and waits until it is
 // available.
-func (c *ControlPlane) Register(ctx context.Context, s *Serving, version schema.GroupVersion) error {
+func (c *ControlPlane) Register(ctx context.Context, s *Server, version schema.GroupVersion) error {
 	core, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -33,8 +33,8 @@ func (c *ControlPlane) Register(ctx context.Context, s *Serving, version schema.
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	// servingName is SERVICE.NAMESPACE.svc.
-	parts := strings.Split(servingName, ".")
+	// serverName is SERVICE.NAMESPACE.svc.
+	parts := strings.Split(serverName, ".")
 	service, namespace := parts[0], parts[1]
 	if _, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", namespace, err)

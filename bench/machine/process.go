@@ -12,32 +12,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// ticksPerSecond of the times in /proc; it has been 100 on every Linux for decades.
+// ticksPerSecond of the times in /proc/stat; it has been 100 on every Linux for decades.
 const ticksPerSecond = 100
+
+// cpuClock is the kind of a process's clock that the scheduler counts, in nanoseconds
+// (CPUCLOCK_SCHED of the kernel): /proc has only ticks of 10 ms.
+const cpuClock = 2
 
 // CPU returns the processor time of a process so far, in user and kernel mode.
 func CPU(pid int) (time.Duration, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of a process: %w", err)
+	var used unix.Timespec
+	// As clock_getcpuclockid(3) does it.
+	if err := unix.ClockGettime(int32(^pid<<3|cpuClock), &used); err != nil {
+		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
 	}
-	// The name in parentheses may contain any character. utime and stime are the 14th and
-	// 15th field, and the state after the name is the third.
-	fields := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read the CPU time of process %d: %d fields", pid, len(fields))
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(string(field), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	return time.Duration(used.Nano()), nil
 }
 
 // RSS returns the resident memory of a process in bytes.
@@ -97,3 +90,17 @@ func (l Load) Since(earlier Load) float64 {
 
 // OwnCPU returns the processor time of this process so far.
 func OwnCPU() (time.Duration, error) { return CPU(os.Getpid()) }
+
+// Processor returns the model of the first processor, as the kernel names it.
+func Processor() string {
+	content, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown model"
+	}
+	for line := range strings.Lines(string(content)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown model"
+}

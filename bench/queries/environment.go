@@ -88,7 +88,7 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 	if err := e.serving.WaitReady(ready); err != nil {
 		return e, err
 	}
-	if err := e.plane.Register(ctx, e.serving, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}); err != nil {
+	if err := e.plane.Register(ctx, e.serving.Server, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}); err != nil {
 		return e, err
 	}
 	say("serving is ready, process %d", e.serving.PID())

@@ -5,10 +5,9 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
+	"time"
 
+	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
@@ -21,18 +20,10 @@ func profile(ctx context.Context, e *environment, f *flags, name string, say pro
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, one := range [][2]string{
-			{"cpu", fmt.Sprintf("profile?seconds=%d", max(1, int(f.measure.Seconds())-1))},
-			{"heap", "heap?gc=1"}, {"goroutine", "goroutine"},
-		} {
-			file := filepath.Join(f.profiles, name+"."+one[0])
-			content, err := e.serving.Get(ctx, "/debug/pprof/"+one[1])
-			if err == nil {
-				err = os.WriteFile(file, content, 0o600)
-			}
-			if err != nil {
-				say("no profile %s: %v", file, err)
-			}
+		err := e.serving.SaveProfiles(ctx, f.profiles, name,
+			cluster.CPUProfile(f.measure-time.Second), cluster.HeapProfile, cluster.Profile{Name: "goroutine", Path: "goroutine"})
+		if err != nil {
+			say("profiles are missing: %v", err)
 		}
 	}()
 	return func() { <-done }
