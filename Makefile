@@ -72,7 +72,13 @@ fuzz: ## Fuzz each parser for FUZZTIME (default 30s).
 	@hack/fuzz.sh
 
 .PHONY: bench
-bench: ## Benchmarks of the data path, with allocations.
+bench: build ## metrics.k8s.io beside metrics-server, on this machine (Linux; an hour, needs it quiet); SCALE=small takes 5 minutes.
+	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
+	peers=$$(hack/peers-build.sh); \
+	go -C bench run ./resource --metrics-server $$peers/metrics-server --scale $(or $(SCALE),full) $(BENCH_FLAGS)
+
+.PHONY: bench-packages
+bench-packages: ## Go benchmarks of the packages of the data path, with allocations.
 	go test -run '^$$' -bench . -benchmem ./serving/...
 
 .PHONY: bench-watch

@@ -1,0 +1,94 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/cluster"
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
+	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
+)
+
+// manifest of the backend: the defaults.
+const manifest = `apiVersion: metricsbackend.io/v1alpha1
+kind: MetricsBackend
+metadata: {name: cluster}
+spec:
+  resourceMetrics:
+    scrape: {interval: %s}
+`
+
+// environment is what all contestants run against.
+type environment struct {
+	folder    string
+	plane     *cluster.ControlPlane
+	fleet     *fleet.Fleet
+	requests  []*request
+	pods      int
+	stopFleet context.CancelFunc
+}
+
+// startEnvironment takes minutes with many nodes, since it writes their pods.
+func startEnvironment(ctx context.Context, f *flags, folder string, say progress.Say) (e *environment, err error) {
+	e = &environment{folder: folder}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.stop())
+		}
+	}()
+	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
+		return e, err
+	}
+	say("kube-apiserver and etcd run")
+	e.fleet, err = fleet.New(fleet.Options{Nodes: f.nodes, PodsPerNode: f.podsPerNode, ContainersPerPod: f.containers, Seed: 1})
+	if err != nil {
+		return e, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stopFleet = stop
+	if err := e.fleet.Start(running); err != nil {
+		return e, err
+	}
+	client, err := fleet.NewClient(e.plane.Config)
+	if err != nil {
+		return e, err
+	}
+	if err := fleet.NewWriter(client, e.fleet, 0).Sync(ctx); err != nil {
+		return e, err
+	}
+	for _, node := range e.fleet.Nodes() {
+		e.pods += len(node.Pods())
+	}
+	e.requests = newRequests(e.fleet)
+	say("%d nodes and %d pods are written", f.nodes, e.pods)
+	return e, nil
+}
+
+// stop stops everything that was started.
+func (e *environment) stop() error {
+	if e.stopFleet != nil {
+		e.stopFleet()
+		e.fleet.Wait()
+	}
+	if e.plane != nil {
+		return e.plane.Stop()
+	}
+	return nil
+}
+
+// start starts a contestant that serves metrics.k8s.io.
+func (e *environment) start(f *flags, one contestant) (*cluster.Server, error) {
+	ca := e.fleet.Authority().PEM
+	if one.kind == kindMetricsServer {
+		return cluster.StartMetricsServer(e.plane, one.binary, ca, f.interval)
+	}
+	s, err := cluster.StartServing(e.plane, one.binary, fmt.Appendf(nil, manifest, f.interval), ca)
+	if err != nil {
+		return nil, err
+	}
+	return s.Server, nil
+}

@@ -1,0 +1,141 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
+	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
+)
+
+func report(out io.Writer, f *flags, e *environment, field []contestant, all results) {
+	_, _ = fmt.Fprintf(out, "\n%d processors (%s), %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one kube-apiserver. "+
+		"Medians of %s (lowest–highest); each request %d times a round on a kept HTTP/2 connection.\n\n",
+		runtime.NumCPU(), machine.Processor(), runtime.Version(), f.nodes, e.pods, e.pods*f.containers, f.interval, counted(f.rounds, "round"), f.repetitions)
+	figures.Table(out, comparison(field, all))
+	if hasServer(field) {
+		_, _ = fmt.Fprintf(out, "Size of the bodies\n\n")
+		figures.Table(out, bodies(field, all))
+	}
+}
+
+// counted formats a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// hasServer tells whether any contestant answers requests.
+func hasServer(field []contestant) bool {
+	return slices.ContainsFunc(field, func(c contestant) bool { return c.kind != kindBare })
+}
+
+// comparison returns the table of all figures. Contestants are in the order of their columns.
+//
+// The ratio is that of the medians to metrics-server's. Builds of serving after the first
+// are also compared with the first round by round, since neighboring measurements share
+// what else runs on the machine.
+func comparison(field []contestant, all results) [][]string {
+	var builds []string
+	peer := ""
+	for _, one := range field {
+		switch one.kind {
+		case kindMetricsServer:
+			peer = one.name
+		case kindServing:
+			builds = append(builds, one.name)
+		}
+	}
+	head := []string{""}
+	for _, one := range field {
+		head = append(head, one.name)
+		if one.kind != kindServing {
+			continue
+		}
+		if peer != "" {
+			head = append(head, "ratio")
+		}
+		if one.name != builds[0] {
+			head = append(head, one.name+" / "+builds[0]+", in pairs")
+		}
+	}
+	withGoals := peer != "" && len(builds) > 0
+	if withGoals {
+		head = append(head, "goal")
+	}
+	table := [][]string{head}
+	for _, row := range rows {
+		cells := []string{row.name}
+		for _, one := range field {
+			cells = append(cells, row.unit.spread(all.of(one.name, row.name)))
+			if one.kind != kindServing {
+				continue
+			}
+			if peer != "" {
+				cells = append(cells, row.ratio(all.of(one.name, row.name), all.of(peer, row.name)))
+			}
+			if one.name != builds[0] {
+				cells = append(cells, row.pairs(all.ratios(one.name, builds[0], row.name)))
+			}
+		}
+		if withGoals {
+			cells = append(cells, row.verdict(all.of(builds[len(builds)-1], row.name), all.of(peer, row.name)))
+		}
+		table = append(table, cells)
+	}
+	return table
+}
+
+func (row figure) ratio(ours, peers []float64) string {
+	if row.plain || len(ours) == 0 || len(peers) == 0 || median(peers) == 0 {
+		return ""
+	}
+	return quotient.format(median(ours) / median(peers))
+}
+
+func (row figure) pairs(ratios []float64) string {
+	if row.plain {
+		return ""
+	}
+	return quotient.spread(ratios)
+}
+
+// verdict formats the goal, and whether the last build of serving misses it.
+func (row figure) verdict(ours, peers []float64) string {
+	if row.goal == 0 {
+		return ""
+	}
+	goal := fmt.Sprintf("≤ %g", row.goal)
+	if len(ours) > 0 && len(peers) > 0 && median(ours) > row.goal*median(peers) {
+		goal += ", missed"
+	}
+	return goal
+}
+
+// bodies returns the table of the sizes of responses.
+func bodies(field []contestant, all results) [][]string {
+	head := []string{""}
+	for _, one := range field {
+		if one.kind != kindBare {
+			head = append(head, one.name)
+		}
+	}
+	table := [][]string{head}
+	for _, request := range sizes {
+		cells := []string{request}
+		for _, one := range field {
+			if one.kind != kindBare {
+				cells = append(cells, kilobytes.spread(all.of(one.name, sizeOf(request))))
+			}
+		}
+		table = append(table, cells)
+	}
+	return table
+}

@@ -1,0 +1,101 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMedian(t *testing.T) {
+	for name, tc := range map[string]struct {
+		all  []float64
+		want float64
+	}{
+		"one":          {[]float64{3}, 3},
+		"two":          {[]float64{4, 2}, 3},
+		"odd number":   {[]float64{9, 1, 4}, 4},
+		"even number":  {[]float64{9, 1, 4, 2}, 3},
+		"one outsider": {[]float64{1000, 2, 1}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := median(tc.all); got != tc.want {
+				t.Errorf("median %g, want %g", got, tc.want)
+			}
+		})
+	}
+}
+
+// line returns the row of a table with this first cell.
+func line(table [][]string, name string) []string {
+	for _, row := range table {
+		if row[0] == name {
+			return row[1:]
+		}
+	}
+	return nil
+}
+
+func TestComparison(t *testing.T) {
+	peer := contestant{name: "metrics-server", kind: kindMetricsServer}
+	before, after := contestant{name: "before", kind: kindServing}, contestant{name: "after", kind: kindServing}
+	bare := contestant{name: "bare", kind: kindBare}
+	all := results{
+		"metrics-server": {{cpuIdle: 0.1, listJSON: 0.8, busyIdle: 0.2}, {cpuIdle: 0.12, listJSON: 0.9, busyIdle: 0.3}},
+		"before":         {{cpuIdle: 0.05, listJSON: 0.08, busyIdle: 0.1}, {cpuIdle: 0.06, listJSON: 0.09, busyIdle: 0.1}},
+		"after":          {{cpuIdle: 0.02, listJSON: 0.08}, {cpuIdle: 0.03, listJSON: 0.18}},
+		"bare":           {{cpuIdle: 0.009}, {cpuIdle: 0.011}},
+	}
+	for name, tc := range map[string]struct {
+		field                 []contestant
+		head, cpu, json, busy []string
+	}{
+		"one build": {
+			field: []contestant{peer, before, bare},
+			head:  []string{"metrics-server", "before", "ratio", "bare", "goal"},
+			cpu:   []string{"110 mCPU (100–120)", "55 mCPU (50–60)", "0.50", "10 mCPU (9.0–11)", "≤ 0.2, missed"},
+			json:  []string{"850 ms (800–900)", "85 ms (80–90)", "0.10", "", "≤ 0.1"},
+			busy:  []string{"25 % (20–30)", "10 % (10–10)", "", "", ""},
+		},
+		"two builds": {
+			field: []contestant{peer, before, after},
+			head:  []string{"metrics-server", "before", "ratio", "after", "ratio", "after / before, in pairs", "goal"},
+			cpu:   []string{"110 mCPU (100–120)", "55 mCPU (50–60)", "0.50", "25 mCPU (20–30)", "0.23", "0.45 (0.40–0.50)", "≤ 0.2, missed"},
+			json:  []string{"850 ms (800–900)", "85 ms (80–90)", "0.10", "130 ms (80–180)", "0.15", "1.50 (1.00–2.00)", "≤ 0.1, missed"},
+			busy:  []string{"25 % (20–30)", "10 % (10–10)", "", "", "", "", ""},
+		},
+		"builds alone": {
+			field: []contestant{before, after},
+			head:  []string{"before", "after", "after / before, in pairs"},
+			cpu:   []string{"55 mCPU (50–60)", "25 mCPU (20–30)", "0.45 (0.40–0.50)"},
+			json:  []string{"85 ms (80–90)", "130 ms (80–180)", "1.50 (1.00–2.00)"},
+			busy:  []string{"10 % (10–10)", "", ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := comparison(tc.field, all)
+			want := map[string][]string{"": tc.head, cpuIdle: tc.cpu, listJSON: tc.json, busyIdle: tc.busy}
+			got := map[string][]string{}
+			for first := range want {
+				got[first] = line(table, first)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEachRequestHasARow(t *testing.T) {
+	names := map[string]bool{}
+	for _, row := range rows {
+		names[row.name] = true
+	}
+	for _, request := range sizes {
+		if !names[request] {
+			t.Errorf("no row for %q", request)
+		}
+	}
+}

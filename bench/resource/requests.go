@@ -1,0 +1,110 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
+	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
+)
+
+// metricsAPI is the version that both implementations serve.
+const metricsAPI = "/apis/metrics.k8s.io/v1beta1"
+
+// Values of Accept. asTable is what kubectl sends.
+const (
+	asJSON     = "application/json"
+	asProtobuf = "application/vnd.kubernetes.protobuf"
+	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+
+// request is a request whose latency is measured.
+type request struct {
+	// figure that its latency is reported as.
+	figure string
+	// paths are requested in turn.
+	paths  []string
+	header []string
+	// count returns the number of objects in a body, which must be want.
+	count func([]byte) (int, error)
+	want  int
+}
+
+// newRequests returns the requests in the order in which they are measured.
+func newRequests(f *fleet.Fleet) []*request {
+	const tier = "frontend" // a third of the pods
+	namespace := f.Namespaces()[0]
+	all, ofNamespace, ofTier := 0, 0, 0
+	var single []string
+	for _, node := range f.Nodes() {
+		for i, pod := range node.Pods() {
+			all++
+			if i == 0 {
+				single = append(single, metricsAPI+"/namespaces/"+pod.Namespace+"/pods/"+pod.Name)
+			}
+			if pod.Namespace == namespace {
+				ofNamespace++
+				if pod.Labels["tier"] == tier {
+					ofTier++
+				}
+			}
+		}
+	}
+	one := func(figure, path, accept string, count func([]byte) (int, error), want int, header ...string) *request {
+		return &request{figure: figure, paths: []string{metricsAPI + path}, header: append([]string{"accept", accept}, header...), count: count, want: want}
+	}
+	inNamespace := "/namespaces/" + namespace + "/pods"
+	return []*request{
+		one(listJSON, "/pods", asJSON, countJSON, all),
+		one(listProtobuf, "/pods", asProtobuf, countProtobuf, all),
+		one(listNamespace, inNamespace, asJSON, countJSON, ofNamespace),
+		one(listLabel, inNamespace+"?labelSelector=tier%3D"+tier, asJSON, countJSON, ofTier),
+		one(listNodes, "/nodes", asJSON, countJSON, len(f.Nodes())),
+		{figure: getPod, paths: single, header: []string{"accept", asJSON}, count: countJSON, want: 1},
+		one(listTable, "/pods", asTable, countTable, all),
+		one(listGzip, "/pods", asJSON, countGzip, all, "accept-encoding", "gzip"),
+		one(listPretty, "/pods?pretty=1", asJSON, countJSON, all),
+	}
+}
+
+// latency is the outcome of a request's repetitions.
+type latency struct {
+	// first took the first request, before which nothing was requested in this encoding
+	// for some time.
+	first  time.Duration
+	median time.Duration
+	// size of the last body, in bytes.
+	size int64
+}
+
+// measure sends the request once to check that all objects are in the body, and then as
+// often as its latency is to be measured.
+func (r *request) measure(ctx context.Context, c *client, repetitions int) (*latency, error) {
+	first, err := c.get(ctx, r.paths[0], r.header, true)
+	if err != nil {
+		return nil, err
+	}
+	count, err := r.count(first.body)
+	if err != nil {
+		return nil, fmt.Errorf("check the response to %s: %w", r.paths[0], err)
+	}
+	if count != r.want {
+		return nil, fmt.Errorf("%s has %d objects, not %d", r.paths[0], count, r.want)
+	}
+	l := &latency{first: first.took}
+	var took figures.Durations
+	for i := range repetitions {
+		next, err := c.get(ctx, r.paths[(i+1)%len(r.paths)], r.header, false)
+		if err != nil {
+			return nil, err
+		}
+		took.Add(next.took)
+		l.size = next.size
+	}
+	l.median = took.Quantile(0.5)
+	return l, nil
+}
