@@ -26,6 +26,18 @@ import (
 // metrics-server's APIService is not touched, no request fails, and the takeover follows
 // once the way is open.
 func TestAdoptionOfUnreachablePods(t *testing.T) {
+	for name, closeTo := range firewalls {
+		t.Run(name, func(t *testing.T) { testAdoptionOfUnreachablePods(t, closeTo) })
+	}
+}
+
+// firewalls close kube-apiserver's way to the addresses that match.
+var firewalls = map[string]func(*egressProxy, func(string) bool){
+	"refused": (*egressProxy).closeTo,
+	"dropped": (*egressProxy).dropTo, // as in managed clusters
+}
+
+func testAdoptionOfUnreachablePods(t *testing.T, closeTo func(*egressProxy, func(string) bool)) {
 	suite := take(t)
 	installMetricsServer(t, suite)
 	before, err := getAPIService(t.Context(), suite, "v1beta1")
@@ -33,7 +45,7 @@ func TestAdoptionOfUnreachablePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { suite.egress.closeTo(none) })
-	suite.egress.closeTo(suite.pods.isServing)
+	closeTo(suite.egress, suite.pods.isServing)
 	load := startRequests(t, suite, "v1beta1")
 	createBackend(t, suite, newBackend("cluster", adopting(v1alpha1.AdoptionAlways)))
 	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable)
@@ -51,8 +63,8 @@ func TestAdoptionOfUnreachablePods(t *testing.T) {
 		t.Errorf("v1 is registered: %v", err)
 	}
 	suite.egress.closeTo(none)
-	waitReady(t, suite, "cluster")
 	waitPointsTo(t, suite, "v1beta1", ourName)
+	waitReady(t, suite, "cluster")
 	load.stop(t)
 	noCanary(t, suite)
 }
@@ -67,8 +79,14 @@ func noCanary(t *testing.T, suite *controlPlane) {
 }
 
 // The way to our pods is closed between the canary API and the takeover: metrics answer
-// again, from metrics-server.
+// again within half a minute, from metrics-server.
 func TestAdoptionReverted(t *testing.T) {
+	for name, closeTo := range firewalls {
+		t.Run(name, func(t *testing.T) { testAdoptionReverted(t, closeTo) })
+	}
+}
+
+func testAdoptionReverted(t *testing.T, closeTo func(*egressProxy, func(string) bool)) {
 	suite := take(t)
 	installMetricsServer(t, suite)
 	core, err := kubernetes.NewForConfig(suite.config)
@@ -86,7 +104,7 @@ func TestAdoptionReverted(t *testing.T) {
 		for event := range live.ResultChan() {
 			service, ok := event.Object.(*apiregistrationv1.APIService)
 			if ok && service.Name == "v1beta1.metrics.k8s.io" && service.Spec.Service != nil && strings.HasSuffix(ourName, "/"+service.Spec.Service.Name) {
-				suite.egress.closeTo(suite.pods.isServing)
+				closeTo(suite.egress, suite.pods.isServing)
 				closed <- time.Now()
 				return
 			}
@@ -107,7 +125,15 @@ func TestAdoptionReverted(t *testing.T) {
 	outcome.Eventually(t, patience, "metrics answer again", func(ctx context.Context) error {
 		return core.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").Do(ctx).Error()
 	})
-	t.Logf("metrics answer again after %s; Stalled says: %s", time.Since(at).Round(100*time.Millisecond), condition(backend, v1alpha1.ConditionStalled).Message)
+	message := condition(backend, v1alpha1.ConditionStalled).Message
+	took := time.Since(at).Round(100 * time.Millisecond)
+	t.Logf("metrics answer again after %s; Stalled says: %s", took, message)
+	if took > 30*time.Second {
+		t.Errorf("metrics answer again only after %s", took)
+	}
+	if want := "kube-apiserver must be able to open TCP connections to port"; !strings.Contains(message, want) {
+		t.Errorf("Stalled says %q, want %q", message, want)
+	}
 	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "v1.metrics.k8s.io"}, &apiregistrationv1.APIService{}); !apierrors.IsNotFound(err) {
 		t.Errorf("v1 is registered: %v", err)
 	}

@@ -24,7 +24,9 @@ type egressProxy struct {
 
 	mu      sync.Mutex
 	closed  func(address string) bool
+	drops   bool                // instead of an answer
 	tunnels map[net.Conn]string // to which address
+	dropped []net.Conn
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
@@ -58,10 +60,19 @@ func (p *egressProxy) setClosed(closed bool) {
 }
 
 // closeTo is setClosed for the addresses, HOST:PORT, that match.
-func (p *egressProxy) closeTo(closed func(address string) bool) {
+func (p *egressProxy) closeTo(closed func(address string) bool) { p.set(closed, false) }
+
+// dropTo is closeTo by a firewall that drops packets: kube-apiserver gets no answer.
+func (p *egressProxy) dropTo(closed func(address string) bool) { p.set(closed, true) }
+
+func (p *egressProxy) set(closed func(address string) bool, drops bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = closed
+	p.closed, p.drops = closed, drops
+	for _, conn := range p.dropped {
+		_ = conn.Close()
+	}
+	p.dropped = nil
 	for conn, address := range p.tunnels {
 		if closed(address) {
 			_ = conn.Close()
@@ -71,15 +82,22 @@ func (p *egressProxy) closeTo(closed func(address string) bool) {
 
 func none(string) bool { return false }
 
-// open tells whether a tunnel may be made, and if so registers it for setClosed.
+// open tells whether a tunnel may be made, and if so registers it for setClosed. If packets
+// are dropped, it first waits until kube-apiserver gives up.
 func (p *egressProxy) open(conn net.Conn, address string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed(address) {
-		return false
+	if !p.closed(address) {
+		p.tunnels[conn] = address
+		return true
 	}
-	p.tunnels[conn] = address
-	return true
+	if p.drops {
+		p.dropped = append(p.dropped, conn)
+		p.mu.Unlock()
+		_, _ = io.Copy(io.Discard, conn)
+		p.mu.Lock()
+	}
+	return false
 }
 
 func (p *egressProxy) ended(conn net.Conn) {
