@@ -11,6 +11,7 @@ import (
 
 // namespace holds the entries of one namespace, or all nodes.
 type namespace struct {
+	name    string
 	entries map[string]*entry
 	// index holds the entries sorted by name, and is reset when one is added or
 	// removed. So a burst of changes costs one merge, and a single change does not
@@ -79,13 +80,13 @@ func (t *Table) lookup(key Key) *entry {
 func (t *Table) ensure(key Key) *entry {
 	ns := t.namespaces[key.Namespace]
 	if ns == nil {
-		ns = &namespace{entries: map[string]*entry{}}
+		ns = &namespace{name: key.Namespace, entries: map[string]*entry{}}
 		t.namespaces[key.Namespace] = ns
 		t.names.reset()
 	}
 	e := ns.entries[key.Name]
 	if e == nil {
-		e = &entry{key: key}
+		e = &entry{key: Key{Namespace: ns.name, Name: key.Name}}
 		ns.add(e)
 		t.entries++
 	}

@@ -5,6 +5,7 @@ package samplestore
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,11 +87,15 @@ func newTable(c clock.PassiveClock) *Table {
 	return &Table{clock: c, created: c.Now(), namespaces: map[string]*namespace{}}
 }
 
-// SetMeta sets the metadata of a key. Another UID than before drops the point.
+// SetMeta sets the metadata of a key. Another UID than before drops the point; equal
+// metadata changes nothing.
 func (t *Table) SetMeta(key Key, meta *Meta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.ensure(key)
+	if e.meta != nil && e.meta.UID == meta.UID && maps.Equal(e.meta.Labels, meta.Labels) {
+		return
+	}
 	if e.meta != nil && e.meta.UID != meta.UID {
 		e.retire(t.clock.Now(), t.oldest())
 	}
@@ -104,10 +109,26 @@ func (t *Table) SetMeta(key Key, meta *Meta) {
 func (t *Table) DeleteMeta(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.lookup(key)
-	if e == nil {
-		return
+	if e := t.lookup(key); e != nil {
+		t.deleteMeta(e)
 	}
+}
+
+// RetainMeta removes the metadata and the points of all keys for which keep is false.
+func (t *Table) RetainMeta(keep func(Key) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ns := range t.namespaces {
+		for _, e := range ns.entries {
+			if e.meta != nil && !keep(e.key) {
+				t.deleteMeta(e)
+			}
+		}
+	}
+}
+
+// deleteMeta removes the metadata and the point of an entry. The caller holds t.mu.
+func (t *Table) deleteMeta(e *entry) {
 	e.retire(t.clock.Now(), t.oldest())
 	t.updateIndexes(e, nil)
 	e.meta = nil

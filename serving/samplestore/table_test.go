@@ -350,3 +350,42 @@ func TestKnown(t *testing.T) {
 	}
 	store.Pods.DeleteMeta(podKey("q")) // of which nothing is known
 }
+
+// TestRetainMeta removes what a new list of objects does not have.
+func TestRetainMeta(t *testing.T) {
+	s, _ := newStore()
+	other := Key{Namespace: "other", Name: "a"}
+	for _, key := range []Key{podKey("a"), podKey("b"), other} {
+		s.Pods.SetMeta(key, meta("1"))
+		s.Pods.Publish([]Update{{Key: key, Point: sample("n", 0, 15)}})
+	}
+	s.Pods.RetainMeta(func(key Key) bool { return key == podKey("b") })
+	if diff := cmp.Diff([]string{"ns/b"}, list(s.Pods, "", Key{})); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	if s.Pods.Known(podKey("a")) || s.Pods.Known(other) || !s.Pods.Known(podKey("b")) {
+		t.Error("metadata is known of what was removed, or not known of the rest")
+	}
+}
+
+// TestEqualMeta: metadata that did not change leaves the object as it is, with what was
+// encoded of it.
+func TestEqualMeta(t *testing.T) {
+	s, _ := newStore()
+	set := func(uid types.UID, app string) *Object {
+		s.Pods.SetMeta(podKey("a"), &Meta{UID: uid, Labels: map[string]string{"app": app}})
+		return s.Pods.Get(podKey("a"))
+	}
+	set("1", "x")
+	s.Pods.Publish([]Update{{Key: podKey("a"), Point: sample("n", 0, 15)}})
+	before := s.Pods.Get(podKey("a"))
+	if got := set("1", "x"); got != before {
+		t.Error("another object with equal metadata")
+	}
+	if got := set("1", "y"); got == before || got.Meta.Labels["app"] != "y" {
+		t.Errorf("the object has the labels %v", got.Meta.Labels)
+	}
+	if got := set("2", "y"); got != nil {
+		t.Error("the point of another UID is served")
+	}
+}

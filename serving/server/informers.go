@@ -10,12 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -23,13 +21,11 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// runningPods excludes finished pods: they use nothing, and may outnumber the others.
-const runningPods = "status.phase!=" + string(corev1.PodFailed) + ",status.phase!=" + string(corev1.PodSucceeded)
-
 // metaTable stores the metadata of a kind of object.
 type metaTable interface {
 	SetMeta(samplestore.Key, *samplestore.Meta)
 	DeleteMeta(samplestore.Key)
+	RetainMeta(keep func(samplestore.Key) bool)
 }
 
 // nodeTarget receives the nodes to scrape.
@@ -38,12 +34,12 @@ type nodeTarget interface {
 	DeleteNode(name string)
 }
 
-// resourceInformer is an informer with its handler.
+// resourceInformer lists and watches a resource.
 type resourceInformer struct {
 	resource string
-	informer cache.SharedIndexInformer
-	// handled reports whether the handler has received the complete first list, which is
-	// later than the informer's own HasSynced.
+	// watch runs until its context ends.
+	watch func(context.Context)
+	// handled reports whether the complete first list was received and handled.
 	handled cache.InformerSynced
 	// after, if set, delays the informer until it returns true.
 	after cache.InformerSynced
@@ -52,7 +48,7 @@ type resourceInformer struct {
 // run runs the informer until the context ends.
 func (f *resourceInformer) run(ctx context.Context) {
 	if f.after == nil || cache.WaitForCacheSync(ctx.Done(), f.after) {
-		f.informer.RunWithContext(ctx)
+		f.watch(ctx)
 	}
 }
 
@@ -87,31 +83,25 @@ func newInformers(client *rest.Config, store *samplestore.Store, scraper *kubele
 	if err != nil {
 		return nil, err
 	}
-	pods, err := newPodInformer(partial, store.Pods)
-	if err != nil {
-		return nil, err
-	}
+	pods := newPodInformer(partial, store.Pods)
 	// The store drops points of unknown pods. If nodes were scraped first, they would have
 	// rates while lists of pods are empty until the next samples.
 	nodes.after = pods.handled
 	return informerGate{pods, nodes}, nil
 }
 
-func newInformer(resource string, informer cache.SharedIndexInformer, transform cache.TransformFunc, handler cache.ResourceEventHandler) (*resourceInformer, error) {
-	if err := informer.SetTransform(transform); err != nil {
-		return nil, fmt.Errorf("trim %s: %w", resource, err)
-	}
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", resource, err)
-	}
-	return &resourceInformer{resource: resource, informer: informer, handled: registration.HasSynced}, nil
-}
-
 // newNodeInformer passes nodes to the store and the scraper.
 func newNodeInformer(client kubernetes.Interface, table metaTable, scraper nodeTarget) (*resourceInformer, error) {
 	informer := coreinformers.NewNodeInformer(client, 0, cache.Indexers{})
-	return newInformer("nodes", informer, trimNode(informer.GetIndexer()), nodeEvents(table, scraper))
+	if err := informer.SetTransform(trimNode()); err != nil {
+		return nil, fmt.Errorf("trim nodes: %w", err)
+	}
+	registration, err := informer.AddEventHandler(nodeEvents(table, scraper))
+	if err != nil {
+		return nil, fmt.Errorf("watch nodes: %w", err)
+	}
+	// The informer's own HasSynced is earlier than that of its handler.
+	return &resourceInformer{resource: "nodes", watch: informer.RunWithContext, handled: registration.HasSynced}, nil
 }
 
 func nodeEvents(table metaTable, scraper nodeTarget) cache.ResourceEventHandler {
@@ -128,9 +118,7 @@ func nodeEvents(table metaTable, scraper nodeTarget) cache.ResourceEventHandler 
 			if !wasNode || !isNode {
 				return
 			}
-			if metaChanged(old, node) {
-				table.SetMeta(keyOf(node), metaOf(node))
-			}
+			table.SetMeta(keyOf(node), metaOf(node))
 			if nodeChanged(old, node) {
 				scraper.SetNode(kubelet.NodeFrom(node))
 			}
@@ -139,35 +127,6 @@ func nodeEvents(table metaTable, scraper nodeTarget) cache.ResourceEventHandler 
 			if key, ok := deletedKey(obj); ok {
 				table.DeleteMeta(key)
 				scraper.DeleteNode(key.Name)
-			}
-		},
-	}
-}
-
-// newPodInformer passes the metadata of pods to the store.
-func newPodInformer(client metadata.Interface, table metaTable) (*resourceInformer, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("pods"),
-		metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) { o.FieldSelector = runningPods }).Informer()
-	return newInformer("pods", informer, trimPod(informer.GetIndexer()), podEvents(table))
-}
-
-func podEvents(table metaTable) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if pod, ok := obj.(*metav1.PartialObjectMetadata); ok {
-				table.SetMeta(keyOf(pod), metaOf(pod))
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			old, wasPod := before.(*metav1.PartialObjectMetadata)
-			pod, isPod := after.(*metav1.PartialObjectMetadata)
-			if wasPod && isPod && metaChanged(old, pod) {
-				table.SetMeta(keyOf(pod), metaOf(pod))
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if key, ok := deletedKey(obj); ok {
-				table.DeleteMeta(key)
 			}
 		},
 	}
@@ -190,13 +149,9 @@ func metaOf(o metaObject) *samplestore.Meta {
 	return &samplestore.Meta{UID: o.GetUID(), Labels: o.GetLabels()}
 }
 
-func metaChanged(old, current metaObject) bool {
-	return old.GetUID() != current.GetUID() || !maps.Equal(old.GetLabels(), current.GetLabels())
-}
-
 // nodeChanged reports whether a trimmed node differs in more than its resourceVersion.
 func nodeChanged(old, current *corev1.Node) bool {
-	return metaChanged(old, current) ||
+	return old.UID != current.UID || !maps.Equal(old.Labels, current.Labels) ||
 		!maps.Equal(old.Annotations, current.Annotations) ||
 		!equality.Semantic.DeepEqual(old.Status, current.Status)
 }

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -44,7 +43,7 @@ func testNode(change func(*corev1.Node)) *corev1.Node {
 }
 
 func TestTrimNode(t *testing.T) {
-	got, err := trimNode(cache.NewStore(cache.MetaNamespaceKeyFunc))(testNode(nil))
+	got, err := trimNode()(testNode(nil))
 	if err != nil {
 		t.Fatalf("trim: %v", err)
 	}
@@ -55,46 +54,6 @@ func TestTrimNode(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("trimmed node (-want +got):\n%s", diff)
 	}
-}
-
-func TestTrimPodSharesLabels(t *testing.T) {
-	known := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	trim := trimPod(known)
-	pod := func(version string, labels map[string]string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{Kind: "Pod"},
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "a", UID: "1", ResourceVersion: version, Labels: labels, Annotations: map[string]string{"long": "text"},
-				OwnerReferences: []metav1.OwnerReference{{Name: "rs"}},
-			},
-		}
-	}
-	first := trimmed(t, trim, pod("1", map[string]string{"app": "x"}))
-	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "a", UID: "1", ResourceVersion: "1", Labels: map[string]string{"app": "x"},
-	}}
-	if diff := cmp.Diff(want, first); diff != "" {
-		t.Errorf("trimmed pod (-want +got):\n%s", diff)
-	}
-	if err := known.Add(first); err != nil {
-		t.Fatal(err)
-	}
-	same := trimmed(t, trim, pod("2", map[string]string{"app": "x"}))
-	if !sameMap(same.Labels, first.Labels) {
-		t.Error("labels that did not change are held twice")
-	}
-	if other := trimmed(t, trim, pod("3", map[string]string{"app": "y"})); sameMap(other.Labels, first.Labels) {
-		t.Error("labels that changed are those of before")
-	}
-}
-
-func trimmed(t *testing.T, trim cache.TransformFunc, pod *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	t.Helper()
-	obj, err := trim(pod)
-	if err != nil {
-		t.Fatalf("trim: %v", err)
-	}
-	return obj.(*metav1.PartialObjectMetadata)
 }
 
 func sameMap(a, b map[string]string) bool {
@@ -117,8 +76,13 @@ func (r *recorder) SetMeta(k samplestore.Key, m *samplestore.Meta) {
 	r.note("set %s/%s uid=%s labels=%v", k.Namespace, k.Name, m.UID, slices.Sorted(maps.Keys(m.Labels)))
 }
 func (r *recorder) DeleteMeta(k samplestore.Key) { r.note("delete %s/%s", k.Namespace, k.Name) }
-func (r *recorder) SetNode(n *kubelet.Node)      { r.note("node %s", n.Name) }
-func (r *recorder) DeleteNode(name string)       { r.note("no node %s", name) }
+func (r *recorder) RetainMeta(keep func(samplestore.Key) bool) {
+	for _, name := range []string{"p", "q"} {
+		r.note("keep ns/%s: %t", name, keep(samplestore.Key{Namespace: "ns", Name: name}))
+	}
+}
+func (r *recorder) SetNode(n *kubelet.Node) { r.note("node %s", n.Name) }
+func (r *recorder) DeleteNode(name string)  { r.note("no node %s", name) }
 
 // TestNodeEvents drives the handler as an informer does, with trimmed objects.
 func TestNodeEvents(t *testing.T) {
@@ -134,18 +98,19 @@ func TestNodeEvents(t *testing.T) {
 			drive: func(h cache.ResourceEventHandler) {
 				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.ResourceVersion = "6" }))
 			},
+			want: []string{"set /a uid=1 labels=[zone]"}, // which the table compares
 		},
 		"another address": {
 			drive: func(h cache.ResourceEventHandler) {
 				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.2" }))
 			},
-			want: []string{"node a"},
+			want: []string{"set /a uid=1 labels=[zone]", "node a"},
 		},
 		"another path": {
 			drive: func(h cache.ResourceEventHandler) {
 				h.OnUpdate(testNode(nil), testNode(func(n *corev1.Node) { n.Annotations = nil }))
 			},
-			want: []string{"node a"},
+			want: []string{"set /a uid=1 labels=[zone]", "node a"},
 		},
 		"other labels": {
 			drive: func(h cache.ResourceEventHandler) {
@@ -180,37 +145,6 @@ func TestNodeEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{}
 			tc.drive(nodeEvents(r, r))
-			if diff := cmp.Diff(tc.want, r.calls); diff != "" {
-				t.Errorf("calls (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestPodEvents(t *testing.T) {
-	pod := func(uid types.UID, label string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: uid, Labels: map[string]string{label: ""}}}
-	}
-	tests := map[string]struct {
-		drive func(cache.ResourceEventHandler)
-		want  []string
-	}{
-		"added":           {drive: func(h cache.ResourceEventHandler) { h.OnAdd(pod("1", "a"), false) }, want: []string{"set ns/p uid=1 labels=[a]"}},
-		"nothing changed": {drive: func(h cache.ResourceEventHandler) { h.OnUpdate(pod("1", "a"), pod("1", "a")) }},
-		"labels":          {drive: func(h cache.ResourceEventHandler) { h.OnUpdate(pod("1", "a"), pod("1", "b")) }, want: []string{"set ns/p uid=1 labels=[b]"}},
-		"recreated":       {drive: func(h cache.ResourceEventHandler) { h.OnUpdate(pod("1", "a"), pod("2", "a")) }, want: []string{"set ns/p uid=2 labels=[a]"}},
-		"deleted":         {drive: func(h cache.ResourceEventHandler) { h.OnDelete(pod("1", "a")) }, want: []string{"delete ns/p"}},
-		"deleted unseen": {
-			drive: func(h cache.ResourceEventHandler) {
-				h.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p", Obj: pod("1", "a")})
-			},
-			want: []string{"delete ns/p"},
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := &recorder{}
-			tc.drive(podEvents(r))
 			if diff := cmp.Diff(tc.want, r.calls); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}

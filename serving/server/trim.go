@@ -16,14 +16,18 @@ import (
 )
 
 // trimNode keeps the fields of a node that the store and the scraper need.
-func trimNode(known cache.Store) cache.TransformFunc {
+func trimNode() cache.TransformFunc {
 	labels := newLabelInterner()
 	return func(obj any) (any, error) {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
 			return obj, nil
 		}
-		trimmed := &corev1.Node{ObjectMeta: trimMeta(&node.ObjectMeta, known, labels)}
+		trimmed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, Labels: labels.intern(node.Labels),
+			// Without it an informer treats every update as a resync.
+			ResourceVersion: node.ResourceVersion,
+		}}
 		if path, ok := node.Annotations[v1alpha1.AnnotationMetricsPath]; ok {
 			trimmed.Annotations = map[string]string{v1alpha1.AnnotationMetricsPath: path}
 		}
@@ -31,38 +35,6 @@ func trimNode(known cache.Store) cache.TransformFunc {
 		trimmed.Status.DaemonEndpoints = node.Status.DaemonEndpoints
 		return trimmed, nil
 	}
-}
-
-// trimPod keeps the fields of a pod that the store needs.
-func trimPod(known cache.Store) cache.TransformFunc {
-	labels := newLabelInterner()
-	return func(obj any) (any, error) {
-		pod, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok {
-			return obj, nil
-		}
-		return &metav1.PartialObjectMetadata{ObjectMeta: trimMeta(&pod.ObjectMeta, known, labels)}, nil
-	}
-}
-
-// trimMeta keeps the identity, the labels, and the resourceVersion, without which an
-// informer treats every update as a resync. Unchanged labels stay the same map, which the
-// store also holds.
-func trimMeta(meta *metav1.ObjectMeta, known cache.Store, labels *labelInterner) metav1.ObjectMeta {
-	trimmed := metav1.ObjectMeta{
-		Namespace:       meta.Namespace,
-		Name:            meta.Name,
-		UID:             meta.UID,
-		ResourceVersion: meta.ResourceVersion,
-	}
-	if obj, ok, err := known.GetByKey(cache.MetaObjectToName(meta).String()); ok && err == nil {
-		if before, ok := obj.(metav1.Object); ok && maps.Equal(before.GetLabels(), meta.Labels) {
-			trimmed.Labels = before.GetLabels()
-			return trimmed
-		}
-	}
-	trimmed.Labels = labels.intern(meta.Labels)
-	return trimmed
 }
 
 // internedLabelSets limits the label sets in a labelInterner. Lists are ordered by name, so
