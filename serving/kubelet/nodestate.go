@@ -4,9 +4,9 @@
 package kubelet
 
 import (
-	"bytes"
 	"slices"
 	"strings"
+	"unique"
 	"unsafe"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/textparse"
@@ -26,7 +26,7 @@ const (
 // of the containers in the last body. The running scrape owns it, without a lock.
 type nodeState struct {
 	// body numbers the bodies. A container with another number is not in this one.
-	body uint64
+	body uint32
 	node container
 	pods map[samplestore.Key]*pod
 	// containers counts those of all pods.
@@ -63,12 +63,10 @@ const (
 // container is the state of a container, or of the node as a whole. There are as
 // many as in the cluster, so it is kept small. Times are in Unix milliseconds.
 type container struct {
-	// labels is the text of the labels without braces, of at most maxLabels bytes.
-	// It contains the name.
-	labels string
+	name string
+	pod  *pod // nil for the node
 	// next is the container after this one in the last body.
-	next            *container
-	nameAt, nameEnd uint16
+	next *container
 
 	// found holds the series that the current body has of the container.
 	found  series
@@ -79,7 +77,7 @@ type container struct {
 	idle bool
 
 	// body is the last body with the container; the samples are of that body.
-	body    uint64
+	body    uint32
 	cpu     float64 // core-seconds
 	cpuTime int64
 	memory  uint64 // bytes
@@ -111,7 +109,34 @@ type cpuRate struct {
 
 func (r cpuRate) known() bool { return r.window != 0 }
 
-func (c *container) name() string { return c.labels[c.nameAt:c.nameEnd] }
+// labelsEnd returns the index after the labels with which b begins if they are the
+// container's, written as a kubelet writes them. Otherwise it returns 0.
+func (c *container) labelsEnd(b []byte) int {
+	const first, second, third, last = `{container="`, `",namespace="`, `",pod="`, `"}`
+	name := len(first)
+	nameEnd := name + len(c.name)
+	namespace := nameEnd + len(second)
+	namespaceEnd := namespace + len(c.pod.key.Namespace)
+	pod := namespaceEnd + len(third)
+	podEnd := pod + len(c.pod.key.Name)
+	end := podEnd + len(last)
+	if len(b) >= end &&
+		string(b[podEnd:end]) == last && string(b[pod:podEnd]) == c.pod.key.Name &&
+		string(b[:name]) == first && string(b[name:nameEnd]) == c.name &&
+		string(b[nameEnd:namespace]) == second && string(b[namespace:namespaceEnd]) == c.pod.key.Namespace &&
+		string(b[namespaceEnd:pod]) == third {
+		return end
+	}
+	return 0
+}
+
+// String returns namespace, pod and container, for messages.
+func (c *container) String() string {
+	if c.pod == nil {
+		return "the node"
+	}
+	return c.pod.key.Namespace + "/" + c.pod.key.Name + "/" + c.name
+}
 
 func (c *container) has(s series) bool { return c.found&s == s }
 
@@ -122,7 +147,7 @@ func (s *nodeState) begin() {
 	s.node.begin(s.body)
 }
 
-func (c *container) begin(body uint64) { c.body, c.found, c.start = body, 0, 0 }
+func (c *container) begin(body uint32) { c.body, c.found, c.start = body, 0, 0 }
 
 // add adds a series to those found. It returns false for a duplicate.
 func (c *container) add(s series) bool {
@@ -134,49 +159,35 @@ func (c *container) add(s series) bool {
 }
 
 // container returns the container with the labels, adding it if needed, or nil if
-// there are too many. text is the labels' text.
-func (s *nodeState) container(labels textparse.Labels, text []byte) *container {
+// there are too many.
+func (s *nodeState) container(labels textparse.Labels) *container {
 	key := samplestore.Key{Namespace: unsafeString(labels.Namespace), Name: unsafeString(labels.Pod)}
 	p := s.pods[key]
 	if p != nil {
-		i, found := p.search(unsafeString(labels.Container))
-		if found {
-			c := p.containers[i]
-			if c.labels != string(text) {
-				// The same labels in another order or notation.
-				c.setLabels(labels, text)
-			}
-			return c
+		if i, found := p.search(unsafeString(labels.Container)); found {
+			return p.containers[i]
 		}
 	}
 	if s.containers >= maxContainers || p != nil && len(p.containers) >= maxPodContainers {
 		return nil
 	}
-	c := &container{}
-	c.setLabels(labels, text)
 	if p == nil {
-		p = &pod{key: samplestore.Key{Namespace: string(labels.Namespace), Name: string(labels.Pod)}}
+		p = &pod{key: samplestore.Key{Namespace: unique.Make(string(labels.Namespace)).Value(), Name: string(labels.Pod)}}
 		if s.pods == nil {
 			s.pods = map[samplestore.Key]*pod{}
 		}
 		s.pods[p.key] = p
 	}
-	i, _ := p.search(c.name())
+	// Few names are those of most containers.
+	c := &container{name: unique.Make(string(labels.Container)).Value(), pod: p}
+	i, _ := p.search(c.name)
 	p.containers = slices.Insert(p.containers, i, c)
 	s.containers++
 	return c
 }
 
-// setLabels copies the labels' text, which is in a pooled buffer.
-func (c *container) setLabels(labels textparse.Labels, text []byte) {
-	c.labels = string(text)
-	// The first match will do, though it may be in another label.
-	i := bytes.Index(text, labels.Container)
-	c.nameAt, c.nameEnd = uint16(i), uint16(i+len(labels.Container))
-}
-
 func (p *pod) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(p.containers, name, func(c *container, name string) int { return strings.Compare(c.name(), name) })
+	return slices.BinarySearchFunc(p.containers, name, func(c *container, name string) int { return strings.Compare(c.name, name) })
 }
 
 // markFound marks a container as found in this body, and returns the one that

@@ -33,7 +33,7 @@ func names(state *nodeState) []string {
 func chain(state *nodeState) []string {
 	var order []string
 	for c := state.first; c != nil; c = c.next {
-		order = append(order, c.name())
+		order = append(order, c.name)
 	}
 	return order
 }
@@ -158,31 +158,14 @@ func TestNodeStateBounds(t *testing.T) {
 	})
 }
 
-// junkLabels returns containers whose labels' text has the given length.
-func junkLabels(containers, length int) string {
-	var b strings.Builder
-	for i := range containers {
-		labels := fmt.Sprintf("container=\"c\",namespace=\"ns\",pod=\"p%d\",x=\"\"", i)
-		labels = labels[:len(labels)-1] + strings.Repeat("j", length-len(labels)) + "\""
-		fmt.Fprintf(&b, "container_cpu_usage_seconds_total{%s} 1\n", labels)
-	}
-	return b.String()
-}
-
-func TestLongLabels(t *testing.T) {
-	for length, want := range map[int]int{100: 3, maxLabels: 3, maxLabels + 1: 0, 60000: 0} {
-		var state nodeState
-		got := readText(t, &state, strings.NewReader(junkLabels(3, length)))
-		if state.containers != want || got.skipped[skipLabels] != 3-want {
-			t.Errorf("labels of %d bytes: held %d of 3, skipped %s, want %d", length, state.containers, &got, want)
-		}
-	}
-}
-
 // TestRetained checks that the memory kept of a large body is bounded.
 func TestRetained(t *testing.T) {
 	const containers = 270
-	body := junkLabels(containers, maxLabels) + junkLabels(containers, 60000)
+	var text strings.Builder
+	for i := range containers {
+		fmt.Fprintf(&text, "container_cpu_usage_seconds_total{container=\"c\",namespace=\"ns\",pod=\"p%d\",x=%q} 1\n", i, strings.Repeat("j", 60000))
+	}
+	body := text.String()
 	heap := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -198,10 +181,10 @@ func TestRetained(t *testing.T) {
 	kept := heap() - before
 	runtime.KeepAlive(body)
 	if state.containers != containers {
-		t.Errorf("held %d containers, want the %d whose labels are short enough", state.containers, containers)
+		t.Errorf("held %d containers, want %d", state.containers, containers)
 	}
-	// Besides the labels: the container, its pod, a name and a map entry.
-	if most := int64(containers * (maxLabels + 1024)); kept > most {
+	// The container, its pod, names and a map entry.
+	if most := int64(containers * 1024); kept > most {
 		t.Errorf("%d bytes are kept of a body of %d, want at most %d", kept, len(body), most)
 	}
 	t.Logf("%d bytes are kept of a body of %d", kept, len(body))

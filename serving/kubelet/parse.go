@@ -62,9 +62,6 @@ const (
 	maxBytes = 1 << 53
 	// maxNameLength is the longest name of a Kubernetes object.
 	maxNameLength = 253
-	// maxLabels bounds the text of a container's labels, in bytes, which is kept
-	// between scrapes. Three names of maxNameLength need less than half of it.
-	maxLabels = 2 << 10
 )
 
 // parser writes the samples of one body into a node's state. A bad line costs only
@@ -152,23 +149,23 @@ func (p *parser) metricName(b []byte) []byte {
 // container returns the container that a line's labels identify, and what follows
 // them.
 func (p *parser) container(b []byte) (*container, []byte, skipReason) {
-	c := p.expected
-	var end int
-	switch {
-	case len(b) == 0 || b[0] != '{':
+	if len(b) == 0 || b[0] != '{' {
 		return nil, nil, skipLabels
-	case c != nil && len(b) > len(c.labels)+1 && b[len(c.labels)+1] == '}' && string(b[1:1+len(c.labels)]) == c.labels:
-		end = len(c.labels) + 2
-	default:
+	}
+	c, end := p.expected, 0
+	if c != nil {
+		end = c.labelsEnd(b)
+	}
+	if end == 0 {
 		labels, labelsEnd, ok := textparse.ParseLabels(b)
 		if !ok {
 			return nil, nil, skipMalformed
 		}
 		end = labelsEnd
-		if end-2 > maxLabels || !validName(labels.Container) || !validName(labels.Pod) || !validName(labels.Namespace) {
+		if !validName(labels.Container) || !validName(labels.Pod) || !validName(labels.Namespace) {
 			return nil, nil, skipLabels
 		}
-		if c = p.state.container(labels, b[1:end-1]); c == nil {
+		if c = p.state.container(labels); c == nil {
 			return nil, nil, skipTooMany
 		}
 	}

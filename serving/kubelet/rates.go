@@ -128,7 +128,7 @@ func (c *container) updateRate(r rateRules, stats *parseStats) {
 func (c *container) setRate(used float64, window time.Duration, stats *parseStats) {
 	cores := used / window.Seconds()
 	if cores > maxCores {
-		stats.skip(skipImplausible, []byte(c.labels))
+		stats.skip(skipImplausible, []byte(c.String()))
 		c.rate = cpuRate{}
 		return
 	}

@@ -19,7 +19,7 @@ import (
 const acceptText = "text/plain;version=0.0.4"
 
 // bufferSize is the part of a body that is held at a time, and the longest line. The
-// state that remains of a body is bounded by maxContainers and maxLabels.
+// state that remains of a body is bounded by maxContainers and maxNameLength.
 const bufferSize = 64 << 10
 
 // inputSize is the most that is received by one system call: two TLS records.
