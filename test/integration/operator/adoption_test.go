@@ -123,6 +123,9 @@ func testAdoptionReverted(t *testing.T, closeTo func(*egressProxy, func(string) 
 	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonAdoptionReverted)
 	waitPointsTo(t, suite, "v1beta1", theirName)
 	outcome.Eventually(t, patience, "metrics answer again", func(ctx context.Context) error {
+		// One that kube-apiserver sent to our pods just before waits for their answer.
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
 		return core.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").Do(ctx).Error()
 	})
 	message := condition(backend, v1alpha1.ConditionStalled).Message
