@@ -25,19 +25,10 @@ import (
 // kube-apiserver reaches metrics-server and not our pods, which the operator reaches:
 // metrics-server's APIService is not touched, no request fails, and the takeover follows
 // once the way is open.
+//
+// Packets are dropped, as by the firewalls of managed clusters. Connections are refused in
+// test/e2e.
 func TestAdoptionOfUnreachablePods(t *testing.T) {
-	for name, closeTo := range firewalls {
-		t.Run(name, func(t *testing.T) { testAdoptionOfUnreachablePods(t, closeTo) })
-	}
-}
-
-// firewalls close kube-apiserver's way to the addresses that match.
-var firewalls = map[string]func(*egressProxy, func(string) bool){
-	"refused": (*egressProxy).closeTo,
-	"dropped": (*egressProxy).dropTo, // as in managed clusters
-}
-
-func testAdoptionOfUnreachablePods(t *testing.T, closeTo func(*egressProxy, func(string) bool)) {
 	suite := take(t)
 	installMetricsServer(t, suite)
 	before, err := getAPIService(t.Context(), suite, "v1beta1")
@@ -45,7 +36,7 @@ func testAdoptionOfUnreachablePods(t *testing.T, closeTo func(*egressProxy, func
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { suite.egress.closeTo(none) })
-	closeTo(suite.egress, suite.pods.isServing)
+	suite.egress.dropTo(suite.pods.isServing)
 	load := startRequests(t, suite, "v1beta1")
 	createBackend(t, suite, newBackend("cluster", adopting(v1alpha1.AdoptionAlways)))
 	backend := waitCondition(t, suite, "cluster", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodsUnreachable)
@@ -81,12 +72,6 @@ func noCanary(t *testing.T, suite *controlPlane) {
 // The way to our pods is closed between the canary API and the takeover: metrics answer
 // again within half a minute, from metrics-server.
 func TestAdoptionReverted(t *testing.T) {
-	for name, closeTo := range firewalls {
-		t.Run(name, func(t *testing.T) { testAdoptionReverted(t, closeTo) })
-	}
-}
-
-func testAdoptionReverted(t *testing.T, closeTo func(*egressProxy, func(string) bool)) {
 	suite := take(t)
 	installMetricsServer(t, suite)
 	core, err := kubernetes.NewForConfig(suite.config)
@@ -104,7 +89,7 @@ func testAdoptionReverted(t *testing.T, closeTo func(*egressProxy, func(string) 
 		for event := range live.ResultChan() {
 			service, ok := event.Object.(*apiregistrationv1.APIService)
 			if ok && service.Name == "v1beta1.metrics.k8s.io" && service.Spec.Service != nil && strings.HasSuffix(ourName, "/"+service.Spec.Service.Name) {
-				closeTo(suite.egress, suite.pods.isServing)
+				suite.egress.dropTo(suite.pods.isServing)
 				closed <- time.Now()
 				return
 			}
