@@ -11,18 +11,28 @@ import (
 	"time"
 )
 
-// serve answers as the kubelet that the connection belongs to, or as its fault says.
+// serve answers as the kubelet that the connection belongs to.
 func (f *Fleet) serve(w http.ResponseWriter, r *http.Request) {
-	connection := connection(r)
-	n := f.nodeAt(connection)
+	f.answer(f.nodeAt(connection(r)), w, r)
+}
+
+// answer responds as a node, or as its fault says.
+func (f *Fleet) answer(n *Node, w http.ResponseWriter, r *http.Request) {
 	fault := n.fault.Load()
-	if fault.Kind == Reset {
-		reset(connection)
+	switch fault.Kind {
+	case Reset:
+		reset(connection(r))
 		return
+	case Hanging:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // or net/http would respond with an empty body
 	}
 	if status, message := refusal(r, fault.Kind); status != 0 {
 		http.Error(w, message, status)
 		return
+	}
+	if !f.delay(r.Context(), n, fault) {
+		panic(http.ErrAbortHandler)
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)

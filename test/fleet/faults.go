@@ -28,6 +28,11 @@ const (
 	Forbidden Kind = "forbidden"
 	// InternalError answers 500.
 	InternalError Kind = "internal-error"
+	// Hanging accepts the request and never answers. It ends when the client closes the
+	// connection or the fleet stops, not when the fault is switched off.
+	Hanging Kind = "hanging"
+	// Slow answers after Fault.After, whatever the fleet's latency.
+	Slow Kind = "slow"
 )
 
 // Faults of the samples. Those below Frozen hit the node's samples and all pods
@@ -53,7 +58,7 @@ const (
 
 // kinds are all of them.
 var kinds = []Kind{
-	Reset, Aborted, Truncated, Garbage, Forbidden, InternalError,
+	Reset, Aborted, Truncated, Garbage, Forbidden, InternalError, Hanging, Slow,
 	Frozen, NaN, Negative, Enormous, Duplicate, NoLabels, Old, Future,
 }
 
@@ -78,6 +83,8 @@ type Fault struct {
 	// Containers that a fault of samples hits, counted from the top of the body;
 	// 0: all of them, and the pods' and the node's samples too.
 	Containers int
+	// After is the time between a request and the answer of Slow.
+	After time.Duration
 }
 
 // activeFault is a node's fault while it lasts.
@@ -122,6 +129,9 @@ func (a *activeFault) distortRows(rows []sample, hit int, spoil func(*sample)) [
 func (f *Fleet) SetFault(fault Fault, names ...string) error {
 	if fault.Kind != "" && !slices.Contains(kinds, fault.Kind) {
 		return fmt.Errorf("unknown fault %q: known are %q", fault.Kind, kinds)
+	}
+	if (fault.Kind == Slow) != (fault.After > 0) {
+		return fmt.Errorf("fault %q with After %v: %q needs a positive time, and no other fault has one", fault.Kind, fault.After, Slow)
 	}
 	nodes, err := f.named(names)
 	if err != nil {

@@ -147,7 +147,8 @@ func TestFaultsAsAClientSeesThem(t *testing.T) {
 		}},
 	}
 	for _, kind := range kinds {
-		tested := kind == Frozen // TestFrozenRepeatsItself
+		// TestFrozenRepeatsItself, TestHangingEndsWithTheFleet and TestAnswersTakeTime.
+		tested := kind == Frozen || kind == Hanging || kind == Slow
 		for _, test := range tests {
 			tested = tested || test.fault.Kind == kind
 		}
@@ -216,8 +217,10 @@ func TestSetFaultChecks(t *testing.T) {
 		nodes []string
 		want  string
 	}{
-		"an unknown kind": {Fault{Kind: "sloth"}, nil, `unknown fault "sloth": known are ["reset" "aborted"`},
-		"an unknown node": {Fault{Kind: NaN}, []string{"fleet-node-0000", "who"}, `no node "who"`},
+		"an unknown kind":           {Fault{Kind: "sloth"}, nil, `unknown fault "sloth": known are ["reset" "aborted"`},
+		"slow by nothing":           {Fault{Kind: Slow}, nil, `"slow" needs a positive time`},
+		"another fault with a time": {Fault{Kind: NaN, After: time.Second}, nil, "no other fault has one"},
+		"an unknown node":           {Fault{Kind: NaN}, []string{"fleet-node-0000", "who"}, `no node "who"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := f.SetFault(test.fault, test.nodes...)

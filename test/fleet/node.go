@@ -28,6 +28,7 @@ type Node struct {
 	certificate *tls.Certificate // likewise
 	state       atomic.Pointer[nodeState]
 	fault       atomic.Pointer[activeFault]
+	answers     atomic.Uint64 // with a latency, so far
 }
 
 // nodeState is the pods of a node at one moment. It never changes: a restart or a
