@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,8 +47,11 @@ func containersOf(state *nodeState) iter.Seq2[string, *container] {
 	}
 }
 
-// readings returns the values of the last body.
-func readings(state *nodeState) map[string]read {
+// readings returns the values of the last body, with times relative to now.
+func readings(state *nodeState) map[string]read { return readingsAt(state, now) }
+
+// readingsAt returns the values of the last body, with times relative to one in Unix ms.
+func readingsAt(state *nodeState, at int64) map[string]read {
 	all := map[string]read{}
 	for name, c := range containersOf(state) {
 		if c.body != state.body || c.found == 0 {
@@ -55,7 +59,7 @@ func readings(state *nodeState) map[string]read {
 		}
 		var r read
 		if c.has(seriesCPU) {
-			r.CPU = fmt.Sprintf("%v@%d", c.cpu, c.cpuTime-now)
+			r.CPU = fmt.Sprintf("%v@%d", c.cpu, c.cpuTime-at)
 		}
 		if c.has(seriesMemory) {
 			r.Memory = fmt.Sprint(c.memory)
@@ -64,7 +68,7 @@ func readings(state *nodeState) map[string]read {
 			r.Swap = fmt.Sprint(c.swap)
 		}
 		if c.has(seriesStart) {
-			r.Start = fmt.Sprint(c.start - now)
+			r.Start = fmt.Sprint(c.start - at)
 		}
 		all[name] = r
 	}
@@ -85,7 +89,13 @@ func parseBody(tb testing.TB, state *nodeState, r io.Reader, at int64, w *worksp
 // readText parses a body at now, and commits it.
 func readText(t *testing.T, state *nodeState, r io.Reader) parseStats {
 	t.Helper()
-	stats := parseBody(t, state, r, now, new(workspace))
+	return readTextAt(t, state, r, now)
+}
+
+// readTextAt parses a body at a time in Unix ms, and commits it.
+func readTextAt(t *testing.T, state *nodeState, r io.Reader, at int64) parseStats {
+	t.Helper()
+	stats := parseBody(t, state, r, at, new(workspace))
 	state.commit()
 	return stats
 }
@@ -100,15 +110,44 @@ func skips(t *parseStats) map[string]int {
 	return counts
 }
 
+// recordedAt is shortly after a real kubelet has answered with the recorded body, Unix ms.
+const recordedAt int64 = 1_795_528_611_000
+
+// recordedBody returns the body of a real kubelet, which the fake ones are compared with too.
+func recordedBody(t *testing.T) string {
+	t.Helper()
+	body, err := os.ReadFile("../../test/fleet/testdata/kubelet-1.37.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
 func TestParse(t *testing.T) {
 	const labels = `{container="c",namespace="n",pod="p"}`
 	one := func(r read) map[string]read { return map[string]read{"n/p/c": r} }
 	node := func(r read) map[string]read { return map[string]read{"node": r} }
 	tests := map[string]struct {
-		body  string
+		body string
+		// at is when the body is parsed, default now.
+		at    int64
 		want  map[string]read
 		skips map[string]int
 	}{
+		"recorded from a kubelet 1.37": {
+			body: recordedBody(t),
+			at:   recordedAt,
+			want: map[string]read{
+				"node":                               {CPU: "8296.796530592@-4404", Memory: "7950712832", Swap: "0"},
+				"default/burn-5fb685fddf-dmltz/burn": {CPU: "5.535031048@-748", Memory: "1343488", Swap: "0", Start: "-94225"},
+				"default/burn-5fb685fddf-fbh4b/burn": {CPU: "6.458394255@-750", Memory: "1601536", Swap: "0", Start: "-109309"},
+				"default/burn-5fb685fddf-lrnrv/burn": {CPU: "7.963985485@-753", Memory: "1941504", Swap: "0", Start: "-134500"},
+				"kube-system/metrics-server-c55d96477-9dgzk/metrics-server":                 {CPU: "7.250297154@-745", Memory: "34750464", Swap: "0", Start: "-156834"},
+				"metrics-backend-system/metrics-backend-operator-5fbc6fcbb4-24pbm/operator": {CPU: "1.251993555@-746", Memory: "22962176", Swap: "0", Start: "-50694"},
+				"metrics-backend-system/metrics-serving-cluster-7bb75d4fb7-8kqcz/serving":   {CPU: "1.347475087@-752", Memory: "22040576", Swap: "0", Start: "-44428"},
+				"metrics-backend-system/metrics-serving-cluster-7bb75d4fb7-nhcjs/serving":   {CPU: "1.355080341@-747", Memory: "21315584", Swap: "0", Start: "-44723"},
+			},
+		},
 		"a kubelet's body": {
 			body: `# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the container in core-seconds
 # TYPE container_cpu_usage_seconds_total counter
@@ -306,10 +345,14 @@ node_cpu_usage_seconds_total{ 1
 			}
 			for _, how := range slices.Sorted(maps.Keys(readers)) {
 				var state nodeState
-				got := readText(t, &state, readers[how](tt.body))
+				at := tt.at
+				if at == 0 {
+					at = now
+				}
+				got := readTextAt(t, &state, readers[how](tt.body), at)
 				want := maps.Clone(tt.want)
 				maps.DeleteFunc(want, func(_ string, r read) bool { return r == read{} })
-				if diff := cmp.Diff(want, readings(&state)); diff != "" {
+				if diff := cmp.Diff(want, readingsAt(&state, at)); diff != "" {
 					t.Errorf("%s: read (-want +got):\n%s", how, diff)
 				}
 				wantSkips := tt.skips
