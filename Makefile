@@ -72,10 +72,10 @@ fuzz: ## Fuzz each parser for FUZZTIME (default 30s).
 	@hack/fuzz.sh
 
 .PHONY: bench
-bench: build ## metrics.k8s.io beside metrics-server, on this machine (Linux; an hour, needs it quiet); SCALE=small takes 5 minutes.
+bench: build ## metrics.k8s.io beside metrics-server, on this machine (Linux; an hour, needs it quiet); SCALE=small takes 5 minutes, SCENARIOS=all an hour more.
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
 	peers=$$(hack/peers-build.sh); \
-	go -C bench run ./resource --metrics-server $$peers/metrics-server --scale $(or $(SCALE),full) $(BENCH_FLAGS)
+	go -C bench run ./resource --metrics-server $$peers/metrics-server --scale $(or $(SCALE),full) $(if $(SCENARIOS),--scenario $(SCENARIOS)) $(BENCH_FLAGS)
 
 .PHONY: bench-packages
 bench-packages: ## Go benchmarks of the packages of the data path, with allocations.

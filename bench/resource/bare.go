@@ -51,7 +51,8 @@ type bareProcess struct {
 // startBare starts the bare reader, and waits until it has a connection to each kubelet.
 func startBare(ctx context.Context, e *environment, f *flags, round int) (*bareProcess, error) {
 	settings := bareSettings{CA: e.fleet.Authority().PEM, Interval: f.interval, Sweep: f.sweepEvery}
-	for _, node := range e.fleet.Nodes() {
+	// With one goroutine, a kubelet that hangs would delay all others.
+	for _, node := range e.well {
 		settings.Kubelets = append(settings.Kubelets, node.Address().String())
 	}
 	content, err := json.Marshal(settings)
@@ -111,8 +112,9 @@ func (p *bareProcess) Stop() error {
 	return p.Process.Stop()
 }
 
-// check returns an error if reads have failed. The process must have ended.
-func (p *bareProcess) check() error {
+// check returns an error if more reads have failed than the scenario tolerates. The process
+// must have ended.
+func (p *bareProcess) check(s scenario) error {
 	content, err := os.ReadFile(p.Log())
 	if err != nil {
 		return fmt.Errorf("read the totals of the bare reader: %w", err)
@@ -121,7 +123,7 @@ func (p *bareProcess) check() error {
 	if err != nil {
 		return fmt.Errorf("read the totals of the bare reader from %s: %w", p.Log(), err)
 	}
-	if totals.Failed > 0 || totals.Reads == 0 {
+	if totals.Failed > s.tolerated(totals.Reads) || totals.Reads == 0 {
 		return fmt.Errorf("%d reads of the bare reader failed and %d succeeded, first error: %s", totals.Failed, totals.Reads, totals.FirstError)
 	}
 	return nil

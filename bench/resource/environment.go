@@ -27,9 +27,17 @@ type environment struct {
 	folder    string
 	plane     *cluster.ControlPlane
 	fleet     *fleet.Fleet
-	requests  []*request
-	pods      int
 	stopFleet context.CancelFunc
+	// pods is the number of all pods.
+	pods int
+
+	// Set by apply:
+
+	scenario scenario
+	// well are the kubelets without a fault, and listed the names of their pods.
+	well     []*fleet.Node
+	listed   map[podName]bool
+	requests []*request
 }
 
 // startEnvironment takes minutes with many nodes, since it writes their pods.
@@ -63,9 +71,24 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 	for _, node := range e.fleet.Nodes() {
 		e.pods += len(node.Pods())
 	}
-	e.requests = newRequests(e.fleet)
 	say("%d nodes and %d pods are written", f.nodes, e.pods)
 	return e, nil
+}
+
+// apply lets the kubelets answer as in a scenario.
+func (e *environment) apply(s scenario) error {
+	well, err := s.apply(e.fleet)
+	if err != nil {
+		return fmt.Errorf("let kubelets answer as in scenario %s: %w", s.name, err)
+	}
+	e.scenario, e.well, e.listed = s, well, map[podName]bool{}
+	for _, node := range well {
+		for _, pod := range node.Pods() {
+			e.listed[podName{pod.Namespace, pod.Name}] = true
+		}
+	}
+	e.requests = newRequests(e.fleet, well, s)
+	return nil
 }
 
 // stop stops everything that was started.

@@ -34,7 +34,9 @@ type flags struct {
 	metricsServer                    string
 	nodes, podsPerNode, containers   int
 	interval                         time.Duration
-	rounds, repetitions              int
+	scenarios                        []string
+	rounds, scenarioRounds           int
+	repetitions                      int
 	once                             []string
 	settle, window, ages, sweepEvery time.Duration
 	cpuProfile                       string
@@ -61,7 +63,9 @@ func parse(arguments []string) (*flags, error) {
 	fs.IntVar(&f.podsPerNode, "pods-per-node", 30, "Pods of each.")
 	fs.IntVar(&f.containers, "containers-per-pod", 2, "Containers of each pod.")
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often a kubelet is scraped.")
+	fs.StringSliceVar(&f.scenarios, "scenario", []string{healthy}, "How the kubelets answer: healthy, lognormal, failing-1, failing-10, hanging-1, hanging-10, slow-1, slow-10 (the percentage of the kubelets with that fault), or all. May be several.")
 	fs.IntVar(&f.rounds, "rounds", 5, "How often each contestant is measured, with a new process each time.")
+	fs.IntVar(&f.scenarioRounds, "scenario-rounds", 1, "The same for scenarios other than healthy.")
 	fs.StringSliceVar(&f.once, "once", nil, "What is only measured in the first round: ages, bare.")
 	fs.DurationVar(&f.settle, "settle", 30*time.Second, "Time between the first complete list and the measurement of CPU.")
 	fs.DurationVar(&f.window, "window", time.Minute, "Length of the measurement of CPU, without requests.")
@@ -69,7 +73,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.IntVar(&f.repetitions, "repetitions", 15, "How often each request is measured, after one that is not.")
 	fs.DurationVar(&f.sweepEvery, "sweep", 250*time.Millisecond, "How often the bare reader reads the kubelets that are due.")
 	fs.StringVar(&f.cpuProfile, "cpuprofile", "", "Folder for profiles of the CPU (20 seconds without requests) and of the heap of serving, taken after the last round. Empty for none.")
-	fs.DurationVar(&f.timeout, "timeout", 2*time.Hour, "When to give up.")
+	fs.DurationVar(&f.timeout, "timeout", 4*time.Hour, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func parse(arguments []string) (*flags, error) {
 
 func (f *flags) validate() error {
 	switch {
-	case f.nodes < 1 || f.podsPerNode < 1 || f.containers < 1 || f.rounds < 1 || f.repetitions < 1:
+	case f.nodes < 1 || f.podsPerNode < 1 || f.containers < 1 || f.rounds < 1 || f.scenarioRounds < 1 || f.repetitions < 1:
 		return errors.New("counts must be positive")
 	case f.interval < 10*time.Second:
 		return errors.New("--interval must be at least 10s, as metrics-server requires")
@@ -108,8 +112,19 @@ func (f *flags) validate() error {
 			return fmt.Errorf("--once %q: must be %s or %s", part, onceAges, onceBare)
 		}
 	}
+	if _, err := scenariosNamed(f.scenarios); err != nil {
+		return err
+	}
 	_, err := f.field()
 	return err
+}
+
+// roundsOf returns the number of rounds of a scenario.
+func (f *flags) roundsOf(s scenario) int {
+	if s.name == healthy {
+		return f.rounds
+	}
+	return f.scenarioRounds
 }
 
 // skips tells whether a part is left out of a round, counted from 0.

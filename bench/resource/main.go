@@ -47,8 +47,29 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 		return err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
+	selected, err := scenariosNamed(f.scenarios)
+	if err != nil {
+		return err
+	}
+	var groups []group
+	for _, s := range selected {
+		all, err := measureScenario(ctx, e, f, s, field, say)
+		if err != nil {
+			return fmt.Errorf("%s, %w", s.name, err)
+		}
+		groups = append(groups, group{s, all})
+	}
+	report(out, f, e, field, groups)
+	return nil
+}
+
+// measureScenario measures all rounds of a scenario.
+func measureScenario(ctx context.Context, e *environment, f *flags, s scenario, field []contestant, say progress.Say) (results, error) {
+	if err := e.apply(s); err != nil {
+		return nil, err
+	}
 	all := results{}
-	for round := range f.rounds {
+	for round := range f.roundsOf(s) {
 		// Each contestant is as often before the others as after them.
 		order := slices.Clone(field)
 		if round%2 == 1 {
@@ -60,11 +81,10 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 			}
 			values, err := measure(ctx, e, f, one, round, say)
 			if err != nil {
-				return fmt.Errorf("round %d, %s: %w", round+1, one.name, err)
+				return nil, fmt.Errorf("round %d, %s: %w", round+1, one.name, err)
 			}
 			all[one.name] = append(all[one.name], values)
 		}
 	}
-	report(out, f, e, field, all)
-	return nil
+	return all, nil
 }

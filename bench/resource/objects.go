@@ -44,12 +44,42 @@ func countProtobuf(body []byte) (int, error) {
 	return n, err
 }
 
-// Numbers of fields: raw of runtime.Unknown, items of a list, timestamp of NodeMetrics and
-// PodMetrics, seconds of a Time.
+// podName names a pod.
+type podName struct{ namespace, name string }
+
+// countListed returns how many of the objects of a PodMetricsList in protobuf are in a set.
+func countListed(body []byte, set map[podName]bool) (int, error) {
+	n := 0
+	err := eachItem(body, func(item []byte) error {
+		return eachField(item, metadataField, func(metadata []byte) error {
+			var key podName
+			into := func(to *string) func([]byte) error {
+				return func(b []byte) error { *to = string(b); return nil }
+			}
+			if err := eachField(metadata, namespaceField, into(&key.namespace)); err != nil {
+				return err
+			}
+			if err := eachField(metadata, nameField, into(&key.name)); err != nil {
+				return err
+			}
+			if set[key] {
+				n++
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// Numbers of fields: raw of runtime.Unknown, items of a list, metadata and timestamp of
+// NodeMetrics and PodMetrics, name and namespace of ObjectMeta, seconds of a Time.
 const (
 	rawField       = 2
 	itemsField     = 2
+	metadataField  = 1
 	timestampField = 2
+	nameField      = 1
+	namespaceField = 3
 	secondsField   = 1
 )
 
@@ -59,19 +89,22 @@ var protobufPrefix = []byte("k8s\x00")
 // eachTimestamp calls a function with the timestamp of each object of a NodeMetricsList or a
 // PodMetricsList in protobuf. The API encodes whole seconds.
 func eachTimestamp(body []byte, visit func(time.Time)) error {
+	return eachItem(body, func(item []byte) error {
+		return eachField(item, timestampField, func(timestamp []byte) error {
+			seconds, err := varint(timestamp, secondsField)
+			visit(time.Unix(seconds, 0))
+			return err
+		})
+	})
+}
+
+// eachItem calls a function with each object of a list in protobuf.
+func eachItem(body []byte, visit func([]byte) error) error {
 	unknown, ok := bytes.CutPrefix(body, protobufPrefix)
 	if !ok {
 		return fmt.Errorf("read a list in protobuf: it begins with %q", body[:min(len(body), 40)])
 	}
-	err := eachField(unknown, rawField, func(list []byte) error {
-		return eachField(list, itemsField, func(item []byte) error {
-			return eachField(item, timestampField, func(timestamp []byte) error {
-				seconds, err := varint(timestamp, secondsField)
-				visit(time.Unix(seconds, 0))
-				return err
-			})
-		})
-	})
+	err := eachField(unknown, rawField, func(list []byte) error { return eachField(list, itemsField, visit) })
 	if err != nil {
 		return fmt.Errorf("read a list in protobuf: %w", err)
 	}

@@ -13,15 +13,59 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
 )
 
-func report(out io.Writer, f *flags, e *environment, field []contestant, all results) {
+// group is what was measured in one scenario.
+type group struct {
+	scenario scenario
+	results  results
+}
+
+func report(out io.Writer, f *flags, e *environment, field []contestant, groups []group) {
 	_, _ = fmt.Fprintf(out, "\n%d processors (%s), %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one kube-apiserver. "+
-		"Medians of %s (lowest–highest); each request %d times a round on a kept HTTP/2 connection.\n\n",
-		runtime.NumCPU(), machine.Processor(), runtime.Version(), f.nodes, e.pods, e.pods*f.containers, f.interval, counted(f.rounds, "round"), f.repetitions)
-	figures.Table(out, comparison(field, all))
+		"Medians of %s (lowest–highest)%s; each request %d times a round on a kept HTTP/2 connection.\n\n",
+		runtime.NumCPU(), machine.Processor(), runtime.Version(), f.nodes, e.pods, e.pods*f.containers, f.interval, counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
+	figures.Table(out, grouped(field, groups))
 	if hasServer(field) {
 		_, _ = fmt.Fprintf(out, "Size of the bodies\n\n")
-		figures.Table(out, bodies(field, all))
+		figures.Table(out, bodies(field, groups[0].results))
 	}
+}
+
+// others says how many rounds the scenarios after the first had, if that differs.
+func others(f *flags, groups []group) string {
+	if len(groups) == 1 || f.roundsOf(groups[1].scenario) == f.roundsOf(groups[0].scenario) {
+		return ""
+	}
+	return fmt.Sprintf(", of %s in the other scenarios", counted(f.scenarioRounds, "round"))
+}
+
+// grouped returns the table of all scenarios. Each has a row with its name before its figures
+// if there are several.
+func grouped(field []contestant, groups []group) [][]string {
+	if len(groups) == 1 {
+		return comparison(field, groups[0].results, rows)
+	}
+	var table [][]string
+	for i, g := range groups {
+		selected := rows
+		if i > 0 {
+			selected = slices.DeleteFunc(slices.Clone(rows), func(row figure) bool { return !row.everywhere })
+		}
+		if g.scenario.name != healthy {
+			// Goals are those of healthy kubelets.
+			selected = slices.Clone(selected)
+			for j := range selected {
+				selected[j].goal = 0
+			}
+		}
+		one := comparison(field, g.results, selected)
+		if table == nil {
+			table = [][]string{one[0]}
+		}
+		title := make([]string, len(table[0]))
+		title[0] = fmt.Sprintf("**%s**: %s", g.scenario.name, g.scenario.description)
+		table = append(append(table, title), one[1:]...)
+	}
+	return table
 }
 
 // counted formats a number of things.
@@ -37,12 +81,12 @@ func hasServer(field []contestant) bool {
 	return slices.ContainsFunc(field, func(c contestant) bool { return c.kind != kindBare })
 }
 
-// comparison returns the table of all figures. Contestants are in the order of their columns.
+// comparison returns the table of figures. Contestants are in the order of their columns.
 //
 // The ratio is that of the medians to metrics-server's. Builds of serving after the first
 // are also compared with the first round by round, since neighboring measurements share
 // what else runs on the machine.
-func comparison(field []contestant, all results) [][]string {
+func comparison(field []contestant, all results, rows []figure) [][]string {
 	var builds []string
 	peer := ""
 	for _, one := range field {

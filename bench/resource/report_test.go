@@ -4,9 +4,12 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
 func TestMedian(t *testing.T) {
@@ -75,7 +78,7 @@ func TestComparison(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := comparison(tc.field, all)
+			table := comparison(tc.field, all, rows)
 			want := map[string][]string{"": tc.head, cpuIdle: tc.cpu, listJSON: tc.json, busyIdle: tc.busy}
 			got := map[string][]string{}
 			for first := range want {
@@ -83,6 +86,48 @@ func TestComparison(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	field := []contestant{{name: "metrics-server", kind: kindMetricsServer}, {name: "serving", kind: kindServing}}
+	some := func(cpu float64) results {
+		return results{"metrics-server": {{cpuIdle: 0.1, getPod: 0.002}}, "serving": {{cpuIdle: cpu, getPod: 0.001}}}
+	}
+	sick := faulty("failing", 1, "respond with status 500", fleet.Fault{Kind: fleet.InternalError})
+	for name, tc := range map[string]struct {
+		groups []group
+		want   [][]string
+	}{
+		"one scenario": {
+			groups: []group{{scenarios[0], some(0.02)}},
+			want: [][]string{
+				{"", "metrics-server", "serving", "ratio", "goal"},
+				{cpuIdle, "100 mCPU", "20 mCPU", "0.20", "≤ 0.2"},
+				{getPod, "2.0 ms", "1.0 ms", "0.50", ""},
+			},
+		},
+		"two scenarios": {
+			groups: []group{{scenarios[0], some(0.02)}, {sick, some(0.05)}},
+			want: [][]string{
+				{"", "metrics-server", "serving", "ratio", "goal"},
+				{"**healthy**: all kubelets answer at once", "", "", "", ""},
+				{cpuIdle, "100 mCPU", "20 mCPU", "0.20", "≤ 0.2"},
+				{getPod, "2.0 ms", "1.0 ms", "0.50", ""},
+				{"**failing-1**: 1 % of the kubelets respond with status 500", "", "", "", ""},
+				{cpuIdle, "100 mCPU", "50 mCPU", "0.50", ""},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := grouped(field, tc.groups)
+			got = slices.DeleteFunc(got, func(row []string) bool {
+				return row[0] != "" && row[0][0] != '*' && row[0] != cpuIdle && row[0] != getPod
+			})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("table (-want +got):\n%s", diff)
 			}
 		})
 	}

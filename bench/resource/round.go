@@ -35,8 +35,8 @@ func measureBare(ctx context.Context, e *environment, f *flags, round int, say p
 	if err := errors.Join(v.idle(ctx, f, reader.PID()), reader.Stop()); err != nil {
 		return nil, err
 	}
-	say("round %d, %s: %s, %s", round+1, kindBare, millicores.format(v[cpuIdle]), mebibytes.format(v[rssSteady]))
-	return v, reader.check()
+	say("%s, round %d, %s: %s, %s", e.scenario.name, round+1, kindBare, millicores.format(v[cpuIdle]), mebibytes.format(v[rssSteady]))
+	return v, reader.check(e.scenario)
 }
 
 func measureServer(ctx context.Context, e *environment, f *flags, one contestant, round int, say progress.Say) (v values, err error) {
@@ -51,11 +51,11 @@ func measureServer(ctx context.Context, e *environment, f *flags, one contestant
 		return nil, err
 	}
 	v[allListed] = time.Since(started).Seconds()
-	say("round %d, %s: all pods listed after %s", round+1, one.name, seconds.format(v[allListed]))
+	say("%s, round %d, %s: all pods listed after %s", e.scenario.name, round+1, one.name, seconds.format(v[allListed]))
 	if err := v.idle(ctx, f, server.PID()); err != nil {
 		return nil, err
 	}
-	say("round %d, %s: %s, %s", round+1, one.name, millicores.format(v[cpuIdle]), mebibytes.format(v[rssSteady]))
+	say("%s, round %d, %s: %s, %s", e.scenario.name, round+1, one.name, millicores.format(v[cpuIdle]), mebibytes.format(v[rssSteady]))
 	c, err := connect(ctx, server)
 	if err != nil {
 		return nil, err
@@ -72,12 +72,12 @@ func measureServer(ctx context.Context, e *environment, f *flags, one contestant
 	if v[rssLists], err = rss(server.PID()); err != nil {
 		return nil, err
 	}
-	say("round %d, %s: LIST of all pods %s, GET of a pod %s, then %s", round+1, one.name,
+	say("%s, round %d, %s: LIST of all pods %s, GET of a pod %s, then %s", e.scenario.name, round+1, one.name,
 		milliseconds.format(v[listJSON]), milliseconds.format(v[getPod]), mebibytes.format(v[rssLists]))
-	if f.cpuProfile != "" && one.kind == kindServing && round == f.rounds-1 {
+	if f.cpuProfile != "" && one.kind == kindServing && round == f.roundsOf(e.scenario)-1 {
 		const profiled = 20 * time.Second
 		serving := &cluster.Serving{Server: server}
-		if err := serving.SaveProfiles(ctx, f.cpuProfile, one.name, cluster.CPUProfile(profiled), cluster.HeapProfile); err != nil {
+		if err := serving.SaveProfiles(ctx, f.cpuProfile, one.name+"."+e.scenario.name, cluster.CPUProfile(profiled), cluster.HeapProfile); err != nil {
 			return nil, err
 		}
 		say("profiles of %s are in %s", one.name, f.cpuProfile)
@@ -85,7 +85,7 @@ func measureServer(ctx context.Context, e *environment, f *flags, one contestant
 	return v, nil
 }
 
-// waitListed waits until the server is ready and lists all pods. The connection is closed:
+// waitListed waits until the server is ready and lists all pods of healthy kubelets. The connection is closed:
 // servers close idle ones after 90 s.
 func waitListed(ctx context.Context, e *environment, server *cluster.Server) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %v", startTimeout))
@@ -103,12 +103,12 @@ func waitListed(ctx context.Context, e *environment, server *cluster.Server) err
 		if err != nil {
 			return err
 		}
-		n, err := countProtobuf(list.body)
-		if err != nil || n == e.pods {
+		n, err := countListed(list.body, e.listed)
+		if err != nil || n == len(e.listed) {
 			return err
 		}
 		if err := progress.Wait(ctx, 250*time.Millisecond); err != nil {
-			return fmt.Errorf("wait until all pods are listed: %d of %d: %w", n, e.pods, err)
+			return fmt.Errorf("wait until all pods are listed: %d of %d: %w", n, len(e.listed), err)
 		}
 	}
 }

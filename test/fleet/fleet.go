@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +45,7 @@ type Options struct {
 	// Clock decides what "now" is to a scrape. Default the real one. The fleet's pods are
 	// running when it is made: their start times lie in the 30 days before.
 	Clock clock.Clock
-	// Latency of the answers, default none.
+	// Latency of the answers, default none. SetLatency changes it.
 	Latency Latency
 	// Answering is called when a kubelet is about to send a body, with the time at
 	// which it says so: nobody can know what is in there any sooner. nil for none.
@@ -72,7 +73,7 @@ func setDefault(field *int, value int) {
 type Fleet struct {
 	options    Options
 	clock      clock.Clock
-	latency    lognormal
+	latency    atomic.Pointer[lognormal]
 	authority  *authority.Authority
 	namespaces []string
 	nodes      []*Node
@@ -92,14 +93,14 @@ func New(options Options) (*Fleet, error) {
 		return nil, fmt.Errorf("fleet of %d nodes, %d pods per node, %d containers per pod, %d namespaces: counts must not be negative",
 			o.Nodes, o.PodsPerNode, o.ContainersPerPod, o.Namespaces)
 	}
-	latency, err := o.Latency.distribution()
-	if err != nil {
-		return nil, err
-	}
-	f := &Fleet{options: o, latency: latency, clock: o.Clock, byName: map[string]*Node{}, pods: map[types.NamespacedName]*Node{}}
+	f := &Fleet{options: o, clock: o.Clock, byName: map[string]*Node{}, pods: map[types.NamespacedName]*Node{}}
 	for i := range o.Namespaces {
 		f.namespaces = append(f.namespaces, fmt.Sprintf("fleet-%02d", i))
 	}
+	if err := f.SetLatency(o.Latency); err != nil {
+		return nil, err
+	}
+	var err error
 	if f.authority, err = authority.New("fleet-ca"); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,16 @@ type Latency struct {
 	Median, P99 time.Duration
 }
 
+// SetLatency changes the latency of all answers to requests from now on.
+func (f *Fleet) SetLatency(l Latency) error {
+	distribution, err := l.distribution()
+	if err != nil {
+		return err
+	}
+	f.latency.Store(&distribution)
+	return nil
+}
+
 // lognormal is a distribution of durations. The logarithm of a duration in nanoseconds is
 // normally distributed.
 type lognormal struct {
@@ -64,7 +74,7 @@ func (l lognormal) next(n *Node) time.Duration {
 func (f *Fleet) delay(ctx context.Context, n *Node, fault *activeFault) bool {
 	wait := fault.After
 	if fault.Kind != Slow {
-		wait = f.latency.next(n)
+		wait = f.latency.Load().next(n)
 	}
 	if wait <= 0 {
 		return true

@@ -69,7 +69,7 @@ func TestLatencyIsLognormal(t *testing.T) {
 		var all []time.Duration
 		for _, n := range f.Nodes() {
 			for range 1000 {
-				all = append(all, f.latency.next(n))
+				all = append(all, f.latency.Load().next(n))
 			}
 		}
 		return all
