@@ -4,6 +4,7 @@
 package figures
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -59,6 +60,13 @@ func TestAges(t *testing.T) {
 	d.Add(time.Second, 0)
 	if d.Quantile(1) != 0 {
 		t.Error("a stretch of no length has weight")
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	want := "| | a |\n|---|---|\n| x | 1 |\n"
+	if got := Markdown([][]string{{"", "a"}, {"x", "1"}}); got != strings.ReplaceAll(want, "| |", "|  |") {
+		t.Errorf("table:\n%s", got)
 	}
 }
 

@@ -28,6 +28,18 @@ func Quantiles(d interface{ Quantile(float64) time.Duration }, qs ...float64) st
 	return strings.Join(all, ", ")
 }
 
+// Markdown returns rows as a Markdown table for a file. The first row is the head.
+func Markdown(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	return b.String()
+}
+
 // Table writes rows of a Markdown table. The first row is the head.
 func Table(out io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.Debug)

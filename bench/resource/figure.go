@@ -46,7 +46,7 @@ type figure struct {
 	// plain rows have no ratio.
 	plain bool
 	// everywhere is set for figures that depend on how kubelets answer. They are reported
-	// for each scenario, the others only for the first.
+	// for each scenario, the others only for healthy kubelets.
 	everywhere bool
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
@@ -60,6 +61,14 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 		groups = append(groups, group{s, all})
 	}
 	report(out, f, e, field, groups)
+	if f.document == "" || !recordable(field) {
+		return nil
+	}
+	caption := func(groups []group) string { return caption(f, e, groups) }
+	if err := write(f, sections(f, e.pods, machineName(), caption, field, groups)); err != nil {
+		return err
+	}
+	say("the tables are in %s and the picture is %s", filepath.Clean(f.document), filepath.Clean(f.plot))
 	return nil
 }
 

@@ -24,8 +24,12 @@ func countJSON(body []byte) (int, error) { return bytes.Count(body, []byte(`"win
 // countTable returns the number of rows of a Table in JSON.
 func countTable(body []byte) (int, error) { return bytes.Count(body, []byte(`"cells":`)), nil }
 
-// countGzip returns the number of objects in compressed JSON.
+// countGzip returns the number of objects in compressed JSON. API servers do not compress
+// bodies of less than 128 KiB.
 func countGzip(body []byte) (int, error) {
+	if bytes.HasPrefix(body, []byte("{")) {
+		return countJSON(body)
+	}
 	reader, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return 0, fmt.Errorf("decompress a list: %w", err)

@@ -87,6 +87,7 @@ func TestCount(t *testing.T) {
 		"JSON":               {plain, countJSON, 3},
 		"pretty":             {pretty, countJSON, 3},
 		"compressed":         {compressed(t, plain), countGzip, 3},
+		"too small":          {plain, countGzip, 3},
 		"table":              {table, countTable, 2},
 		"protobuf":           {asUnknown(t, podMetrics(3)), countProtobuf, 3},
 		"protobuf, no items": {asUnknown(t, podMetrics(0)), countProtobuf, 0},
@@ -123,11 +124,32 @@ func TestMalformedBodies(t *testing.T) {
 		"JSON as protobuf": {[]byte(`{"kind":"PodMetricsList"}`), countProtobuf},
 		"empty":            {nil, countProtobuf},
 		"cut off":          {whole[:len(whole)/2], countProtobuf},
-		"not compressed":   {[]byte("{}"), countGzip},
+		"not compressed":   {[]byte("no JSON"), countGzip},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n, err := tc.count(tc.body); err == nil {
 				t.Errorf("%d objects and no error", n)
+			}
+		})
+	}
+}
+
+func TestCountListed(t *testing.T) {
+	list := podMetrics(3)
+	list.Items[1].Name, list.Items[2].Namespace = "b-pod", "other"
+	for name, tc := range map[string]struct {
+		set  map[podName]bool
+		want int
+	}{
+		"none":                  {nil, 0},
+		"another namespace":     {map[podName]bool{{"other", "b-pod"}: true}, 0},
+		"some":                  {map[podName]bool{{"team", "a-pod"}: true, {"other", "a-pod"}: true}, 2},
+		"some that are missing": {map[podName]bool{{"team", "b-pod"}: true, {"team", "c-pod"}: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := countListed(asUnknown(t, list), tc.set)
+			if err != nil || got != tc.want {
+				t.Errorf("%d, %v, want %d", got, err, tc.want)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
@@ -19,10 +20,20 @@ type group struct {
 	results  results
 }
 
+// machineName names what the results depend on beside the contestants.
+func machineName() string {
+	return fmt.Sprintf("%d processors (%s)", runtime.NumCPU(), machine.Processor())
+}
+
+// caption says what was measured, where and when.
+func caption(f *flags, e *environment, groups []group) string {
+	return fmt.Sprintf("%s, %s, %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one kube-apiserver. "+
+		"Medians of %s (lowest–highest)%s; each request %d times a round on a kept HTTP/2 connection.",
+		machineName(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
+}
+
 func report(out io.Writer, f *flags, e *environment, field []contestant, groups []group) {
-	_, _ = fmt.Fprintf(out, "\n%d processors (%s), %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one kube-apiserver. "+
-		"Medians of %s (lowest–highest)%s; each request %d times a round on a kept HTTP/2 connection.\n\n",
-		runtime.NumCPU(), machine.Processor(), runtime.Version(), f.nodes, e.pods, e.pods*f.containers, f.interval, counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
+	_, _ = fmt.Fprintf(out, "\n%s\n\n", caption(f, e, groups))
 	figures.Table(out, grouped(field, groups))
 	if hasServer(field) {
 		_, _ = fmt.Fprintf(out, "Size of the bodies\n\n")
@@ -38,23 +49,23 @@ func others(f *flags, groups []group) string {
 	return fmt.Sprintf(", of %s in the other scenarios", counted(f.scenarioRounds, "round"))
 }
 
-// grouped returns the table of all scenarios. Each has a row with its name before its figures
-// if there are several.
+// grouped returns the table of all scenarios, with their names if there are several.
 func grouped(field []contestant, groups []group) [][]string {
 	if len(groups) == 1 {
 		return comparison(field, groups[0].results, rows)
 	}
+	return titled(field, groups)
+}
+
+// titled returns the table of scenarios, each with a row with its name before its figures.
+func titled(field []contestant, groups []group) [][]string {
 	var table [][]string
-	for i, g := range groups {
+	for _, g := range groups {
 		selected := rows
-		if i > 0 {
-			selected = slices.DeleteFunc(slices.Clone(rows), func(row figure) bool { return !row.everywhere })
-		}
 		if g.scenario.name != healthy {
-			// Goals are those of healthy kubelets.
-			selected = slices.Clone(selected)
+			selected = slices.DeleteFunc(slices.Clone(rows), func(row figure) bool { return !row.everywhere })
 			for j := range selected {
-				selected[j].goal = 0
+				selected[j].goal = 0 // goals are those of healthy kubelets
 			}
 		}
 		one := comparison(field, g.results, selected)
