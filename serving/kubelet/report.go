@@ -16,7 +16,7 @@ import (
 const (
 	// reportedNames bounds the names of nodes that are reported for a reason.
 	reportedNames = 5
-	// ratesPercent is the share of the reachable nodes that must have two samples.
+	// ratesPercent is the share of the reachable nodes that must have rates.
 	ratesPercent = 95
 )
 
@@ -53,30 +53,31 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 	return report
 }
 
-// HasRates reports whether the source has rates: two distinct samples of 95 % of the
-// reachable nodes. A node is unreachable if its newest scrape failed before it had
-// two samples. The result is true if no node is selected, and false if none is
+// HasRates reports whether the source has rates of 95 % of the reachable nodes and of
+// all their pods, but does not wait for a node's pods longer than warmUpTime: without
+// them, lists would lack pods that other replicas serve. A node is unreachable if its
+// newest scrape failed before it had two samples. The result is true if no node is selected, and false if none is
 // reachable, since the replica that serves now may reach them. The string has the
 // counts.
 func (s *Source) HasRates() (bool, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sampledTwice, unreachable := 0, 0
+	withRates, unreachable, now := 0, 0, s.clock.Now()
 	for _, t := range s.targets {
 		switch {
-		case t.samples >= 2:
-			sampledTwice++
-		case t.failed != "":
+		case t.samples >= 2 && (!t.incomplete || now.Sub(t.firstSuccess) >= warmUpTime):
+			withRates++
+		case t.samples < 2 && t.failed != "":
 			unreachable++
 		}
 	}
 	reachable := len(s.targets) - unreachable
-	counts := fmt.Sprintf("%d of %d reachable nodes have two samples (%d %% needed), %d unreachable", sampledTwice, reachable, ratesPercent, unreachable)
+	counts := fmt.Sprintf("%d of %d reachable nodes have rates of all their pods (%d %% needed), %d unreachable", withRates, reachable, ratesPercent, unreachable)
 	switch {
 	case len(s.targets) == 0:
 		return true, "no node is selected"
 	case reachable == 0:
 		return false, counts
 	}
-	return sampledTwice*100 >= reachable*ratesPercent, counts
+	return withRates*100 >= reachable*ratesPercent, counts
 }

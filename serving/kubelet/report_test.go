@@ -119,10 +119,10 @@ func TestHasRates(t *testing.T) {
 		"the same sample again":                  {[]history{{1, 1, 1}}, false, "0 of 1 reachable"},
 		"two samples":                            {[]history{{1, 11}}, true, "1 of 1 reachable"},
 		"two samples around a failure":           {[]history{{1, denied, 11}}, true, "1 of 1 reachable"},
-		"a sample and a failure":                 {nodes(1, history{1, 11}, history{1, denied}), true, "1 of 1 reachable nodes have two samples (95 % needed), 1 unreachable"},
+		"a sample and a failure":                 {nodes(1, history{1, 11}, history{1, denied}), true, "1 of 1 reachable nodes have rates of all their pods (95 % needed), 1 unreachable"},
 		"two samples, then a failure":            {[]history{{1, 11, denied}}, true, "1 of 1 reachable"},
 		"unreachable nodes do not count":         {nodes(3, history{denied}, history{1, 11}), true, "3 unreachable"},
-		"only unreachable nodes":                 {nodes(3, history{denied}), false, "0 of 0 reachable nodes have two samples (95 % needed), 3 unreachable"},
+		"only unreachable nodes":                 {nodes(3, history{denied}), false, "0 of 0 reachable nodes have rates of all their pods (95 % needed), 3 unreachable"},
 		"95 %":                                   {nodes(19, history{1, 11}, history{1}), true, "19 of 20 reachable"},
 		"less than 95 %":                         {nodes(18, history{1, 11}, history{1}), false, "18 of 19 reachable"},
 		"nodes that were not scraped yet do not": {nodes(18, history{1, 11}, history{}), false, "18 of 19 reachable"},
@@ -132,6 +132,30 @@ func TestHasRates(t *testing.T) {
 			got, counts := nodesWith(t, tt.nodes...).HasRates()
 			if got != tt.want || !strings.Contains(counts, tt.counts) {
 				t.Errorf("HasRates() = %v, %q, want %v, %q", got, counts, tt.want, tt.counts)
+			}
+		})
+	}
+}
+
+// TestHasRatesOfPods: nodes wait for their pods, and not for ever.
+func TestHasRatesOfPods(t *testing.T) {
+	tests := map[string]struct {
+		incomplete bool
+		since      time.Duration
+		want       bool
+	}{
+		"complete":                      {false, 0, true},
+		"incomplete":                    {true, 0, false},
+		"incomplete for long":           {true, warmUpTime - 1, false},
+		"incomplete for the whole time": {true, warmUpTime, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := nodesWith(t, history{1, 11})
+			target := s.targets["n00"]
+			target.incomplete, target.firstSuccess = tt.incomplete, s.clock.Now().Add(-tt.since)
+			if got, counts := s.HasRates(); got != tt.want {
+				t.Errorf("HasRates() = %t, %q, want %t", got, counts, tt.want)
 			}
 		})
 	}

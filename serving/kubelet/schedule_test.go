@@ -182,15 +182,19 @@ func TestWarmUp(t *testing.T) {
 		if most := f.busiest(begin); most > nodes*2/3 {
 			t.Errorf("%d of %d first scrapes were in one second", most, nodes)
 		}
+		listed := func() int { return len(slices.Collect(pods.List("", samplestore.Key{}))) }
 		time.Sleep(10*time.Second + warmUpInterval)
 		synctest.Wait()
-		if has, counts := f.source.HasRates(); !has {
-			t.Errorf("no rates as soon as nodes have two samples: %s", counts)
+		if has, counts := f.source.HasRates(); has {
+			t.Errorf("%s, although only %d of %d pods have two samples", counts, listed(), nodes*10)
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if got := len(slices.Collect(pods.List("", samplestore.Key{}))); got != nodes*10 {
+		if got := listed(); got != nodes*10 {
 			t.Errorf("%d pods are listed as soon as all have two samples, want %d", got, nodes*10)
+		}
+		if has, counts := f.source.HasRates(); !has {
+			t.Errorf("no rates when all pods are listed: %s", counts)
 		}
 		// The interval is kept from now on.
 		time.Sleep(time.Minute)
