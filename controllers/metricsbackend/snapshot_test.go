@@ -80,7 +80,7 @@ func (s *snapshot) restore(t *testing.T) *fakeCluster {
 func (fc *fakeCluster) clone() *fakeCluster {
 	clone := *fc
 	clone.discovered, clone.secondDiscovery, clone.lagging = maps.Clone(fc.discovered), maps.Clone(fc.secondDiscovery), maps.Clone(fc.lagging)
-	clone.stepsTerminating, clone.gatedUntil = maps.Clone(fc.stepsTerminating), maps.Clone(fc.gatedUntil)
+	clone.stepsTerminating, clone.gatedUntil, clone.moved = maps.Clone(fc.stepsTerminating), maps.Clone(fc.gatedUntil), maps.Clone(fc.moved)
 	clone.other, clone.certs, clone.replicas = fc.other.clone(), fc.certs.clone(), cloneReplicas(fc.replicas)
 	return &clone
 }
