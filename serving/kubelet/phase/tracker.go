@@ -6,18 +6,35 @@
 //
 // The kubelet's eviction manager makes cAdvisor read the node, works, and waits for
 // ten seconds. So the period is ten seconds plus the work: next to nothing on an
-// idle node, seconds on a busy one, and different each time, so that the phase
-// drifts. The tracker keeps the newest sample's time and the mean and deviation of
-// the periods; the uncertainty of a prediction grows with each period ahead.
-// Scraping late by d costs d of freshness; scraping early costs a whole period. So
-// a scrape aims at a late quantile, and not at all if the uncertainty is too large.
+// idle node, seconds on a busy one, and different each time. A scrape at a random
+// time reads a sample that is half a period old on average. A scrape that follows
+// the refresh by d reads one of age d, but one that comes before the refresh reads
+// one that is a whole period older. So the scrape aims at a late quantile of the
+// next refresh, which needs two estimates:
 //
-// The other unknown is the delay from a sample's timestamp, by the kubelet's clock,
-// until the sample can be read, by ours. It includes the difference of the clocks.
-// A sample that is read at age a bounds it: the delay is at most a and, as the next
-// sample was not there yet, more than a - period. These bounds form a bracket.
+//   - The timestamp of a coming sample, by the kubelet's clock. The distances of
+//     samples are whole periods, so their exponentially weighted mean and mean
+//     absolute deviation are those of a period. The sample n periods ahead is n
+//     means later; if the periods are independent, its deviation is sqrt(n) times
+//     that of one.
+//   - The delay: the time from a sample's timestamp, by the kubelet's clock, until
+//     the sample can be read, by ours. It contains the difference of the clocks,
+//     and need not be positive. A sample that was read at some age shows that the
+//     delay is at most that age. The next sample was not there yet, so the delay is
+//     also more than the age minus a long period. The bounds of all scrapes are a
+//     bracket, and scrapes aim at its upper end, the least age seen. On a busy node
+//     the periods vary, so the least age approaches the delay by itself. On an idle
+//     node each scrape would repeat the age of the first; so while the bracket is
+//     wide, scrapes aim at its middle, and each halves it.
 //
-// TestTracker shows the effect on the age of samples.
+// The lower bound sinks with the time, since clocks drift apart. If the bounds
+// contradict each other, a clock was changed, a refresh was skipped or a period was
+// unusually long: the newest scrape is right, and the bracket is as wide as the
+// contradiction. In particular a scrape that came too early raises the aim, and
+// a later one lowers it again.
+//
+// TestTracker simulates kubelets, and compares the ages of samples with those of
+// scrapes at equal distances.
 package phase
 
 import (
@@ -26,208 +43,137 @@ import (
 )
 
 const (
-	// defaultPeriod is assumed until two samples are known.
-	defaultPeriod = 10 * time.Second
-	// minPeriod and maxPeriod bound the periods that are tracked.
-	minPeriod = 9500 * time.Millisecond
-	maxPeriod = 16 * time.Second
-	// averagedSteps is the number of steps over which mean and deviation are
-	// averaged, exponentially: at an interval of 15 s, about four minutes.
-	averagedSteps = 16
-	// lateDeviations is the quantile to aim at, in mean absolute deviations: about
-	// nine in ten, for a uniform distribution as for a normal one.
+	// defaultPeriod, in seconds, is assumed until two samples are known.
+	defaultPeriod = 10.0
+	// minWeight is the least weight of a new step in mean and deviation: at an
+	// interval of 15 s they follow a change of the load in about four minutes. A
+	// mean of fewer steps is less exact, which costs about as much as it gains.
+	minWeight = 1.0 / 16
+	// lateDeviations is the quantile to aim at, in mean absolute deviations: nine in
+	// ten, for a uniform distribution as for a normal one.
 	lateDeviations = 1.6
-	// longDeviations is the upper end of the periods, in the same unit.
-	longDeviations = 2.5
-	// A step confirms the period if it is off by less than jitter plus
-	// outlierDeviations mean absolute deviations.
-	jitter            = 500 * time.Millisecond
-	outlierDeviations = 4
-	// wideBracket is the width from which the middle of the bracket is tried.
-	wideBracket = time.Second
-	// narrowBracket is the width of the bracket after a contradiction.
-	narrowBracket = 500 * time.Millisecond
-	// bracketDrift widens the bracket with each scrape, so that a shorter delay is
-	// noticed: at an interval of 15 s, by one early scrape in about 25 minutes.
-	bracketDrift = 5 * time.Millisecond
-	// syncedDelay is the delay that is tried first, since most clocks are synchronized.
-	syncedDelay = 500 * time.Millisecond
-
-	maxConfidence = 4
-	minConfidence = 1
+	// latestAim is the largest margin, in periods, with which aiming pays. One in
+	// ten scrapes is a period early, so the mean age is the margin and a tenth of a
+	// period, against half a period without aim. This leaves a tenth of a period for
+	// the cost of uneven distances.
+	latestAim = 0.3
+	// longestStretch is the longest period, in intervals, to which an interval is
+	// stretched. It is small since the samples of containers have no phase: they only
+	// get older.
+	longestStretch = 1.25
+	// resolution, in seconds, is the width of the bracket that is not halved. Scrapes
+	// start on a grid of 250 ms, so half of it is the smallest step that matters.
+	resolution = 0.5
+	// clockDrift is how much two clocks that are not synchronized drift apart, in
+	// seconds per second: each quartz is off by up to 50 ppm.
+	clockDrift = 100e-6
 )
 
 // Tracker estimates the phase of one kubelet. The zero value has no samples. It is
 // not safe for concurrent use.
 type Tracker struct {
-	// sample is the time of the newest sample, by the kubelet's clock.
-	sample time.Time
-	// period is the mean of the newest steps from sample to sample, and deviation
-	// the mean absolute deviation from it; steps counts them, up to averagedSteps.
-	period, deviation time.Duration
-	steps             int
-	// confidence rises with each step that confirms the period, and falls with
-	// each that does not.
-	confidence int
-	// low and high bracket the delay. low may be assumed; floor, which is at most
-	// low, was observed.
-	low, high, floor time.Duration
-	// early counts consecutive scrapes that came too early.
-	early int
-	// expected is the earliest time expected of the next sample; zero if the next
-	// scrape does not aim at a refresh. slack delays scrapes after early ones.
-	expected time.Time
-	slack    time.Duration
+	// sample is the time of the newest sample, by the kubelet's clock, and scraped
+	// that of the newest scrape, by ours.
+	sample, scraped time.Time
+	// period is the mean period in seconds, and deviation the mean absolute deviation
+	// from it. weight is that of the last step: of n steps 1/n, but at least minWeight.
+	period, deviation, weight float64
+	// low and high bracket the delay, in seconds.
+	low, high float64
 }
 
 // Observe adds an observation: a scrape at time scraped, by our clock, returned the
 // given sample time.
 func (t *Tracker) Observe(scraped, sample time.Time) {
-	step := sample.Sub(t.sample)
-	if t.sample.IsZero() || step < 0 {
-		// The first sample, or the kubelet's clock was set back.
-		*t = Tracker{sample: sample, period: defaultPeriod, confidence: minConfidence + 1}
-		t.resetDelay(scraped.Sub(sample))
+	first := t.sample.IsZero()
+	age := scraped.Sub(sample).Seconds()
+	step := sample.Sub(t.sample).Seconds()
+	elapsed := scraped.Sub(t.scraped).Seconds()
+	t.sample, t.scraped = sample, scraped
+	if first {
+		t.period, t.deviation, t.weight = defaultPeriod, 0, 1
+	}
+	if first || step < 0 { // the kubelet's clock was set back
+		t.low, t.high = age-t.period, age
 		return
 	}
-	t.adjustSlack(sample)
 	if step > 0 {
 		t.updatePeriod(step)
-		t.sample = sample
 	}
-	t.updateDelay(scraped.Sub(sample))
-}
-
-// adjustSlack raises the slack after an early scrape and lowers it slowly after
-// others, so that about one scrape in nine is early whatever the distribution.
-func (t *Tracker) adjustSlack(sample time.Time) {
-	if sample.Before(t.expected) {
-		t.slack = min(t.slack+t.deviation/2, t.period/2)
-	} else {
-		t.slack = max(t.slack-t.deviation/16, 0)
-	}
+	t.updateDelay(age, elapsed)
 }
 
 // updatePeriod updates the period from the distance of two samples.
-func (t *Tracker) updatePeriod(step time.Duration) {
-	least := math.Ceil(float64(step) / float64(maxPeriod))
-	most := math.Floor(float64(step) / float64(minPeriod))
-	if least > most {
-		t.confidence = max(t.confidence-2, 0)
+func (t *Tracker) updatePeriod(step float64) {
+	periods := max(1, math.Round(step/t.period))
+	off := step - periods*t.period
+	t.weight = max(t.weight/(1+t.weight), minWeight)
+	t.period += off / periods * t.weight
+	t.deviation += (math.Abs(off)/math.Sqrt(periods) - t.deviation) * t.weight
+}
+
+// updateDelay updates the bracket from the age of a sample, and the time since the
+// last scrape.
+func (t *Tracker) updateDelay(age, elapsed float64) {
+	low := age - t.period - t.margin(1)
+	t.low = max(t.low-clockDrift*max(elapsed, 0), low)
+	t.high = min(t.high, age)
+	gap := t.low - t.high
+	if gap < 0 {
 		return
 	}
-	periods := min(max(math.Round(float64(step)/float64(t.period)), least), most)
-	off := float64(step) - periods*float64(t.period)
-	deviation := math.Abs(off) / math.Sqrt(periods)
-	if deviation > float64(jitter)+outlierDeviations*float64(t.deviation) {
-		// A clock was changed or the node was suspended: ignore the step unless
-		// this repeats.
-		if t.confidence = max(t.confidence-2, 0); t.confidence > 0 {
-			return
-		}
+	width := min(max(gap, resolution), t.period)
+	if t.low == low { // too early
+		t.high = t.low + width
 	} else {
-		t.confidence = min(t.confidence+1, maxConfidence)
-	}
-	t.steps = min(t.steps+1, averagedSteps)
-	// The default period counts as one step while there are few.
-	weight := 1 / float64(min(t.steps+1, averagedSteps))
-	t.period += time.Duration(off / periods * weight)
-	t.deviation += time.Duration((deviation - float64(t.deviation)) * weight)
-}
-
-// margin returns how long after the expected refresh to scrape, a number of periods
-// ahead. The deviations of periods add up as independent ones.
-func (t *Tracker) margin(periods float64) time.Duration {
-	return time.Duration(lateDeviations*float64(t.deviation)*math.Sqrt(periods)) + t.slack
-}
-
-// precise reports whether aiming at a refresh pays. Without aim, samples are half a
-// period old on average, and aimed scrapes are sometimes early.
-func (t *Tracker) precise(periods float64) bool { return t.margin(periods) <= t.period/3 }
-
-// longPeriod returns a period that is hardly ever exceeded.
-func (t *Tracker) longPeriod() time.Duration {
-	return t.period + time.Duration(longDeviations*float64(t.deviation))
-}
-
-// resetDelay sets the bracket from a single age.
-func (t *Tracker) resetDelay(age time.Duration) {
-	t.low, t.high, t.floor, t.early = age-t.period, age, age-t.period, 0
-	if t.low < 0 && syncedDelay < t.high {
-		t.low, t.high = 0, syncedDelay
+		t.low = t.high - width
 	}
 }
 
-// updateDelay updates the bracket from the age of a sample.
-func (t *Tracker) updateDelay(age time.Duration) {
-	period := t.longPeriod()
-	if age > t.high+period+wideBracket {
-		// The kubelet skipped a refresh, which says nothing about the delay unless
-		// it repeats, as after a change of a clock.
-		if t.confidence = max(t.confidence-1, 0); t.confidence == 0 {
-			t.resetDelay(age)
-		}
-		return
+// delay returns the delay to aim at. It need not be known more precisely than the
+// period.
+func (t *Tracker) delay() float64 {
+	if t.high-t.low > resolution+t.margin(1) {
+		return (t.low + t.high) / 2
 	}
-	low, high := max(t.low-bracketDrift, age-period), min(t.high, age)
-	t.floor = max(t.floor-bracketDrift, age-period)
-	switch gain := t.high - age; {
-	case age-period >= t.high:
-		// The sample was not there at a delay at which one was before. The
-		// steps double to catch up with a changed clock.
-		high = low + narrowBracket<<min(t.early, 4)
-		t.early++
-	case low >= high:
-		// The sample was there earlier than the bracket allows.
-		low = high - narrowBracket
-		t.floor = min(t.floor, low)
-	case gain > narrowBracket/2 && t.high-t.low < 2*wideBracket:
-		// A scrape in the middle of a narrow bracket was not early: the delay may
-		// be far below, so the next scrapes go further.
-		low = max(low-2*gain, t.floor)
-		fallthrough
-	case age < period:
-		t.early = 0
-	}
-	t.low, t.high = low, high
+	return t.high
 }
+
+// margin returns how long after its mean time to expect a refresh, a number of
+// periods ahead.
+func (t *Tracker) margin(periods float64) float64 {
+	return lateDeviations * t.deviation * math.Sqrt(periods)
+}
+
+// precise reports whether aiming at a refresh pays, a number of periods ahead.
+func (t *Tracker) precise(periods float64) bool { return t.margin(periods) <= latestAim*t.period }
 
 // Next returns when to scrape: after the first refresh at or after the slot, or at
 // the slot if refreshes cannot be predicted. Each slot yields one scrape, so a node
 // is never scraped more often than its interval says.
 func (t *Tracker) Next(slot time.Time, interval time.Duration) time.Time {
-	t.expected = time.Time{}
 	if !t.Tracks(interval) {
 		return slot
 	}
-	delay := t.high
-	// The delay need not be known more precisely than the period.
-	if t.high-t.low > wideBracket+t.longPeriod()-t.period {
-		delay = t.low + (t.high-t.low)/2
-	}
-	first := t.sample.Add(delay)
-	// One less, since the margin may move an earlier refresh behind the slot.
-	periods := math.Max(1, math.Ceil(float64(slot.Sub(first))/float64(t.period))-1)
-	for t.precise(periods) {
-		due := first.Add(time.Duration(periods*float64(t.period)) + t.margin(periods))
-		switch {
-		case due.Sub(slot) > t.period+t.margin(periods):
-			return slot
-		case !due.Before(slot):
-			t.expected = t.sample.Add(time.Duration((periods - 0.5) * float64(t.period)))
-			return due
-		}
+	ahead := slot.Sub(t.sample).Seconds() - t.delay()
+	aim := func(periods float64) float64 { return periods*t.period + t.margin(periods) }
+	// The last refresh before the slot, if the margin moves it behind the slot, or
+	// the next one.
+	periods := max(1, math.Ceil(ahead/t.period)-1)
+	if aim(periods) < ahead {
 		periods++
 	}
-	return slot
+	wait := aim(periods) - ahead
+	if !t.precise(periods) || wait > aim(1) {
+		return slot
+	}
+	return slot.Add(time.Duration(max(wait, 0) * float64(time.Second)))
 }
 
 // Tracks reports whether the phase is known and useful for an interval. An interval
 // slightly shorter than the period is stretched to it; a much shorter one reads
 // each sample anyway.
 func (t *Tracker) Tracks(interval time.Duration) bool {
-	if t.sample.IsZero() || t.confidence < minConfidence || interval < t.period*4/5 {
-		return false
-	}
-	return t.precise(math.Ceil(float64(interval) / float64(t.period)))
+	seconds := interval.Seconds()
+	return !t.sample.IsZero() && t.period <= longestStretch*seconds && t.precise(math.Ceil(seconds/t.period))
 }
