@@ -39,18 +39,23 @@ const (
 	servingAccount, servingNamespace = "load-serving", metav1.NamespaceDefault
 	// proxyName is the front proxy's name, in its certificate.
 	proxyName = "front-proxy-client"
+	// proxyCAName is the name of its CA. It needs a separate one, or any client certificate
+	// could impersonate any user.
+	proxyCAName = "front-proxy-ca"
+	// Headers in which the front proxy sends the user.
+	userHeader, groupHeader, extraHeaders = "X-Remote-User", "X-Remote-Group", "X-Remote-Extra-"
 	// startTimeout is enough for a machine that also compiles.
 	startTimeout = 2 * time.Minute
 	// tokenLifetime is longer than any load runs.
 	tokenLifetime = 24 * time.Hour
 )
 
-// ControlPlane is a kube-apiserver and its etcd.
+// ControlPlane is a kube-apiserver and its etcd, or a stand-in.
 type ControlPlane struct {
-	// Config has an administrator's credentials.
+	// Config has an administrator's credentials. Those of a stand-in only read.
 	Config *rest.Config
 
-	env    *envtest.Environment
+	stop   func() error
 	folder string
 	proxy  *authority.Authority
 	// kubeconfig is the file for serving.
@@ -64,9 +69,7 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 		return nil, fmt.Errorf("%s is not set: it names the folder with kube-apiserver and etcd. "+
 			"The targets of the Makefile build them and set it", AssetsVariable)
 	}
-	// The front proxy needs a separate CA, or any client certificate could impersonate
-	// any user.
-	proxy, err := authority.New("front-proxy-ca")
+	proxy, err := authority.New(proxyCAName)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +100,12 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 		Set("requestheader-client-ca-file", ca).
 		Set("requestheader-allowed-names", proxyName).
 		Set("proxy-client-cert-file", proxyCert).Set("proxy-client-key-file", proxyKey).
-		Set("requestheader-username-headers", "X-Remote-User").
-		Set("requestheader-group-headers", "X-Remote-Group").
-		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-").
+		Set("requestheader-username-headers", userHeader).
+		Set("requestheader-group-headers", groupHeader).
+		Set("requestheader-extra-headers-prefix", extraHeaders).
 		// Tens of thousands of pods are written at once.
 		Set("max-requests-inflight", "4000").Set("max-mutating-requests-inflight", "2000")
-	c := &ControlPlane{env: env, folder: folder, proxy: proxy}
+	c := &ControlPlane{stop: env.Stop, folder: folder, proxy: proxy}
 	if c.Config, err = env.Start(); err != nil {
 		return nil, fmt.Errorf("start kube-apiserver and etcd: %w", err)
 	}
@@ -112,10 +115,10 @@ func StartControlPlane(ctx context.Context, folder string) (*ControlPlane, error
 	return c, nil
 }
 
-// Stop stops both.
+// Stop stops it.
 func (c *ControlPlane) Stop() error {
-	if err := c.env.Stop(); err != nil {
-		return fmt.Errorf("stop kube-apiserver and etcd: %w", err)
+	if err := c.stop(); err != nil {
+		return fmt.Errorf("stop the control plane: %w", err)
 	}
 	return nil
 }
@@ -178,9 +181,14 @@ func (c *ControlPlane) writeKubeconfig(ctx context.Context, client kubernetes.In
 	if err != nil {
 		return err
 	}
+	return c.writeToken(token.Status.Token)
+}
+
+// writeToken writes serving's kubeconfig.
+func (c *ControlPlane) writeToken(token string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	c.kubeconfig = filepath.Join(c.folder, "serving.kubeconfig")

@@ -134,8 +134,8 @@ func (s *Server) Get(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("X-Remote-User", "load:admin")
-	request.Header.Set("X-Remote-Group", "system:masters")
+	request.Header.Set(userHeader, "load:admin")
+	request.Header.Set(groupHeader, "system:masters")
 	answer, err := s.client.Do(request)
 	if err != nil {
 		return nil, err

@@ -48,10 +48,6 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 			err = errors.Join(err, e.stop())
 		}
 	}()
-	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
-		return e, err
-	}
-	say("kube-apiserver and etcd run")
 	e.fleet, err = fleet.New(fleet.Options{Nodes: f.nodes, PodsPerNode: f.podsPerNode, ContainersPerPod: f.containers, Seed: 1})
 	if err != nil {
 		return e, err
@@ -61,15 +57,26 @@ func startEnvironment(ctx context.Context, f *flags, folder string, say progress
 	if err := e.fleet.Start(running); err != nil {
 		return e, err
 	}
+	for _, node := range e.fleet.Nodes() {
+		e.pods += len(node.Pods())
+	}
+	if f.standIn() {
+		if e.plane, err = cluster.StartStandIn(folder, e.fleet); err != nil {
+			return e, err
+		}
+		say("a stand-in of kube-apiserver has %d nodes and %d pods", f.nodes, e.pods)
+		return e, nil
+	}
+	if e.plane, err = cluster.StartControlPlane(ctx, folder); err != nil {
+		return e, err
+	}
+	say("kube-apiserver and etcd run")
 	client, err := fleet.NewClient(e.plane.Config)
 	if err != nil {
 		return e, err
 	}
 	if err := fleet.NewWriter(client, e.fleet, 0).Sync(ctx); err != nil {
 		return e, err
-	}
-	for _, node := range e.fleet.Nodes() {
-		e.pods += len(node.Pods())
 	}
 	say("%d nodes and %d pods are written", f.nodes, e.pods)
 	return e, nil

@@ -27,12 +27,22 @@ const (
 	onceAges = "ages"
 )
 
+// API servers of the contestants.
+const (
+	apiserverReal   = "real"
+	apiserverMemory = "memory"
+	// mostPodsWritten is the number of pods up to which kube-apiserver is used. To write
+	// more takes longer than to measure.
+	mostPodsWritten = 60_000
+)
+
 type flags struct {
 	scale                            string
 	contestants                      []string
 	serving                          []string
 	metricsServer                    string
 	nodes, podsPerNode, containers   int
+	apiserver                        string
 	interval                         time.Duration
 	scenarios                        []string
 	rounds, scenarioRounds           int
@@ -64,6 +74,7 @@ func parse(arguments []string) (*flags, error) {
 	fs.IntVar(&f.nodes, "nodes", 1000, "Number of fake kubelets.")
 	fs.IntVar(&f.podsPerNode, "pods-per-node", 30, "Pods of each.")
 	fs.IntVar(&f.containers, "containers-per-pod", 2, "Containers of each pod.")
+	fs.StringVar(&f.apiserver, "apiserver", "", "Where contestants read nodes and pods: real, kube-apiserver and etcd, or memory, a stand-in with the same objects. Default real, but memory with more than 60,000 pods.")
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often a kubelet is scraped.")
 	fs.StringSliceVar(&f.scenarios, "scenario", []string{healthy}, "How the kubelets answer: healthy, lognormal, failing-1, failing-10, hanging-1, hanging-10, slow-1, slow-10 (the percentage of the kubelets with that fault), or all. May be several.")
 	fs.IntVar(&f.rounds, "rounds", 5, "How often each contestant is measured, with a new process each time.")
@@ -102,6 +113,8 @@ func (f *flags) validate() error {
 	switch {
 	case f.nodes < 1 || f.podsPerNode < 1 || f.containers < 1 || f.rounds < 1 || f.scenarioRounds < 1 || f.repetitions < 1:
 		return errors.New("counts must be positive")
+	case f.apiserver != "" && f.apiserver != apiserverReal && f.apiserver != apiserverMemory:
+		return fmt.Errorf("--apiserver %q: must be %s or %s", f.apiserver, apiserverReal, apiserverMemory)
 	case f.interval < 10*time.Second:
 		return errors.New("--interval must be at least 10s, as metrics-server requires")
 	case f.window < time.Second || f.ages < time.Second || f.settle < 0:
@@ -121,6 +134,14 @@ func (f *flags) validate() error {
 	}
 	_, err := f.field()
 	return err
+}
+
+// standIn tells whether the API server is a stand-in.
+func (f *flags) standIn() bool {
+	if f.apiserver == "" {
+		return f.nodes*f.podsPerNode > mostPodsWritten
+	}
+	return f.apiserver == apiserverMemory
 }
 
 // roundsOf returns the number of rounds of a scenario.

@@ -69,19 +69,45 @@ func TestScale(t *testing.T) {
 	}
 }
 
+func TestStandIn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      bool
+	}{
+		"1,000 nodes":                  {nil, false},
+		"5,000 nodes":                  {[]string{"--nodes", "5000"}, true},
+		"5,000 nodes, few pods":        {[]string{"--nodes", "5000", "--pods-per-node", "3"}, false},
+		"5,000 nodes, kube-apiserver":  {[]string{"--nodes", "5000", "--apiserver", "real"}, false},
+		"1,000 nodes, not that server": {[]string{"--apiserver", "memory"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := parse(append(tc.arguments, "--contestants", "bare"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := f.standIn(); got != tc.want {
+				t.Errorf("a stand-in is used: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestInvalidFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments []string
 		want      string
 	}{
-		"no binary":          {nil, "--metrics-server is required"},
-		"unknown contestant": {[]string{"--contestants", "heapster"}, "must be"},
-		"two of a name":      {[]string{"--contestants", "serving", "--serving", "/a", "--serving", "/b"}, "different name"},
-		"unknown scale":      {[]string{"--scale", "tiny"}, "--scale"},
-		"too short":          {[]string{"--contestants", "bare", "--interval", "5s"}, "--interval"},
-		"unknown part":       {[]string{"--contestants", "bare", "--once", "lists"}, "--once"},
-		"no rounds":          {[]string{"--contestants", "bare", "--rounds", "0"}, "positive"},
-		"an argument":        {[]string{"--contestants", "bare", "all"}, "unexpected"},
+		"no binary":              {nil, "--metrics-server is required"},
+		"unknown contestant":     {[]string{"--contestants", "heapster"}, "must be"},
+		"two of a name":          {[]string{"--contestants", "serving", "--serving", "/a", "--serving", "/b"}, "different name"},
+		"unknown scale":          {[]string{"--scale", "tiny"}, "--scale"},
+		"too short":              {[]string{"--contestants", "bare", "--interval", "5s"}, "--interval"},
+		"unknown part":           {[]string{"--contestants", "bare", "--once", "lists"}, "--once"},
+		"unknown API server":     {[]string{"--contestants", "bare", "--apiserver", "etcd"}, "--apiserver"},
+		"unknown scenario":       {[]string{"--contestants", "bare", "--scenario", "sick"}, "--scenario"},
+		"no rounds of scenarios": {[]string{"--contestants", "bare", "--scenario-rounds", "0"}, "positive"},
+		"no rounds":              {[]string{"--contestants", "bare", "--rounds", "0"}, "positive"},
+		"an argument":            {[]string{"--contestants", "bare", "all"}, "unexpected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parse(tc.arguments); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -27,9 +27,9 @@ func machineName() string {
 
 // caption says what was measured, where and when.
 func caption(f *flags, e *environment, groups []group) string {
-	return fmt.Sprintf("%s, %s, %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one kube-apiserver. "+
+	return fmt.Sprintf("%s, %s, %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one %s. "+
 		"Medians of %s (lowest–highest)%s; each request %d times a round on a kept HTTP/2 connection.",
-		machineName(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
+		machineName(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, apiserverName(f), counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
 }
 
 func report(out io.Writer, f *flags, e *environment, field []contestant, groups []group) {
@@ -39,6 +39,13 @@ func report(out io.Writer, f *flags, e *environment, field []contestant, groups 
 		_, _ = fmt.Fprintf(out, "Size of the bodies\n\n")
 		figures.Table(out, bodies(field, groups[0].results))
 	}
+}
+
+func apiserverName(f *flags) string {
+	if f.standIn() {
+		return "in-memory stand-in of kube-apiserver"
+	}
+	return "kube-apiserver"
 }
 
 // others says how many rounds the scenarios after the first had, if that differs.
