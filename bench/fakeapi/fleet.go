@@ -6,6 +6,9 @@ package fakeapi
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,20 +24,21 @@ import (
 // created them.
 func Resources(f *fleet.Fleet, configMaps ...*corev1.ConfigMap) (map[string]*Resource, error) {
 	var b builder
-	var nodes, pods, namespaces, maps []Object
+	var nodes, pods, namespaces, settings []Object
 	for _, n := range f.Nodes() {
-		nodes = append(nodes, b.object(f.NodeObject(n), nil, func() Whole { return f.NodeObject(n) }))
+		nodes = append(nodes, b.object("node", f.NodeObject(n), nil, func() Whole { return f.NodeObject(n) }))
 		for _, p := range n.Pods() {
+			pod := f.PodObject(p, n)
 			selectable := fields.Set{"spec.nodeName": n.Name, "status.phase": string(corev1.PodRunning)}
-			pods = append(pods, b.object(f.PodObject(p, n), selectable, func() Whole { return f.PodObject(p, n) }))
+			pods = append(pods, b.object(podStructure(pod), pod, selectable, func() Whole { return f.PodObject(p, n) }))
 		}
 	}
 	for _, name := range append([]string{metav1.NamespaceDefault, metav1.NamespaceSystem}, f.Namespaces()...) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
-		namespaces = append(namespaces, b.object(namespace, nil, func() Whole { return namespace.DeepCopy() }))
+		namespaces = append(namespaces, b.object("namespace", namespace, nil, func() Whole { return namespace.DeepCopy() }))
 	}
 	for _, one := range configMaps {
-		maps = append(maps, b.object(one, nil, func() Whole { return one.DeepCopy() }))
+		settings = append(settings, b.object("ConfigMap "+one.Namespace+"/"+one.Name, one, nil, func() Whole { return one.DeepCopy() }))
 	}
 	if b.err != nil {
 		return nil, b.err
@@ -48,7 +52,7 @@ func Resources(f *fleet.Fleet, configMaps ...*corev1.ConfigMap) (map[string]*Res
 	all["nodes"].Set(nodes)
 	all["pods"].Set(pods)
 	all["namespaces"].Set(namespaces)
-	all["configmaps"].Set(maps)
+	all["configmaps"].Set(settings)
 	return all, nil
 }
 
@@ -61,8 +65,17 @@ type builder struct {
 // created is the time of creation of all objects.
 var created = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (b *builder) object(o Whole, selectable fields.Set, whole func() Whole) Object {
-	managed, err := b.manager.entries(o, created)
+// podStructure names the structure of a pod of the fleet.
+func podStructure(p *corev1.Pod) string {
+	names := slices.Sorted(maps.Keys(p.Labels))
+	for i := range p.Spec.Containers {
+		names = append(names, p.Spec.Containers[i].Name)
+	}
+	return "pod " + strings.Join(names, " ")
+}
+
+func (b *builder) object(structure string, o Whole, selectable fields.Set, whole func() Whole) Object {
+	managed, err := b.manager.entries(structure, o, created)
 	if err != nil && b.err == nil {
 		b.err = err
 	}

@@ -13,14 +13,31 @@ import (
 )
 
 // fieldManager adds the managedFields that kube-apiserver adds to objects. They are most of an
-// object's metadata, which clients keep in memory unless they remove them. Objects of the same
-// structure share them.
+// object's metadata, which clients keep in memory unless they remove them.
 type fieldManager struct {
-	shared map[string]*metav1.FieldsV1
+	// known are the entries by the structure of an object, which share them: to find the
+	// fields of 150,000 pods takes minutes.
+	known map[string][]metav1.ManagedFieldsEntry
 }
 
-// entries returns those of an object whose status was written by a node's kubelet.
-func (m *fieldManager) entries(o runtime.Object, at time.Time) ([]metav1.ManagedFieldsEntry, error) {
+// entries returns those of an object of a structure, whose name is the caller's.
+func (m *fieldManager) entries(structure string, o runtime.Object, at time.Time) ([]metav1.ManagedFieldsEntry, error) {
+	if known, ok := m.known[structure]; ok {
+		return known, nil
+	}
+	found, err := entriesOf(o, at)
+	if err != nil {
+		return nil, err
+	}
+	if m.known == nil {
+		m.known = map[string][]metav1.ManagedFieldsEntry{}
+	}
+	m.known[structure] = found
+	return found, nil
+}
+
+// entriesOf returns the entries of an object whose status was written by a node's kubelet.
+func entriesOf(o runtime.Object, at time.Time) ([]metav1.ManagedFieldsEntry, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, fmt.Errorf("find the fields of an object: %w", err)
@@ -52,32 +69,16 @@ func (m *fieldManager) entries(o runtime.Object, at time.Time) ([]metav1.Managed
 		if len(part.fields) == 0 {
 			continue
 		}
-		fields, err := m.intern(part.fields)
+		encoded, err := json.Marshal(fieldsV1(part.fields))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("encode managed fields: %w", err)
 		}
 		all = append(all, metav1.ManagedFieldsEntry{
 			Manager: part.manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-			Time: &time, FieldsType: "FieldsV1", FieldsV1: fields, Subresource: part.subresource,
+			Time: &time, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(encoded)), Subresource: part.subresource,
 		})
 	}
 	return all, nil
-}
-
-func (m *fieldManager) intern(fields map[string]any) (*metav1.FieldsV1, error) {
-	encoded, err := json.Marshal(fieldsV1(fields))
-	if err != nil {
-		return nil, fmt.Errorf("encode managed fields: %w", err)
-	}
-	if m.shared == nil {
-		m.shared = map[string]*metav1.FieldsV1{}
-	}
-	known, ok := m.shared[string(encoded)]
-	if !ok {
-		known = metav1.NewFieldsV1(string(encoded))
-		m.shared[string(encoded)] = known
-	}
-	return known, nil
 }
 
 // fieldsV1 returns the fields of a value as FieldsV1 has them: those of a map by name, the

@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -147,7 +148,7 @@ func plotRatios(all []bar) (*plot.Plot, error) {
 	var names []string
 	for i, b := range slices.Backward(all) {
 		y := float64(len(all) - 1 - i)
-		names = append(names, b.name)
+		names = append(names, strings.ReplaceAll(b.name, "`", ""))
 		longest = max(longest, b.ratio, b.goal)
 		drawn, err := plotter.NewBarChart(plotter.Values{b.ratio}, 11)
 		if err != nil {
@@ -214,8 +215,8 @@ func plotGrowth(title string, records []record, figure string, scale float64) (*
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, plot.LogTicks{Prec: -1}
 	// Logarithmic axes need different and positive limits; the legend is above the lines.
-	p.X.Min, p.X.Max = float64(records[0].Nodes)*0.8, float64(records[len(records)-1].Nodes)*1.25
+	p.X.Min, p.X.Max = float64(records[0].Nodes)*0.8, float64(records[len(records)-1].Nodes)*1.4
 	p.Y.Min, p.Y.Max = lowest*0.7, highest*6
-	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.ThumbnailWidth = true, true, 8, 18
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.Padding, p.Legend.ThumbnailWidth = true, true, 8, 3, 18
 	return p, nil
 }
