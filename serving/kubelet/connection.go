@@ -7,12 +7,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
+
+// maxIdle is the interval from which connections are not kept between scrapes: a kubelet
+// closes those that are idle for 90 s.
+const maxIdle = 90 * time.Second
 
 // connection keeps the connection to one node's kubelet between scrapes, and the
 // pinned certificate. A connection is only used for the node, the address and the
@@ -38,6 +44,14 @@ type tlsConn struct {
 // Close closes the connection. It sends no TLS alert, which could block.
 func (c *tlsConn) Close() error { return c.record.Conn.Close() }
 
+// isDrained reports whether nothing was received that was not read. The buffer must have
+// been released.
+func (c *tlsConn) isDrained() bool {
+	// The end of a record may be decrypted and not read.
+	n, err := c.Read(make([]byte, 1))
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
+}
+
 // take returns the idle connection for a scrape, or nil if there is none that is
 // verified for the address under the settings and still open.
 func (c *connection) take(s *kubeletTLS, address string, deadline time.Time) *tlsConn {
@@ -52,7 +66,7 @@ func (c *connection) take(s *kubeletTLS, address string, deadline time.Time) *tl
 	switch {
 	case idle == nil:
 		return nil
-	case idle.settings == s && idle.address == address && idle.SetDeadline(deadline) == nil && !readable(idle.record.Conn):
+	case idle.settings == s && idle.address == address && idle.SetDeadline(deadline) == nil && !hasInput(idle.record.Conn):
 		return idle
 	}
 	_ = idle.Close()
@@ -61,6 +75,8 @@ func (c *connection) take(s *kubeletTLS, address string, deadline time.Time) *tl
 
 // keep makes a connection idle.
 func (c *connection) keep(conn *tlsConn) {
+	// Its end would wake a processor for nothing.
+	_ = conn.SetDeadline(time.Time{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = conn

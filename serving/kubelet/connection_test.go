@@ -240,6 +240,7 @@ func TestCredentials(t *testing.T) {
 		"none":               {},
 		"token":              {config: rest.Config{BearerToken: "secret"}, wantAuthorization: "Bearer secret"},
 		"token file":         {config: rest.Config{BearerToken: "older", BearerTokenFile: file}, wantAuthorization: "Bearer from-file"},
+		"missing token file": {config: rest.Config{BearerToken: "older", BearerTokenFile: file + "-missing"}, wantAuthorization: "Bearer older"},
 		"client certificate": {config: rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: certPEM, KeyData: keyPEM}}, wantCertificate: true},
 		// The flag is for kube-apiserver alone.
 		"insecure": {config: rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, wantAuthorization: "Bearer secret"},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/oauth2"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	certutil "k8s.io/client-go/util/cert"
@@ -49,11 +50,11 @@ func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*cred
 		return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
 	}
 	if tc.BearerTokenFile != "" {
-		tokens := transport.NewCachedFileTokenSource(tc.BearerTokenFile)
-		if _, err := tokens.Token(); err != nil && tc.BearerToken == "" {
+		// Unlike for the file in a config, a token that was rejected is not cached.
+		tokens := &tokenSource{transport.NewCachedFileTokenSource(tc.BearerTokenFile), tc.BearerToken}
+		if _, err := tokens.Token(); err != nil {
 			return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
 		}
-		// Unlike for the file in a config, a token that was rejected is not cached.
 		tc.BearerToken, tc.BearerTokenFile = "", ""
 		tc.Wrap(transport.ResettableTokenSourceWrapTransport(tokens))
 	}
@@ -71,6 +72,30 @@ func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*cred
 	c.clientCertificate = client.GetClientCertificate
 	return c, nil
 }
+
+// tokenSource returns the token in a file, or a static one while that cannot be read.
+type tokenSource struct {
+	transport.ResettableTokenSource
+	static string
+}
+
+// Token implements oauth2.TokenSource. Its errors are a tokenError.
+func (s *tokenSource) Token() (*oauth2.Token, error) {
+	token, err := s.ResettableTokenSource.Token()
+	switch {
+	case err == nil:
+		return token, nil
+	case s.static != "":
+		return &oauth2.Token{AccessToken: s.static}, nil
+	}
+	return nil, &tokenError{err}
+}
+
+// tokenError is the error of a token that cannot be read.
+type tokenError struct{ err error }
+
+func (e *tokenError) Error() string { return e.err.Error() }
+func (e *tokenError) Unwrap() error { return e.err }
 
 // defaultCAName is the name of Options.DefaultCA in errors.
 const defaultCAName = "the cluster's CA"

@@ -53,6 +53,8 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 		verify   *tls.CertificateVerificationError
 		notTLS   tls.RecordHeaderError
 		connects *connectError
+		protocol protocolError
+		token    *tokenError
 	)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
@@ -74,6 +76,10 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not signed by the authority in use; %s: %w", selfSigned, err)
 	case errors.As(err, &verify):
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not valid: renew the kubelet's serving certificate: %w", err)
+	case errors.As(err, &token):
+		return failf(v1alpha1.ScrapeUnauthorized, "the serving component's token cannot be read: check the volume of its ServiceAccount's token: %w", err)
+	case errors.As(err, &protocol):
+		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak HTTP: check that a kubelet answers at this address: %w", err)
 	case errors.As(err, &notTLS):
 		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak TLS: check the port: %w", err)
 	case errors.As(err, &connects):

@@ -23,14 +23,14 @@ func checkState(t *testing.T, state *nodeState) {
 		}
 		for i, c := range p.containers {
 			count++
-			if !validName([]byte(c.name)) || i > 0 && p.containers[i-1].name >= c.name {
-				t.Errorf("container %q of %v after another one", c.name, key)
+			if !validName([]byte(c.name())) || i > 0 && p.containers[i-1].name() >= c.name() {
+				t.Errorf("container %q of %v after another one", c.name(), key)
 			}
 			if c.body != state.body {
-				t.Errorf("container %q of %v is not in the newest body", c.name, key)
+				t.Errorf("container %q of %v is not in the newest body", c.name(), key)
 			}
 			if c.cpu < 0 || c.cpu > maxCPU || math.IsNaN(c.cpu) {
-				t.Errorf("container %q of %v used %v s", c.name, key, c.cpu)
+				t.Errorf("container %q of %v used %v s", c.name(), key, c.cpu)
 			}
 		}
 	}

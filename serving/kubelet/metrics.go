@@ -39,7 +39,7 @@ var (
 	scheduleDelay = metrics.NewHistogram(&metrics.HistogramOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "schedule_delay_seconds",
 		Help:           "Time in seconds by which a scrape began later than it was due: up to 0.25 since scrapes start together, more when scrape.maxConcurrent is too small.",
-		Buckets:        []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30},
+		Buckets:        []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		StabilityLevel: metrics.ALPHA,
 	})
 	sampleAge = metrics.NewHistogram(&metrics.HistogramOpts{

@@ -39,7 +39,9 @@ type nodeState struct {
 }
 
 type pod struct {
-	key samplestore.Key
+	// key shares the text of the namespace as long as the handle is kept.
+	key       samplestore.Key
+	namespace unique.Handle[string]
 	// containers are ordered by name.
 	containers []*container
 	// published is the newest sample of the last published point, Unix ms.
@@ -63,8 +65,9 @@ const (
 // container is the state of a container, or of the node as a whole. There are as
 // many as in the cluster, so it is kept small. Times are in Unix milliseconds.
 type container struct {
-	name string
-	pod  *pod // nil for the node
+	// label is the container's name, which many have in common.
+	label unique.Handle[string]
+	pod   *pod // nil for the node
 	// next is the container after this one in the last body.
 	next *container
 
@@ -109,12 +112,21 @@ type cpuRate struct {
 
 func (r cpuRate) known() bool { return r.window != 0 }
 
+// name returns the container's name; the node has none.
+func (c *container) name() string {
+	if c.pod == nil {
+		return ""
+	}
+	return c.label.Value()
+}
+
 // labelsEnd returns the index after the labels with which b begins if they are the
 // container's, written as a kubelet writes them. Otherwise it returns 0.
 func (c *container) labelsEnd(b []byte) int {
 	const first, second, third, last = `{container="`, `",namespace="`, `",pod="`, `"}`
 	name := len(first)
-	nameEnd := name + len(c.name)
+	label := c.name()
+	nameEnd := name + len(label)
 	namespace := nameEnd + len(second)
 	namespaceEnd := namespace + len(c.pod.key.Namespace)
 	pod := namespaceEnd + len(third)
@@ -122,7 +134,7 @@ func (c *container) labelsEnd(b []byte) int {
 	end := podEnd + len(last)
 	if len(b) >= end &&
 		string(b[podEnd:end]) == last && string(b[pod:podEnd]) == c.pod.key.Name &&
-		string(b[:name]) == first && string(b[name:nameEnd]) == c.name &&
+		string(b[:name]) == first && string(b[name:nameEnd]) == label &&
 		string(b[nameEnd:namespace]) == second && string(b[namespace:namespaceEnd]) == c.pod.key.Namespace &&
 		string(b[namespaceEnd:pod]) == third {
 		return end
@@ -135,7 +147,7 @@ func (c *container) String() string {
 	if c.pod == nil {
 		return "the node"
 	}
-	return c.pod.key.Namespace + "/" + c.pod.key.Name + "/" + c.name
+	return c.pod.key.Namespace + "/" + c.pod.key.Name + "/" + c.name()
 }
 
 func (c *container) has(s series) bool { return c.found&s == s }
@@ -172,22 +184,22 @@ func (s *nodeState) container(labels textparse.Labels) *container {
 		return nil
 	}
 	if p == nil {
-		p = &pod{key: samplestore.Key{Namespace: unique.Make(string(labels.Namespace)).Value(), Name: string(labels.Pod)}}
+		p = &pod{namespace: unique.Make(string(labels.Namespace))}
+		p.key = samplestore.Key{Namespace: p.namespace.Value(), Name: string(labels.Pod)}
 		if s.pods == nil {
 			s.pods = map[samplestore.Key]*pod{}
 		}
 		s.pods[p.key] = p
 	}
-	// Few names are those of most containers.
-	c := &container{name: unique.Make(string(labels.Container)).Value(), pod: p}
-	i, _ := p.search(c.name)
+	c := &container{label: unique.Make(string(labels.Container)), pod: p}
+	i, _ := p.search(c.name())
 	p.containers = slices.Insert(p.containers, i, c)
 	s.containers++
 	return c
 }
 
 func (p *pod) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(p.containers, name, func(c *container, name string) int { return strings.Compare(c.name, name) })
+	return slices.BinarySearchFunc(p.containers, name, func(c *container, name string) int { return strings.Compare(c.name(), name) })
 }
 
 // markFound marks a container as found in this body, and returns the one that

@@ -33,7 +33,7 @@ func names(state *nodeState) []string {
 func chain(state *nodeState) []string {
 	var order []string
 	for c := state.first; c != nil; c = c.next {
-		order = append(order, c.name)
+		order = append(order, c.name())
 	}
 	return order
 }

@@ -39,7 +39,7 @@ func containersOf(state *nodeState) iter.Seq2[string, *container] {
 		}
 		for key, p := range state.pods {
 			for _, c := range p.containers {
-				if !yield(key.Namespace+"/"+key.Name+"/"+c.name, c) {
+				if !yield(key.Namespace+"/"+key.Name+"/"+c.name(), c) {
 					return
 				}
 			}

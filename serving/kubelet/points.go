@@ -87,7 +87,7 @@ func (p *pod) update(r rateRules, stats *parseStats) (isNew, whole bool) {
 }
 
 func (c *container) usage() samplestore.Usage {
-	u := samplestore.Usage{Name: c.name, CPU: c.rate.cpu, Memory: c.memory}
+	u := samplestore.Usage{Name: c.name(), CPU: c.rate.cpu, Memory: c.memory}
 	if c.has(seriesSwap) {
 		u.Swap, u.HasSwap = c.swap, true
 	}

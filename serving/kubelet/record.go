@@ -6,6 +6,7 @@ package kubelet
 import (
 	"encoding/binary"
 	"net"
+	"os"
 )
 
 // recordHeader is the length of a TLS record's header, which ends with the length
@@ -19,8 +20,8 @@ const recordHeader = 5
 // connections that is more than all samples.
 type recordConn struct {
 	net.Conn
-	// buffer is filled by reads of Conn. It is lent by the workspace of a scrape:
-	// only the connections in use need one.
+	// buffer is filled by reads of Conn. It belongs to the workspace of the scrape
+	// that uses the connection, and is nil without one.
 	buffer []byte
 	// unread is the part of buffer that was not yet returned.
 	unread []byte
@@ -35,6 +36,10 @@ func (c *recordConn) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	if len(c.unread) == 0 {
+		if c.buffer == nil {
+			// Only what was received before can be read. crypto/tls keeps no timeout.
+			return 0, os.ErrDeadlineExceeded
+		}
 		n, err := c.Conn.Read(c.buffer)
 		if n == 0 {
 			return 0, err
@@ -58,9 +63,9 @@ func (c *recordConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// giveBack takes the buffer away until the next scrape. It reports whether the
+// releaseBuffer takes the buffer away until the next scrape. It reports whether the
 // connection is at the end of a record and the buffer had nothing more.
-func (c *recordConn) giveBack() bool {
+func (c *recordConn) releaseBuffer() bool {
 	empty := len(c.unread) == 0 && c.have == 0 && c.left == 0
 	c.buffer, c.unread = nil, nil
 	return empty

@@ -62,7 +62,7 @@ func TestRecordConn(t *testing.T) {
 			if !bytes.Equal(got, stream) {
 				t.Error("the stream was changed")
 			}
-			if !c.giveBack() {
+			if !c.releaseBuffer() {
 				t.Error("not at the end of a record at the end of the stream")
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -28,6 +29,8 @@ type attempt struct {
 	host       string
 	// deadline is by the clock of the kernel's timers, which is not Source.clock.
 	deadline time.Time
+	// reuse: the connection is to be kept.
+	reuse bool
 	*workspace
 }
 
@@ -83,17 +86,29 @@ func (a *attempt) exchange(conn *tlsConn, r *http.Request) (response *http.Respo
 		return nil, false, fmt.Errorf("send the request: %w", err)
 	}
 	a.reader.Reset(limited)
-	for response == nil || response.StatusCode < 200 && response.StatusCode != http.StatusSwitchingProtocols {
+	for response == nil || response.StatusCode/100 == 1 && response.StatusCode != http.StatusSwitchingProtocols {
 		if response, err = http.ReadResponse(a.reader, r); err != nil {
-			if limited.N <= 0 {
-				err = fmt.Errorf("the response's header is longer than %d bytes", maxHeader)
-			}
-			return nil, limited.N < maxHeader, err
+			return nil, limited.N < maxHeader, responseError(err, limited.N <= 0)
 		}
 	}
 	limited.N = math.MaxInt64
-	response.Body = &responseBody{ReadCloser: response.Body, attempt: a, conn: conn, stop: stop, reusable: !response.Close}
+	response.Body = &responseBody{ReadCloser: response.Body, attempt: a, conn: conn, stop: stop, reusable: !response.Close && a.reuse}
 	return response, true, nil
+}
+
+// protocolError is the error of an answer that is not a response.
+type protocolError struct{ error }
+
+// responseError returns the error of http.ReadResponse, with its cause.
+func responseError(err error, tooLong bool) error {
+	var network net.Error
+	switch {
+	case tooLong:
+		return protocolError{fmt.Errorf("the header is longer than %d bytes", maxHeader)}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return err
+	}
+	return protocolError{err}
 }
 
 // responseBody is a body whose Close closes the connection unless it can be used again.
@@ -116,8 +131,8 @@ func (b *responseBody) Read(p []byte) (int, error) {
 // Close does not read the rest of the body, as that of http.ReadResponse would.
 func (b *responseBody) Close() error {
 	canceled := !b.stop()
-	empty := b.conn.record.giveBack()
-	if canceled || !b.reusable || !b.complete || !empty || b.attempt.reader.Buffered() > 0 {
+	empty := b.conn.record.releaseBuffer() && b.attempt.reader.Buffered() == 0
+	if canceled || !b.reusable || !b.complete || !empty || !b.conn.isDrained() {
 		return b.conn.Close()
 	}
 	b.attempt.connection.keep(b.conn)

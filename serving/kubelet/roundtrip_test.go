@@ -52,7 +52,11 @@ const stay = "stay"
 
 func newScriptedKubelet(t *testing.T, certificate tls.Certificate, scripts ...script) *scriptedKubelet {
 	t.Helper()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+		// What is written at once is in one record, as later on each connection.
+		DynamicRecordSizingDisabled: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +110,7 @@ func (k *scriptedKubelet) seen() []int {
 func TestConnectionUse(t *testing.T) {
 	certificate := newAuthority(t).issue(nil, "192.0.2.1")
 	ok := response(nodeBody)
+	long := response("#" + strings.Repeat(" ", 5000) + "\n" + nodeBody)
 	const failed = v1alpha1.ScrapeConnectionFailed
 	tests := map[string]struct {
 		scripts []script
@@ -123,6 +128,9 @@ func TestConnectionUse(t *testing.T) {
 		"the peer wants it closed":            {[]script{{response(nodeBody, "Connection: close"), stay}, {ok, stay}}, []v1alpha1.ScrapeReason{"", ""}, []int{1, 1}},
 		"HTTP/1.0":                            {[]script{{"HTTP/1.0 200 OK\r\n\r\n" + nodeBody}, {ok, stay}}, []v1alpha1.ScrapeReason{"", ""}, []int{1, 1}},
 		"more than the body":                  {[]script{{ok + "x", stay}, {ok, stay}}, []v1alpha1.ScrapeReason{"", ""}, []int{1, 1}},
+		"more than a long body":               {[]script{{long + "x", stay}, {ok, stay}}, []v1alpha1.ScrapeReason{"", ""}, []int{1, 1}},
+		"two responses":                       {[]script{{long + response("node_cpu_usage_seconds_total NaN\n"), stay}, {ok, stay}}, []v1alpha1.ScrapeReason{"", ""}, []int{1, 1}},
+		"a status below 100":                  {[]script{{"HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n", stay}, {ok, stay}}, []v1alpha1.ScrapeReason{v1alpha1.ScrapeBadStatus, ""}, []int{1, 1}},
 		"an unread body":                      {[]script{{"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nno\n", stay}, {ok, stay}}, []v1alpha1.ScrapeReason{v1alpha1.ScrapeBadStatus, ""}, []int{1, 1}},
 		"less than the body":                  {[]script{{response(nodeBody + "x")[:60]}, {ok, stay}}, []v1alpha1.ScrapeReason{failed, ""}, []int{1, 1}},
 		"1xx before the answer":               {[]script{{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, ok, stay}}, []v1alpha1.ScrapeReason{"", ""}, []int{2}},
@@ -194,13 +202,48 @@ func TestUnsolicitedBytes(t *testing.T) {
 	for range 20 {
 		checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
 		idle := s.targets["n1"].connection.idle
-		for idle != nil && !readable(idle.record.Conn) {
+		for idle != nil && !hasInput(idle.record.Conn) {
 			// Until they have arrived.
 		}
 	}
 	if _, connections := kubelet.seen(); connections != 20 {
 		t.Errorf("%d connections for 20 scrapes, want 20", connections)
 	}
+}
+
+// TestLongIntervalKeepsNoConnection: a kubelet would close it before the next scrape.
+func TestLongIntervalKeepsNoConnection(t *testing.T) {
+	certificate := newAuthority(t).issue(nil, "192.0.2.1")
+	kubelet := newScriptedKubelet(t, certificate, script{response(nodeBody), stay})
+	cfg := testSettings()
+	cfg.TLS, cfg.Interval = v1alpha1.KubeletTLSSkip, maxIdle
+	s := newTestSource(t, clock.RealClock{}, nil, dialTo(kubelet.Addr().String()), cfg)
+	checkFailure(t, s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1")), "", "")
+	<-kubelet.ended
+}
+
+// TestTimeoutInBodyClosesConnection: what comes after the timeout is not the answer to the
+// next scrape.
+func TestTimeoutInBodyClosesConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		requests := 0
+		f := newBubble(t, testSettings(), certificate, func(_ string, w http.ResponseWriter, _ *http.Request) {
+			if requests++; requests == 1 {
+				_, _ = io.WriteString(w, "node_cpu_usage_seconds_total 1\n")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(testSettings().Timeout + time.Second)
+			}
+			_, _ = io.WriteString(w, nodeBody)
+		})
+		f.stop() // no scrapes but these
+		checkFailure(t, f.source.scrapeOnce(t.Context(), f.node(0)), v1alpha1.ScrapeTimeout, "")
+		if f.source.targets[f.name(0)].connection.idle != nil {
+			t.Error("the connection is kept")
+		}
+		time.Sleep(time.Minute)
+		checkFailure(t, f.source.scrapeOnce(t.Context(), f.node(0)), "", "")
+		f.source.stop() // closes the connection
+	})
 }
 
 // TestRemovedNodeClosesConnection checks that no connection outlives its node, whether
@@ -297,4 +340,11 @@ func TestUnauthorizedReadsToken(t *testing.T) {
 	// The old token is still cached.
 	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeUnauthorized, "")
 	checkFailure(t, s.scrapeOnce(t.Context(), node), "", "")
+	// The file is gone when the token is read again.
+	accepted = "third"
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeUnauthorized, "authentication.webhook")
+	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeUnauthorized, "cannot be read")
 }

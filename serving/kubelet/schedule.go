@@ -241,6 +241,7 @@ func (s *Source) schedule(t *target, now time.Time) {
 		s.queueAt(t, now, now.Add(time.Duration(t.offset*float64(firstSpread))))
 		return
 	case t.warmingUp(now) && interval > warmUpInterval:
+		t.warmUp = true
 		s.queueAt(t, now, now.Add(warmUpInterval))
 		return
 	case t.samples < 2:
@@ -250,6 +251,10 @@ func (s *Source) schedule(t *target, now time.Time) {
 	if from.Before(now.Add(-interval)) || from.After(now.Add(interval)) {
 		// The interval has changed.
 		from = now
+	}
+	if t.warmUp {
+		// Not at once: a rate over a second or two says little.
+		t.warmUp, from = false, now.Add(warmUpInterval)
 	}
 	if t.timeouts > 1 {
 		from = now.Add(backoff(t.timeouts, interval) - interval)

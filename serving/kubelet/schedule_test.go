@@ -117,6 +117,59 @@ func TestIntervalChange(t *testing.T) {
 	})
 }
 
+// TestGrid checks that scrapes start at instants of the grid, those that became due since
+// the last one together, and that a freed slot does not wait for the next one.
+func TestGrid(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		const nodes = 120
+		f := newBubble(t, testSettings(), certificate, unstamped)
+		f.add(nodes)
+		time.Sleep(warmUpTime)
+		since := time.Now()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		together := map[time.Time]int{}
+		for i := range nodes {
+			for _, at := range f.times(f.name(i), since) {
+				if !at.Equal(at.Truncate(grid)) {
+					t.Fatalf("%s was scraped at %s, which is not on the grid", f.name(i), at)
+				}
+				together[at]++
+			}
+		}
+		if scrapes := nodes * 4; len(together) > 4*60+1 || len(together) < scrapes/4 {
+			t.Errorf("%d scrapes started at %d instants", scrapes, len(together))
+		}
+	})
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		const took = 10 * time.Millisecond
+		cfg := testSettings()
+		cfg.MaxConcurrent = 1
+		f := newBubble(t, cfg, certificate, func(node string, w http.ResponseWriter, r *http.Request) {
+			time.Sleep(took)
+			unstamped(node, w, r)
+		})
+		begin := time.Now()
+		f.add(20) // within 2 s, two or three at each instant
+		time.Sleep(firstSpread + grid)
+		synctest.Wait()
+		late := 0
+		for i := range 20 {
+			for _, at := range f.times(f.name(i), begin) {
+				if after := at.Sub(at.Truncate(grid)); after > 0 {
+					late++
+					if after%took != 0 || after > 3*took {
+						t.Errorf("%s was scraped %s after an instant of the grid, want a multiple of %s", f.name(i), after, took)
+					}
+				}
+			}
+		}
+		if late == 0 {
+			t.Error("no scrape waited for another one's slot")
+		}
+	})
+}
+
 // TestLongInterval checks that the first rates do not take a long interval.
 func TestLongInterval(t *testing.T) {
 	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
@@ -204,6 +257,44 @@ func TestWarmUp(t *testing.T) {
 		for i := range nodes {
 			if got := len(f.times(f.name(i), since)); got < 19 || got > 21 {
 				t.Errorf("%s was scraped %d times in 20 intervals", f.name(i), got)
+			}
+		}
+	})
+}
+
+// TestIntervalChangeInWarmUp checks that a change of the interval neither moves the first
+// scrapes nor makes nodes that warm up start together.
+func TestIntervalChangeInWarmUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, certificate tls.Certificate) {
+		const nodes = 200
+		f := newBubble(t, testSettings(), certificate, withoutMemory)
+		begin := time.Now()
+		f.add(nodes)
+		time.Sleep(time.Second)
+		cfg := testSettings()
+		cfg.TLS, cfg.Interval = v1alpha1.KubeletTLSSkip, time.Minute
+		mustApply(t, f.source, cfg)
+		time.Sleep(firstSpread)
+		synctest.Wait()
+		for i := range nodes {
+			if got := len(f.times(f.name(i), begin)); got != 1 {
+				t.Fatalf("%s was scraped %d times at first, want once", f.name(i), got)
+			}
+		}
+		cfg.Interval = 20 * time.Second
+		mustApply(t, f.source, cfg)
+		since := time.Now()
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		together := map[time.Time]int{}
+		for i := range nodes {
+			for _, at := range f.times(f.name(i), since) {
+				together[at.Truncate(grid)]++
+			}
+		}
+		for at, n := range together {
+			if n > 2*nodes/8 {
+				t.Errorf("%d of %d scrapes started together, %s after the start", n, nodes, at.Sub(begin))
 			}
 		}
 	})

@@ -110,7 +110,7 @@ func fetch(ctx context.Context, t *target, node *Node, cfg *settings, w *workspa
 	}
 	a := &attempt{
 		connection: &t.connection, settings: cfg.kubeletTLS, host: endpoint.host,
-		deadline: time.Now().Add(cfg.Timeout), workspace: w,
+		deadline: time.Now().Add(cfg.Timeout), reuse: cfg.Interval < maxIdle, workspace: w,
 	}
 	request := (&http.Request{
 		Method: http.MethodGet,

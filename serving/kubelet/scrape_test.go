@@ -130,7 +130,7 @@ func TestAnswers(t *testing.T) {
 		"huge header": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 1<<20))
 			_, _ = w.Write([]byte(nodeBody))
-		}, v1alpha1.ScrapeConnectionFailed, ""},
+		}, v1alpha1.ScrapeConnectionFailed, "longer than 65536 bytes"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -115,6 +115,8 @@ type target struct {
 	// some of the pods in the newest body have no rate yet.
 	firstSuccess time.Time
 	incomplete   bool
+	// warmUp: the last scrape was scheduled to complete the pods of a new node.
+	warmUp bool
 
 	// state is owned by the running scrape; connection has its own lock.
 
@@ -168,7 +170,7 @@ func (s *Source) Apply(next Settings) error {
 		if old.kubeletTLS != cfg.kubeletTLS {
 			t.connection.closeIdle()
 		}
-		if old.Interval != cfg.Interval && t.Queued() {
+		if old.Interval != cfg.Interval && t.Queued() && t.scraped && !t.warmingUp(now) {
 			s.unqueue(t)
 			s.schedule(t, now)
 		}
@@ -181,7 +183,7 @@ func (s *Source) Apply(next Settings) error {
 }
 
 // SetDefaultCA replaces Options.DefaultCA, PEM, for new connections; those that were
-// verified with the old one are closed at the end of their scrapes. If the CA cannot
+// verified with the old one are not used by later scrapes. If the CA cannot
 // be parsed, it returns an error and the old one remains.
 func (s *Source) SetDefaultCA(pem []byte) error {
 	if len(pem) > 0 {

@@ -109,30 +109,34 @@ func (t *Table) SetMeta(key Key, meta *Meta) {
 func (t *Table) DeleteMeta(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.lookup(key); e != nil {
-		t.deleteMeta(e)
+	e := t.lookup(key)
+	if e == nil {
+		return
 	}
-}
-
-// RetainMeta removes the metadata and the points of all keys for which keep is false.
-func (t *Table) RetainMeta(keep func(Key) bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, ns := range t.namespaces {
-		for _, e := range ns.entries {
-			if e.meta != nil && !keep(e.key) {
-				t.deleteMeta(e)
-			}
-		}
-	}
-}
-
-// deleteMeta removes the metadata and the point of an entry. The caller holds t.mu.
-func (t *Table) deleteMeta(e *entry) {
 	e.retire(t.clock.Now(), t.oldest())
 	t.updateIndexes(e, nil)
 	e.meta = nil
 	e.join()
+}
+
+// RetainMeta removes the metadata and the points of all keys for which keep is false. It
+// must not be called while another goroutine sets metadata.
+func (t *Table) RetainMeta(keep func(Key) bool) {
+	var gone []Key
+	for _, name := range t.Namespaces() {
+		t.mu.RLock()
+		if ns := t.namespaces[name]; ns != nil {
+			for _, e := range ns.entries {
+				if e.meta != nil && !keep(e.key) {
+					gone = append(gone, e.key)
+				}
+			}
+		}
+		t.mu.RUnlock()
+	}
+	for _, key := range gone {
+		t.DeleteMeta(key)
+	}
 }
 
 // retire drops the point of an earlier UID and sets the barrier for its late

@@ -5,11 +5,18 @@ package server
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 func testPod(uid types.UID, labels map[string]string) *metav1.PartialObjectMetadata {
@@ -88,4 +95,52 @@ func TestPodStoreTrims(t *testing.T) {
 	if got := trimmed("x"); got != "x" {
 		t.Errorf("a foreign object became %v", got)
 	}
+}
+
+// TestPodInformer lists and watches pods of an API server in memory.
+func TestPodInformer(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	named := func(name string, labels map[string]string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: labels},
+		}
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme, named("a", nil), named("b", nil))
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	synctest.Test(t, func(t *testing.T) {
+		store := samplestore.NewStore(clock.RealClock{}, time.Minute)
+		store.Pods.SetMeta(samplestore.Key{Namespace: "ns", Name: "gone"}, &samplestore.Meta{})
+		f := newPodInformer(client, store.Pods)
+		if f.handled() {
+			t.Error("handled before it runs")
+		}
+		runUntilEnd(t, f.run)
+		known := func() string {
+			synctest.Wait()
+			text := ""
+			for _, name := range []string{"a", "b", "c", "gone"} {
+				if store.Pods.Known(samplestore.Key{Namespace: "ns", Name: name}) {
+					text += name + " "
+				}
+			}
+			return text
+		}
+		time.Sleep(time.Second)
+		if got := known(); got != "a b " || !f.handled() {
+			t.Errorf("known after the list: %q, handled: %t", got, f.handled())
+		}
+		if err := client.Tracker().Create(pods, named("c", nil), "ns"); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Tracker().Delete(pods, "ns", "a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := known(); got != "b c " {
+			t.Errorf("known after changes: %q", got)
+		}
+	})
 }

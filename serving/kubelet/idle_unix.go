@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// readable reports whether an idle connection is of no use any more: the peer has
-// closed it, or has sent what was not requested. It does not block.
-func readable(c net.Conn) bool {
+// hasInput reports whether an idle connection cannot be reused: the peer has closed it,
+// or has sent what was not requested. It does not block.
+func hasInput(c net.Conn) bool {
 	conn, ok := c.(syscall.Conn)
 	if !ok {
 		return false

@@ -7,5 +7,5 @@ package kubelet
 
 import "net"
 
-// readable returns false: a closed connection is noticed by the request.
-func readable(net.Conn) bool { return false }
+// hasInput returns false: a closed connection is noticed by the request.
+func hasInput(net.Conn) bool { return false }
