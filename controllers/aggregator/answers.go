@@ -32,7 +32,7 @@ func (c *Client) Answers(ctx context.Context, path string) error {
 			return answer{}, err
 		case err != nil:
 			// It is reached, and waits for the pods.
-			return answer{err}, nil
+			return answer{err}, nil //nolint:nilerr // it is the answer
 		case got.code != http.StatusOK:
 			return answer{got.statusError()}, nil
 		}

@@ -35,7 +35,7 @@ func (r *Reconciler) claims(ctx context.Context, s *reconcileState) error {
 	}
 	s.backend.Status.LapsedClaims = nil
 	for _, gv := range desiredVersions(s.spec) {
-		message := ""
+		var message string
 		if lapsed := s.ownLapse(gv, others); lapsed != nil {
 			s.backend.Status.LapsedClaims = append(s.backend.Status.LapsedClaims, *lapsed)
 			message = describeOwnLapse(lapsed)

@@ -92,7 +92,7 @@ func (r *Reconciler) checkBackend(ctx context.Context, s *reconcileState, gv sch
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q, which does not exist: delete it (kubectl delete apiservice %s), and it is registered again",
 			name, holder, name)
-	case other.DeletionTimestamp == nil && !(compareAge(&other, s.backend) < 0 && hasLapsed(&other, gv, s.now)):
+	case other.DeletionTimestamp == nil && (compareAge(&other, s.backend) >= 0 || !hasLapsed(&other, gv, s.now)):
 		s.addConflict(gv, v1alpha1.ReasonNotOwned,
 			"APIService %s belongs to MetricsBackend %q: it is taken over once that MetricsBackend is deleted or no longer names the version",
 			name, holder)

@@ -122,7 +122,7 @@ func TestCanaryFails(t *testing.T) {
 			var since time.Time
 			var starts []time.Duration
 			began := fc.clock.Now()
-			fc.follow(r, []time.Duration{5, 15, 45}[tc.starts-1]*time.Minute, func() {
+			fc.follow(r, []time.Duration{5 * time.Minute, 15 * time.Minute, 45 * time.Minute}[tc.starts-1], func() {
 				now := fc.clock.Now()
 				switch has := fc.hasCanary(); {
 				case has && since.IsZero():

@@ -117,7 +117,7 @@ func (c *Checker) Check(ctx context.Context, in Input, state *State) (Result, er
 		return Result{RetryAfter: canaryPoll}, nil
 	case state.lastError != nil:
 		state.Fail(in.Now, failure(in, state.lastError))
-		return Result{Failed: true}, nil
+		return Result{Failed: true}, nil //nolint:nilerr // kept in state
 	}
 	state.passed = in.Now
 	return Result{Passed: true}, nil
@@ -131,7 +131,7 @@ func (c *Checker) start(ctx context.Context, in Input, state *State) (Result, er
 		klog.FromContext(ctx).Info("Cannot request /readyz of the Service through kube-apiserver without a permission, see config/rbac/serving-namespace", "service", in.Target.String(), "err", err)
 	case err != nil:
 		state.pause(in.Now, readyzPause, failure(in, err))
-		return Result{Failed: true}, nil //nolint:nilerr // kept in state
+		return Result{Failed: true}, nil
 	}
 	klog.FromContext(ctx).Info("Registering the canary API before an APIService is taken over", "service", in.Target.String())
 	canary := manifests.CanaryAPIService(in.Serving, in.Target)

@@ -41,14 +41,14 @@ type Installation struct {
 type Standing int
 
 const (
-	// Manages: it is recorded as the one that manages the backend.
+	// Manages means that it is recorded as the one that manages the backend.
 	Manages Standing = iota
-	// Claims: it may record itself, and manages the backend once that is written.
+	// Claims means that it may record itself, and manages the backend once that is written.
 	Claims
-	// Excluded: another installation manages the backend, and both would. It only
-	// reports that.
+	// Excluded means that another installation manages the backend, and both would. It
+	// only reports that.
 	Excluded
-	// Uninvolved: another installation manages the backend, as it should.
+	// Uninvolved means that another installation manages the backend, as it should.
 	Uninvolved
 )
 
