@@ -71,6 +71,10 @@ func noCanary(t *testing.T, suite *controlPlane) {
 
 // The way to our pods is closed between the canary API and the takeover: metrics answer
 // again within half a minute, from metrics-server.
+//
+// Connections are refused. If packets were dropped just then, kube-apiserver might wait for
+// the OpenAPI document of our pods, for a minute, before it follows the APIService: its
+// aggregator (pkg/controllers/openapi) updates all with one lock.
 func TestAdoptionReverted(t *testing.T) {
 	suite := take(t)
 	installMetricsServer(t, suite)
@@ -89,7 +93,7 @@ func TestAdoptionReverted(t *testing.T) {
 		for event := range live.ResultChan() {
 			service, ok := event.Object.(*apiregistrationv1.APIService)
 			if ok && service.Name == "v1beta1.metrics.k8s.io" && service.Spec.Service != nil && strings.HasSuffix(ourName, "/"+service.Spec.Service.Name) {
-				suite.egress.dropTo(suite.pods.isServing)
+				suite.egress.closeTo(suite.pods.isServing)
 				closed <- time.Now()
 				return
 			}
