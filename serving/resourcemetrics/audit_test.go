@@ -19,8 +19,10 @@ import (
 // the level that logs whole answers, with managed fields taken out or not.
 func TestAudit(t *testing.T) {
 	for _, omitManagedFields := range []bool{false, true} {
-		for _, path := range []string{"namespaces/shop/pods", "namespaces/shop/pods/web-0", "nodes"} {
-			t.Run(fmt.Sprintf("%s, omitManagedFields=%v", path, omitManagedFields), func(t *testing.T) {
+		for _, r := range []struct{ path, accept string }{
+			{"namespaces/shop/pods", ""}, {"namespaces/shop/pods/web-0", ""}, {"nodes", ""},
+		} {
+			t.Run(fmt.Sprintf("%s %s, omitManagedFields=%v", r.path, r.accept, omitManagedFields), func(t *testing.T) {
 				log := &auditLog{}
 				server := serve(t, listStore(), enableAll, func(c *genericapiserver.Config) {
 					c.AuditBackend = log
@@ -29,7 +31,7 @@ func TestAudit(t *testing.T) {
 						Rules:      []auditinternal.PolicyRule{{Level: auditinternal.LevelRequestResponse, OmitManagedFields: &omitManagedFields}},
 					})
 				})
-				a := get(t, server, "/apis/metrics.k8s.io/v1/"+path, "")
+				a := get(t, server, "/apis/metrics.k8s.io/v1/"+r.path, r.accept)
 				if diff := cmp.Diff([]string{string(a.body)}, log.answers()); diff != "" {
 					t.Errorf("audited answers (-sent +logged):\n%s", diff)
 				}

@@ -18,18 +18,22 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// cluster fills a store with pods of two containers, as a Deployment labels them.
+// cluster fills a store with pods of two containers, of three Deployments in each namespace. The pods of
+// a Deployment share their labels, as informers have it.
 func cluster(namespaces, podsEach int) *samplestore.Store {
 	store := newStore()
 	for n := range namespaces {
-		for i := range podsEach {
-			put(store.Pods, fmt.Sprintf("namespace-%03d", n), fmt.Sprintf("web-7d4b9c6f5d-%05d", i), map[string]string{
+		for d := range 3 {
+			labels := map[string]string{
 				"app.kubernetes.io/name":     "web",
-				"app.kubernetes.io/instance": fmt.Sprintf("web-%d", i%3),
+				"app.kubernetes.io/instance": fmt.Sprintf("web-%d", d),
 				"pod-template-hash":          "7d4b9c6f5d",
-			}, sample(0,
-				samplestore.Usage{Name: "web", CPU: 123_456_789 + uint64(i), Memory: 200<<20 + uint64(i)<<12},
-				samplestore.Usage{Name: "proxy", CPU: 12_345_678 + uint64(i), Memory: 50<<20 + uint64(i)<<12}))
+			}
+			for i := d; i < podsEach; i += 3 {
+				put(store.Pods, fmt.Sprintf("namespace-%03d", n), fmt.Sprintf("web-%d-7d4b9c6f5d-%05d", d, i), labels, sample(0,
+					samplestore.Usage{Name: "web", CPU: 123_456_789 + uint64(i), Memory: 200<<20 + uint64(i)<<12},
+					samplestore.Usage{Name: "proxy", CPU: 12_345_678 + uint64(i), Memory: 50<<20 + uint64(i)<<12}))
+			}
 		}
 	}
 	return store
@@ -126,7 +130,7 @@ func BenchmarkListHTTP(b *testing.B) {
 // BenchmarkGet is one pod, as the stock encoder and as we write it.
 func BenchmarkGet(b *testing.B) {
 	store := cluster(1, 1)
-	o := &object{kind: pods, point: store.Pods.Get(samplestore.Key{Namespace: "namespace-000", Name: "web-7d4b9c6f5d-00000"})}
+	o := &object{kind: pods, point: store.Pods.Get(samplestore.Key{Namespace: "namespace-000", Name: "web-0-7d4b9c6f5d-00000"})}
 	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		encoder := encoderFor(b, mediaType)
 		for name, obj := range map[string]func() runtime.Object{

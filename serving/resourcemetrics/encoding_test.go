@@ -41,8 +41,10 @@ func stockEncoders() map[string]runtime.Encoder {
 // byFragments are the names of those encoders that must never see an API object.
 var byFragments = map[string]bool{
 	"v1 application/json":                         true,
+	"v1 application/json pretty":                  true,
 	"v1 application/vnd.kubernetes.protobuf":      true,
 	"v1beta1 application/json":                    true,
+	"v1beta1 application/json pretty":             true,
 	"v1beta1 application/vnd.kubernetes.protobuf": true,
 }
 
@@ -156,24 +158,21 @@ func FuzzObjectBytes(f *testing.F) {
 	})
 }
 
-// TestFragmentsAreKept holds that the second encoding of a data point, in
-// whatever version, writes what the first one made.
-func TestFragmentsAreKept(t *testing.T) {
-	o := &samplestore.Object{Key: samplestore.Key{Namespace: "default", Name: "web-0"}, Meta: &samplestore.Meta{}, Point: sample(0)}
-	for _, encoding := range []samplestore.Encoding{samplestore.EncodingJSON, samplestore.EncodingProtobuf} {
-		first, err := (&object{kind: pods, point: o}).fragment(encoding)
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := (&object{kind: pods, point: o}).fragment(encoding)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if &first[0] != &second[0] {
-			t.Errorf("encoding %d was made twice", encoding)
-		}
-		if cap(first) > len(first)+len(first)/2 {
-			t.Errorf("encoding %d keeps %d bytes for %d", encoding, cap(first), len(first))
+// TestEventFragments holds that a watch keeps no more than the bytes of a fragment.
+func TestEventFragments(t *testing.T) {
+	for name, o := range shapes() {
+		for _, k := range []*kind{nodes, pods} {
+			for encoding, fragment := range k.eventFragments {
+				t.Run(fmt.Sprintf("%s %s %d", k.name, name, encoding), func(t *testing.T) {
+					got, err := fragment(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if cap(got) > len(got)+len(got)/2 {
+						t.Errorf("keeps %d bytes for %d", cap(got), len(got))
+					}
+				})
+			}
 		}
 	}
 }

@@ -6,6 +6,8 @@ package resourcemetrics
 import (
 	"io"
 	"iter"
+	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -52,7 +54,7 @@ func writeEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode fu
 	if !known {
 		return writeCachedEvent(k, o, id, encode, w)
 	}
-	fragment, err := o.Encoded(frame.encoding, k.fragments[frame.encoding])
+	fragment, err := o.Encoded(frame.encoding, k.eventFragments[frame.encoding])
 	if err != nil {
 		return err
 	}
@@ -61,6 +63,19 @@ func writeEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode fu
 	event.b = frame.append(event.b[:0], fragment)
 	_, err = w.Write(event.b)
 	return err
+}
+
+// eventFragment returns a function that encodes a data point for watches, in memory of its own and of
+// its exact size, and counts that.
+func eventFragment[E any](encoders *sync.Pool, resource, encoding string, fragment func(E, []byte, *samplestore.Object) []byte) func(*samplestore.Object) ([]byte, error) {
+	return func(o *samplestore.Object) ([]byte, error) {
+		countEncode(resource, encoding)
+		e, event := encoders.Get().(E), eventBuffers.Get().(*eventBuffer)
+		defer encoders.Put(e)
+		defer eventBuffers.Put(event)
+		event.b = fragment(e, event.b[:0], o)
+		return slices.Clone(event.b), nil
+	}
 }
 
 // writeCachedEvent writes an event in the API server's own encoding. The bytes are shared by all

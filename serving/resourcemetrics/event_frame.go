@@ -4,10 +4,10 @@
 package resourcemetrics
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -65,8 +65,8 @@ func newEventFrame(encoding samplestore.Encoding, gvk schema.GroupVersionKind) *
 		f.before = appendJSONKind([]byte(`{"type":"ADDED","object":{`), gvk)
 		return f
 	}
-	f.before = appendProtobufString(nil, 1, gvk.GroupVersion().String())
-	f.before = appendProtobufString(f.before, 2, gvk.Kind)
+	f.before = appendStringField(nil, 1, gvk.GroupVersion().String())
+	f.before = appendStringField(f.before, 2, gvk.Kind)
 	return f
 }
 
@@ -75,33 +75,21 @@ func newEventFrame(encoding samplestore.Encoding, gvk schema.GroupVersionKind) *
 func (f *eventFrame) append(b, fragment []byte) []byte {
 	if f.encoding == samplestore.EncodingJSON {
 		b = append(b, f.before...)
-		b = append(b, fragment[1:]...)
+		b = append(b, fragment...)
 		return append(b, '}', '\n')
 	}
 	// A WatchEvent of a type and a RawExtension, in which there is an object as
 	// it is alone: the magic number and a runtime.Unknown. Sizes come first.
 	unknown := fieldSize(len(f.before)) + fieldSize(len(fragment)) + 2*fieldSize(0)
 	object := len(protobufMagic) + unknown
-	b = appendProtobufString(b, 1, string(watch.Added))
-	b = appendProtobufTag(b, 2, fieldSize(object))
-	b = appendProtobufTag(b, 1, object)
+	b = appendStringField(b, 1, string(watch.Added))
+	b = appendLength(b, 2, fieldSize(object))
+	b = appendLength(b, 1, object)
 	b = append(b, protobufMagic...)
-	b = append(appendProtobufTag(b, 1, len(f.before)), f.before...)
-	b = append(appendProtobufTag(b, 2, len(fragment)), fragment...)
-	b = appendProtobufTag(b, 3, 0) // content encoding
-	return appendProtobufTag(b, 4, 0)
-}
-
-// fieldSize is that of a field of so many bytes, whose number is below 16.
-func fieldSize(content int) int { return 1 + uvarintSize(uint64(content)) + content }
-
-// appendProtobufTag begins a field of so many bytes.
-func appendProtobufTag(b []byte, field byte, content int) []byte {
-	return binary.AppendUvarint(append(b, field<<3|lengthDelimited), uint64(content))
-}
-
-func appendProtobufString(b []byte, field byte, s string) []byte {
-	return append(appendProtobufTag(b, field, len(s)), s...)
+	b = protowire.AppendBytes(append(b, bytesTag(1)), f.before)
+	b = protowire.AppendBytes(append(b, bytesTag(2)), fragment)
+	b = appendStringField(b, 3, "") // content encoding
+	return appendStringField(b, 4, "")
 }
 
 // eventBuffer holds an event while it is written.

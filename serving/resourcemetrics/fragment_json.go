@@ -5,10 +5,9 @@ package resourcemetrics
 
 import (
 	"encoding/json"
-	"io"
-	"maps"
-	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,46 +15,60 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// This file writes the very bytes that the stock JSON serializer writes for the
+// jsonEncoder appends the very bytes that the stock JSON serializer writes for the
 // API objects; encoding_test.go holds it to that.
+//
+// A fragment of JSON is an object without its opening brace, since an object outside
+// of a list has kind and apiVersion after it.
+type jsonEncoder struct {
+	labels labelCache
+	times  timeCache
+	// compact is what is to be indented.
+	compact []byte
+}
 
-// nodeJSON encodes a NodeMetrics as an item of a list.
-func nodeJSON(o *samplestore.Object) ([]byte, error) {
-	return jsonFragment(o, func(b []byte) []byte {
+var jsonEncoders = sync.Pool{New: func() any {
+	return &jsonEncoder{labels: labelCache{encode: appendJSONLabels}}
+}}
+
+// node appends the fragment of a NodeMetrics.
+func (e *jsonEncoder) node(b []byte, o *samplestore.Object) []byte {
+	b = append(e.head(b, o), `,"usage":`...)
+	if len(o.Point.Usages) == 0 {
+		return append(b, "{}}"...)
+	}
+	return append(appendJSONUsage(b, &o.Point.Usages[0]), '}')
+}
+
+// pod appends the fragment of a PodMetrics.
+func (e *jsonEncoder) pod(b []byte, o *samplestore.Object) []byte {
+	b = append(e.head(b, o), `,"containers":[`...)
+	for i := range o.Point.Usages {
+		u := &o.Point.Usages[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"name":`...)
+		b = appendJSONString(b, u.Name)
 		b = append(b, `,"usage":`...)
-		if len(o.Point.Usages) == 0 {
-			return append(b, '{', '}')
-		}
-		return appendJSONUsage(b, o.Point.Usages[0])
-	}), nil
+		b = append(appendJSONUsage(b, u), '}')
+	}
+	return append(b, "]}"...)
 }
 
-// podJSON encodes a PodMetrics as an item of a list.
-func podJSON(o *samplestore.Object) ([]byte, error) {
-	return jsonFragment(o, func(b []byte) []byte {
-		b = append(b, `,"containers":[`...)
-		for i, u := range o.Point.Usages {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, `{"name":`...)
-			b = appendJSONString(b, u.Name)
-			b = append(b, `,"usage":`...)
-			b = appendJSONUsage(b, u)
-			b = append(b, '}')
-		}
-		return append(b, ']')
-	}), nil
+// head appends the members that nodes and pods have in common, which are the first.
+func (e *jsonEncoder) head(b []byte, o *samplestore.Object) []byte {
+	b = e.metadata(b, o)
+	b = append(b, `,"timestamp":`...)
+	b = append(b, e.times.get(o.Point.Time)...)
+	b = append(b, `,"window":"`...)
+	b = append(b, o.Point.Window.String()...) // digits and units, nothing to escape
+	return append(b, '"')
 }
 
-// jsonFragment writes what nodes and pods have in common, and lets rest write
-// the last member.
-func jsonFragment(o *samplestore.Object, rest func([]byte) []byte) []byte {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-
-	b := s.buf[:0]
-	b = append(b, `{"metadata":{"name":`...)
+// metadata appends the member metadata.
+func (e *jsonEncoder) metadata(b []byte, o *samplestore.Object) []byte {
+	b = append(b, `"metadata":{"name":`...)
 	b = appendJSONString(b, o.Name)
 	if o.Namespace != "" {
 		b = append(b, `,"namespace":`...)
@@ -66,56 +79,41 @@ func jsonFragment(o *samplestore.Object, rest func([]byte) []byte) []byte {
 	b = append(b, '"')
 	if !o.Point.Time.IsZero() {
 		b = append(b, `,"creationTimestamp":`...)
-		b = appendJSONTime(b, o.Point.Time)
+		b = append(b, e.times.get(o.Point.Time)...)
 	}
-	if len(o.Meta.Labels) > 0 {
-		b = append(b, `,"labels":`...)
-		b = appendJSONLabels(b, o.Meta.Labels)
-	}
-	b = append(b, `},"timestamp":`...)
-	b = appendJSONTime(b, o.Point.Time)
-	b = append(b, `,"window":`...)
-	b = appendJSONString(b, o.Point.Window.String())
-	b = rest(b)
-	b = append(b, '}')
-
-	s.buf = b
-	return slices.Clone(b)
+	b = append(b, e.labels.get(o.Meta.Labels)...)
+	return append(b, '}')
 }
 
-func appendJSONLabels(b []byte, labels map[string]string) []byte {
-	var room [16]string
-	keys := slices.AppendSeq(room[:0], maps.Keys(labels))
-	slices.Sort(keys)
-	for i, key := range keys {
+// appendJSONLabels appends the member labels, with a comma before it.
+func appendJSONLabels(b []byte, labels []samplestore.Label) []byte {
+	b = append(b, `,"labels":`...)
+	for i, label := range labels {
 		if i == 0 {
 			b = append(b, '{')
 		} else {
 			b = append(b, ',')
 		}
-		b = appendJSONString(b, key)
+		b = appendJSONString(b, label.Name)
 		b = append(b, ':')
-		b = appendJSONString(b, labels[key])
+		b = appendJSONString(b, label.Value)
 	}
 	return append(b, '}')
 }
 
-func appendJSONUsage(b []byte, u samplestore.Usage) []byte {
+func appendJSONUsage(b []byte, u *samplestore.Usage) []byte {
 	b = append(b, `{"cpu":"`...)
-	b = appendCPU(b, u.CPU)
+	b = canonicalCPU(u.CPU).append(b)
 	b = append(b, `","memory":"`...)
-	b = appendBytes(b, u.Memory)
+	b = canonicalBytes(u.Memory).append(b)
 	if u.HasSwap {
 		b = append(b, `","swap":"`...)
-		b = appendBytes(b, u.Swap)
+		b = canonicalBytes(u.Swap).append(b)
 	}
 	return append(b, '"', '}')
 }
 
 func appendJSONTime(b []byte, t time.Time) []byte {
-	if t.IsZero() {
-		return append(b, "null"...)
-	}
 	b = append(b, '"')
 	b = t.UTC().AppendFormat(b, time.RFC3339)
 	return append(b, '"')
@@ -125,7 +123,7 @@ func appendJSONTime(b []byte, t time.Time) []byte {
 // more than JSON asks for.
 func appendJSONString(b []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+		if !plainJSON[s[i]] {
 			escaped, err := json.Marshal(s)
 			if err != nil {
 				// A string always marshals.
@@ -139,46 +137,15 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// writeJSON writes a list. The first write is a single byte: a longer one would
-// tell the API server that all of the answer is in it, and is too short for gzip.
-func (l *list) writeJSON(w io.Writer, gvk schema.GroupVersionKind) error {
-	meta, err := json.Marshal(l.meta())
-	if err != nil {
-		return err
+// plainJSON are the characters that package json writes as they are.
+var plainJSON = func() (plain [256]bool) {
+	for c := ' '; c <= '~'; c++ {
+		plain[c] = !strings.ContainsRune(`"\<>&`, c)
 	}
-	if _, err := io.WriteString(w, "{"); err != nil {
-		return err
-	}
-	return inChunks(w, func(w *chunkWriter) error {
-		w.add(appendJSONKind(nil, gvk))
-		w.addString(`"metadata":`)
-		w.add(meta)
-		w.addString(`,"items":[`)
-		for i := range l.Items {
-			fragment, err := l.Items[i].fragment(samplestore.EncodingJSON)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				w.addString(",")
-			}
-			w.add(fragment)
-			if w.err != nil {
-				return w.err
-			}
-		}
-		w.addString("]}\n")
-		return nil
-	})
-}
+	return plain
+}()
 
-func writeJSONObject(w *chunkWriter, gvk schema.GroupVersionKind, fragment []byte) {
-	w.addString("{")
-	w.add(appendJSONKind(nil, gvk))
-	w.add(fragment[1:])
-	w.addString("\n")
-}
-
+// appendJSONKind appends the members kind and apiVersion, with a comma after them.
 func appendJSONKind(b []byte, gvk schema.GroupVersionKind) []byte {
 	b = append(b, `"kind":`...)
 	b = appendJSONString(b, gvk.Kind)

@@ -4,245 +4,140 @@
 package resourcemetrics
 
 import (
-	"encoding/binary"
-	"io"
-	"maps"
-	"math/bits"
-	"slices"
 	"strconv"
+	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// This file writes the very bytes that the stock protobuf serializer writes for
+// protobufEncoder appends the very bytes that the stock protobuf serializer writes for
 // the API objects; encoding_test.go holds it to that. Field numbers are those of
 // k8s.io/metrics and k8s.io/apimachinery's generated.proto, which never change.
+type protobufEncoder struct{ labels labelCache }
 
-// protobufMagic begins every protobuf message of the Kubernetes API.
-const protobufMagic = "k8s\x00"
+var protobufEncoders = sync.Pool{New: func() any {
+	return &protobufEncoder{labels: labelCache{encode: appendProtobufLabels}}
+}}
 
-// nodeProtobuf encodes a NodeMetrics as an item of a list.
-func nodeProtobuf(o *samplestore.Object) ([]byte, error) {
-	return protobufFragment(o, func(m *message) {
-		if len(o.Point.Usages) > 0 {
-			m.usage(4, o.Point.Usages[0])
-		}
-	}), nil
-}
-
-// podProtobuf encodes a PodMetrics as an item of a list.
-func podProtobuf(o *samplestore.Object) ([]byte, error) {
-	return protobufFragment(o, func(m *message) {
-		for _, u := range slices.Backward(o.Point.Usages) {
-			end := m.mark()
-			m.usage(2, u)
-			m.string(1, u.Name)
-			m.embed(4, end)
-		}
-	}), nil
-}
-
-// protobufFragment writes what nodes and pods have in common, after rest has
-// written the last field.
-func protobufFragment(o *samplestore.Object, rest func(*message)) []byte {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	m := message{buf: s.buf[:cap(s.buf)]}
-	m.start = len(m.buf)
-
-	rest(&m)
-	window := m.mark()
-	m.varint(1, uint64(o.Point.Window))
-	m.embed(3, window)
-	m.time(2, o.Point.Time)
-	meta := m.mark()
-	m.objectMeta(o)
-	m.embed(1, meta)
-
-	s.buf = m.buf
-	return slices.Clone(m.buf[m.start:])
-}
-
-// message is written from its end to its start, as generated code does it: the
-// length of a message inside of another is known before it is written.
-type message struct {
-	buf []byte
-	// start of what was written so far.
-	start int
-}
-
-// grow makes room for n bytes before start.
-func (m *message) grow(n int) {
-	if m.start >= n {
-		return
+// node appends the fragment of a NodeMetrics: the message that it is.
+func (e *protobufEncoder) node(b []byte, o *samplestore.Object) []byte {
+	b = e.head(b, o)
+	if len(o.Point.Usages) > 0 {
+		b = appendUsage(b, 4, &o.Point.Usages[0])
 	}
-	larger := make([]byte, 2*len(m.buf)+n)
-	start := len(larger) - (len(m.buf) - m.start)
-	copy(larger[start:], m.buf[m.start:])
-	m.buf, m.start = larger, start
+	return b
 }
 
-// mark returns how much is written so far: embed makes a field of all after it.
-func (m *message) mark() int { return len(m.buf) - m.start }
-
-// embed makes a field of all that was written since the mark.
-func (m *message) embed(field byte, mark int) {
-	m.uvarint(uint64(len(m.buf) - m.start - mark))
-	m.tag(field, lengthDelimited)
-}
-
-// The wire types of protobuf that occur here.
-const (
-	varint          = 0
-	lengthDelimited = 2
-)
-
-// tag begins a field, whose number is below 16.
-func (m *message) tag(field, wire byte) {
-	m.grow(1)
-	m.start--
-	m.buf[m.start] = field<<3 | wire
-}
-
-func (m *message) uvarint(v uint64) {
-	n := uvarintSize(v)
-	m.grow(n)
-	m.start -= n
-	binary.PutUvarint(m.buf[m.start:], v)
-}
-
-func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-
-func (m *message) varint(field byte, v uint64) {
-	m.uvarint(v)
-	m.tag(field, varint)
-}
-
-func (m *message) string(field byte, s string) {
-	end := m.mark()
-	m.grow(len(s))
-	m.start -= len(s)
-	copy(m.buf[m.start:], s)
-	m.embed(field, end)
-}
-
-func (m *message) bytes(field byte, p []byte) {
-	end := m.mark()
-	m.grow(len(p))
-	m.start -= len(p)
-	copy(m.buf[m.start:], p)
-	m.embed(field, end)
-}
-
-// time writes whole seconds, as the API does in every encoding.
-func (m *message) time(field byte, t time.Time) {
-	end := m.mark()
-	if !t.IsZero() {
-		m.varint(2, 0)
-		m.varint(1, uint64(t.Unix()))
+// pod appends the fragment of a PodMetrics.
+func (e *protobufEncoder) pod(b []byte, o *samplestore.Object) []byte {
+	b = e.head(b, o)
+	for i := range o.Point.Usages {
+		u := &o.Point.Usages[i]
+		b = appendLength(b, 4, 0)
+		container := len(b)
+		b = appendUsage(appendStringField(b, 1, u.Name), 2, u)
+		b = setLength(b, container, 0)
 	}
-	m.embed(field, end)
+	return b
 }
 
-// usage writes the entries of a map from resource name to quantity.
-func (m *message) usage(field byte, u samplestore.Usage) {
-	var room [24]byte
+// head appends the fields that nodes and pods have in common, which are the first. Of the
+// metadata, empty fields are written, too: proto2 has them required.
+func (e *protobufEncoder) head(b []byte, o *samplestore.Object) []byte {
+	b = appendLength(b, 1, usualLength)
+	metadata := len(b)
+	b = appendStringField(b, 1, o.Name)
+	b = appendStringField(b, 2, "") // generateName
+	b = appendStringField(b, 3, o.Namespace)
+	b = appendStringField(b, 4, "") // selfLink
+	b = appendStringField(b, 5, "") // uid
+	b = appendLength(b, 6, 0)
+	version := len(b)
+	b = strconv.AppendInt(b, o.Point.Newest.UnixMilli(), 10)
+	b = setLength(b, version, 0)
+	b = appendVarintField(b, 7, 0) // generation
+	b = appendTime(b, 8, o.Point.Time)
+	b = append(b, e.labels.get(o.Meta.Labels)...)
+	b = setLength(b, metadata, usualLength)
+
+	b = appendTime(b, 2, o.Point.Time)
+	b = appendLength(b, 3, varintFieldSize(uint64(o.Point.Window)))
+	return appendVarintField(b, 1, uint64(o.Point.Window))
+}
+
+// appendProtobufLabels appends the entries of a map of labels.
+func appendProtobufLabels(b []byte, labels []samplestore.Label) []byte {
+	for _, label := range labels {
+		b = appendLength(b, 11, fieldSize(len(label.Name))+fieldSize(len(label.Value)))
+		b = appendStringField(appendStringField(b, 1, label.Name), 2, label.Value)
+	}
+	return b
+}
+
+// appendTime appends whole seconds, as the API does in every encoding.
+func appendTime(b []byte, field byte, t time.Time) []byte {
+	b = appendLength(b, field, timeSize(t))
+	if t.IsZero() {
+		return b
+	}
+	return appendVarintField(appendVarintField(b, 1, uint64(t.Unix())), 2, 0)
+}
+
+// appendUsage appends the entries of a map from resource name to quantity.
+func appendUsage(b []byte, field byte, u *samplestore.Usage) []byte {
+	b = appendQuantity(b, field, "cpu", canonicalCPU(u.CPU))
+	b = appendQuantity(b, field, "memory", canonicalBytes(u.Memory))
 	if u.HasSwap {
-		m.quantity(field, string(resourceSwap), appendBytes(room[:0], u.Swap))
+		b = appendQuantity(b, field, string(resourceSwap), canonicalBytes(u.Swap))
 	}
-	m.quantity(field, "memory", appendBytes(room[:0], u.Memory))
-	m.quantity(field, "cpu", appendCPU(room[:0], u.CPU))
+	return b
 }
 
-func (m *message) quantity(field byte, name string, value []byte) {
-	entry := m.mark()
-	m.bytes(1, value)
-	m.embed(2, entry)
-	m.string(1, name)
-	m.embed(field, entry)
+// appendQuantity appends an entry of a name and a message with a string. Their lengths are below 128,
+// so that each is a byte.
+func appendQuantity(b []byte, field byte, name string, value canonical) []byte {
+	size := value.size()
+	b = append(b, bytesTag(field), byte(len(name)+size+6), bytesTag(1), byte(len(name)))
+	b = append(b, name...)
+	b = append(b, bytesTag(2), byte(size+2), bytesTag(1), byte(size))
+	return value.append(b)
 }
 
-// objectMeta writes empty fields, too: proto2 has them required.
-func (m *message) objectMeta(o *samplestore.Object) {
-	var room [16]string
-	keys := slices.AppendSeq(room[:0], maps.Keys(o.Meta.Labels))
-	slices.Sort(keys)
-	for _, key := range slices.Backward(keys) {
-		entry := m.mark()
-		m.string(2, o.Meta.Labels[key])
-		m.string(1, key)
-		m.embed(11, entry)
+// appendLength begins a field of so many bytes. Field numbers are below 16, so that a tag is a byte.
+func appendLength(b []byte, field byte, size int) []byte {
+	if size < 0x80 {
+		return append(b, bytesTag(field), byte(size))
 	}
-	m.time(8, o.Point.Time)
-	m.varint(7, 0) // generation
-	var digits [20]byte
-	m.bytes(6, strconv.AppendInt(digits[:0], o.Point.Newest.UnixMilli(), 10))
-	m.string(5, "") // uid
-	m.string(4, "") // selfLink
-	m.string(3, o.Namespace)
-	m.string(2, "") // generateName
-	m.string(1, o.Name)
+	return protowire.AppendVarint(append(b, bytesTag(field)), uint64(size))
 }
 
-// writeProtobuf writes a list. Sizes come first in protobuf, so every fragment is
-// made before the first is written. The first write is the magic number alone:
-// a longer one would tell the API server that all of the answer is in it.
-func (l *list) writeProtobuf(w io.Writer, gvk schema.GroupVersionKind) error {
-	meta := l.meta()
-	header, err := meta.Marshal()
-	if err != nil {
-		return err
+// usualLength is the length of a message of hundreds of bytes, for appendLength before the true one is known.
+const usualLength = 0x80
+
+// setLength replaces the length that appendLength appended for the field that begins at start and
+// is now all of the rest. If the true one takes another number of bytes, the field is moved.
+func setLength(b []byte, start, appended int) []byte {
+	size := len(b) - start
+	before, now := protowire.SizeVarint(uint64(appended)), protowire.SizeVarint(uint64(size))
+	if now > before {
+		b = append(b, make([]byte, now-before)...)
 	}
-	size := 1 + uvarintSize(uint64(len(header))) + len(header)
-	for i := range l.Items {
-		fragment, err := l.Items[i].fragment(samplestore.EncodingProtobuf)
-		if err != nil {
-			return err
-		}
-		size += 1 + uvarintSize(uint64(len(fragment))) + len(fragment)
+	if now != before {
+		copy(b[start-before+now:], b[start:start+size])
 	}
-	if _, err := io.WriteString(w, protobufMagic); err != nil {
-		return err
-	}
-	return inChunks(w, func(w *chunkWriter) error {
-		return writeProtobufUnknown(w, gvk, size, func() error {
-			writeProtobufField(w, 1, header)
-			for i := range l.Items {
-				fragment, err := l.Items[i].fragment(samplestore.EncodingProtobuf)
-				if err != nil {
-					return err
-				}
-				writeProtobufField(w, 2, fragment)
-				if w.err != nil {
-					return w.err
-				}
-			}
-			return nil
-		})
-	})
+	_ = protowire.AppendVarint(b[:start-before], uint64(size))
+	return b[:start-before+now+size]
 }
 
-func writeProtobufObject(w *chunkWriter, gvk schema.GroupVersionKind, fragment []byte) error {
-	w.addString(protobufMagic)
-	return writeProtobufUnknown(w, gvk, len(fragment), func() error {
-		w.add(fragment)
-		return nil
-	})
+func appendStringField(b []byte, field byte, s string) []byte {
+	return append(appendLength(b, field, len(s)), s...)
 }
 
-// writeProtobufUnknown writes the envelope that names the type of its content.
-func writeProtobufUnknown(w *chunkWriter, gvk schema.GroupVersionKind, size int, content func() error) error {
-	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: gvk.Kind, APIVersion: gvk.GroupVersion().String()}}
-	_, err := envelope.MarshalToWriter(w, size, func(io.Writer) (int, error) { return size, content() })
-	return err
+func appendVarintField(b []byte, field byte, v uint64) []byte {
+	return protowire.AppendVarint(append(b, field<<3|byte(protowire.VarintType)), v)
 }
 
-func writeProtobufField(w *chunkWriter, field byte, content []byte) {
-	w.room(1 + binary.MaxVarintLen64)
-	w.buf = binary.AppendUvarint(append(w.buf, field<<3|lengthDelimited), uint64(len(content)))
-	w.add(content)
-}
+func bytesTag(field byte) byte { return field<<3 | byte(protowire.BytesType) }

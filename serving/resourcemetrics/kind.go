@@ -29,8 +29,14 @@ type kind struct {
 	build func(*samplestore.Object) runtime.Object
 	// buildList does so for a list; its items are never nil.
 	buildList func(metav1.ListMeta, []object) runtime.Object
-	// fragments encode a data point as an item of a list, by samplestore.Encoding.
-	fragments [2]func(*samplestore.Object) ([]byte, error)
+	// json and protobuf append a data point as it is inside of a list: without kind and apiVersion,
+	// which differ between versions.
+	json     func(*jsonEncoder, []byte, *samplestore.Object) []byte
+	protobuf func(*protobufEncoder, []byte, *samplestore.Object) []byte
+	// protobufSize returns how many bytes protobuf appends.
+	protobufSize func(*protobufEncoder, *samplestore.Object) int
+	// eventFragments encode a data point for watches, by samplestore.Encoding.
+	eventFragments [2]func(*samplestore.Object) ([]byte, error)
 	// frames are what watch events have around a fragment.
 	frames map[runtime.Identifier]*eventFrame
 	// item is a data point as a hub distributes it.
@@ -62,9 +68,12 @@ var nodes = &kind{
 		}
 		return list
 	},
-	fragments: [2]func(*samplestore.Object) ([]byte, error){
-		samplestore.EncodingJSON:     counted("nodes", encodingJSON, nodeJSON),
-		samplestore.EncodingProtobuf: counted("nodes", encodingProtobuf, nodeProtobuf),
+	json:         (*jsonEncoder).node,
+	protobuf:     (*protobufEncoder).node,
+	protobufSize: (*protobufEncoder).nodeSize,
+	eventFragments: [2]func(*samplestore.Object) ([]byte, error){
+		samplestore.EncodingJSON:     eventFragment(&jsonEncoders, "nodes", encodingJSON, (*jsonEncoder).node),
+		samplestore.EncodingProtobuf: eventFragment(&protobufEncoders, "nodes", encodingProtobuf, (*protobufEncoder).node),
 	},
 	frames: eventFrames("NodeMetrics"),
 	item:   func(o *samplestore.Object) stream.Item { return nodePoint{point{o}} },
@@ -92,9 +101,12 @@ var pods = &kind{
 		}
 		return list
 	},
-	fragments: [2]func(*samplestore.Object) ([]byte, error){
-		samplestore.EncodingJSON:     counted("pods", encodingJSON, podJSON),
-		samplestore.EncodingProtobuf: counted("pods", encodingProtobuf, podProtobuf),
+	json:         (*jsonEncoder).pod,
+	protobuf:     (*protobufEncoder).pod,
+	protobufSize: (*protobufEncoder).podSize,
+	eventFragments: [2]func(*samplestore.Object) ([]byte, error){
+		samplestore.EncodingJSON:     eventFragment(&jsonEncoders, "pods", encodingJSON, (*jsonEncoder).pod),
+		samplestore.EncodingProtobuf: eventFragment(&protobufEncoders, "pods", encodingProtobuf, (*protobufEncoder).pod),
 	},
 	frames: eventFrames("PodMetrics"),
 	item:   func(o *samplestore.Object) stream.Item { return podPoint{point{o}} },

@@ -6,8 +6,6 @@ package resourcemetrics
 import (
 	"k8s.io/component-base/metrics"
 	metricsapi "k8s.io/metrics/pkg/apis/metrics"
-
-	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
 // The encodings as labels. Other is what falls back to the API server's encoders.
@@ -19,8 +17,8 @@ const (
 
 var encodedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 	Namespace: "metrics_api", Name: "encoded_points_total",
-	Help: "Number of times that a data point was encoded, by encoding. A point is encoded once in json and once in protobuf for " +
-		"all watches and lists of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same, " +
+	Help: "Number of times that a data point was encoded for watches, by encoding. A point is encoded once in json and once in protobuf for " +
+		"all watches of all versions; in other (Table, metadata, CBOR) once for all watches that ask for the same, " +
 		"as long as these are no more than two encodings.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"group", "resource", "encoding"})
@@ -31,12 +29,4 @@ func RegisterMetrics(register func(...metrics.Registerable)) { register(encodedT
 
 func countEncode(resource, encoding string) {
 	encodedTotal.WithLabelValues(metricsapi.GroupName, resource, encoding).Inc()
-}
-
-// counted counts the calls of an encoder of fragments.
-func counted(resource, encoding string, encode func(*samplestore.Object) ([]byte, error)) func(*samplestore.Object) ([]byte, error) {
-	return func(o *samplestore.Object) ([]byte, error) {
-		countEncode(resource, encoding)
-		return encode(o)
-	}
 }

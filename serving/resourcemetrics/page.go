@@ -61,6 +61,14 @@ func newPage(k *kind, namespace string, options *metainternalversion.ListOptions
 	return p, nil
 }
 
+// reserve makes room for at most n items.
+func (p *page) reserve(n int) {
+	if p.limit > 0 {
+		n = min(n, p.limit)
+	}
+	p.items = make([]object, 0, n)
+}
+
 // add takes an item in and returns whether the page wants to see more.
 func (p *page) add(o *samplestore.Object) bool {
 	p.newest = max(p.newest, o.Point.Newest.UnixMilli())

@@ -6,6 +6,7 @@ package resourcemetrics
 import (
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 
 	"gopkg.in/inf.v0"
@@ -70,28 +71,56 @@ func addSaturated(a, b uint64) uint64 {
 	return math.MaxUint64
 }
 
-// appendCPU appends the canonical form of a number of nanocores, which is what
-// the API writes for it: the largest suffix that leaves an integer.
-func appendCPU(b []byte, nanocores uint64) []byte {
-	return appendCanonical(b, nanocores, 1000, "n", "u", "m", "", "k", "M", "G")
+// canonical is a quantity as the API writes it: a number with the largest suffix that leaves an integer.
+type canonical struct {
+	number uint64
+	suffix string
 }
 
-// appendBytes appends the canonical form of a number of bytes. Below 1024 the API
-// writes it with a decimal suffix.
-func appendBytes(b []byte, bytes uint64) []byte {
-	if bytes < 1024 {
-		return appendCanonical(b, bytes, 1000, "", "k")
+var (
+	cpuSuffixes     = [...]string{"n", "u", "m", "", "k", "M", "G"}
+	decimalSuffixes = [...]string{"", "k"}
+	binarySuffixes  = [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+)
+
+// canonicalCPU returns a number of nanocores.
+func canonicalCPU(nanocores uint64) canonical { return canonicalDecimal(nanocores, cpuSuffixes[:]) }
+
+// canonicalBytes returns a number of bytes. Below 1024 the API writes it with a decimal suffix.
+func canonicalBytes(n uint64) canonical {
+	if n < 1024 {
+		return canonicalDecimal(n, decimalSuffixes[:])
 	}
-	return appendCanonical(b, bytes, 1024, "", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+	power := bits.TrailingZeros64(n) / 10
+	return canonical{n >> (10 * power), binarySuffixes[power]}
 }
 
-func appendCanonical(b []byte, value, base uint64, suffixes ...string) []byte {
+func canonicalDecimal(value uint64, suffixes []string) canonical {
 	if value == 0 {
-		return append(b, '0')
+		return canonical{}
 	}
-	i := 0
-	for ; value%base == 0; i++ {
-		value /= base
+	power := 0
+	for ; value%1000 == 0; power++ {
+		value /= 1000
 	}
-	return append(strconv.AppendUint(b, value, 10), suffixes[i]...)
+	return canonical{value, suffixes[power]}
+}
+
+func (c canonical) append(b []byte) []byte {
+	return append(strconv.AppendUint(b, c.number, 10), c.suffix...)
+}
+
+// size returns the number of bytes that append appends.
+func (c canonical) size() int { return decimalSize(c.number) + len(c.suffix) }
+
+// decimalSize returns the number of decimal digits.
+func decimalSize(v uint64) int {
+	digits := 1
+	for ; v >= 10_000; digits += 4 {
+		v /= 10_000
+	}
+	for ; v >= 10; digits++ {
+		v /= 10
+	}
+	return digits
 }

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -67,6 +69,13 @@ func serveStreams(t testing.TB, store *samplestore.Store, streams *Streams, enab
 	s := httptest.NewServer(server.Handler)
 	t.Cleanup(s.Close)
 	return s, group
+}
+
+// withUser authenticates all clients: the API server closes anonymous HTTP/2 connections after a request.
+func withUser(c *genericapiserver.Config) {
+	c.Authentication.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "client"}}, true, nil
+	})
 }
 
 // answer is what came back over HTTP.

@@ -82,6 +82,9 @@ func (s *storage) List(ctx context.Context, options *metainternalversion.ListOpt
 	if err != nil {
 		return nil, err
 	}
+	if selected.Labels == nil && selected.Fields == nil {
+		page.reserve(s.table.Len(selected.Namespace))
+	}
 	for o := range selectObjects(s.table, selected, page.after) {
 		if !page.add(o) {
 			break

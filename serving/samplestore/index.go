@@ -113,3 +113,23 @@ func (t *Table) sortedEntries(name string) []*entry {
 	}
 	return ns.sortedEntries()
 }
+
+// Len returns the number of keys in a namespace, or of all if it is empty. No list
+// has more objects.
+func (t *Table) Len(namespace string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.size(namespace)
+}
+
+// size returns the number of entries in a namespace, or of all if it is empty. The
+// caller holds t.mu.
+func (t *Table) size(namespace string) int {
+	if namespace == "" {
+		return t.entries
+	}
+	if ns := t.namespaces[namespace]; ns != nil {
+		return len(ns.entries)
+	}
+	return 0
+}

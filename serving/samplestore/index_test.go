@@ -44,6 +44,11 @@ func TestIndexFollowsChurn(t *testing.T) {
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(model)), got); diff != "" {
 			t.Fatalf("round %d: index (-want +got):\n%s", round, diff)
 		}
+		for _, namespace := range []string{"", podKey("").Namespace} {
+			if n := table.Len(namespace); n < len(model) {
+				t.Fatalf("round %d: %d keys in namespace %q, want at least %d", round, n, namespace, len(model))
+			}
+		}
 	}
 }
 

@@ -149,18 +149,6 @@ func (t *Table) smallestSet(namespace string, required []Label) ([]*entry, bool)
 	return best.sortedEntries(), true
 }
 
-// size returns the number of entries in a namespace, or of all if it is empty. The
-// caller holds t.mu.
-func (t *Table) size(namespace string) int {
-	if namespace == "" {
-		return t.entries
-	}
-	if ns := t.namespaces[namespace]; ns != nil {
-		return len(ns.entries)
-	}
-	return 0
-}
-
 // indexLabels creates missing indexes, up to maxIndexes.
 func (t *Table) indexLabels(required []Label) {
 	t.mu.Lock()

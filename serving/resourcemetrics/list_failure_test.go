@@ -1,0 +1,122 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcemetrics
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+)
+
+// clientResponse is a ResponseWriter to a client that goes away after some writes.
+type clientResponse struct {
+	failingWriter
+	header http.Header
+	codes  []int
+}
+
+func (r *clientResponse) Header() http.Header  { return r.header }
+func (r *clientResponse) WriteHeader(code int) { r.codes = append(r.codes, code) }
+
+// TestResponse holds what the API server makes of a list and of an error in the middle of it: one
+// response, and nothing after the error.
+func TestResponse(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	plain := &list{ListInterface: &metav1.ListMeta{}, kind: pods}
+	for range 800 {
+		plain.Items = append(plain.Items, object{kind: pods, point: randomObject(random, pods)})
+	}
+	tests := map[string]struct {
+		list      *list
+		mediaType string
+		want      int
+	}{
+		"JSON":     {plain, runtime.ContentTypeJSON, http.StatusOK},
+		"protobuf": {plain, runtime.ContentTypeProtobuf, http.StatusOK},
+	}
+	for name, test := range tests {
+		for _, encoding := range []string{"identity", "gzip"} {
+			t.Run(name+" "+encoding, func(t *testing.T) {
+				info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), test.mediaType)
+				encoder := codecs.EncoderForVersion(info.Serializer, metricsv1.SchemeGroupVersion)
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+				r.Header.Set("Accept-Encoding", encoding)
+				respond := func(room int) *clientResponse {
+					w := &clientResponse{failingWriter: failingWriter{room: room, err: errors.New("client went away")}, header: http.Header{}}
+					responsewriters.SerializeObject(test.mediaType, encoder, w, r, http.StatusOK, test.list)
+					return w
+				}
+				all := respond(math.MaxInt)
+				for room := 0; room < all.writes; room += 1 + all.writes/10 { // gzip makes thousands
+					got := respond(room)
+					if len(got.codes) != 1 || got.codes[0] != test.want || got.writes > room {
+						t.Errorf("after %d of %d writes: codes %v, %d more writes", room, all.writes, got.codes, got.writes-room)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestClientGone holds that a list ends when its client does, whatever that is written in.
+func TestClientGone(t *testing.T) {
+	store := newStore()
+	for i := range 2000 { // 16 MB, more than the kernel buffers
+		put(store.Pods, "shop", fmt.Sprintf("web-%d", i), nil, sample(0, manyUsages(100)...))
+	}
+	var lists sync.WaitGroup
+	handler := serve(t, store, enableAll, withUser, func(c *genericapiserver.Config) {
+		c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+			// The filters do not wait for a handler after the client is gone.
+			return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer lists.Done()
+				handler.ServeHTTP(w, r)
+			}), c)
+		}
+	}).Config.Handler
+	for protocol, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		for name, header := range map[string]http.Header{
+			"JSON":     {"Accept-Encoding": {"identity"}},
+			"pretty":   {"Accept": {"application/json;pretty=1"}, "Accept-Encoding": {"identity"}},
+			"protobuf": {"Accept": {runtime.ContentTypeProtobuf}, "Accept-Encoding": {"identity"}},
+			"gzip":     {"Accept-Encoding": {"gzip"}},
+		} {
+			t.Run(protocol+" "+name, func(t *testing.T) {
+				server := httptest.NewUnstartedServer(handler)
+				server.EnableHTTP2 = http2
+				server.StartTLS()
+				defer server.Close()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/v1/pods", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header = header
+				lists.Add(1)
+				response, err := server.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.CopyN(io.Discard, response.Body, 1000); err != nil {
+					t.Error(err)
+				}
+				if err := response.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				lists.Wait()
+			})
+		}
+	}
+}
