@@ -20,7 +20,7 @@ import (
 func TestAudit(t *testing.T) {
 	for _, omitManagedFields := range []bool{false, true} {
 		for _, r := range []struct{ path, accept string }{
-			{"namespaces/shop/pods", ""}, {"namespaces/shop/pods/web-0", ""}, {"nodes", ""},
+			{"namespaces/shop/pods", ""}, {"namespaces/shop/pods", kubectlTable}, {"namespaces/shop/pods/web-0", ""}, {"nodes", ""},
 		} {
 			t.Run(fmt.Sprintf("%s %s, omitManagedFields=%v", r.path, r.accept, omitManagedFields), func(t *testing.T) {
 				log := &auditLog{}

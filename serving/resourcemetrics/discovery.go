@@ -60,35 +60,44 @@ func InstallAPI(server *genericapiserver.GenericAPIServer, store *samplestore.St
 		return nil, fmt.Errorf("install %s: %w", metrics.GroupName, err)
 	}
 	for _, version := range g.versions {
-		if err := g.replaceDiscovery(server.Handler.GoRestfulContainer, version); err != nil {
+		service, err := webService(server.Handler.GoRestfulContainer, version)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.replaceDiscovery(service, version); err != nil {
 			return nil, fmt.Errorf("serve discovery of %s: %w", version, err)
 		}
+		service.Filter(streamTables)
 	}
 	g.advertise(true)
 	return g, nil
 }
 
-// replaceDiscovery lets /apis/GROUP/VERSION follow the resources: the installer
-// has it answer for ever what they were at first.
-func (g *Group) replaceDiscovery(container *restful.Container, version schema.GroupVersion) error {
+// webService returns what the installer has made of a version.
+func webService(container *restful.Container, version schema.GroupVersion) (*restful.WebService, error) {
 	root := path.Join(genericapiserver.APIGroupPrefix, version.Group, version.Version)
 	for _, service := range container.RegisteredWebServices() {
-		if service.RootPath() != root {
-			continue
+		if service.RootPath() == root {
+			return service, nil
 		}
-		// Only in between: routes that may change are copied for each request.
-		service.SetDynamicRoutes(true)
-		defer service.SetDynamicRoutes(false)
-		if err := service.RemoveRoute(root+"/", "GET"); err != nil {
-			return err
-		}
-		handler := discovery.NewAPIVersionHandler(codecs, version, discovery.APIResourceListerFunc(func() []metav1.APIResource {
-			return *g.resources.Load()
-		}))
-		handler.AddToWebService(service)
-		return nil
 	}
-	return fmt.Errorf("the API server has no web service at %s", root)
+	return nil, fmt.Errorf("the API server has no web service at %s", root)
+}
+
+// replaceDiscovery lets /apis/GROUP/VERSION follow the resources: the installer
+// has it answer for ever what they were at first.
+func (g *Group) replaceDiscovery(service *restful.WebService, version schema.GroupVersion) error {
+	// Only in between: routes that may change are copied for each request.
+	service.SetDynamicRoutes(true)
+	defer service.SetDynamicRoutes(false)
+	if err := service.RemoveRoute(service.RootPath()+"/", "GET"); err != nil {
+		return err
+	}
+	handler := discovery.NewAPIVersionHandler(codecs, version, discovery.APIResourceListerFunc(func() []metav1.APIResource {
+		return *g.resources.Load()
+	}))
+	handler.AddToWebService(service)
+	return nil
 }
 
 // ServeWatch enables or disables the verb watch in all versions, see stream.WatchVerb. Get and

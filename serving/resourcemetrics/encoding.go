@@ -4,6 +4,7 @@
 package resourcemetrics
 
 import (
+	"errors"
 	"io"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,11 +63,15 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 	}
 }
 
-// CacheEncode writes the list as the encoder of that identifier would, item by
+// CacheEncode writes the list, or a Table of it, as the encoder of that identifier would, item by
 // item: no buffer ever holds more than a chunk of it.
 func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	e, known := encoders[id]
 	switch {
+	case l.table != nil && known && e.encoding == samplestore.EncodingJSON:
+		return l.writeTable(w, e.version, e.pretty)
+	case l.table != nil:
+		return errors.New("write a list as a Table: not possible in this encoding, only in JSON")
 	case !known:
 		return encode(l.GetObject(), w)
 	case e.encoding == samplestore.EncodingProtobuf:

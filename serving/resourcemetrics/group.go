@@ -7,9 +7,10 @@
 // A request walks through it like this: storage (get, list) picks data points,
 // object and list wrap them without building API objects, and the negotiated
 // encoder asks the wrapper first. JSON and protobuf are written object by object
-// (list_json.go, fragment_json.go and the same for protobuf); whatever else is asked
-// for (YAML, CBOR, Table) is built from API objects. Watch events are assembled from
-// the same fragments, which their data points keep (event.go, event_frame.go).
+// (list_json.go, fragment_json.go and the same for protobuf), and so are lists as
+// Tables (table_request.go, table_list.go); whatever else is asked for (YAML, CBOR,
+// metadata alone) is built from API objects. Watch events are assembled from the
+// same fragments, which their data points keep (event.go, event_frame.go).
 package resourcemetrics
 
 import (

@@ -18,9 +18,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// kubectlTable is what kubectl sends.
-const kubectlTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
-
 // listRequests are the ways to list, by name.
 var listRequests = []struct{ name, path, accept, encoding string }{
 	{name: "all", path: "pods"},

@@ -32,20 +32,23 @@ func (r *clientResponse) Header() http.Header  { return r.header }
 func (r *clientResponse) WriteHeader(code int) { r.codes = append(r.codes, code) }
 
 // TestResponse holds what the API server makes of a list and of an error in the middle of it: one
-// response, and nothing after the error.
+// response, nothing after the error, and a Status for an error before the first byte.
 func TestResponse(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	plain := &list{ListInterface: &metav1.ListMeta{}, kind: pods}
 	for range 800 {
 		plain.Items = append(plain.Items, object{kind: pods, point: randomObject(random, pods)})
 	}
+	table := &list{ListInterface: plain, Items: plain.Items, kind: pods, table: &tableFormat{version: metav1.SchemeGroupVersion}}
 	tests := map[string]struct {
 		list      *list
 		mediaType string
 		want      int
 	}{
-		"JSON":     {plain, runtime.ContentTypeJSON, http.StatusOK},
-		"protobuf": {plain, runtime.ContentTypeProtobuf, http.StatusOK},
+		"JSON":              {plain, runtime.ContentTypeJSON, http.StatusOK},
+		"protobuf":          {plain, runtime.ContentTypeProtobuf, http.StatusOK},
+		"Table":             {table, runtime.ContentTypeJSON, http.StatusOK},
+		"a Table not in it": {table, runtime.ContentTypeProtobuf, http.StatusInternalServerError},
 	}
 	for name, test := range tests {
 		for _, encoding := range []string{"identity", "gzip"} {
@@ -93,13 +96,14 @@ func TestClientGone(t *testing.T) {
 			"pretty":   {"Accept": {"application/json;pretty=1"}, "Accept-Encoding": {"identity"}},
 			"protobuf": {"Accept": {runtime.ContentTypeProtobuf}, "Accept-Encoding": {"identity"}},
 			"gzip":     {"Accept-Encoding": {"gzip"}},
+			"Table":    {"Accept": {kubectlTable}, "Accept-Encoding": {"identity"}},
 		} {
 			t.Run(protocol+" "+name, func(t *testing.T) {
 				server := httptest.NewUnstartedServer(handler)
 				server.EnableHTTP2 = http2
 				server.StartTLS()
 				defer server.Close()
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/v1/pods", nil)
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/v1/pods?includeObject=Object", nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -62,7 +62,7 @@ func TestGzip(t *testing.T) {
 	}
 	for name, test := range tests {
 		server := serve(t, test.store, enableAll)
-		for _, mediaType := range []string{runtime.ContentTypeJSON, "application/json;pretty=1", runtime.ContentTypeProtobuf} {
+		for _, mediaType := range []string{runtime.ContentTypeJSON, "application/json;pretty=1", runtime.ContentTypeProtobuf, kubectlTable} {
 			t.Run(name+" as "+mediaType, func(t *testing.T) {
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/v1/pods", nil)
 				if err != nil {

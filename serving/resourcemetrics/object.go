@@ -50,6 +50,8 @@ type list struct {
 	Items []object
 
 	kind *kind
+	// table is how the list is to be encoded as a Table, or nil.
+	table *tableFormat
 }
 
 var _ runtime.CacheableObject = &list{}
@@ -60,7 +62,7 @@ func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind
 // DeepCopyObject copies the mutable parts: the list's metadata and its slice.
 func (l *list) DeepCopyObject() runtime.Object {
 	meta := l.meta()
-	return &list{ListInterface: &meta, Items: append([]object{}, l.Items...), kind: l.kind}
+	return &list{ListInterface: &meta, Items: append([]object{}, l.Items...), kind: l.kind, table: l.table}
 }
 
 func (l *list) meta() metav1.ListMeta {

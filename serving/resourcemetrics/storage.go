@@ -90,5 +90,7 @@ func (s *storage) List(ctx context.Context, options *metainternalversion.ListOpt
 			break
 		}
 	}
-	return page.list(), nil
+	l := page.list()
+	l.table = tableFormatFrom(ctx)
+	return l, nil
 }
