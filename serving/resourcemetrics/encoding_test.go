@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -136,6 +137,23 @@ func TestListBytes(t *testing.T) {
 					l.Items = append(l.Items, object{kind: k, point: randomObject(random, k)})
 				}
 				checkEncodings(t, l)
+			})
+		}
+	}
+}
+
+// TestListBytesOfShapes puts the smallest and the largest objects into a list, whose lengths have from one
+// to three bytes in protobuf.
+func TestListBytesOfShapes(t *testing.T) {
+	objects := map[string]*samplestore.Object{
+		"small": {Key: samplestore.Key{Name: "n"}, Meta: &samplestore.Meta{}, Point: &samplestore.Point{}},
+		"large": {Key: samplestore.Key{Name: "n"}, Meta: &samplestore.Meta{}, Point: sample(0, manyUsages(1000)...)},
+	}
+	maps.Copy(objects, shapes())
+	for _, k := range []*kind{nodes, pods} {
+		for name, o := range objects {
+			t.Run(k.name+" "+name, func(t *testing.T) {
+				checkEncodings(t, &list{ListInterface: &metav1.ListMeta{}, Items: []object{{kind: k, point: o}}, kind: k})
 			})
 		}
 	}
