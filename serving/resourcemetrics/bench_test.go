@@ -6,6 +6,7 @@ package resourcemetrics
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"testing"
 
@@ -19,22 +20,23 @@ import (
 )
 
 // cluster fills a store with pods of two containers, of three Deployments in each namespace. The pods of
-// a Deployment share their labels, as informers have it.
+// a Deployment share their labels. Pods are stored in random order, as scrapes of nodes do, so that
+// neighbors in a list are not neighbors in memory.
 func cluster(namespaces, podsEach int) *samplestore.Store {
 	store := newStore()
-	for n := range namespaces {
-		for d := range 3 {
-			labels := map[string]string{
-				"app.kubernetes.io/name":     "web",
-				"app.kubernetes.io/instance": fmt.Sprintf("web-%d", d),
-				"pod-template-hash":          "7d4b9c6f5d",
-			}
-			for i := d; i < podsEach; i += 3 {
-				put(store.Pods, fmt.Sprintf("namespace-%03d", n), fmt.Sprintf("web-%d-7d4b9c6f5d-%05d", d, i), labels, sample(0,
-					samplestore.Usage{Name: "web", CPU: 123_456_789 + uint64(i), Memory: 200<<20 + uint64(i)<<12},
-					samplestore.Usage{Name: "proxy", CPU: 12_345_678 + uint64(i), Memory: 50<<20 + uint64(i)<<12}))
-			}
+	labels := make([]map[string]string, 3*namespaces)
+	for i := range labels {
+		labels[i] = map[string]string{
+			"app.kubernetes.io/name":     "web",
+			"app.kubernetes.io/instance": fmt.Sprintf("web-%d", i%3),
+			"pod-template-hash":          "7d4b9c6f5d",
 		}
+	}
+	for _, pod := range rand.New(rand.NewPCG(1, 2)).Perm(namespaces * podsEach) {
+		n, i := pod/podsEach, pod%podsEach
+		put(store.Pods, fmt.Sprintf("namespace-%03d", n), fmt.Sprintf("web-%d-7d4b9c6f5d-%05d", i%3, i), labels[3*n+i%3], sample(0,
+			samplestore.Usage{Name: "web", CPU: 123_456_789 + uint64(i), Memory: 200<<20 + uint64(i)<<12},
+			samplestore.Usage{Name: "proxy", CPU: 12_345_678 + uint64(i), Memory: 50<<20 + uint64(i)<<12}))
 	}
 	return store
 }

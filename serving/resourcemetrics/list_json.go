@@ -65,18 +65,18 @@ func writeJSONItems(w io.Writer, empty []byte, pretty bool, items []object, item
 	defer jsonEncoders.Put(e)
 	return inChunks(w, func(chunk *bytes.Buffer) error {
 		chunk.Write(start[1:])
-		for i := range items {
+		for i, o := range prefetched(items) {
 			if i > 0 {
 				chunk.WriteByte(',')
 			}
 			if pretty {
 				chunk.WriteString("\n" + indent + indent)
-				e.compact = item(e, e.compact[:0], items[i].point)
+				e.compact = item(e, e.compact[:0], o)
 				if err := json.Indent(chunk, e.compact, indent+indent, indent); err != nil {
 					return err
 				}
 			} else {
-				chunk.Write(item(e, chunk.AvailableBuffer(), items[i].point))
+				chunk.Write(item(e, chunk.AvailableBuffer(), o))
 			}
 			if err := writeChunk(w, chunk); err != nil {
 				return err

@@ -27,8 +27,8 @@ func (l *list) writeProtobuf(w io.Writer, gvk schema.GroupVersionKind) error {
 	e := protobufEncoders.Get().(*protobufEncoder)
 	defer protobufEncoders.Put(e)
 	size := len(header)
-	for i := range l.Items {
-		size += fieldSize(l.kind.protobufSize(e, l.Items[i].point))
+	for _, o := range prefetched(l.Items) {
+		size += fieldSize(l.kind.protobufSize(e, o))
 	}
 	if _, err := io.WriteString(w, protobufMagic); err != nil {
 		return err
@@ -37,9 +37,9 @@ func (l *list) writeProtobuf(w io.Writer, gvk schema.GroupVersionKind) error {
 		return writeProtobufUnknown(chunk, gvk, size, func() (int, error) {
 			chunk.Write(header)
 			written := len(header)
-			for i := range l.Items {
+			for _, o := range prefetched(l.Items) {
 				item := appendLength(chunk.AvailableBuffer(), 2, usualLength)
-				item = setLength(l.kind.protobuf(e, item, l.Items[i].point), len(item), usualLength)
+				item = setLength(l.kind.protobuf(e, item, o), len(item), usualLength)
 				chunk.Write(item)
 				written += len(item)
 				if err := writeChunk(w, chunk); err != nil {

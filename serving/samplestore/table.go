@@ -6,6 +6,7 @@ package samplestore
 import (
 	"iter"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -304,10 +305,28 @@ func yieldAfter(after Key, sorted []*entry, oldest time.Time, yield func(*Object
 	if found {
 		i++
 	}
-	for _, e := range sorted[i:] {
-		if o := e.object.Load(); o != nil && !o.Point.Time.Before(oldest) && !yield(o) {
-			return false
+	for batch := range slices.Chunk(sorted[i:], prefetchBatch) {
+		prefetch(batch)
+		for _, e := range batch {
+			if o := e.object.Load(); o != nil && !o.Point.Time.Before(oldest) && !yield(o) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// prefetchBatch is the number of entries that prefetch reads at once.
+const prefetchBatch = 64
+
+// prefetch reads the entries' objects and points. They are anywhere in memory; the processor
+// overlaps reads that do not depend on each other, but would wait for each in a loop that uses them.
+func prefetch(entries []*entry) {
+	var read int64
+	for _, e := range entries {
+		if o := e.object.Load(); o != nil {
+			read += o.Point.Time.Unix()
+		}
+	}
+	runtime.KeepAlive(read) // so that the compiler keeps the reads
 }
