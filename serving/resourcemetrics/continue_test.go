@@ -30,7 +30,8 @@ func TestWalk(t *testing.T) {
 		store.Pods.DeleteMeta(samplestore.Key{Namespace: namespace, Name: name})
 	}
 	tests := map[string]struct {
-		limit int64
+		limit  int64
+		fields string
 		// between runs after each page, by the page's number.
 		between map[int]func(*samplestore.Store)
 		want    [][]string
@@ -42,6 +43,11 @@ func TestWalk(t *testing.T) {
 		"one at a time": {
 			limit: 1,
 			want:  [][]string{{"a/1"}, {"a/2"}, {"a/3"}, {"b/1"}, {"c/1"}},
+		},
+		"those of a name": {
+			limit:  1,
+			fields: "metadata.name=1",
+			want:   [][]string{{"a/1"}, {"b/1"}, {"c/1"}},
 		},
 		"the last one of a page goes": {
 			limit:   2,
@@ -99,7 +105,7 @@ func TestWalk(t *testing.T) {
 			}
 			var got [][]string
 			versions := map[string]bool{}
-			options := metav1.ListOptions{Limit: test.limit}
+			options := metav1.ListOptions{Limit: test.limit, FieldSelector: test.fields}
 			for {
 				l, err := clients[len(got)%2].MetricsV1().PodMetricses("").List(t.Context(), options)
 				if err != nil {

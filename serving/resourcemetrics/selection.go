@@ -25,15 +25,8 @@ func (s *storage) selection(namespace string, options *metainternalversion.ListO
 // selectObjects yields what is selected, ordered by key, beginning after a key (the
 // zero Key: from the start).
 func selectObjects(table *samplestore.Table, s stream.Selection, after samplestore.Key) iter.Seq[*samplestore.Object] {
-	if key, one := s.Key(); one {
-		return func(yield func(*samplestore.Object) bool) {
-			if key.Compare(after) <= 0 {
-				return
-			}
-			if o := table.Get(key); o != nil && s.Matches(o.Key, o.Meta.Labels) {
-				yield(o)
-			}
-		}
+	if name, exact := s.Name(); exact {
+		return selectName(table, s, name, after)
 	}
 	if s.Labels == nil && s.Fields == nil {
 		return table.List(s.Namespace, after)
@@ -41,6 +34,25 @@ func selectObjects(table *samplestore.Table, s stream.Selection, after samplesto
 	return func(yield func(*samplestore.Object) bool) {
 		for o := range table.Select(s.Namespace, samplestore.RequiredLabels(s.Labels), after) {
 			if s.Matches(o.Key, o.Meta.Labels) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// selectName yields the selected objects of a name: at most one of each namespace.
+func selectName(table *samplestore.Table, s stream.Selection, name string, after samplestore.Key) iter.Seq[*samplestore.Object] {
+	namespaces := []string{s.Namespace}
+	if s.Namespace == "" && !s.Clustered {
+		namespaces = table.Namespaces()
+	}
+	return func(yield func(*samplestore.Object) bool) {
+		for _, namespace := range namespaces {
+			key := samplestore.Key{Namespace: namespace, Name: name}
+			if key.Compare(after) <= 0 {
+				continue
+			}
+			if o := table.Get(key); o != nil && s.Matches(o.Key, o.Meta.Labels) && !yield(o) {
 				return
 			}
 		}

@@ -165,7 +165,7 @@ func (x *index) eachInBucket(k bucketKey, item Item, f func(*group)) {
 // bucketKeys returns the buckets of a selection. An object is in at most one of them, since a
 // label has one value.
 func bucketKeys(s Selection) []bucketKey {
-	if name, exact := s.name(); exact {
+	if name, exact := s.Name(); exact {
 		return []bucketKey{{kind: withName, namespace: s.Namespace, name: name}}
 	}
 	everything := []bucketKey{{kind: inNamespace, namespace: s.Namespace}}

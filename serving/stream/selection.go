@@ -73,8 +73,8 @@ func (s Selection) terms() int {
 	return n
 }
 
-// name returns the only name that can match, if the fields require one.
-func (s Selection) name() (string, bool) {
+// Name returns the only name that can match, if the fields require one.
+func (s Selection) Name() (string, bool) {
 	if s.Fields == nil {
 		return "", false
 	}
@@ -84,7 +84,7 @@ func (s Selection) name() (string, bool) {
 // Key returns the only key that can match, if a normalized selection requires one. A name
 // without a namespace may match in any namespace.
 func (s Selection) Key() (samplestore.Key, bool) {
-	name, exact := s.name()
+	name, exact := s.Name()
 	if !exact || (s.Namespace == "" && !s.Clustered) {
 		return samplestore.Key{}, false
 	}
