@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -90,6 +91,9 @@ func (l Load) Since(earlier Load) float64 {
 
 // OwnCPU returns the processor time of this process so far.
 func OwnCPU() (time.Duration, error) { return CPU(os.Getpid()) }
+
+// Name returns the number of the machine's processors and their model.
+func Name() string { return fmt.Sprintf("%d processors (%s)", runtime.NumCPU(), Processor()) }
 
 // Processor returns the model of the first processor, as the kernel names it.
 func Processor() string {

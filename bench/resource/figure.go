@@ -4,10 +4,7 @@
 package main
 
 import (
-	"fmt"
-	"math"
-	"slices"
-	"strings"
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 )
 
 // Figures that are measured in each round, by their names in the table. Durations are in
@@ -40,7 +37,7 @@ const (
 // figure is a row of the table.
 type figure struct {
 	name string
-	unit unit
+	unit figures.Unit
 	// goal is the largest ratio to metrics-server that is aimed at, 0 for none.
 	goal float64
 	// plain rows have no ratio.
@@ -52,27 +49,27 @@ type figure struct {
 
 // rows of the table, in order. The goals of ages are budgets of docs/design.md.
 var rows = []figure{
-	{name: cpuIdle, unit: millicores, goal: 0.2, everywhere: true},
-	{name: rssSteady, unit: mebibytes, goal: 0.3, everywhere: true},
-	{name: rssLists, unit: mebibytes, goal: 0.3, everywhere: true},
-	{name: listJSON, unit: milliseconds, goal: 0.1, everywhere: true},
-	{name: listJSONCold, unit: milliseconds},
-	{name: listProtobuf, unit: milliseconds, goal: 0.1},
-	{name: listNamespace, unit: milliseconds, goal: 0.1},
-	{name: listLabel, unit: milliseconds, goal: 0.2},
-	{name: listNodes, unit: milliseconds, goal: 0.2},
-	{name: getPod, unit: milliseconds},
-	{name: listTable, unit: milliseconds, goal: 0.2},
-	{name: listGzip, unit: milliseconds},
-	{name: listPretty, unit: milliseconds},
-	{name: allListed, unit: seconds, goal: 0.8, everywhere: true},
-	{name: nodeAgeP50, unit: seconds, goal: 0.6, everywhere: true},
-	{name: nodeAgeP99, unit: seconds, goal: 0.75, everywhere: true},
-	{name: podAgeP50, unit: seconds, everywhere: true},
-	{name: podAgeP99, unit: seconds, everywhere: true},
-	{name: busyIdle, unit: percent, plain: true, everywhere: true},
-	{name: busyLists, unit: percent, plain: true},
-	{name: ownIdle, unit: millicores, plain: true},
+	{name: cpuIdle, unit: figures.MilliCPU, goal: 0.2, everywhere: true},
+	{name: rssSteady, unit: figures.MiB, goal: 0.3, everywhere: true},
+	{name: rssLists, unit: figures.MiB, goal: 0.3, everywhere: true},
+	{name: listJSON, unit: figures.Ms, goal: 0.1, everywhere: true},
+	{name: listJSONCold, unit: figures.Ms},
+	{name: listProtobuf, unit: figures.Ms, goal: 0.1},
+	{name: listNamespace, unit: figures.Ms, goal: 0.1},
+	{name: listLabel, unit: figures.Ms, goal: 0.2},
+	{name: listNodes, unit: figures.Ms, goal: 0.2},
+	{name: getPod, unit: figures.Ms},
+	{name: listTable, unit: figures.Ms, goal: 0.2},
+	{name: listGzip, unit: figures.Ms},
+	{name: listPretty, unit: figures.Ms},
+	{name: allListed, unit: figures.Sec, goal: 0.8, everywhere: true},
+	{name: nodeAgeP50, unit: figures.Sec, goal: 0.6, everywhere: true},
+	{name: nodeAgeP99, unit: figures.Sec, goal: 0.75, everywhere: true},
+	{name: podAgeP50, unit: figures.Sec, everywhere: true},
+	{name: podAgeP99, unit: figures.Sec, everywhere: true},
+	{name: busyIdle, unit: figures.Percent, plain: true, everywhere: true},
+	{name: busyLists, unit: figures.Percent, plain: true},
+	{name: ownIdle, unit: figures.MilliCPU, plain: true},
 }
 
 // sizes are the requests whose body is reported, in order.
@@ -80,46 +77,6 @@ var sizes = []string{listJSON, listProtobuf, listNamespace, listLabel, listNodes
 
 // sizeOf returns the figure of the body's size of a request.
 func sizeOf(request string) string { return "size: " + request }
-
-// unit formats values.
-type unit struct {
-	name string
-	// number formats a value without the unit's name.
-	number func(float64) string
-}
-
-var (
-	millicores   = unit{"mCPU", func(v float64) string { return significant(1000 * v) }}
-	mebibytes    = unit{"MiB", func(v float64) string { return fmt.Sprintf("%.0f", v/(1<<20)) }}
-	kilobytes    = unit{"kB", func(v float64) string { return significant(v / 1000) }}
-	milliseconds = unit{"ms", func(v float64) string { return significant(1000 * v) }}
-	seconds      = unit{"s", func(v float64) string { return fmt.Sprintf("%.1f", v) }}
-	percent      = unit{"%", func(v float64) string { return fmt.Sprintf("%.0f", 100*v) }}
-	// quotient has no name.
-	quotient = unit{"", func(v float64) string { return fmt.Sprintf("%.2f", v) }}
-)
-
-// format formats a value.
-func (u unit) format(v float64) string { return strings.TrimSpace(u.number(v) + " " + u.name) }
-
-// spread formats the median and the range of values, or nothing if there are none.
-func (u unit) spread(all []float64) string {
-	switch len(all) {
-	case 0:
-		return ""
-	case 1:
-		return u.format(all[0])
-	}
-	return fmt.Sprintf("%s (%s–%s)", u.format(median(all)), u.number(slices.Min(all)), u.number(slices.Max(all)))
-}
-
-// significant formats a number with a decimal if it is small.
-func significant(v float64) string {
-	if math.Abs(v) < 9.95 {
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.0f", v)
-}
 
 // values are the figures of one contestant in one round.
 type values map[string]float64
@@ -152,15 +109,4 @@ func (r results) ratios(contestant, other, figure string) []float64 {
 		}
 	}
 	return all
-}
-
-// median returns the middle of the values, or the mean of the two in the middle. There must
-// be one.
-func median(all []float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/metricsbackend/metrics-backend-operator/bench/machine"
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
@@ -65,7 +66,7 @@ func run(ctx context.Context, f *flags, folder string, out io.Writer, say progre
 		return nil
 	}
 	caption := func(groups []group) string { return caption(f, e, groups) }
-	if err := write(f, sections(f, e.pods, machineName(), caption, field, groups)); err != nil {
+	if err := write(f, sections(f, e.pods, machine.Name(), caption, field, groups)); err != nil {
 		return err
 	}
 	say("the tables are in %s and the picture is %s", filepath.Clean(f.document), filepath.Clean(f.plot))

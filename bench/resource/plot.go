@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 	"github.com/metricsbackend/metrics-backend-operator/bench/picture"
 )
 
@@ -126,7 +127,7 @@ func drawPicture(path string, all []section) error {
 	if err != nil {
 		return fmt.Errorf("draw the growth of memory: %w", err)
 	}
-	title := fmt.Sprintf("Divided by metrics-server's, %s nodes (line: goal)", thousands(ratios.Nodes))
+	title := fmt.Sprintf("Divided by metrics-server's, %s nodes (line: goal)", figures.Thousands(ratios.Nodes))
 	err = picture.Save(path, pictureWidth, pictureHeight, title, func(whole draw.Canvas) {
 		split := (whole.Max.X - whole.Min.X) * 0.58
 		right := draw.Crop(whole, split+14, 0, 0, 0)
@@ -155,7 +156,7 @@ func plotRatios(all []bar) (*plot.Plot, error) {
 			return nil, fmt.Errorf("%s: %w", b.name, err)
 		}
 		drawn.Horizontal, drawn.XMin, drawn.Color, drawn.LineStyle.Width = true, y, b.color(), 0
-		text, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: max(b.ratio, b.goal), Y: y}}, Labels: []string{quotient.format(b.ratio)}})
+		text, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: max(b.ratio, b.goal), Y: y}}, Labels: []string{figures.Quotient.Format(b.ratio)}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.name, err)
 		}
@@ -187,7 +188,7 @@ func plotGrowth(title string, records []record, figure string, scale float64) (*
 	lowest, highest := math.Inf(1), 0.0
 	var ticks plot.ConstantTicks
 	for _, r := range records {
-		ticks = append(ticks, plot.Tick{Value: float64(r.Nodes), Label: thousands(r.Nodes)})
+		ticks = append(ticks, plot.Tick{Value: float64(r.Nodes), Label: figures.Thousands(r.Nodes)})
 	}
 	for _, contestant := range []string{kindMetricsServer, kindServing, kindBare} {
 		points := growth(records, contestant, figure)

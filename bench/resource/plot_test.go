@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 )
 
 // ofScale returns the section of a scale with these values of CPU.
@@ -22,7 +24,7 @@ func ofScale(nodes int, machine string, theirs, ours float64) section {
 			getPod:    {kindServing: 1},
 			busyIdle:  {kindMetricsServer: 1, kindServing: 1},
 		}},
-		Text: "### " + thousands(nodes),
+		Text: "### " + figures.Thousands(nodes),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/document"
 	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
@@ -61,7 +60,7 @@ func sections(f *flags, pods int, machine string, caption func([]group) string, 
 			faulty = append(faulty, g)
 		}
 	}
-	scale := fmt.Sprintf("%s nodes and %s pods", thousands(f.nodes), thousands(pods))
+	scale := fmt.Sprintf("%s nodes and %s pods", figures.Thousands(f.nodes), figures.Thousands(pods))
 	var all []section
 	if len(well) > 0 {
 		data := record{Nodes: f.nodes, Pods: pods, Machine: machine, Medians: well[0].results.medians(field)}
@@ -81,7 +80,7 @@ func (r results) medians(field []contestant) map[string]map[string]float64 {
 		of := map[string]float64{}
 		for _, one := range field {
 			if v := r.of(one.name, row.name); len(v) > 0 {
-				of[one.name] = median(v)
+				of[one.name] = figures.Median(v)
 			}
 		}
 		if len(of) > 0 {
@@ -140,15 +139,4 @@ func write(f *flags, measured []section) error {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
-}
-
-// thousands formats a number with commas.
-func thousands(n int) string {
-	text := fmt.Sprint(n)
-	var parts []string
-	for len(text) > 3 {
-		parts = append([]string{text[len(text)-3:]}, parts...)
-		text = text[:len(text)-3]
-	}
-	return strings.Join(append([]string{text}, parts...), ",")
 }

@@ -20,16 +20,11 @@ type group struct {
 	results  results
 }
 
-// machineName names what the results depend on beside the contestants.
-func machineName() string {
-	return fmt.Sprintf("%d processors (%s)", runtime.NumCPU(), machine.Processor())
-}
-
 // caption says what was measured, where and when.
 func caption(f *flags, e *environment, groups []group) string {
 	return fmt.Sprintf("%s, %s, %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one %s. "+
 		"Medians of %s (lowest–highest)%s; each request %d times a round on a kept HTTP/2 connection.",
-		machineName(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, apiserverName(f), counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
+		machine.Name(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, apiserverName(f), figures.Counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
 }
 
 func report(out io.Writer, f *flags, e *environment, field []contestant, groups []group) {
@@ -53,7 +48,7 @@ func others(f *flags, groups []group) string {
 	if len(groups) == 1 || f.roundsOf(groups[1].scenario) == f.roundsOf(groups[0].scenario) {
 		return ""
 	}
-	return fmt.Sprintf(", of %s in the other scenarios", counted(f.scenarioRounds, "round"))
+	return fmt.Sprintf(", of %s in the other scenarios", figures.Counted(f.scenarioRounds, "round"))
 }
 
 // grouped returns the table of all scenarios, with their names if there are several.
@@ -84,14 +79,6 @@ func titled(field []contestant, groups []group) [][]string {
 		table = append(append(table, title), one[1:]...)
 	}
 	return table
-}
-
-// counted formats a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // hasServer tells whether any contestant answers requests.
@@ -136,7 +123,7 @@ func comparison(field []contestant, all results, rows []figure) [][]string {
 	for _, row := range rows {
 		cells := []string{row.name}
 		for _, one := range field {
-			cells = append(cells, row.unit.spread(all.of(one.name, row.name)))
+			cells = append(cells, row.unit.Spread(all.of(one.name, row.name)))
 			if one.kind != kindServing {
 				continue
 			}
@@ -156,17 +143,17 @@ func comparison(field []contestant, all results, rows []figure) [][]string {
 }
 
 func (row figure) ratio(ours, peers []float64) string {
-	if row.plain || len(ours) == 0 || len(peers) == 0 || median(peers) == 0 {
+	if row.plain || len(ours) == 0 || len(peers) == 0 || figures.Median(peers) == 0 {
 		return ""
 	}
-	return quotient.format(median(ours) / median(peers))
+	return figures.Quotient.Format(figures.Median(ours) / figures.Median(peers))
 }
 
 func (row figure) pairs(ratios []float64) string {
 	if row.plain {
 		return ""
 	}
-	return quotient.spread(ratios)
+	return figures.Quotient.Spread(ratios)
 }
 
 // verdict formats the goal, and whether the last build of serving misses it.
@@ -175,7 +162,7 @@ func (row figure) verdict(ours, peers []float64) string {
 		return ""
 	}
 	goal := fmt.Sprintf("≤ %g", row.goal)
-	if len(ours) > 0 && len(peers) > 0 && median(ours) > row.goal*median(peers) {
+	if len(ours) > 0 && len(peers) > 0 && figures.Median(ours) > row.goal*figures.Median(peers) {
 		goal += ", missed"
 	}
 	return goal
@@ -194,7 +181,7 @@ func bodies(field []contestant, all results) [][]string {
 		cells := []string{request}
 		for _, one := range field {
 			if one.kind != kindBare {
-				cells = append(cells, kilobytes.spread(all.of(one.name, sizeOf(request))))
+				cells = append(cells, figures.KB.Spread(all.of(one.name, sizeOf(request))))
 			}
 		}
 		table = append(table, cells)

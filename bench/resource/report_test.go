@@ -12,25 +12,6 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
-func TestMedian(t *testing.T) {
-	for name, tc := range map[string]struct {
-		all  []float64
-		want float64
-	}{
-		"one":          {[]float64{3}, 3},
-		"two":          {[]float64{4, 2}, 3},
-		"odd number":   {[]float64{9, 1, 4}, 4},
-		"even number":  {[]float64{9, 1, 4, 2}, 3},
-		"one outsider": {[]float64{1000, 2, 1}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := median(tc.all); got != tc.want {
-				t.Errorf("median %g, want %g", got, tc.want)
-			}
-		})
-	}
-}
-
 // line returns the row of a table with this first cell.
 func line(table [][]string, name string) []string {
 	for _, row := range table {

@@ -35,7 +35,7 @@ func measureBare(ctx context.Context, e *environment, f *flags, round int, say p
 	if err := errors.Join(v.idle(ctx, f, reader.PID()), reader.Stop()); err != nil {
 		return nil, err
 	}
-	say("%s, round %d, %s: %s, %s", e.scenario.name, round+1, kindBare, millicores.format(v[cpuIdle]), mebibytes.format(v[rssSteady]))
+	say("%s, round %d, %s: %s, %s", e.scenario.name, round+1, kindBare, figures.MilliCPU.Format(v[cpuIdle]), figures.MiB.Format(v[rssSteady]))
 	return v, reader.check(e.scenario)
 }
 
@@ -51,11 +51,11 @@ func measureServer(ctx context.Context, e *environment, f *flags, one contestant
 		return nil, err
 	}
 	v[allListed] = time.Since(started).Seconds()
-	say("%s, round %d, %s: all pods listed after %s", e.scenario.name, round+1, one.name, seconds.format(v[allListed]))
+	say("%s, round %d, %s: all pods listed after %s", e.scenario.name, round+1, one.name, figures.Sec.Format(v[allListed]))
 	if err := v.idle(ctx, f, server.PID()); err != nil {
 		return nil, err
 	}
-	say("%s, round %d, %s: %s, %s", e.scenario.name, round+1, one.name, millicores.format(v[cpuIdle]), mebibytes.format(v[rssSteady]))
+	say("%s, round %d, %s: %s, %s", e.scenario.name, round+1, one.name, figures.MilliCPU.Format(v[cpuIdle]), figures.MiB.Format(v[rssSteady]))
 	c, err := connect(ctx, server)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func measureServer(ctx context.Context, e *environment, f *flags, one contestant
 		return nil, err
 	}
 	say("%s, round %d, %s: LIST of all pods %s, GET of a pod %s, then %s", e.scenario.name, round+1, one.name,
-		milliseconds.format(v[listJSON]), milliseconds.format(v[getPod]), mebibytes.format(v[rssLists]))
+		figures.Ms.Format(v[listJSON]), figures.Ms.Format(v[getPod]), figures.MiB.Format(v[rssLists]))
 	if f.cpuProfile != "" && one.kind == kindServing && round == f.roundsOf(e.scenario)-1 {
 		const profiled = 20 * time.Second
 		serving := &cluster.Serving{Server: server}
