@@ -1,27 +1,45 @@
 #!/usr/bin/env bash
-# Builds other implementations from test/peers/go.mod, and prints the folder of their
-# binaries; progress goes to stderr. The folder is in the same cache as the binaries of
-# test/cluster, and is named after the modules and the Go version.
+# peers-build.sh [metrics-server|prometheus-adapter]: builds another implementation from its
+# Go module, and prints the folder of its binary; progress goes to stderr. The folder is in
+# the same cache as the binaries of test/cluster, and is named after the modules and the Go
+# version. Each implementation has a module folder of its own, so that a build of one needs
+# nothing of the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/steps.sh
 
-key=$(cat test/peers/go.mod test/peers/go.sum <(go env GOVERSION GOARCH) | sha256sum | cut -c1-12)
+name=${1:-metrics-server}
+case $name in
+metrics-server)
+	source=test/peers module=sigs.k8s.io/metrics-server command=cmd/metrics-server minutes=5
+	version_variable=sigs.k8s.io/metrics-server/pkg/version.gitVersion
+	;;
+prometheus-adapter)
+	source=test/prometheus-adapter module=sigs.k8s.io/prometheus-adapter command=cmd/adapter minutes=9
+	# It has no version of its own: that of its libraries is in its responses.
+	version_variable=k8s.io/component-base/version.gitVersion
+	;;
+*)
+	echo "peers-build.sh: unknown implementation $name" >&2
+	exit 2
+	;;
+esac
+
+key=$(cat "$source/go.mod" "$source/go.sum" <(go env GOVERSION GOARCH) | sha256sum | cut -c1-12)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/metrics-backend-operator/peers-$key
 
-metrics_server() {
+build() {
 	local version
 	# The version in go.mod becomes the version of the binary.
-	version=$(go -C test/peers list -m -f '{{.Version}}' sigs.k8s.io/metrics-server) || return
+	version=$(go -C "$source" list -m -f '{{.Version}}' "$module") || return
 	mkdir -p "$folder"
 	# A killed build leaves no partial binary under the name.
-	CGO_ENABLED=0 go -C test/peers build -o "$folder/.metrics-server.partial" \
-		-ldflags "-s -w -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=$version" \
-		sigs.k8s.io/metrics-server/cmd/metrics-server || return
-	mv "$folder/.metrics-server.partial" "$folder/metrics-server"
+	CGO_ENABLED=0 go -C "$source" build -o "$folder/.$name.partial" \
+		-ldflags "-s -w -X $version_variable=$version" "$module/$command" || return
+	mv "$folder/.$name.partial" "$folder/$name"
 }
 
-if [ ! -x "$folder/metrics-server" ]; then
-	step "build metrics-server (5 minutes when cold)" metrics_server >&2
+if [ ! -x "$folder/$name" ]; then
+	step "build $name ($minutes minutes when cold)" build >&2
 fi
 echo "$folder"
