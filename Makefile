@@ -87,9 +87,10 @@ bench-watch: build ## 10,000 watches on this machine, and watching against polli
 	go -C bench run ./watch --plot ../docs/images/watch-against-polling.png
 
 .PHONY: bench-queries
-bench-queries: build ## What 1,000 autoscalers of 100 custom metrics cost, over a real Prometheus (Linux; three minutes, needs it quiet).
+bench-queries: build ## Custom and external metrics beside prometheus-adapter, for up to 1,000 autoscalers (Linux; ten minutes, needs it quiet); SCALE=small takes 3 minutes.
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
-	go -C bench run ./queries
+	peers=$$(hack/peers-build.sh prometheus-adapter); \
+	go -C bench run ./queries --prometheus-adapter $$peers/prometheus-adapter --scale $(or $(SCALE),full) $(BENCH_FLAGS)
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 

@@ -141,7 +141,7 @@ func (c *ControlPlane) prepare(ctx context.Context) error {
 		},
 		readers: {
 			{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"nodes", "pods"}, Verbs: read},
-			{APIGroups: []string{"custom.metrics.k8s.io"}, Resources: []string{"*"}, Verbs: read},
+			{APIGroups: []string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}, Resources: []string{"*"}, Verbs: read},
 		},
 	} {
 		if _, err := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {

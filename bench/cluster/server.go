@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,9 +32,6 @@ type Server struct {
 	// TLS is a front proxy's configuration, which sends the user in headers like
 	// kube-apiserver.
 	TLS *tls.Config
-	// CA is the CA of its certificate, PEM; Port is its port.
-	CA   []byte
-	Port int32
 
 	client *http.Client
 }
@@ -42,6 +40,8 @@ type Server struct {
 type Program struct {
 	// Name is used in errors and in the name of the folder with its files.
 	Name, Binary string
+	// KubeconfigFlag is the flag with the credentials for kube-apiserver. Default: kubeconfig.
+	KubeconfigFlag string
 	// Files are written to that folder before the start.
 	Files map[string][]byte
 	// Flags returns the program's own flags, given the paths of Files. Those of every
@@ -87,12 +87,10 @@ func StartServer(c *ControlPlane, program Program) (*Server, error) {
 	s := &Server{
 		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		TLS:     &tls.Config{RootCAs: roots, ServerName: serverName, Certificates: []tls.Certificate{proxy.TLS}, MinVersion: tls.VersionTLS12},
-		CA:      ca.PEM,
-		Port:    int32(port),
 	}
 	s.client = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{TLSClientConfig: s.TLS.Clone()}}
 	command := exec.Command(program.Binary, append([]string{
-		"--kubeconfig=" + c.kubeconfig, "--authentication-kubeconfig=" + c.kubeconfig, "--authorization-kubeconfig=" + c.kubeconfig,
+		"--" + cmp.Or(program.KubeconfigFlag, "kubeconfig") + "=" + c.kubeconfig, "--authentication-kubeconfig=" + c.kubeconfig, "--authorization-kubeconfig=" + c.kubeconfig,
 		"--tls-cert-file=" + certificate, "--tls-private-key-file=" + key,
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 	}, program.Flags(paths)...)...)

@@ -17,93 +17,104 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-// way is a path of requests to serving, with its results.
-type way struct {
-	name string
-	ask  func(ctx context.Context, path string) error
+// load is the requests of a number of autoscalers to a server.
+type load struct {
+	server      *cluster.Server
+	kind        kind
+	autoscalers int
+	client      *http.Client
 
+	mu sync.Mutex
+	// took has the durations of successful requests.
 	took     figures.Durations
 	failures []error
-	// queries is the number of Prometheus' queries during span.
-	queries int
-	span    time.Duration
-	// cpu of serving, rss of it afterwards, in bytes.
-	cpu  time.Duration
-	rss  int64
-	busy float64
 }
 
-// measure sends a request of each autoscaler once per interval, each at its own offset.
-func (one *way) measure(ctx context.Context, e *environment, f *flags) error {
-	queries, err := e.prometheus.Queries(ctx)
+// measure sends a request of each autoscaler once per interval, each at its own offset,
+// whether or not earlier requests were answered. It returns the figures, and the first error
+// of a request, if any failed.
+func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, error, error) {
+	l.client = &http.Client{Transport: &http.Transport{TLSClientConfig: l.server.TLS.Clone(), ForceAttemptHTTP2: true}}
+	defer l.client.CloseIdleConnections()
+	before, err := readCosts(ctx, e, l.server)
 	if err != nil {
-		return err
-	}
-	cpu, err := machine.CPU(e.serving.PID())
-	if err != nil {
-		return err
-	}
-	load, err := machine.ReadLoad()
-	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	began := time.Now()
-	var mu sync.Mutex
-	var asking sync.WaitGroup
-	for i := range f.autoscalers {
-		asking.Go(func() {
-			offset := f.interval * time.Duration(i) / time.Duration(f.autoscalers)
-			for turn := range f.intervals {
-				if progress.Wait(ctx, time.Until(began.Add(offset+f.interval*time.Duration(turn)))) != nil {
-					return
-				}
-				sent := time.Now()
-				err := one.ask(ctx, path(f, i))
-				took := time.Since(sent)
-				mu.Lock()
-				one.took.Add(took)
-				if err != nil {
-					one.failures = append(one.failures, err)
-				}
-				mu.Unlock()
-			}
-		})
+	var requests sync.WaitGroup
+	for i := range l.autoscalers {
+		requests.Go(func() { l.poll(ctx, f, i, began, &requests) })
 	}
-	asking.Wait()
+	if err := progress.Wait(ctx, time.Until(began.Add(f.interval))); err != nil {
+		return nil, nil, err
+	}
+	// Each query that is shared is evaluated in the first interval for the first time, at the
+	// first request, and from then on once per interval.
+	first, err := e.prometheus.Queries(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := progress.Wait(ctx, time.Until(began.Add(f.interval*time.Duration(f.intervals)))); err != nil {
+		return nil, nil, err
+	}
+	after, err := readCosts(ctx, e, l.server)
+	if err != nil {
+		return nil, nil, err
+	}
+	requests.Wait()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
-	return one.settle(ctx, e, began, queries, cpu, load)
+	v := after.since(before)
+	v[queries] = float64(after.queries-first) / float64(f.intervals-1)
+	if v[rss], err = residentMemory(l.server); err != nil {
+		return nil, nil, err
+	}
+	return v, l.settle(v), nil
 }
 
-// settle records the cost of the time since began.
-func (one *way) settle(ctx context.Context, e *environment, began time.Time, queries int, cpu time.Duration, load machine.Load) error {
-	one.span = time.Since(began)
-	now, err := e.prometheus.Queries(ctx)
-	if err != nil {
-		return err
+// poll sends the requests of one autoscaler.
+func (l *load) poll(ctx context.Context, f *flags, autoscaler int, began time.Time, requests *sync.WaitGroup) {
+	// Not at the ends of the interval, where queries are counted.
+	offset := f.interval * time.Duration(2*autoscaler+1) / time.Duration(2*l.autoscalers)
+	for turn := range f.intervals {
+		if progress.Wait(ctx, time.Until(began.Add(offset+f.interval*time.Duration(turn)))) != nil {
+			return
+		}
+		requests.Go(func() {
+			// A response after the next request would be of no use.
+			ctx, cancel := context.WithTimeoutCause(ctx, f.interval, fmt.Errorf("no response within %v", f.interval))
+			defer cancel()
+			sent := time.Now()
+			err := get(ctx, l.client, "https://"+l.server.Address+l.kind.path(f, autoscaler))
+			took := time.Since(sent)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if err != nil {
+				l.failures = append(l.failures, err)
+				return
+			}
+			l.took.Add(took)
+		})
 	}
-	one.queries = now - queries
-	used, err := machine.CPU(e.serving.PID())
-	if err != nil {
-		return err
+}
+
+// settle adds the figures of all requests, and returns the first error.
+func (l *load) settle(v values) error {
+	v[requested] = float64(l.took.Len() + len(l.failures))
+	v[failed] = float64(len(l.failures))
+	if l.took.Len() > 0 {
+		v[p50], v[p95], v[p99] = l.took.Quantile(0.5).Seconds(), l.took.Quantile(0.95).Seconds(), l.took.Quantile(0.99).Seconds()
+		v[slowest] = l.took.Quantile(1).Seconds()
 	}
-	one.cpu = used - cpu
-	if one.rss, err = machine.RSS(e.serving.PID()); err != nil {
-		return err
-	}
-	later, err := machine.ReadLoad()
-	if err != nil {
-		return err
-	}
-	one.busy = later.Since(load)
-	if len(one.failures) > 0 {
-		return fmt.Errorf("%d of %d requests failed, such as: %w", len(one.failures), one.took.Len(), one.failures[0])
+	if len(l.failures) > 0 {
+		return l.failures[0]
 	}
 	return nil
 }
 
-func askDirectly(ctx context.Context, client *http.Client, url string) error {
+// get sends a request as an autoscaler, with the headers of a front proxy.
+func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -112,14 +123,57 @@ func askDirectly(ctx context.Context, client *http.Client, url string) error {
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %.300s", answer.Status, body)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %.300s", response.Status, body)
 	}
 	return err
+}
+
+// costs are processor times and queries so far.
+type costs struct {
+	at                          time.Time
+	server, source, plane, load time.Duration
+	queries                     int
+	machine                     machine.Load
+}
+
+func readCosts(ctx context.Context, e *environment, server *cluster.Server) (c costs, err error) {
+	if c.queries, err = e.prometheus.Queries(ctx); err != nil {
+		return c, err
+	}
+	for pid, used := range map[int]*time.Duration{server.PID(): &c.server, e.prometheus.PID(): &c.source, e.apiserver: &c.plane} {
+		if *used, err = machine.CPU(pid); err != nil {
+			return c, err
+		}
+	}
+	if c.load, err = machine.OwnCPU(); err != nil {
+		return c, err
+	}
+	c.at = time.Now()
+	c.machine, err = machine.ReadLoad()
+	return c, err
+}
+
+// since returns the processors that were used since an earlier reading.
+func (c costs) since(earlier costs) values {
+	seconds := c.at.Sub(earlier.at).Seconds()
+	share := func(now, then time.Duration) float64 { return (now - then).Seconds() / seconds }
+	return values{
+		cpu:           share(c.server, earlier.server),
+		cpuPrometheus: share(c.source, earlier.source),
+		cpuAPIServer:  share(c.plane, earlier.plane),
+		cpuLoad:       share(c.load, earlier.load),
+		busy:          c.machine.Since(earlier.machine),
+	}
+}
+
+func residentMemory(server *cluster.Server) (float64, error) {
+	bytes, err := machine.RSS(server.PID())
+	return float64(bytes), err
 }

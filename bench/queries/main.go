@@ -1,8 +1,9 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command queries sends the serving component the requests of many autoscalers for custom
-// metrics, on loopback, with a real Prometheus. See bench/README.md.
+// Command queries measures custom and external metrics of the serving component side by side
+// with prometheus-adapter, by the requests of many autoscalers, on loopback, with the same
+// Prometheus and the same kube-apiserver. See bench/README.md.
 package main
 
 import (
@@ -10,68 +11,105 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
-
-	"github.com/spf13/pflag"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
-type flags struct {
-	binary                           string
-	autoscalers, metrics, apps, pods int
-	interval                         time.Duration
-	intervals                        int
-	timeout                          time.Duration
-}
-
-func parse(arguments []string) (*flags, error) {
-	f := &flags{}
-	fs := pflag.NewFlagSet("queries", pflag.ContinueOnError)
-	fs.StringVar(&f.binary, "serving", "../bin/serving", "Binary of the serving component.")
-	fs.IntVar(&f.autoscalers, "autoscalers", 1000, "Autoscalers, each of which asks for one metric of one application's pods.")
-	fs.IntVar(&f.metrics, "metrics", 100, "Metrics that they share.")
-	fs.IntVar(&f.apps, "apps", 10, "Applications, selected by a label.")
-	fs.IntVar(&f.pods, "pods", 10, "Pods of each application. Each has all metrics.")
-	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler asks, and how long an evaluation is shared.")
-	fs.IntVar(&f.intervals, "intervals", 4, "How long each measurement lasts.")
-	fs.DurationVar(&f.timeout, "timeout", 15*time.Minute, "When to give up.")
-	if err := fs.Parse(arguments); err != nil {
-		return nil, err
-	}
-	switch {
-	case fs.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case f.autoscalers < 1 || f.metrics < 1 || f.apps < 1 || f.pods < 1 || f.intervals < 1:
-		return nil, errors.New("counts must be positive")
-	case f.interval < time.Second:
-		return nil, errors.New("--interval must be at least 1s")
-	}
-	return f, nil
-}
-
-// Deadline returns the timeout of the load.
-func (f *flags) Deadline() time.Duration { return f.timeout }
-
 func main() { progress.Main("queries", parse, run) }
 
 func run(ctx context.Context, f *flags, folder string, out io.Writer, say progress.Say) (err error) {
+	field, err := f.field()
+	if err != nil {
+		return err
+	}
+	for _, one := range field {
+		if _, err := os.Stat(one.binary(f)); err != nil {
+			return fmt.Errorf("find the binary of %s (make bench-queries builds it): %w", one.name, err)
+		}
+	}
 	e, err := startEnvironment(ctx, f, folder, say)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	ways, err := e.ways()
-	if err != nil {
+	if err := compareAll(ctx, e, f, field); err != nil {
 		return err
 	}
-	for i := range ways {
-		one := &ways[i]
-		if err := one.measure(ctx, e, f); err != nil {
+	say("all values are equal")
+	all := map[string][]results{}
+	for _, k := range kinds {
+		for _, autoscalers := range f.autoscalers {
+			r, err := measureAll(ctx, e, f, k, autoscalers, field, say)
+			if err != nil {
+				return fmt.Errorf("%s, %d autoscalers, %w", k.name, autoscalers, err)
+			}
+			all[k.name] = append(all[k.name], r)
+		}
+	}
+	report(out, f, field, all)
+	if f.document == "" || !recordable(f, field) {
+		return nil
+	}
+	if err := write(f, field, all); err != nil {
+		return err
+	}
+	say("the tables are in %s", filepath.Clean(f.document))
+	return nil
+}
+
+// compareAll checks that all contestants return the same values.
+func compareAll(ctx context.Context, e *environment, f *flags, field []contestant) error {
+	values := reference{}
+	for _, one := range field {
+		server, err := e.start(ctx, f, one)
+		if err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
-		say("%s: %d requests, p99 %s", one.name, one.took.Len(), one.took.Quantile(0.99).Round(10*time.Microsecond))
+		if err := errors.Join(values.compare(ctx, f, server), server.Stop()); err != nil {
+			return fmt.Errorf("compare the values of %s: %w", one.name, err)
+		}
 	}
-	report(out, f, ways)
 	return nil
+}
+
+// measureAll measures all rounds of a kind of metrics and a number of autoscalers, with a new
+// process for each measurement.
+func measureAll(ctx context.Context, e *environment, f *flags, k kind, autoscalers int, field []contestant, say progress.Say) (results, error) {
+	r := results{autoscalers: autoscalers, rounds: map[string][]values{}}
+	for round := range f.rounds {
+		// Each contestant is as often before the others as after them.
+		order := k.of(field)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, one := range order {
+			v, err := measure(ctx, e, f, k, autoscalers, one, say)
+			if err != nil {
+				return r, fmt.Errorf("round %d, %s: %w", round+1, one.name, err)
+			}
+			r.rounds[one.name] = append(r.rounds[one.name], v)
+		}
+	}
+	return r, nil
+}
+
+func measure(ctx context.Context, e *environment, f *flags, k kind, autoscalers int, one contestant, say progress.Say) (v values, err error) {
+	server, err := e.start(ctx, f, one)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	l := &load{server: server, kind: k, autoscalers: autoscalers}
+	v, failure, err := l.measure(ctx, e, f)
+	if err != nil {
+		return nil, err
+	}
+	say("%s, %d autoscalers, %s: p50 %.1f ms, p99 %.1f ms, %.0f queries per interval", k.name, autoscalers, one.name, 1000*v[p50], 1000*v[p99], v[queries])
+	if failure != nil {
+		say("%.0f of %.0f requests failed, such as: %v", v[failed], v[requested], failure)
+	}
+	return v, nil
 }

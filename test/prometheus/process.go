@@ -90,6 +90,9 @@ func Launch(ctx context.Context, folder, address, config string, args ...string)
 	return p, nil
 }
 
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Stop ends the process in order, and if need be by force.
 func (p *Process) Stop() error {
 	// It may have ended by itself.

@@ -1,0 +1,113 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+type flags struct {
+	scale             string
+	serving, adapter  string
+	contestants       []string
+	autoscalers       []int
+	metrics, selected int
+	pods              int
+	interval          time.Duration
+	intervals, rounds int
+	document          string
+	timeout           time.Duration
+}
+
+// defaultAutoscalers are those of the tables in the document.
+var defaultAutoscalers = []int{10, 100, 1000}
+
+// scales are defaults of flags.
+var scales = map[string]map[string]string{
+	"full":  {},
+	"small": {"autoscalers": "1000", "document": ""},
+}
+
+func parse(arguments []string) (*flags, error) {
+	f := &flags{}
+	fs := pflag.NewFlagSet("queries", pflag.ContinueOnError)
+	fs.StringVar(&f.scale, "scale", "full", "Defaults of the other flags: full, or small, which measures 1,000 autoscalers only, in about three minutes.")
+	fs.StringVar(&f.serving, "serving", "../bin/serving", "Binary of the serving component.")
+	fs.StringVar(&f.adapter, "prometheus-adapter", "", "Binary of prometheus-adapter.")
+	fs.StringSliceVar(&f.contestants, "contestants", []string{adapterDefaults, adapterRaised, servingName}, "What is measured: adapter, prometheus-adapter with the flags of its release; adapter-raised, with a raised limit of its requests to kube-apiserver; serving.")
+	fs.IntSliceVar(&f.autoscalers, "autoscalers", defaultAutoscalers, "Numbers of autoscalers, each of which requests one metric with one selector.")
+	fs.IntVar(&f.metrics, "metrics", 100, "Custom metrics, and external metrics.")
+	fs.IntVar(&f.selected, "selections", 10, "Applications, whose pods a label selects, and queues of each external metric.")
+	fs.IntVar(&f.pods, "pods", 10, "Pods of each application. Each has all custom metrics.")
+	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler sends its request, and for how long serving shares a result.")
+	fs.IntVar(&f.intervals, "intervals", 2, "How many intervals each measurement lasts, at least 2: queries are counted from the second on.")
+	fs.IntVar(&f.rounds, "rounds", 1, "How often everything is measured. The tables have the medians.")
+	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables are written, if all contestants and the default numbers of autoscalers are measured. Empty for none.")
+	fs.DurationVar(&f.timeout, "timeout", time.Hour, "When to give up.")
+	if err := fs.Parse(arguments); err != nil {
+		return nil, err
+	}
+	defaults, ok := scales[f.scale]
+	if !ok {
+		return nil, fmt.Errorf("--scale %q: must be full or small", f.scale)
+	}
+	for name, value := range defaults {
+		if !fs.Changed(name) {
+			if err := fs.Set(name, value); err != nil {
+				return nil, fmt.Errorf("set the default of --%s: %w", name, err)
+			}
+		}
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return f, f.validate()
+}
+
+func (f *flags) validate() error {
+	positive := append([]int{f.metrics, f.selected, f.pods, f.rounds}, f.autoscalers...)
+	switch {
+	case len(f.autoscalers) == 0 || slices.Min(positive) < 1:
+		return errors.New("counts must be positive")
+	case f.intervals < 2:
+		return errors.New("--intervals must be at least 2")
+	case f.interval < time.Second:
+		return errors.New("--interval must be at least 1s")
+	}
+	field, err := f.field()
+	if err != nil {
+		return err
+	}
+	if f.adapter == "" && slices.ContainsFunc(field, func(c contestant) bool { return c.name != servingName }) {
+		return errors.New("--prometheus-adapter is required to measure prometheus-adapter (make bench-queries builds it)")
+	}
+	return nil
+}
+
+// field returns the contestants in the order of their columns.
+func (f *flags) field() ([]contestant, error) {
+	var all []contestant
+	for _, one := range contestants {
+		if slices.Contains(f.contestants, one.name) {
+			all = append(all, one)
+		}
+	}
+	for _, name := range f.contestants {
+		if !slices.ContainsFunc(contestants, func(c contestant) bool { return c.name == name }) {
+			return nil, fmt.Errorf("--contestants %q: must be %s, %s or %s", name, adapterDefaults, adapterRaised, servingName)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("--contestants must not be empty")
+	}
+	return all, nil
+}
+
+// Deadline returns the timeout of the load.
+func (f *flags) Deadline() time.Duration { return f.timeout }

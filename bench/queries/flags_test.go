@@ -1,0 +1,85 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFlags(t *testing.T) {
+	type settings struct {
+		Field       []string
+		Autoscalers []int
+		Recordable  bool
+	}
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      settings
+	}{
+		"default": {
+			arguments: []string{"--prometheus-adapter", "a"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
+		},
+		"small": {
+			arguments: []string{"--prometheus-adapter", "a", "--scale", "small"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{1000}, false},
+		},
+		"small, changed": {
+			arguments: []string{"--prometheus-adapter", "a", "--scale", "small", "--autoscalers", "5,6"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{5, 6}, false},
+		},
+		"in order": {
+			arguments: []string{"--prometheus-adapter", "a", "--contestants", "serving,adapter"},
+			want:      settings{[]string{adapterDefaults, servingName}, []int{10, 100, 1000}, false},
+		},
+		"serving alone": {
+			arguments: []string{"--contestants", "serving"},
+			want:      settings{[]string{servingName}, []int{10, 100, 1000}, false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := parse(tc.arguments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			field, err := f.field()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := settings{Autoscalers: f.autoscalers, Recordable: recordable(f, field)}
+			for _, one := range field {
+				got.Field = append(got.Field, one.name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInvalidFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"no binary":          {nil, "--prometheus-adapter is required"},
+		"unknown contestant": {[]string{"--contestants", "keda"}, "must be"},
+		"no contestant":      {[]string{"--contestants", ""}, "must not be empty"},
+		"unknown scale":      {[]string{"--scale", "tiny"}, "--scale"},
+		"no autoscalers":     {[]string{"--contestants", "serving", "--autoscalers", "10,0"}, "positive"},
+		"no metrics":         {[]string{"--contestants", "serving", "--metrics", "0"}, "positive"},
+		"one interval":       {[]string{"--contestants", "serving", "--intervals", "1"}, "--intervals"},
+		"too short":          {[]string{"--contestants", "serving", "--interval", "5ms"}, "--interval"},
+		"an argument":        {[]string{"--contestants", "serving", "all"}, "unexpected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse(tc.arguments); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
