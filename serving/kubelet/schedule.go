@@ -34,6 +34,8 @@ const (
 	// scrape itself, so this is a third of the CPU of starting each scrape when it is due.
 	// Samples get half of it older on average; half a second saves little more.
 	grid = 250 * time.Millisecond
+	// upkeepInterval is the time between two passes over all points in the store.
+	upkeepInterval = 15 * time.Second
 	// maxBackoff bounds the time between scrapes of a node that times out, unless
 	// the interval is longer.
 	maxBackoff = 2 * time.Minute
@@ -62,7 +64,7 @@ func (s *Source) startDue(ctx context.Context) time.Duration {
 	s.lastRun = now
 	upkeep := !now.Before(s.nextUpkeep)
 	if upkeep {
-		s.nextUpkeep = now.Add(maxWait)
+		s.nextUpkeep = now.Add(upkeepInterval)
 	}
 	// A run for a slot that was freed starts what was due at the last instant of the grid.
 	instant := now.Truncate(grid)
