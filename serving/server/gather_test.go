@@ -1,0 +1,61 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// TestGatheringConn starts a goroutine before each write, which a small write must let run. The
+// scheduler does not promise that, so most writes count.
+func TestGatheringConn(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for name, tc := range map[string]struct {
+		size  int
+		waits bool
+	}{
+		"event":       {600, true},
+		"full buffer": {fullWrite, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const writes = 100
+			var ran atomic.Bool
+			waited := 0
+			c := gatheringConn{writing{before: func() {
+				if ran.Load() {
+					waited++
+				}
+			}}}
+			for range writes {
+				ran.Store(false)
+				done := make(chan struct{})
+				go func() {
+					ran.Store(true)
+					close(done)
+				}()
+				if n, err := c.Write(make([]byte, tc.size)); n != tc.size || err != nil {
+					t.Fatalf("wrote %d bytes: %v", n, err)
+				}
+				<-done
+			}
+			if got := waited > writes/2; got != tc.waits {
+				t.Errorf("%d of %d writes waited for another goroutine, want most: %v", waited, writes, tc.waits)
+			}
+		})
+	}
+}
+
+// writing is a connection that calls a function before each write.
+type writing struct {
+	net.Conn
+	before func()
+}
+
+func (w writing) Write(p []byte) (int, error) {
+	w.before()
+	return len(p), nil
+}
