@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
@@ -175,6 +176,33 @@ func TestContinueToken(t *testing.T) {
 			}
 			if key != test.key || version != test.version {
 				t.Errorf("got key %v and version %d, want %v and %d", key, version, test.key, test.version)
+			}
+		})
+	}
+}
+
+// TestContinueWithResourceVersion holds what kube-apiserver answers.
+func TestContinueWithResourceVersion(t *testing.T) {
+	token := encodeContinue(samplestore.Key{Namespace: "a", Name: "1"}, 7)
+	tests := map[string]struct{ version, err string }{
+		"none":    {},
+		"any":     {version: "0"},
+		"one":     {version: "7", err: "specifying resource version is not allowed when using continue"},
+		"no such": {version: "x", err: "specifying resource version is not allowed when using continue"},
+	}
+	store := newStore()
+	client, err := metricsclient.NewForConfig(&restclient.Config{Host: serve(t, store, enableAll).URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := client.MetricsV1().PodMetricses("").List(t.Context(), metav1.ListOptions{Continue: token, ResourceVersion: test.version})
+			if (err != nil) != (test.err != "") {
+				t.Fatalf("got error %v, want %q", err, test.err)
+			}
+			if err != nil && (err.Error() != test.err || !apierrors.IsBadRequest(err)) {
+				t.Errorf("got error %v, want a bad request with %q", err, test.err)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ type page struct {
 	newest int64
 }
 
-// newPage reads limit and continue. A token that is not one is a 400.
+// newPage reads limit and continue. An invalid token, or one with a resourceVersion, is a 400.
 func newPage(k *kind, namespace string, options *metainternalversion.ListOptions) (*page, error) {
 	p := &page{kind: k, newest: emptyListVersion}
 	if options == nil {
@@ -57,6 +57,9 @@ func newPage(k *kind, namespace string, options *metainternalversion.ListOptions
 	var err error
 	if p.after, p.version, err = decodeContinue(options.Continue, k.namespaced, namespace); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
+	}
+	if options.ResourceVersion != "" && options.ResourceVersion != "0" { // as storage.ValidateListOptions
+		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
 	return p, nil
 }
