@@ -80,7 +80,7 @@ func (f *flags) validate() error {
 	case f.interval < time.Second:
 		return errors.New("--interval must be at least 1s")
 	}
-	field, err := f.field()
+	field, err := f.selectedContestants()
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (f *flags) validate() error {
 	return nil
 }
 
-// field returns the contestants in the order of their columns.
-func (f *flags) field() ([]contestant, error) {
+// selectedContestants returns those of --contestants, in the order of their columns.
+func (f *flags) selectedContestants() ([]contestant, error) {
 	var all []contestant
 	for _, one := range contestants {
 		if slices.Contains(f.contestants, one.name) {

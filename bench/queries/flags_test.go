@@ -46,7 +46,7 @@ func TestFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			field, err := f.field()
+			field, err := f.selectedContestants()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ import (
 func main() { progress.Main("queries", parse, run) }
 
 func run(ctx context.Context, f *flags, folder string, out io.Writer, say progress.Say) (err error) {
-	field, err := f.field()
+	field, err := f.selectedContestants()
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (o *Options) genericConfig(recorder *consumers.Recorder) (*genericapiserver
 	if err := o.SecureServing.ApplyToConfig(config); err != nil {
 		return nil, nil, fmt.Errorf("open --secure-port with the certificates for it: %w", err)
 	}
-	config.SecureServing.Listener = gatheringListener{userTimeoutListener{config.SecureServing.Listener}}
+	config.SecureServing.Listener = coalescingListener{userTimeoutListener{config.SecureServing.Listener}}
 	authentication, err := o.applyAuthentication(config)
 	if err != nil {
 		return nil, nil, err

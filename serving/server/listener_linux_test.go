@@ -31,7 +31,7 @@ func TestUserTimeoutListener(t *testing.T) {
 	}
 	defer connection.Close()
 
-	// gatheringListener's keep-alive needs this type.
+	// coalescingListener's keep-alive needs this type.
 	tcp, ok := connection.(*net.TCPConn)
 	if !ok {
 		t.Fatalf("accepted a %T", connection)

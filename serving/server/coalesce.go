@@ -17,11 +17,11 @@ const (
 	keepAlivePeriod = 3 * time.Minute
 )
 
-// gatheringListener returns connections that gather the small frames of their HTTP/2 streams.
-type gatheringListener struct{ net.Listener }
+// coalescingListener returns connections that coalesce the small frames of their HTTP/2 streams.
+type coalescingListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l gatheringListener) Accept() (net.Conn, error) {
+func (l coalescingListener) Accept() (net.Conn, error) {
 	connection, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -31,18 +31,18 @@ func (l gatheringListener) Accept() (net.Conn, error) {
 		_ = tcp.SetKeepAlive(true)
 		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
 	}
-	return gatheringConn{connection}, nil
+	return coalescingConn{connection}, nil
 }
 
-// gatheringConn lets runnable goroutines run before a small write. The HTTP/2 server flushes
+// coalescingConn lets runnable goroutines run before a small write. The HTTP/2 server flushes
 // when it has no more frames, and queues those that arrive during a flush. A new data point
 // wakes many watches of a connection at once, and without this the first event is flushed
 // before the others are encoded, and so on: a TLS record, a system call and an iteration over
 // all streams for each event. On an idle processor the write does not wait.
-type gatheringConn struct{ net.Conn }
+type coalescingConn struct{ net.Conn }
 
 // Write implements net.Conn.
-func (c gatheringConn) Write(p []byte) (int, error) {
+func (c coalescingConn) Write(p []byte) (int, error) {
 	if len(p) < fullWrite {
 		runtime.Gosched()
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestGatheringConn starts a goroutine before each write, which a small write must let run. The
+// TestCoalescingConn starts a goroutine before each write, which a small write must let run. The
 // scheduler does not promise that, so most writes count.
-func TestGatheringConn(t *testing.T) {
+func TestCoalescingConn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, tc := range map[string]struct {
 		size  int
@@ -25,7 +25,7 @@ func TestGatheringConn(t *testing.T) {
 			const writes = 100
 			var ran atomic.Bool
 			waited := 0
-			c := gatheringConn{writing{before: func() {
+			c := coalescingConn{writing{before: func() {
 				if ran.Load() {
 					waited++
 				}
