@@ -5,10 +5,10 @@ package main
 
 import "runtime/debug"
 
-// gcPercent is the default of GOGC. With Go's own, 100, thousands of watches keep as much
-// garbage as memory in use; serving allocates little once they are open, so collecting more
-// often costs little CPU. Prometheus sets 75.
-const gcPercent = 50
+// gcPercent is the default of GOGC. With Go's own, 100, serving keeps as much garbage as memory
+// in use, and it allocates little, so that collecting more often costs little: with 1,000 nodes
+// 30 instead of 50 takes 14 MiB less and at most 1 mCPU more. Prometheus sets 75.
+const gcPercent = 30
 
 // lowerGCPercent sets gcPercent unless GOGC is set. GOMEMLIMIT applies in either case, and makes
 // collections more frequent.

@@ -92,22 +92,24 @@ func TestTrueValues(t *testing.T) {
 				continue // churn has changed the node's containers
 			}
 			n := f.Node(o.Name)
-			used := n.CPU(o.Point.Time) - n.CPU(o.Point.Time.Add(-o.Point.Window))
+			at := o.Point.Time.AsTime()
+			used := n.CPU(at) - n.CPU(at.Add(-o.Point.Window))
 			checkRate(t, o, used)
 			// A frozen body has pods that the node no longer has.
-			if got, want := o.Point.Usages[0].Memory, n.Memory(o.Point.Time); got != want && kind != fleet.Frozen {
+			if got, want := o.Point.Usages[0].Memory, n.Memory(at); got != want && kind != fleet.Frozen {
 				t.Errorf("%s: %d bytes, truly %d", o.Name, got, want)
 			}
 			checked[o.Name+o.Point.ResourceVersion()] = true
 		}
 		for o := range s.store.Pods.List("", samplestore.Key{}) {
-			c := runAt(runs[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}], o.Point.Started)
+			at, started := o.Point.Time.AsTime(), o.Point.Started.AsTime()
+			c := runAt(runs[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}], started)
 			if c == nil {
-				t.Fatalf("%v started at %s, but no container of it did", o.Key, o.Point.Started)
+				t.Fatalf("%v started at %s, but no container of it did", o.Key, started)
 			}
-			used := c.CPU(o.Point.Time) - c.CPU(o.Point.Time.Add(-o.Point.Window))
+			used := c.CPU(at) - c.CPU(at.Add(-o.Point.Window))
 			checkRate(t, o, used)
-			if got, want := o.Point.Usages[0].Memory, c.Memory(o.Point.Time); got != want {
+			if got, want := o.Point.Usages[0].Memory, c.Memory(at); got != want {
 				t.Errorf("%v: %d bytes, truly %d", o.Key, got, want)
 			}
 			checked[fmt.Sprint(o.Key, o.Point.ResourceVersion())] = true
@@ -143,6 +145,6 @@ func checkRate(t *testing.T, o *samplestore.Object, used float64) {
 	t.Helper()
 	want := used / o.Point.Window.Seconds() * 1e9
 	if got := float64(o.Point.Usages[0].CPU); math.Abs(got-want) > 1+want*1e-6 {
-		t.Errorf("%v: %v nanocores in %s until %s, truly %v", o.Key, got, o.Point.Window, o.Point.Time, want)
+		t.Errorf("%v: %v nanocores in %s until %s, truly %v", o.Key, got, o.Point.Window, o.Point.Time.AsTime(), want)
 	}
 }

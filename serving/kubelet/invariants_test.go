@@ -42,7 +42,7 @@ func checkState(t *testing.T, state *nodeState) {
 // checkPoint checks the invariants of a point.
 func checkPoint(t *testing.T, p *samplestore.Point, at float64) {
 	t.Helper()
-	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time.After(p.Newest) || p.Newest.After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 {
+	if p.Window < minWindow || p.Window > time.Hour+maxFuture || p.Time > p.Newest || p.Newest.AsTime().After(sec(at).Add(maxFuture)) || len(p.Usages) == 0 {
 		t.Errorf("point %+v at %v", p, sec(at))
 	}
 	if !slices.IsSortedFunc(p.Usages, func(a, b samplestore.Usage) int { return strings.Compare(a.Name, b.Name) }) {

@@ -51,14 +51,13 @@ func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseS
 			}
 		}
 		points[i] = samplestore.Point{
-			Time:   time.UnixMilli(earliest.time),
+			Time:   samplestore.Time(earliest.time),
 			Window: time.Duration(earliest.window) * time.Millisecond,
-			Newest: time.UnixMilli(p.newest),
+			Newest: samplestore.Time(p.newest),
 			Node:   node,
 			Usages: usages[begin:len(usages):len(usages)],
-		}
-		if p.started != 0 {
-			points[i].Started = time.UnixMilli(p.started)
+
+			Started: samplestore.Time(p.started),
 		}
 		p.published = p.newest
 		w.updates = append(w.updates, samplestore.Update{Key: p.key, Point: &points[i]})
@@ -96,7 +95,7 @@ func (c *container) usage() samplestore.Usage {
 
 // point returns the point of the node as a whole.
 func (c *container) point(node string) *samplestore.Point {
-	at := time.UnixMilli(c.rate.time)
+	at := samplestore.Time(c.rate.time)
 	return &samplestore.Point{
 		Time:   at,
 		Window: time.Duration(c.rate.window) * time.Millisecond,

@@ -112,12 +112,12 @@ type published struct {
 
 func short(p *samplestore.Point) *published {
 	s := &published{
-		Time:   p.Time.Sub(epoch).Seconds(),
+		Time:   p.Time.AsTime().Sub(epoch).Seconds(),
 		Window: p.Window.Seconds(),
-		Newest: p.Newest.Sub(epoch).Seconds(),
+		Newest: p.Newest.AsTime().Sub(epoch).Seconds(),
 	}
-	if !p.Started.IsZero() {
-		s.Started = p.Started.Sub(epoch).Seconds()
+	if p.Started != 0 {
+		s.Started = p.Started.AsTime().Sub(epoch).Seconds()
 	}
 	for _, u := range p.Usages {
 		text := fmt.Sprintf("%s: %dn %dB", u.Name, u.CPU, u.Memory)
@@ -364,7 +364,7 @@ func TestNodeRules(t *testing.T) {
 		nodes, _, _ := scrapeText(t, &state, answer{node: s.node}.text(), s.at, false)
 		var got *published
 		for _, u := range nodes {
-			if u.Key != (samplestore.Key{Name: "n1"}) || u.Point.Node != "n1" || !u.Point.Started.IsZero() {
+			if u.Key != (samplestore.Key{Name: "n1"}) || u.Point.Node != "n1" || u.Point.Started != 0 {
 				t.Errorf("scrape %d: published %+v", i, u)
 			}
 			got = short(u.Point)

@@ -168,7 +168,7 @@ func FuzzObjectBytes(f *testing.F) {
 		o := &samplestore.Object{
 			Key:  samplestore.Key{Namespace: namespace, Name: name},
 			Meta: &samplestore.Meta{Labels: map[string]string{label: value, "app": "web"}},
-			Point: &samplestore.Point{Time: at, Newest: at, Window: time.Duration(window), Usages: []samplestore.Usage{
+			Point: &samplestore.Point{Time: samplestore.TimeOf(at), Newest: samplestore.TimeOf(at), Window: time.Duration(window), Usages: []samplestore.Usage{
 				{Name: container, CPU: cpu, Memory: memory, Swap: swap, HasSwap: hasSwap},
 			}},
 		}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
@@ -71,14 +70,14 @@ type timeCache [64]struct {
 }
 
 // get returns a time in JSON, which is valid until the next call.
-func (c *timeCache) get(t time.Time) []byte {
-	if t.IsZero() {
+func (c *timeCache) get(t samplestore.Time) []byte {
+	if t == 0 {
 		return []byte("null")
 	}
 	second := t.Unix()
 	entry := &c[uint64(second)%uint64(len(c))]
 	if entry.second != second || len(entry.encoded) == 0 {
-		entry.second, entry.encoded = second, appendJSONTime(entry.encoded[:0], t)
+		entry.second, entry.encoded = second, appendJSONTime(entry.encoded[:0], t.AsTime())
 	}
 	return entry.encoded
 }

@@ -75,9 +75,9 @@ func (e *jsonEncoder) metadata(b []byte, o *samplestore.Object) []byte {
 		b = appendJSONString(b, o.Namespace)
 	}
 	b = append(b, `,"resourceVersion":"`...)
-	b = strconv.AppendInt(b, o.Point.Newest.UnixMilli(), 10)
+	b = strconv.AppendInt(b, int64(o.Point.Newest), 10)
 	b = append(b, '"')
-	if !o.Point.Time.IsZero() {
+	if o.Point.Time != 0 {
 		b = append(b, `,"creationTimestamp":`...)
 		b = append(b, e.times.get(o.Point.Time)...)
 	}

@@ -6,7 +6,6 @@ package resourcemetrics
 import (
 	"strconv"
 	"sync"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -56,7 +55,7 @@ func (e *protobufEncoder) head(b []byte, o *samplestore.Object) []byte {
 	b = appendStringField(b, 5, "") // uid
 	b = appendLength(b, 6, 0)
 	version := len(b)
-	b = strconv.AppendInt(b, o.Point.Newest.UnixMilli(), 10)
+	b = strconv.AppendInt(b, int64(o.Point.Newest), 10)
 	b = setLength(b, version, 0)
 	b = appendVarintField(b, 7, 0) // generation
 	b = appendTime(b, 8, o.Point.Time)
@@ -78,9 +77,9 @@ func appendProtobufLabels(b []byte, labels []samplestore.Label) []byte {
 }
 
 // appendTime appends whole seconds, as the API does in every encoding.
-func appendTime(b []byte, field byte, t time.Time) []byte {
+func appendTime(b []byte, field byte, t samplestore.Time) []byte {
 	b = appendLength(b, field, timeSize(t))
-	if t.IsZero() {
+	if t == 0 {
 		return b
 	}
 	return appendVarintField(appendVarintField(b, 1, uint64(t.Unix())), 2, 0)

@@ -118,7 +118,7 @@ var pods = &kind{
 func nodeMetrics(o *samplestore.Object) metrics.NodeMetrics {
 	node := metrics.NodeMetrics{
 		ObjectMeta: objectMeta(o),
-		Timestamp:  metav1.Time{Time: o.Point.Time},
+		Timestamp:  metav1.Time{Time: o.Point.Time.AsTime()},
 		Window:     metav1.Duration{Duration: o.Point.Window},
 		Usage:      corev1.ResourceList{},
 	}
@@ -131,7 +131,7 @@ func nodeMetrics(o *samplestore.Object) metrics.NodeMetrics {
 func podMetrics(o *samplestore.Object) metrics.PodMetrics {
 	pod := metrics.PodMetrics{
 		ObjectMeta: objectMeta(o),
-		Timestamp:  metav1.Time{Time: o.Point.Time},
+		Timestamp:  metav1.Time{Time: o.Point.Time.AsTime()},
 		Window:     metav1.Duration{Duration: o.Point.Window},
 		Containers: make([]metrics.ContainerMetrics, len(o.Point.Usages)),
 	}
@@ -151,7 +151,7 @@ func objectMeta(o *samplestore.Object) metav1.ObjectMeta {
 		Name:              o.Name,
 		Namespace:         o.Namespace,
 		ResourceVersion:   o.Point.ResourceVersion(),
-		CreationTimestamp: metav1.Time{Time: o.Point.Time},
+		CreationTimestamp: metav1.Time{Time: o.Point.Time.AsTime()},
 		Labels:            maps.Clone(o.Meta.Labels),
 	}
 }

@@ -74,7 +74,7 @@ func (p *page) reserve(n int) {
 
 // add takes an item in and returns whether the page wants to see more.
 func (p *page) add(o *samplestore.Object) bool {
-	p.newest = max(p.newest, o.Point.Newest.UnixMilli())
+	p.newest = max(p.newest, int64(o.Point.Newest))
 	if p.limit == 0 || len(p.items) < p.limit {
 		p.items = append(p.items, object{kind: p.kind, point: o})
 		return true

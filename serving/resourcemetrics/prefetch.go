@@ -36,7 +36,7 @@ func prefetch(items []object) {
 	var read uint64
 	for _, item := range items {
 		o := item.point
-		read += uint64(len(o.Meta.Labels)) + uint64(len(o.Point.Node)) + uint64(o.Point.Newest.Nanosecond())
+		read += uint64(len(o.Meta.Labels)) + uint64(len(o.Point.Node)) + uint64(o.Point.Newest)
 		if o.Name != "" {
 			read += uint64(o.Name[0])
 		}

@@ -4,8 +4,6 @@
 package resourcemetrics
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
@@ -36,7 +34,7 @@ func (e *protobufEncoder) headSize(o *samplestore.Object) int {
 }
 
 func (e *protobufEncoder) metadataSize(o *samplestore.Object) int {
-	return fieldSize(len(o.Name)) + fieldSize(len(o.Namespace)) + fieldSize(signedSize(o.Point.Newest.UnixMilli())) + 3*fieldSize(0) +
+	return fieldSize(len(o.Name)) + fieldSize(len(o.Namespace)) + fieldSize(signedSize(int64(o.Point.Newest))) + 3*fieldSize(0) +
 		varintFieldSize(0) + fieldSize(timeSize(o.Point.Time)) + e.labelsSize(o.Meta.Labels)
 }
 
@@ -51,8 +49,8 @@ func (e *protobufEncoder) labelsSize(labels map[string]string) int {
 	return size
 }
 
-func timeSize(t time.Time) int {
-	if t.IsZero() {
+func timeSize(t samplestore.Time) int {
+	if t == 0 {
 		return 0
 	}
 	return varintFieldSize(uint64(t.Unix())) + varintFieldSize(0)

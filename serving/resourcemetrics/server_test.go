@@ -122,12 +122,12 @@ func decode(t testing.TB, a answer, into any) {
 
 // sample is a point of one usage per argument, taken at t0 and an offset.
 func sample(offset time.Duration, usages ...samplestore.Usage) *samplestore.Point {
-	at := t0.Add(offset)
+	at := samplestore.TimeOf(t0.Add(offset))
 	return &samplestore.Point{
 		Time:    at,
 		Window:  15012 * time.Millisecond,
 		Newest:  at,
-		Started: t0.Add(-time.Hour),
+		Started: samplestore.TimeOf(t0.Add(-time.Hour)),
 		Node:    "node-a",
 		Usages:  usages,
 	}

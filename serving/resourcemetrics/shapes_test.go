@@ -37,7 +37,6 @@ func shapes() map[string]*samplestore.Object {
 		"container without name": of(nil, sample(0, samplestore.Usage{CPU: 1, Memory: 1})),
 		"zero time":              of(nil, &samplestore.Point{Usages: []samplestore.Usage{usage}}),
 		"before 1970":            of(nil, sample(-100*365*24*time.Hour, usage)),
-		"other zone":             of(nil, inZone(sample(0, usage))),
 		"no window":              of(nil, inWindow(0, usage)),
 		"window in µs":           of(nil, inWindow(1500*time.Nanosecond, usage)),
 		"negative window":        of(nil, inWindow(-time.Second, usage)),
@@ -71,11 +70,6 @@ func manyUsages(n int) []samplestore.Usage {
 		usages[i] = samplestore.Usage{Name: fmt.Sprintf("c-%03d", i), CPU: uint64(i) * 1001, Memory: uint64(i) << 12}
 	}
 	return usages
-}
-
-func inZone(p *samplestore.Point) *samplestore.Point {
-	p.Time = p.Time.In(time.FixedZone("east", 3*3600))
-	return p
 }
 
 func inWindow(window time.Duration, usages ...samplestore.Usage) *samplestore.Point {

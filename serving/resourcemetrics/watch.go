@@ -34,7 +34,7 @@ func NewStreams(store *samplestore.Store, c clock.WithTicker, random func() floa
 		p := &publisher{kind: k, hub: stream.NewHub(&source{Table: table, item: k.item}, c, random, initial)}
 		newest := int64(emptyListVersion)
 		for o := range table.List("", samplestore.Key{}) {
-			newest = max(newest, o.Point.Newest.UnixMilli())
+			newest = max(newest, int64(o.Point.Newest))
 		}
 		p.newest.Store(newest)
 		table.Observe(p.publish)
@@ -60,7 +60,7 @@ func (p *publisher) publish(objects []*samplestore.Object) {
 	newest := p.newest.Load()
 	for _, o := range objects {
 		p.items = append(p.items, p.kind.item(o))
-		newest = max(newest, o.Point.Newest.UnixMilli())
+		newest = max(newest, int64(o.Point.Newest))
 	}
 	p.newest.Store(newest)
 	p.hub.Publish(p.items)

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 func TestResourceVersion(t *testing.T) {
-	p := &Point{Time: at(1), Newest: at(2).Add(3 * time.Millisecond)}
+	p := &Point{Time: at(1), Newest: at(2) + 3}
 	if got, want := p.ResourceVersion(), "1750000002003"; got != want {
 		t.Errorf("ResourceVersion() = %q, want %q", got, want)
 	}
@@ -36,7 +35,7 @@ func TestObjectChangesWithEither(t *testing.T) {
 	}
 	store.Pods.Publish([]Update{{Key: key, Point: sample("n", 0, 20)}})
 	renewed := store.Pods.Get(key)
-	if renewed == relabeled || renewed.Meta != relabeled.Meta || !renewed.Point.Newest.Equal(at(20)) {
+	if renewed == relabeled || renewed.Meta != relabeled.Meta || renewed.Point.Newest != at(20) {
 		t.Errorf("after a new point: %+v", renewed)
 	}
 }

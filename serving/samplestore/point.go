@@ -35,14 +35,14 @@ type Usage struct {
 type Point struct {
 	// Time is the end of the window: the earliest sample time among Usages, since
 	// a sum over containers is only as new as its oldest part.
-	Time time.Time
+	Time Time
 	// Window over which CPU was averaged, of the same sample as Time.
 	Window time.Duration
 	// Newest is the newest sample time among Usages. It identifies the samples
 	// and becomes the resourceVersion.
-	Newest time.Time
+	Newest Time
 	// Started is the latest start time of the containers; zero for a node.
-	Started time.Time
+	Started Time
 	// Node is the name of the node whose kubelet reported the point.
 	Node string
 	// Usages of a pod's containers ordered by name, or the single one of a node.
@@ -52,7 +52,7 @@ type Point struct {
 // ResourceVersion returns the newest sample's time in decimal milliseconds. It
 // differs between data points of an object, and is equal across replicas.
 func (p *Point) ResourceVersion() string {
-	return strconv.FormatInt(p.Newest.UnixMilli(), 10)
+	return strconv.FormatInt(int64(p.Newest), 10)
 }
 
 // Key identifies a pod, or a node if Namespace is empty.
@@ -72,6 +72,9 @@ func (k Key) Compare(o Key) int {
 type Meta struct {
 	UID    types.UID
 	Labels map[string]string
+	// Created is the creation time of a pod, in whole seconds of kube-apiserver's
+	// clock; zero if it is not known, as for nodes.
+	Created Time
 }
 
 // Encoding is an encoding of an object that is cached.

@@ -3,10 +3,7 @@
 
 package samplestore
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // sweepChunk is the number of entries checked under one lock, so that a sweep of
 // a large table does not block readers and writers for long.
@@ -31,12 +28,12 @@ func (t *Table) Sweep() int {
 
 // count returns the number of points that are not too old, and whether there is
 // anything to remove.
-func (t *Table) count(entries []*entry, oldest time.Time) (fresh int, expired bool) {
+func (t *Table) count(entries []*entry, oldest Time) (fresh int, expired bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, e := range entries {
 		switch {
-		case e.point != nil && !e.point.Time.Before(oldest):
+		case e.point != nil && e.point.Time >= oldest:
 			fresh++
 		case e.point != nil || e.removable(oldest):
 			expired = true
@@ -46,7 +43,7 @@ func (t *Table) count(entries []*entry, oldest time.Time) (fresh int, expired bo
 }
 
 // removeExpired removes expired points and entries of a namespace.
-func (t *Table) removeExpired(name string, entries []*entry, oldest time.Time) {
+func (t *Table) removeExpired(name string, entries []*entry, oldest Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ns := t.namespaces[name]
@@ -54,7 +51,7 @@ func (t *Table) removeExpired(name string, entries []*entry, oldest time.Time) {
 		return
 	}
 	for _, e := range entries {
-		if e.point != nil && e.point.Time.Before(oldest) {
+		if e.point != nil && e.point.Time < oldest {
 			e.point = nil
 			e.join()
 		}
@@ -72,6 +69,6 @@ func (t *Table) removeExpired(name string, entries []*entry, oldest time.Time) {
 // removable reports whether the entry has no metadata, no point and no barrier in
 // force: a kubelet may report a pod for a while after its end, and the entry is
 // kept to reject these reports. The caller holds t.mu.
-func (e *entry) removable(oldest time.Time) bool {
-	return e.point == nil && e.meta == nil && e.retired.Before(oldest)
+func (e *entry) removable(oldest Time) bool {
+	return e.point == nil && e.meta == nil && (e.retired == nil || e.retired.at < oldest)
 }

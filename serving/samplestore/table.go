@@ -68,28 +68,34 @@ type entry struct {
 	key Key
 	// removed reports that the entry is no longer in the table.
 	removed bool
-	// meta, point and barrier are written and read under Table.mu.
+	// meta, point and retired are written and read under Table.mu.
 	meta  *Meta
 	point *Point
 	// sequence is the point's sequence number.
 	sequence uint64
-	// barrier is the start time of the newest container seen under an earlier UID.
-	// A recreated pod has containers that started later.
-	barrier time.Time
-	// retired is when barrier was set; it applies for maxAge. Kubelets do not
-	// report an ended pod for longer, while some pods return with containers that
+	// retired is what is known of earlier UIDs, or nil.
+	retired *retired
+	object  atomic.Pointer[Object]
+}
+
+// retired is what an entry keeps of earlier UIDs whose points were dropped.
+type retired struct {
+	// started is the start time of the newest container seen under them. A recreated
+	// pod has containers that started later.
+	started Time
+	// at is when the last point was dropped; started applies for maxAge. Kubelets do
+	// not report an ended pod for longer, while some pods return with containers that
 	// did not start later: a deleted mirror pod, or a pod on a node whose clock is
 	// behind.
-	retired time.Time
-	object  atomic.Pointer[Object]
+	at Time
 }
 
 func newTable(c clock.PassiveClock) *Table {
 	return &Table{clock: c, created: c.Now(), namespaces: map[string]*namespace{}}
 }
 
-// SetMeta sets the metadata of a key. Another UID than before drops the point; equal
-// metadata changes nothing.
+// SetMeta sets the metadata of a key. Another UID than before drops the point, unless
+// its containers started since the new pod was created; equal metadata changes nothing.
 func (t *Table) SetMeta(key Key, meta *Meta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,8 +103,8 @@ func (t *Table) SetMeta(key Key, meta *Meta) {
 	if e.meta != nil && e.meta.UID == meta.UID && maps.Equal(e.meta.Labels, meta.Labels) {
 		return
 	}
-	if e.meta != nil && e.meta.UID != meta.UID {
-		e.retire(t.clock.Now(), t.oldest())
+	if e.meta == nil || e.meta.UID != meta.UID {
+		e.replace(meta, TimeOf(t.clock.Now()), t.oldest())
 	}
 	t.updateIndexes(e, meta)
 	e.meta = meta
@@ -114,7 +120,7 @@ func (t *Table) DeleteMeta(key Key) {
 	if e == nil {
 		return
 	}
-	e.retire(t.clock.Now(), t.oldest())
+	e.retire(TimeOf(t.clock.Now()), t.oldest())
 	t.updateIndexes(e, nil)
 	e.meta = nil
 	e.join()
@@ -140,16 +146,29 @@ func (t *Table) RetainMeta(keep func(Key) bool) {
 	}
 }
 
-// retire drops the point of an earlier UID and sets the barrier for its late
-// reports.
-func (e *entry) retire(now, oldest time.Time) {
+// replace retires an earlier UID. Kubelets may report a pod before its metadata is
+// known: what started since it was created is its own. If a node's clock is behind,
+// that is not seen, and the pod has no points for maxAge.
+func (e *entry) replace(meta *Meta, now, oldest Time) {
+	if e.point != nil && (meta.Created == 0 || e.point.Started < meta.Created) {
+		e.retire(now, oldest)
+	}
+	if e.retired != nil && meta.Created != 0 {
+		e.retired = &retired{started: min(e.retired.started, meta.Created-1), at: e.retired.at}
+	}
+}
+
+// retire drops the point of an earlier UID, and keeps what its late reports are
+// recognized by.
+func (e *entry) retire(now, oldest Time) {
 	if e.point == nil {
 		return
 	}
-	if e.retired.Before(oldest) || e.point.Started.After(e.barrier) {
-		e.barrier = e.point.Started
+	started := e.point.Started
+	if e.retired != nil && e.retired.at >= oldest {
+		started = max(started, e.retired.started)
 	}
-	e.retired = now
+	e.retired = &retired{started: started, at: now}
 	e.point = nil
 }
 
@@ -236,22 +255,22 @@ func (t *Table) store(updates []Update) int {
 }
 
 // accepts reports whether p passes the rules of Publish. The entry has metadata.
-func (e *entry) accepts(p *Point, oldest time.Time) bool {
-	if !e.retired.Before(oldest) && !e.barrier.IsZero() && !p.Started.After(e.barrier) {
+func (e *entry) accepts(p *Point, oldest Time) bool {
+	if e.retired != nil && e.retired.at >= oldest && e.retired.started != 0 && p.Started <= e.retired.started {
 		return false
 	}
 	if e.point == nil {
 		return true
 	}
-	if e.point.Node != p.Node && !e.point.Time.Before(oldest) {
-		return p.Started.After(e.point.Started)
+	if e.point.Node != p.Node && e.point.Time >= oldest {
+		return p.Started > e.point.Started
 	}
-	return p.Newest.UnixMilli() > e.point.Newest.UnixMilli()
+	return p.Newest > e.point.Newest
 }
 
 // oldest returns the earliest time of points that are still served.
-func (t *Table) oldest() time.Time {
-	return t.clock.Now().Add(-time.Duration(t.maxAge.Load()))
+func (t *Table) oldest() Time {
+	return TimeOf(t.clock.Now().Add(-time.Duration(t.maxAge.Load())))
 }
 
 // Get returns the object of a key, or nil if there is none or it is too old.
@@ -263,7 +282,7 @@ func (t *Table) Get(key Key) *Object {
 		return nil
 	}
 	o := e.object.Load()
-	if o == nil || o.Point.Time.Before(t.oldest()) {
+	if o == nil || o.Point.Time < t.oldest() {
 		return nil
 	}
 	return o
@@ -300,7 +319,7 @@ func (t *Table) List(namespace string, after Key) iter.Seq[*Object] {
 
 // yieldAfter yields the objects of sorted entries after a key, without those that are too old, and
 // reports whether yield wants more.
-func yieldAfter(after Key, sorted []*entry, oldest time.Time, yield func(*Object) bool) bool {
+func yieldAfter(after Key, sorted []*entry, oldest Time, yield func(*Object) bool) bool {
 	i, found := slices.BinarySearchFunc(sorted, after, func(e *entry, k Key) int { return e.key.Compare(k) })
 	if found {
 		i++
@@ -308,7 +327,7 @@ func yieldAfter(after Key, sorted []*entry, oldest time.Time, yield func(*Object
 	for batch := range slices.Chunk(sorted[i:], prefetchBatch) {
 		prefetch(batch)
 		for _, e := range batch {
-			if o := e.object.Load(); o != nil && !o.Point.Time.Before(oldest) && !yield(o) {
+			if o := e.object.Load(); o != nil && o.Point.Time >= oldest && !yield(o) {
 				return false
 			}
 		}
@@ -322,10 +341,10 @@ const prefetchBatch = 64
 // prefetch reads the entries' objects and points. They are anywhere in memory; the processor
 // overlaps reads that do not depend on each other, but would wait for each in a loop that uses them.
 func prefetch(entries []*entry) {
-	var read int64
+	var read Time
 	for _, e := range entries {
 		if o := e.object.Load(); o != nil {
-			read += o.Point.Time.Unix()
+			read += o.Point.Time
 		}
 	}
 	runtime.KeepAlive(read) // so that the compiler keeps the reads

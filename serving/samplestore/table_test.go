@@ -17,7 +17,7 @@ const maxAge = 90 * time.Second
 // epoch is a whole second, as resourceVersions are compared as text.
 var epoch = time.Unix(1_750_000_000, 0)
 
-func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+func at(seconds int) Time { return TimeOf(epoch.Add(time.Duration(seconds) * time.Second)) }
 
 func newStore() (*Store, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(epoch)
@@ -36,6 +36,9 @@ func sample(node string, started, newest int) *Point {
 }
 
 func meta(uid types.UID) *Meta { return &Meta{UID: uid} }
+
+// created is the metadata of a pod that was created a number of seconds after epoch.
+func created(uid types.UID, seconds int) *Meta { return &Meta{UID: uid, Created: at(seconds)} }
 
 // list returns the listed keys as namespace/name.
 func list(t *Table, namespace string, after Key) []string {
@@ -63,6 +66,7 @@ type step struct {
 
 func TestPublishRules(t *testing.T) {
 	first, second := sample("n1", 0, 10), sample("n1", 0, 25)
+	recreated, recreatedNext := sample("n1", 20, 30), sample("n1", 20, 45)
 	moved, movedNext := sample("n2", 20, 30), sample("n2", 20, 45)
 	unstarted := &Point{Time: at(30), Newest: at(30), Node: "n2"}
 
@@ -170,6 +174,30 @@ func TestPublishRules(t *testing.T) {
 			{setMeta: meta("b")},
 			{publish: second},
 			{publish: moved, wantAccepted: 1, want: moved},
+		}},
+		"a pod recreated under its name: its first report comes before its metadata": {[]step{
+			{setMeta: meta("a")},
+			{publish: first, wantAccepted: 1, want: first},
+			{publish: recreated, wantAccepted: 1, want: recreated},
+			{setMeta: created("b", 15), want: recreated},
+			{publish: recreatedNext, wantAccepted: 1, want: recreatedNext},
+		}},
+		"deleted and recreated: its first report comes before both": {[]step{
+			{setMeta: meta("a")},
+			{publish: first, wantAccepted: 1, want: first},
+			{publish: recreated, wantAccepted: 1, want: recreated},
+			{delete: true},
+			{setMeta: created("b", 15)},
+			{publish: second}, // late, of the old one
+			{publish: recreatedNext, wantAccepted: 1, want: recreatedNext},
+		}},
+		"a container restarted before the pod was recreated": {[]step{
+			{setMeta: meta("a")},
+			{publish: first, wantAccepted: 1, want: first},
+			{publish: recreated, wantAccepted: 1, want: recreated},
+			{setMeta: created("b", 21)},
+			{publish: recreatedNext}, // late, of the old one
+			{publish: sample("n1", 22, 50), wantAccepted: 1, want: sample("n1", 22, 50)},
 		}},
 		"a sweep does not lift the barrier": {[]step{
 			{setMeta: meta("a")},

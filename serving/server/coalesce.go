@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// fullWrite is the size of the write buffer of x/net's HTTP/2 server: a write of that much
-	// gains nothing from waiting.
+	// fullWrite is the size of the write buffer of x/net's HTTP/2 server. A write of that much is
+	// part of a large response, as is the next one: it gains nothing from waiting.
 	fullWrite = 4 << 10
 	// keepAlivePeriod is that of the generic API server, which sets it for *net.TCPConn only.
 	keepAlivePeriod = 3 * time.Minute
@@ -31,7 +31,7 @@ func (l coalescingListener) Accept() (net.Conn, error) {
 		_ = tcp.SetKeepAlive(true)
 		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
 	}
-	return coalescingConn{connection}, nil
+	return &coalescingConn{Conn: connection}, nil
 }
 
 // coalescingConn lets runnable goroutines run before a small write. The HTTP/2 server flushes
@@ -39,12 +39,19 @@ func (l coalescingListener) Accept() (net.Conn, error) {
 // wakes many watches of a connection at once, and without this the first event is flushed
 // before the others are encoded, and so on: a TLS record, a system call and an iteration over
 // all streams for each event. On an idle processor the write does not wait.
-type coalescingConn struct{ net.Conn }
+type coalescingConn struct {
+	net.Conn
+	// large reports whether the last write was a full one. crypto/tls serializes writes.
+	large bool
+}
 
 // Write implements net.Conn.
-func (c coalescingConn) Write(p []byte) (int, error) {
-	if len(p) < fullWrite {
+func (c *coalescingConn) Write(p []byte) (int, error) {
+	small := len(p) < fullWrite
+	// A large frame has a full record and a small one.
+	if small && !c.large {
 		runtime.Gosched()
 	}
+	c.large = !small
 	return c.Conn.Write(p)
 }

@@ -16,21 +16,25 @@ func TestCoalescingConn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, tc := range map[string]struct {
 		size  int
+		large bool // the write before it
 		waits bool
 	}{
-		"event":       {600, true},
-		"full buffer": {fullWrite, false},
+		"event":                    {size: 600, waits: true},
+		"full buffer":              {size: fullWrite},
+		"end of a large frame":     {size: 31, large: true},
+		"full buffer after a full": {size: fullWrite, large: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const writes = 100
 			var ran atomic.Bool
 			waited := 0
-			c := coalescingConn{writing{before: func() {
+			c := &coalescingConn{Conn: writing{before: func() {
 				if ran.Load() {
 					waited++
 				}
 			}}}
 			for range writes {
+				c.large = tc.large
 				ran.Store(false)
 				done := make(chan struct{})
 				go func() {

@@ -29,7 +29,7 @@ func TestApplySettings(t *testing.T) {
 	minuteAgo, key := time.Now().Add(-time.Minute), samplestore.Key{Name: "node"}
 	p.store.Nodes.SetMeta(key, &samplestore.Meta{UID: "a"})
 	p.store.Nodes.Publish([]samplestore.Update{{Key: key, Point: &samplestore.Point{
-		Time: minuteAgo, Newest: minuteAgo, Node: "node", Usages: []samplestore.Usage{{CPU: 1, Memory: 1}},
+		Time: samplestore.TimeOf(minuteAgo), Newest: samplestore.TimeOf(minuteAgo), Node: "node", Usages: []samplestore.Usage{{CPU: 1, Memory: 1}},
 	}}})
 	changed := initial
 	changed.Spec = initial.Spec.DeepCopy()

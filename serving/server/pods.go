@@ -60,7 +60,9 @@ func (s *podStore) Add(obj any) error {
 	if !ok {
 		return fmt.Errorf("store the metadata of a pod: it is a %T", obj)
 	}
-	s.table.SetMeta(keyOf(pod), &samplestore.Meta{UID: pod.UID, Labels: s.labels.intern(pod.Labels)})
+	s.table.SetMeta(keyOf(pod), &samplestore.Meta{
+		UID: pod.UID, Labels: s.labels.intern(pod.Labels), Created: samplestore.TimeOf(pod.CreationTimestamp.Time),
+	})
 	return nil
 }
 
@@ -104,7 +106,7 @@ func (s *podStore) Transformer() cache.TransformFunc {
 		}
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: s.labels.intern(pod.Labels),
+			Labels: s.labels.intern(pod.Labels), CreationTimestamp: pod.CreationTimestamp,
 		}}, nil
 	}
 }

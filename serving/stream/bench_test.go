@@ -70,11 +70,11 @@ func namespace(app int) string { return fmt.Sprintf("namespace-%03d", app/5) }
 // scrape publishes new points of all pods of a node.
 func (f *fleet) scrape(node int) {
 	f.round++
-	now := time.Now()
+	now := samplestore.TimeOf(time.Now())
 	points := make([]samplestore.Point, benchPods)
 	for i := range f.updates[node] {
 		points[i] = samplestore.Point{
-			Time: now, Newest: t0.Add(time.Duration(f.round) * time.Millisecond), Node: "n",
+			Time: now, Newest: samplestore.TimeOf(t0) + samplestore.Time(f.round), Node: "n",
 			Usages: []samplestore.Usage{{Name: "a", Memory: uint64(f.round)}},
 		}
 		f.updates[node][i].Point = &points[i]

@@ -116,8 +116,9 @@ func (w *world) pod(namespace, name, with string) {
 func (w *world) store(namespace, name string, value int) {
 	w.t.Helper()
 	w.sample++
+	now := samplestore.TimeOf(w.clock.Now())
 	p := &samplestore.Point{
-		Time: w.clock.Now(), Newest: w.clock.Now().Add(time.Duration(w.sample) * time.Millisecond),
+		Time: now, Newest: now + samplestore.Time(w.sample),
 		Node: "n", Usages: []samplestore.Usage{{Name: "a", Memory: uint64(value)}},
 	}
 	if w.table.Publish([]samplestore.Update{{Key: samplestore.Key{Namespace: namespace, Name: name}, Point: p}}) != 1 {

@@ -130,7 +130,7 @@ func (r *reference) feed(ctx context.Context, at time.Time) {
 // publish stores a data point of everything.
 func (r *reference) publish(at time.Time) {
 	sample := func(key samplestore.Key, containers ...string) samplestore.Update {
-		p := &samplestore.Point{Time: at.Add(200 * time.Millisecond), Newest: at.Add(700 * time.Millisecond), Window: 15 * time.Second, Node: "node-1"}
+		p := &samplestore.Point{Time: samplestore.TimeOf(at) + 200, Newest: samplestore.TimeOf(at) + 700, Window: 15 * time.Second, Node: "node-1"}
 		for _, container := range containers {
 			p.Usages = append(p.Usages, samplestore.Usage{Name: container, CPU: uint64(at.Unix()%1000) * 1e6, Memory: uint64(at.Unix())})
 		}

@@ -177,8 +177,8 @@ func (e *evaluation) publish() {
 
 func (e *evaluation) noteNewest(updates []samplestore.Update) {
 	for _, u := range updates {
-		if u.Point.Newest.After(e.report.Newest.Time) {
-			e.report.Newest = metav1.Time{Time: u.Point.Newest}
+		if at := u.Point.Newest.AsTime(); at.After(e.report.Newest.Time) {
+			e.report.Newest = metav1.Time{Time: at}
 		}
 	}
 }
@@ -221,13 +221,12 @@ func (e *evaluation) pods() []samplestore.Update {
 
 // addUsage adds a container's values to a point.
 func addUsage(p *samplestore.Point, name string, cpu, memory value) {
-	for _, at := range [...]time.Time{cpu.time, memory.time} {
-		if p.Time.IsZero() || at.Before(p.Time) {
+	for _, t := range [...]time.Time{cpu.time, memory.time} {
+		at := samplestore.TimeOf(t)
+		if p.Time == 0 || at < p.Time {
 			p.Time = at
 		}
-		if at.After(p.Newest) {
-			p.Newest = at
-		}
+		p.Newest = max(p.Newest, at)
 	}
 	p.Usages = append(p.Usages, samplestore.Usage{Name: name, CPU: cpu.value, Memory: memory.value})
 }

@@ -222,7 +222,7 @@ func TestRules(t *testing.T) {
 				if diff := cmp.Diff(map[string][]samplestore.Usage{"one": tc.one, "two": tc.two, "node": tc.node}, got); diff != "" {
 					t.Errorf("usages (-want +got):\n%s", diff)
 				}
-				if o := store.Pods.Get(samplestore.Key{Namespace: "a", Name: "one"}); o != nil && (o.Point.Window != 5*time.Minute || !o.Point.Time.Equal(s.asked[0]) || o.Point.Node != "") {
+				if o := store.Pods.Get(samplestore.Key{Namespace: "a", Name: "one"}); o != nil && (o.Point.Window != 5*time.Minute || o.Point.Time != samplestore.TimeOf(s.asked[0]) || o.Point.Node != "") {
 					t.Errorf("point %+v", o.Point)
 				}
 				report := poller.Report()
@@ -356,9 +356,9 @@ func TestSwitch(t *testing.T) {
 	run(t, func(t *testing.T, s *server, poller *Poller, store *samplestore.Store) {
 		key := samplestore.Key{Namespace: "a", Name: "one"}
 		kubelet := func(cpu uint64) {
-			now := time.Now()
+			now := samplestore.TimeOf(time.Now())
 			store.Pods.Publish([]samplestore.Update{{Key: key, Point: &samplestore.Point{
-				Time: now, Newest: now, Node: "n1", Started: now.Add(-time.Hour), Usages: []samplestore.Usage{{Name: "web", CPU: cpu, Memory: 1}},
+				Time: now, Newest: now, Node: "n1", Started: now - samplestore.Time(time.Hour.Milliseconds()), Usages: []samplestore.Usage{{Name: "web", CPU: cpu, Memory: 1}},
 			}}})
 		}
 		kubelet(1)

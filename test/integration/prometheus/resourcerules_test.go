@@ -88,7 +88,7 @@ func TestResourceRules(t *testing.T) {
 		if o == nil || len(o.Point.Usages) != 1 {
 			t.Fatalf("%s: %+v; %+v", what, o, poller.Report())
 		}
-		if age := time.Since(o.Point.Time); o.Point.Window != 5*time.Second || age < 0 || age > time.Minute {
+		if age := time.Since(o.Point.Time.AsTime()); o.Point.Window != 5*time.Second || age < 0 || age > time.Minute {
 			t.Errorf("%s: window %s, %s old", what, o.Point.Window, age)
 		}
 	}
