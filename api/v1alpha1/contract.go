@@ -159,6 +159,9 @@ type KubeletFailure struct {
 	Nodes []string `json:"nodes"`
 	// Message is the error of the first node.
 	Message string `json:"message"`
+	// SampleAges, with ScrapeStaleSamples only, is how old the newest sample of each of
+	// Nodes was when it was scraped.
+	SampleAges []metav1.Duration `json:"sampleAges,omitempty"`
 }
 
 // ScrapeReason classifies a failed scrape. It is also a metric label's value.
@@ -187,4 +190,7 @@ const (
 	ScrapeBodyTooLarge ScrapeReason = "BodyTooLarge"
 	// ScrapeMalformedBody means: the body has no usable sample.
 	ScrapeMalformedBody ScrapeReason = "MalformedBody"
+	// ScrapeStaleSamples means: the newest sample is older than maxAge, so that nothing of
+	// the node is served: its kubelet does not renew samples, or its clock is behind.
+	ScrapeStaleSamples ScrapeReason = "StaleSamples"
 )

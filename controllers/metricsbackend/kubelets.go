@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
@@ -83,11 +85,33 @@ func (s *reconcileState) evaluateKubelets(k v1alpha1.KubeletReport) conditionRes
 }
 
 func nodeNames(f v1alpha1.KubeletFailure) string {
-	names := slices.Sorted(slices.Values(f.Nodes[:min(len(f.Nodes), nodesShown)]))
+	var names []string
+	for i, name := range f.Nodes[:min(len(f.Nodes), nodesShown)] {
+		if i < len(f.SampleAges) {
+			name += ": " + roughAge(f.SampleAges[i].Duration)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
 	if more := f.Count - len(names); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// roughAges are the ages that messages distinguish: an age changes with each scrape, and the
+// status is not to be written each time.
+var roughAges = [...]time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+func roughAge(age time.Duration) string {
+	i, found := slices.BinarySearch(roughAges[:], age)
+	switch {
+	case found:
+		i++
+	case i == 0:
+		return "less than " + duration.HumanDuration(roughAges[0])
+	}
+	return "over " + duration.HumanDuration(roughAges[i-1])
 }
 
 func reasonRank(reason v1alpha1.ScrapeReason) int {
@@ -118,6 +142,8 @@ func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
 		return "These kubelets refuse the serving account: it needs nodes/metrics (ClusterRole " + s.serving.Name() + "), and they authorization.mode: Webhook"
 	case v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeMalformedBody:
 		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
+	case v1alpha1.ScrapeStaleSamples:
+		return "Samples of these nodes are too old to be served, by the age shown: synchronize their clocks, or restart their kubelets if they renew no samples"
 	case v1alpha1.ScrapeBodyTooLarge:
 		return "Raise spec.resourceMetrics.scrape.maxBodySize"
 	}

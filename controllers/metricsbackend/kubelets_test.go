@@ -6,6 +6,7 @@ package metricsbackend
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,6 +50,14 @@ func TestEvaluateKubelets(t *testing.T) {
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletCertificatesUntrusted,
 			parts: []string{"9 of 900 nodes: CertificateUntrusted (g and 8 more)", "800 of 900 nodes: Timeout (a, b, c, d, e and 795 more)"},
 		},
+		"stale samples": {
+			report: v1alpha1.KubeletReport{Nodes: 5, Healthy: 2, Failures: []v1alpha1.KubeletFailure{{
+				Reason: v1alpha1.ScrapeStaleSamples, Count: 3, Nodes: []string{"a", "b", "c"},
+				SampleAges: []metav1.Duration{{Duration: 95 * time.Second}, {Duration: 40 * time.Second}, {Duration: 30 * time.Hour}},
+			}}},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing,
+			parts: []string{"3 of 5 nodes: StaleSamples (a: over 60s, b: less than 60s, c: over 24h)", "synchronize their clocks"},
+		},
 		"more names than are shown": {
 			report: v1alpha1.KubeletReport{Nodes: 7, Failures: []v1alpha1.KubeletFailure{failure(v1alpha1.ScrapeTimeout, 7, "a", "b", "c", "d", "e", "f", "g")}},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonKubeletsFailing, parts: []string{"(a, b, c, d, e and 2 more)"},
@@ -91,7 +100,7 @@ func TestRemedies(t *testing.T) {
 	for _, reason := range []v1alpha1.ScrapeReason{
 		v1alpha1.ScrapeNoAddress, v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout, v1alpha1.ScrapeCertificateUntrusted,
 		v1alpha1.ScrapeCertificateChanged, v1alpha1.ScrapeUnauthorized, v1alpha1.ScrapeForbidden, v1alpha1.ScrapeBadStatus,
-		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody,
+		v1alpha1.ScrapeBodyTooLarge, v1alpha1.ScrapeMalformedBody, v1alpha1.ScrapeStaleSamples,
 	} {
 		if got := s.remedy(reason); got == unknown || got == "" {
 			t.Errorf("%s: no remedy", reason)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -79,8 +78,6 @@ func newBubble(t *testing.T, cfg Settings, certificate tls.Certificate, handle f
 	f.source, err = NewSource(Options{
 		Store: samplestore.NewStore(clock.RealClock{}, 90*time.Second), Clock: clock.RealClock{},
 		RestConfig: &rest.Config{}, Dial: f.dial,
-		// So that nothing is due at the instants at which tests check.
-		Rand: rand.New(rand.NewPCG(1, 2)),
 	}, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,8 @@ import (
 type failure struct {
 	reason v1alpha1.ScrapeReason
 	err    error
+	// sampleAge, with ScrapeStaleSamples, is how old the newest sample is.
+	sampleAge time.Duration
 }
 
 // maxMessage bounds the text of a failure, in bytes: parts of it, such as names in
@@ -112,6 +114,18 @@ func classifyStatus(r *http.Response) *failure {
 	}
 }
 
+// staleSamples returns the failure of a body whose newest sample is too old to be served.
+// renewed reports that it is newer than that of the last scrape.
+func staleSamples(age time.Duration, renewed bool) *failure {
+	cause := "the kubelet does not renew its samples, or the node's clock is behind: restart the kubelet, and check the clock"
+	if renewed {
+		cause = "it is renewed, so the node's clock is behind: synchronize it"
+	}
+	f := failf(v1alpha1.ScrapeStaleSamples, "the newest sample is %s old and is not served: %s", age.Round(time.Second), cause)
+	f.sampleAge = age
+	return f
+}
+
 // classifyBody returns nil for a body with at least one sample.
 func classifyBody(s *parseStats) *failure {
 	switch {
@@ -122,6 +136,8 @@ func classifyBody(s *parseStats) *failure {
 		return nil
 	case s.ahead > 0:
 		return failf(v1alpha1.ScrapeMalformedBody, "all samples are in the future, by up to %s: check the node's clock (skipped samples: %s)", s.ahead.Round(time.Second), s)
+	case s.behind > 0:
+		return staleSamples(s.behind, false)
 	case s.reasons() == 0:
 		return failf(v1alpha1.ScrapeMalformedBody, "the body has no resource metrics: check that a kubelet answers at this address and path")
 	default:

@@ -5,6 +5,8 @@ package kubelet
 
 import (
 	"k8s.io/component-base/metrics"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 const (
@@ -50,7 +52,7 @@ var (
 	})
 	nodesByState = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "nodes",
-		Help:           "Number of selected nodes by the state of their newest scrape: healthy, failing, or pending before the first.",
+		Help:           "Number of selected nodes by the state of their newest scrape: healthy, stale if the samples were too old to be served, failing, or pending before the first.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"state"})
 	nodesPhaseTracked = metrics.NewGauge(&metrics.GaugeOpts{
@@ -93,8 +95,15 @@ func (o *outcome) count() {
 // updateGauges sets the gauges of nodes.
 func (s *Source) updateGauges() {
 	report := s.Report()
+	stale := 0
+	for _, f := range report.Failures {
+		if f.Reason == v1alpha1.ScrapeStaleSamples {
+			stale = f.Count
+		}
+	}
 	nodesByState.WithLabelValues("healthy").Set(float64(report.Healthy))
-	nodesByState.WithLabelValues("failing").Set(float64(report.Nodes - report.Healthy - report.Pending))
+	nodesByState.WithLabelValues("stale").Set(float64(stale))
+	nodesByState.WithLabelValues("failing").Set(float64(report.Nodes - report.Healthy - report.Pending - stale))
 	nodesByState.WithLabelValues("pending").Set(float64(report.Pending))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,14 +29,15 @@ func TestMetrics(t *testing.T) {
 	ahead.count()
 	bad := outcome{start: epoch, end: epoch.Add(10 * time.Second), failure: failf(v1alpha1.ScrapeTimeout, "why")}
 	bad.count()
-	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{}, history{}).upkeep()
+	nodesWith(t, history{1}, history{v1alpha1.ScrapeTimeout}, history{v1alpha1.ScrapeStaleSamples}, history{}, history{}).upkeep()
 
 	want := `
-# HELP metrics_backend_kubelet_nodes [ALPHA] Number of selected nodes by the state of their newest scrape: healthy, failing, or pending before the first.
+# HELP metrics_backend_kubelet_nodes [ALPHA] Number of selected nodes by the state of their newest scrape: healthy, stale if the samples were too old to be served, failing, or pending before the first.
 # TYPE metrics_backend_kubelet_nodes gauge
 metrics_backend_kubelet_nodes{state="failing"} 1
 metrics_backend_kubelet_nodes{state="healthy"} 1
 metrics_backend_kubelet_nodes{state="pending"} 2
+metrics_backend_kubelet_nodes{state="stale"} 1
 # HELP metrics_backend_kubelet_scrapes_total [ALPHA] Number of scrapes of kubelets that ended, by result: Success, or the reason of the failure as in the status of the MetricsBackend.
 # TYPE metrics_backend_kubelet_scrapes_total counter
 metrics_backend_kubelet_scrapes_total{result="Success"} 2

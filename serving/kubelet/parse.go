@@ -203,6 +203,9 @@ func (p *parser) sample(c *container, b []byte) skipReason {
 		p.stats.ahead = max(p.stats.ahead, time.Duration(at-p.now)*time.Millisecond)
 		return skipFuture
 	case at < p.now-maxPast.Milliseconds():
+		if age := time.Duration(p.now-at) * time.Millisecond; p.stats.behind == 0 || age < p.stats.behind {
+			p.stats.behind = age
+		}
 		return skipOld
 	}
 	switch p.family {

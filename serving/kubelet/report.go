@@ -44,6 +44,9 @@ func (s *Source) Report() v1alpha1.KubeletReport {
 		failure := v1alpha1.KubeletFailure{Reason: reason, Count: len(targets), Message: targets[0].message}
 		for _, t := range targets[:min(len(targets), reportedNames)] {
 			failure.Nodes = append(failure.Nodes, t.name)
+			if reason == v1alpha1.ScrapeStaleSamples {
+				failure.SampleAges = append(failure.SampleAges, metav1.Duration{Duration: t.sampleAge})
+			}
 		}
 		report.Failures = append(report.Failures, failure)
 	}

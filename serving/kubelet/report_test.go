@@ -20,6 +20,8 @@ import (
 // in seconds after epoch, or the reason of a failure.
 type history []any
 
+const staleAge = 10 * time.Minute
+
 // nodesWith returns a source whose nodes n00, n01, … have the histories.
 func nodesWith(t *testing.T, histories ...history) *Source {
 	t.Helper()
@@ -36,6 +38,9 @@ func nodesWith(t *testing.T, histories ...history) *Source {
 				o.sample, o.nodeSample = sec(float64(came)), true
 			case v1alpha1.ScrapeReason:
 				o.failure = failf(came, "it was %s", came)
+				if came == v1alpha1.ScrapeStaleSamples {
+					o.failure.sampleAge = staleAge
+				}
 			}
 			s.mu.Lock()
 			s.unqueue(s.targets[name])
@@ -75,6 +80,13 @@ func TestReport(t *testing.T) {
 				{Reason: v1alpha1.ScrapeBadStatus, Count: 1, Nodes: []string{"n03"}, Message: message("n03", v1alpha1.ScrapeBadStatus)},
 				{Reason: denied, Count: 1, Nodes: []string{"n01"}, Message: message("n01", denied)},
 			},
+		}},
+		"stale samples": {[]history{{v1alpha1.ScrapeStaleSamples}, {3}}, v1alpha1.KubeletReport{
+			Nodes: 2, Healthy: 1, NewestSample: metav1.NewTime(sec(3)),
+			Failures: []v1alpha1.KubeletFailure{{
+				Reason: v1alpha1.ScrapeStaleSamples, Count: 1, Nodes: []string{"n00"}, SampleAges: []metav1.Duration{{Duration: staleAge}},
+				Message: message("n00", v1alpha1.ScrapeStaleSamples),
+			}},
 		}},
 		"at most five names": {many, v1alpha1.KubeletReport{
 			Nodes:    7,

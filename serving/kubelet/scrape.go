@@ -61,7 +61,7 @@ type outcome struct {
 	failure    *failure
 	stats      parseStats
 	// sample is the time of the node's newest sample, or of the newest one of any
-	// container if the node has none; zero after a failure.
+	// container if the node has none; zero after a failure other than stale samples.
 	sample time.Time
 	// nodeSample reports that sample is the node's.
 	nodeSample bool
@@ -95,6 +95,13 @@ func (s *Source) scrape(ctx context.Context, t *target, node *Node, cfg *setting
 	s.store.Pods.Publish(pods)
 	o.stats = p.stats
 	o.sample, o.nodeSample = t.state.newest()
+	age := p.stats.behind // of skipped samples
+	if newest := t.state.newestOfAll(); !newest.IsZero() {
+		age = o.start.Sub(newest)
+	}
+	if age > s.store.MaxAge() {
+		o.failure = staleSamples(age, len(nodes)+len(pods) > 0)
+	}
 	return o
 }
 
@@ -143,7 +150,15 @@ func (s *nodeState) newest() (at time.Time, ofNode bool) {
 	if s.node.has(seriesCPU) {
 		return time.UnixMilli(s.node.cpuTime), true
 	}
+	return s.newestOfAll(), false
+}
+
+// newestOfAll returns the time of the newest sample of the node and its containers.
+func (s *nodeState) newestOfAll() time.Time {
 	var ms int64
+	if s.node.has(seriesCPU) {
+		ms = s.node.cpuTime
+	}
 	for _, p := range s.pods {
 		for _, c := range p.containers {
 			if c.has(seriesCPU) {
@@ -151,8 +166,5 @@ func (s *nodeState) newest() (at time.Time, ofNode bool) {
 			}
 		}
 	}
-	if ms == 0 {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(ms), false
+	return samplestore.Time(ms).AsTime()
 }

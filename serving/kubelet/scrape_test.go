@@ -216,6 +216,64 @@ func TestHanging(t *testing.T) {
 	})
 }
 
+// TestStaleSamples: a node of which nothing can be served is not healthy, whether its kubelet
+// is frozen or its clock is behind.
+func TestStaleSamples(t *testing.T) {
+	body := func(offset float64, seconds ...float64) (texts []string) {
+		for _, at := range seconds {
+			a := answers(says("a", 100+at, at-offset))
+			a.node = &reported{cpu: 100 + at, at: at - offset, memory: 9, swap: missing}
+			texts = append(texts, a.text())
+		}
+		return texts
+	}
+	fresh := body(0, 0, 15, 30)
+	tests := map[string]struct {
+		bodies []string // at 0, 15 s, …
+		want   v1alpha1.ScrapeReason
+		text   string
+		age    time.Duration
+	}{
+		"fresh":                   {bodies: fresh},
+		"frozen for a short time": {bodies: []string{fresh[0], fresh[0], fresh[0]}},
+		"frozen": {
+			bodies: []string{fresh[0], fresh[1], fresh[1], fresh[1], fresh[1], fresh[1], fresh[1], fresh[1], fresh[1]},
+			want:   v1alpha1.ScrapeStaleSamples, text: "1m45s old and is not served: the kubelet does not renew its samples", age: 105 * time.Second,
+		},
+		"frozen and thawed":   {bodies: append(body(600, 0, 15), body(0, 30)...)},
+		"clock behind":        {bodies: body(600, 0, 15, 30), want: v1alpha1.ScrapeStaleSamples, text: "10m0s old and is not served: it is renewed, so the node's clock is behind", age: 10 * time.Minute},
+		"clock hours behind":  {bodies: body(9000, 0, 15), want: v1alpha1.ScrapeStaleSamples, text: "2h30m0s old", age: 150 * time.Minute},
+		"first body is stale": {bodies: body(600, 0), want: v1alpha1.ScrapeStaleSamples, text: "restart the kubelet, and check the clock", age: 10 * time.Minute},
+		"only the node's sample is frozen": {bodies: func() (texts []string) {
+			for at := 0.0; at < 120; at += 15 {
+				a := answers(says("a", 100+at, at))
+				a.node = &reported{cpu: 100, at: 0, memory: 9, swap: missing}
+				texts = append(texts, a.text())
+			}
+			return texts
+		}()},
+	}
+	ca := newAuthority(t)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(epoch)
+			var current atomic.Value
+			kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, current.Load().(string)) })
+			s := newTestSource(t, clock, ca.pem, kubelet.dial, testSettings())
+			var o *outcome
+			for i, text := range tt.bodies {
+				current.Store(text)
+				clock.SetTime(sec(float64(15 * i)))
+				o = s.scrapeOnce(t.Context(), testNode("n1", "192.0.2.1"))
+			}
+			checkFailure(t, o, tt.want, tt.text)
+			if o.failure != nil && o.failure.sampleAge != tt.age {
+				t.Errorf("age of the newest sample %s, want %s", o.failure.sampleAge, tt.age)
+			}
+		})
+	}
+}
+
 func TestScrapePublishes(t *testing.T) {
 	ca := newAuthority(t)
 	clock := clocktesting.NewFakeClock(epoch)

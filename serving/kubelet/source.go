@@ -6,8 +6,9 @@ package kubelet
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
-	"math"
 	"net"
 	"sync"
 	"time"
@@ -30,9 +31,6 @@ type Options struct {
 	// Store stores the points.
 	Store *samplestore.Store
 	Clock clock.Clock
-	// Rand returns numbers in [0, 1), as a *rand.Rand does. It shifts the schedules
-	// of replicas against each other; nil does not.
-	Rand interface{ Float64() float64 }
 	// RestConfig has the credentials for kubelets: a token, whose file may rotate,
 	// or a client certificate. Its host and CA are not used.
 	RestConfig *rest.Config
@@ -67,9 +65,6 @@ type Source struct {
 	inFlight, slowInFlight int
 	// slowFrom is when a slow target may use the slot again, if there is only one.
 	slowFrom time.Time
-	// seed and added determine the offset of the next new node.
-	seed  float64
-	added uint64
 	// lastRun is when the scheduler last ran, zero before and after Run; nextRun is
 	// when it runs again unless woken, nextUpkeep when it calls upkeep again.
 	lastRun, nextRun, nextUpkeep time.Time
@@ -111,6 +106,8 @@ type target struct {
 	sample     time.Time
 	nodeSample bool
 	samples    int
+	// sampleAge is how old the newest sample was, if failed is StaleSamples.
+	sampleAge time.Duration
 	// firstSuccess is when the first successful scrape began; incomplete reports that
 	// some of the pods in the newest body have no rate yet.
 	firstSuccess time.Time
@@ -147,9 +144,6 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 		settings:    cfg,
 		nodes:       map[string]*Node{},
 		targets:     map[string]*target{},
-	}
-	if o.Rand != nil {
-		s.seed = o.Rand.Float64()
 	}
 	return s, nil
 }
@@ -246,7 +240,7 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	switch {
 	case !selected:
 	case t == nil:
-		t = &target{name: n.Name, uid: n.UID, node: n, offset: s.nextOffset()}
+		t = &target{name: n.Name, uid: n.UID, node: n, offset: offset(n)}
 		s.targets[n.Name] = t
 		s.schedule(t, now)
 	case !t.node.sameEndpoint(n):
@@ -263,12 +257,11 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	}
 }
 
-// nextOffset returns the offset of a new node. Steps of the golden ratio spread any
-// number of nodes evenly.
-func (s *Source) nextOffset() float64 {
-	_, offset := math.Modf(s.seed + float64(s.added)/math.Phi)
-	s.added++
-	return offset
+// offset returns the offset of a node in [0, 1), which is the same in all replicas: clients
+// whose requests alternate between them rarely see a sample go back.
+func offset(n *Node) float64 {
+	sum := sha256.Sum256([]byte(string(n.UID) + "/" + n.Name))
+	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
 }
 
 func (s *Source) remove(t *target) {

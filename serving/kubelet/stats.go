@@ -68,6 +68,8 @@ type parseStats struct {
 	example string
 	// ahead is how far the latest future timestamp is ahead of our clock.
 	ahead time.Duration
+	// behind is how far the latest timestamp of a skipOld is behind our clock.
+	behind time.Duration
 	// kubeletFailed reports that the kubelet could not read its containers' usage.
 	kubeletFailed bool
 }

@@ -42,9 +42,10 @@ type described struct {
 }
 
 // InstallAPI adds metrics.k8s.io to an API server, in those versions that are
-// enabled, the preferred one first. It serves watch until ServeWatch says otherwise.
-func InstallAPI(server *genericapiserver.GenericAPIServer, store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool) (*Group, error) {
-	info := newAPIGroup(store, streams, enabled)
+// enabled, the preferred one first. It serves watch until ServeWatch says otherwise. Requests
+// fail with the error of available, unless that is nil.
+func InstallAPI(server *genericapiserver.GenericAPIServer, store *samplestore.Store, streams *Streams, available func() error, enabled func(schema.GroupVersion) bool) (*Group, error) {
+	info := newAPIGroup(store, streams, available, enabled)
 	g := &Group{streams: streams, versions: info.PrioritizedVersions, aggregated: server.AggregatedDiscoveryGroupManager}
 	if len(g.versions) == 0 {
 		return g, nil

@@ -6,18 +6,49 @@ package resourcemetrics
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/apiserver"
 )
+
+// TestUnavailable: requests fail with the error, and discovery does not.
+func TestUnavailable(t *testing.T) {
+	store := listStore()
+	server := apiserver.New(t, Scheme, GetOpenAPIDefinitions)
+	unavailable := func() error { return apierrors.NewServiceUnavailable("not collected") }
+	if _, err := InstallAPI(server, store, newStreams(store), unavailable, enableAll); err != nil {
+		t.Fatal(err)
+	}
+	server.PrepareRun()
+	s := httptest.NewServer(server.Handler)
+	defer s.Close()
+	for path, want := range map[string]int{
+		"/apis/metrics.k8s.io/v1":                                   http.StatusOK,
+		"/apis/metrics.k8s.io/v1/pods":                              http.StatusServiceUnavailable,
+		"/apis/metrics.k8s.io/v1beta1/nodes":                        http.StatusServiceUnavailable,
+		"/apis/metrics.k8s.io/v1/nodes?watch=1":                     http.StatusServiceUnavailable,
+		"/apis/metrics.k8s.io/v1beta1/nodes/node-a":                 http.StatusServiceUnavailable,
+		"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?limit=1": http.StatusServiceUnavailable,
+	} {
+		got := get(t, s, path, "")
+		if got.code != want || want != http.StatusOK && !strings.Contains(string(got.body), "not collected") {
+			t.Errorf("%s: status %d, want %d: %s", path, got.code, want, got.body)
+		}
+	}
+}
 
 func TestGroupVersions(t *testing.T) {
 	want := []schema.GroupVersion{metricsv1.SchemeGroupVersion, metricsv1beta1.SchemeGroupVersion}
@@ -28,7 +59,7 @@ func TestGroupVersions(t *testing.T) {
 
 func TestNoVersionEnabled(t *testing.T) {
 	store := newStore()
-	group := newAPIGroup(store, newStreams(store), func(schema.GroupVersion) bool { return false })
+	group := newAPIGroup(store, newStreams(store), available, func(schema.GroupVersion) bool { return false })
 	if got := len(group.PrioritizedVersions) + len(group.VersionedResourcesStorageMap); got != 0 {
 		t.Errorf("got %v and %v, want nothing to install", group.PrioritizedVersions, group.VersionedResourcesStorageMap)
 	}

@@ -69,7 +69,7 @@ func APIs() []stream.API {
 // newAPIGroup returns metrics.k8s.io in those versions that are enabled, the
 // preferred one first. Where none is, PrioritizedVersions is empty and there is
 // nothing to install.
-func newAPIGroup(store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
+func newAPIGroup(store *samplestore.Store, streams *Streams, available func() error, enabled func(schema.GroupVersion) bool) genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, Scheme, runtime.NewParameterCodec(Scheme), codecs)
 	info.NegotiatedSerializer = codecs
 	info.PrioritizedVersions = nil
@@ -79,8 +79,8 @@ func newAPIGroup(store *samplestore.Store, streams *Streams, enabled func(schema
 		}
 		info.PrioritizedVersions = append(info.PrioritizedVersions, version)
 		info.VersionedResourcesStorageMap[version.Version] = map[string]rest.Storage{
-			nodes.resource: newStorage(nodes, version, store.Nodes, streams.nodes, streams),
-			pods.resource:  newStorage(pods, version, store.Pods, streams.pods, streams),
+			nodes.resource: newStorage(nodes, version, store.Nodes, streams.nodes, streams, available),
+			pods.resource:  newStorage(pods, version, store.Pods, streams.pods, streams, available),
 		}
 	}
 	return info

@@ -175,7 +175,7 @@ func TestNameIsLookedUp(t *testing.T) {
 
 // TestListWithoutOptions is what a caller in this process may do.
 func TestListWithoutOptions(t *testing.T) {
-	s := &storage{kind: pods, table: listStore().Pods}
+	s := &storage{kind: pods, table: listStore().Pods, available: available}
 	obj, err := s.List(request.WithNamespace(t.Context(), "shop"), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,9 @@ func newStore() *samplestore.Store {
 // enableAll is a --runtime-config that takes nothing out.
 func enableAll(schema.GroupVersion) bool { return true }
 
+// available serves all requests.
+func available() error { return nil }
+
 // newStreams streams a store under usual settings, without chance.
 func newStreams(store *samplestore.Store) *Streams {
 	return NewStreams(store, clock.RealClock{}, func() float64 { return 1 },
@@ -61,7 +64,7 @@ func serve(t testing.TB, store *samplestore.Store, enabled func(schema.GroupVers
 func serveStreams(t testing.TB, store *samplestore.Store, streams *Streams, enabled func(schema.GroupVersion) bool, mutate ...func(*genericapiserver.Config)) (*httptest.Server, *Group) {
 	t.Helper()
 	server := apiserver.New(t, Scheme, GetOpenAPIDefinitions, mutate...)
-	group, err := InstallAPI(server, store, streams, enabled)
+	group, err := InstallAPI(server, store, streams, available, enabled)
 	if err != nil {
 		t.Fatalf("installing the API group: %v", err)
 	}

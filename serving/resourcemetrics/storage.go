@@ -27,12 +27,14 @@ type storage struct {
 	table     *samplestore.Table
 	publisher *publisher
 	streams   *Streams
+	// available returns nil, or the error of all requests.
+	available func() error
 	// metrics count the watches of this version.
 	metrics *stream.Metrics
 }
 
-func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, p *publisher, streams *Streams) *storage {
-	return &storage{kind: k, table: table, publisher: p, streams: streams, metrics: stream.NewMetrics(k.api(version))}
+func newStorage(k *kind, version schema.GroupVersion, table *samplestore.Table, p *publisher, streams *Streams, available func() error) *storage {
+	return &storage{kind: k, table: table, publisher: p, streams: streams, available: available, metrics: stream.NewMetrics(k.api(version))}
 }
 
 var (
@@ -54,6 +56,9 @@ func (s *storage) Destroy()                {} // the store outlives the API serv
 
 // Get returns the newest point of one node or pod.
 func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if err := s.available(); err != nil {
+		return nil, err
+	}
 	key := samplestore.Key{Namespace: request.NamespaceValue(ctx), Name: name}
 	if o := s.table.Get(key); o != nil {
 		return &object{kind: s.kind, point: o}, nil
@@ -77,6 +82,9 @@ func (s *storage) notFound(key samplestore.Key) error {
 // List returns the newest selected points in the order of namespaces and names. A resourceVersion
 // and its match rule are ignored, since there is no older state.
 func (s *storage) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if err := s.available(); err != nil {
+		return nil, err
+	}
 	selected := s.selection(request.NamespaceValue(ctx), options)
 	page, err := newPage(s.kind, selected.Namespace, options)
 	if err != nil {

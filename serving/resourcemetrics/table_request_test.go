@@ -29,7 +29,7 @@ func TestTableLists(t *testing.T) {
 	store := recordedStore()
 	server := serve(t, store, enableAll)
 	stock := apiserver.New(t, Scheme, GetOpenAPIDefinitions)
-	group := newAPIGroup(store, newStreams(store), enableAll)
+	group := newAPIGroup(store, newStreams(store), available, enableAll)
 	if err := stock.InstallAPIGroup(&group); err != nil {
 		t.Fatal(err)
 	}

@@ -82,6 +82,9 @@ var _ rest.Watcher = &storage{}
 // Watch streams the selected points: first the current ones, then each new one. A
 // resourceVersion in the options is ignored, since there is no history to resume from.
 func (s *storage) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	if err := s.available(); err != nil {
+		return nil, err
+	}
 	w, err := s.streams.Open(ctx, s.publisher.hub, metrics.Resource(s.kind.resource), func() (stream.Request, error) {
 		return s.watchRequest(ctx, options), nil
 	})

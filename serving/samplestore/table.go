@@ -27,6 +27,9 @@ func NewStore(c clock.PassiveClock, maxAge time.Duration) *Store {
 	return s
 }
 
+// MaxAge returns the age up to which points are served.
+func (s *Store) MaxAge() time.Duration { return time.Duration(s.Nodes.maxAge.Load()) }
+
 // SetMaxAge changes the age up to which points are served.
 func (s *Store) SetMaxAge(d time.Duration) {
 	s.Nodes.maxAge.Store(int64(d))

@@ -41,7 +41,9 @@ type components struct {
 	informers informerGate
 	watches   *watches
 	pipeline  *metricPipeline
-	resolver  *selectorresolver.Resolver
+	// resourceMetrics tells whether resource metrics are available.
+	resourceMetrics *availability
+	resolver        *selectorresolver.Resolver
 }
 
 func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial config.Settings) (*components, error) {
@@ -65,6 +67,13 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	if err := p.addPipeline(client, namespace, query.Limits{MaxWaiting: o.Run.MaxRequestsInFlight / 2}); err != nil {
 		return nil, err
 	}
+	p.resourceMetrics = &availability{clock: c, timeout: o.RatesTimeout, hasRates: func() (bool, string) {
+		if err := p.informers.Check(context.Background()); err != nil {
+			return false, err.Error()
+		}
+		return p.pipeline.resourceRules.hasRates()
+	}}
+	p.resourceMetrics.collect(initial.ResourceMetrics)
 	return p, nil
 }
 
@@ -73,7 +82,6 @@ func newKubeletSource(client *rest.Config, store *samplestore.Store, c clock.Wit
 	source, err := kubelet.NewSource(kubelet.Options{
 		Store:      store,
 		Clock:      c,
-		Rand:       rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // Spreads load; keeps no secret.
 		RestConfig: client,
 		DefaultCA:  ca,
 	}, initial)
@@ -118,6 +126,7 @@ func (p *components) applySettings(ctx context.Context, s config.Settings) error
 		return fmt.Errorf("change how kubelets are asked: %w", err)
 	}
 	// Nothing below can fail.
+	p.resourceMetrics.collect(s.ResourceMetrics)
 	p.store.SetMaxAge(s.MaxAge)
 	p.watches.apply(s.Watch)
 	p.pipeline.apply(ctx, s.Spec, s.Invalid)
@@ -127,7 +136,7 @@ func (p *components) applySettings(ctx context.Context, s config.Settings) error
 // install adds the enabled versions of the API groups to the API server.
 func (p *components) install(versions sets.Set[schema.GroupVersion], server *genericapiserver.GenericAPIServer, initial config.Settings, minRequestTimeout time.Duration) error {
 	var err error
-	if p.watches.resource, err = resourcemetrics.InstallAPI(server, p.store, p.watches.streams, versions.Has); err != nil {
+	if p.watches.resource, err = resourcemetrics.InstallAPI(server, p.store, p.watches.streams, p.resourceMetrics.check, versions.Has); err != nil {
 		return err
 	}
 	options := valueapi.Options{

@@ -84,7 +84,7 @@ func (r *resourceRules) apply(ctx context.Context, spec *v1alpha1.MetricsBackend
 // kubeletSettings returns the settings of scrapes. No kubelet is scraped while rules are
 // active, even if the current ones are invalid.
 func (r *resourceRules) kubeletSettings(s config.Settings) kubelet.Settings {
-	if s.Spec.ResourceMetrics.Rules != nil && r.isActive() {
+	if s.ResourceMetrics && s.Spec.ResourceMetrics.Rules != nil && r.isActive() {
 		s.Kubelet.NodeSelector = labels.Nothing()
 	}
 	return s.Kubelet

@@ -74,7 +74,7 @@ func newReference(t *testing.T, limits stream.Limits) *reference {
 	running.Go(func() { r.feed(ctx, began) })
 
 	server := apiserver.New(t, resourcemetrics.Scheme, resourcemetrics.GetOpenAPIDefinitions)
-	if _, err := resourcemetrics.InstallAPI(server, r.store, streams, func(schema.GroupVersion) bool { return true }); err != nil {
+	if _, err := resourcemetrics.InstallAPI(server, r.store, streams, func() error { return nil }, func(schema.GroupVersion) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	server.PrepareRun()

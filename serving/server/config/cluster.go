@@ -76,8 +76,9 @@ func (c *clusterWatcher) run(ctx context.Context) {
 	running.Wait()
 }
 
-// applyBackend applies the MetricsBackend if its spec has changed: the generation stays
-// when only the status is written, and starts over when the object is created again.
+// applyBackend applies the MetricsBackend if its spec has changed, or whether resource metrics
+// are served: the generation stays when only the status is written, and starts over when the
+// object is created again.
 func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.MetricsBackend) {
 	before := c.current
 	c.current = nil
@@ -87,7 +88,7 @@ func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.Metri
 	switch {
 	case c.current == nil && before != nil:
 		klog.FromContext(ctx).Info("The MetricsBackend was deleted; its settings stay", "metricsBackend", klog.KObj(before))
-	case c.current != nil && (before == nil || before.UID != c.current.UID || before.Generation != c.current.Generation):
+	case c.current != nil && (before == nil || settingsChanged(before, c.current)):
 		c.apply(ctx, "cluster", c.current)
 	}
 }

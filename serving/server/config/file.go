@@ -47,7 +47,7 @@ func (f *fileWatcher) load() (Settings, declarations, error) {
 	if err != nil {
 		return Settings{}, declarations{}, fmt.Errorf("read --backend-file %s: %w", f.path, err)
 	}
-	s, err := SettingsFrom(&m.backend.Spec)
+	s, err := settingsOf(m.backend)
 	if err != nil {
 		return Settings{}, declarations{}, fmt.Errorf("--backend-file %s: %w", f.path, err)
 	}

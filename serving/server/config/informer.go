@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 )
 
@@ -140,8 +141,13 @@ func sortByName[T metaObject](objects []T) {
 
 // specChanged reports whether more than the status or the metadata differs: the operator
 // writes the status of each declared metric every minute. An object without a generation (a
-// Secret) changes with its resourceVersion.
+// Secret) changes with its resourceVersion. Of a MetricsBackend's status, what settings depend
+// on is compared, too.
 func specChanged(before, after any) bool {
+	if old, ok := before.(*v1alpha1.MetricsBackend); ok {
+		current, ok := after.(*v1alpha1.MetricsBackend)
+		return !ok || settingsChanged(old, current)
+	}
 	old, err := meta.Accessor(before)
 	if err != nil {
 		return true

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -30,7 +31,9 @@ type Settings struct {
 	Kubelet kubelet.Settings
 	// MaxAge is the age from which points are no longer served.
 	MaxAge time.Duration
-	Watch  WatchSettings
+	// ResourceMetrics is false if metrics.k8s.io is not served: then no kubelet is scraped.
+	ResourceMetrics bool
+	Watch           WatchSettings
 	// Spec has its defaults. Invalid has the errors of its independent parts.
 	Spec    *v1alpha1.MetricsBackendSpec
 	Invalid field.ErrorList
@@ -41,6 +44,37 @@ type WatchSettings struct {
 	Enabled bool
 	Limits  stream.Limits
 	Stream  stream.Settings
+}
+
+// settingsOf returns the settings of a MetricsBackend. Without spec.resourceMetrics no kubelet is
+// scraped, unless the status still has an APIService of metrics.k8s.io: its removal takes time,
+// and until then lists must not become empty.
+func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
+	s, err := SettingsFrom(&backend.Spec)
+	if err == nil && !servesResourceMetrics(backend) {
+		s = s.withoutResourceMetrics()
+	}
+	return s, err
+}
+
+func servesResourceMetrics(backend *v1alpha1.MetricsBackend) bool {
+	return backend.Spec.ResourceMetrics != nil ||
+		slices.ContainsFunc(backend.Status.APIServices, func(a v1alpha1.APIServiceStatus) bool {
+			_, group, _ := strings.Cut(a.Name, ".")
+			return group == metrics.GroupName
+		})
+}
+
+// settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
+func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
+	return before.UID != after.UID || before.Generation != after.Generation || servesResourceMetrics(before) != servesResourceMetrics(after)
+}
+
+// withoutResourceMetrics returns the settings with nothing to scrape.
+func (s Settings) withoutResourceMetrics() Settings {
+	s.ResourceMetrics = false
+	s.Kubelet.NodeSelector = labels.Nothing()
+	return s
 }
 
 // SettingsFrom returns the settings of a spec, with defaults; those of an empty spec apply
@@ -79,8 +113,9 @@ func SettingsFrom(given *v1alpha1.MetricsBackendSpec) (Settings, error) {
 	}
 	return Settings{
 		Spec: spec, Invalid: invalid,
-		MaxAge: rm.MaxAge.Duration,
-		Watch:  watchSettingsFrom(&spec.Watch),
+		MaxAge:          rm.MaxAge.Duration,
+		ResourceMetrics: true,
+		Watch:           watchSettingsFrom(&spec.Watch),
 		Kubelet: kubelet.Settings{
 			Interval:      rm.Scrape.Interval.Duration,
 			Timeout:       rm.Scrape.Timeout.Duration,

@@ -30,7 +30,8 @@ var comparedByText = cmp.Options{
 
 func defaultedSettings(change func(*Settings)) Settings {
 	s := Settings{
-		MaxAge: 90 * time.Second,
+		MaxAge:          90 * time.Second,
+		ResourceMetrics: true,
 		Kubelet: kubelet.Settings{
 			Interval:      15 * time.Second,
 			Timeout:       10 * time.Second,
@@ -213,6 +214,37 @@ func TestSettingsFrom(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got, comparedByText); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSettingsOf: whether resource metrics are collected.
+func TestSettingsOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec *v1alpha1.ResourceMetricsSpec
+		// registered are the APIServices in the status.
+		registered []string
+		want       bool
+	}{
+		"not wanted":                       {},
+		"wanted":                           {spec: &v1alpha1.ResourceMetricsSpec{}, want: true},
+		"other groups":                     {registered: []string{"v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"}},
+		"no longer wanted, but registered": {registered: []string{"v1beta1.external.metrics.k8s.io", "v1.metrics.k8s.io"}, want: true},
+		"wanted and registered":            {spec: &v1alpha1.ResourceMetricsSpec{}, registered: []string{"v1.metrics.k8s.io"}, want: true},
+		"a name that is no APIService's":   {registered: []string{"metrics.k8s.io"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := backendWith(1, tc.spec)
+			for _, registered := range tc.registered {
+				backend.Status.APIServices = append(backend.Status.APIServices, v1alpha1.APIServiceStatus{Name: registered})
+			}
+			got, err := settingsOf(backend)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if scrapes := got.Kubelet.NodeSelector.Empty(); got.ResourceMetrics != tc.want || scrapes != tc.want {
+				t.Errorf("resource metrics: %t, kubelets scraped: %t, want %t", got.ResourceMetrics, scrapes, tc.want)
 			}
 		})
 	}

@@ -62,11 +62,12 @@ type Initial struct {
 }
 
 // Load returns the configuration in a file (--backend-file), or the defaults if path is
-// empty.
+// empty. With these nothing is scraped until a MetricsBackend is applied, or ApplyDefaults is
+// called.
 func Load(path string) (*Initial, error) {
 	if path == "" {
 		s, err := SettingsFrom(&v1alpha1.MetricsBackendSpec{})
-		return &Initial{Settings: s}, err
+		return &Initial{Settings: s.withoutResourceMetrics()}, err
 	}
 	file := &fileWatcher{path: path}
 	s, d, err := file.load()
@@ -88,6 +89,8 @@ type Watcher struct {
 	mu         sync.Mutex
 	generation int64
 	lastError  string
+	// applied is true once settings were applied.
+	applied bool
 }
 
 // NewWatcher watches the file of initial, or the named MetricsBackend in the cluster. With
@@ -107,6 +110,7 @@ func NewWatcher(client *rest.Config, backend string, initial *Initial, target Ta
 		w.Run, w.BackendApplied, w.DeclaredApplied = c.run, c.backend.hasApplied, c.declaredApplied
 	default:
 		w.Run = func(ctx context.Context) {
+			w.ApplyDefaults(ctx)
 			target.declare(ctx, &declarations{})
 			klog.FromContext(ctx).Info("Neither --backend nor --backend-file is given; the default settings apply")
 		}
@@ -145,13 +149,30 @@ func (w *Watcher) ObservedGeneration() int64 {
 	return w.generation
 }
 
+// ApplyDefaults applies the default settings, unless others were applied before: without its
+// MetricsBackend, resource metrics are all that a pod can serve.
+func (w *Watcher) ApplyDefaults(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.applied {
+		return
+	}
+	s, err := SettingsFrom(&v1alpha1.MetricsBackendSpec{})
+	if err == nil {
+		err = w.target.Settings(ctx, s)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot apply the default settings")
+	}
+}
+
 // apply applies the settings of a MetricsBackend that was read from origin. The same error
 // is logged once.
 func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.MetricsBackend) {
 	logger := klog.FromContext(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, err := SettingsFrom(&backend.Spec)
+	s, err := settingsOf(backend)
 	if err == nil {
 		err = w.target.Settings(ctx, s)
 	}
@@ -167,7 +188,7 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	}
 	reloads.WithLabelValues("success").Inc()
 	reloadSuccessful.Set(1)
-	w.lastError, w.generation = "", backend.Generation
+	w.lastError, w.generation, w.applied = "", backend.Generation, true
 	logger.Info("Applied the settings of the MetricsBackend",
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 }

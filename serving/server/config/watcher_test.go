@@ -121,6 +121,34 @@ func TestWatcherKeepsTheLastGoodSettings(t *testing.T) {
 	}
 }
 
+// TestApplyDefaults: they never replace settings that were read.
+func TestApplyDefaults(t *testing.T) {
+	for name, tc := range map[string]struct {
+		backend *v1alpha1.MetricsBackend
+		want    []bool
+	}{
+		"nothing read":             {nil, []bool{true}},
+		"a backend was read":       {backendWith(1, nil), []bool{false}},
+		"one without a generation": {backendWith(0, nil), []bool{false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &fakeTarget{}
+			w := &Watcher{target: target.target()}
+			if tc.backend != nil {
+				w.apply(t.Context(), "test", tc.backend)
+			}
+			w.ApplyDefaults(t.Context())
+			var got []bool
+			for _, s := range target.settings {
+				got = append(got, s.ResourceMetrics)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("resource metrics are collected (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestInvalidIndependentParts do not keep other settings from being applied.
 func TestInvalidIndependentParts(t *testing.T) {
 	backend := backendWith(1, &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}})

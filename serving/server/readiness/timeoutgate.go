@@ -31,6 +31,8 @@ type timeoutGate struct {
 	timeout time.Duration
 	// subject names what the gate waits for, and fallback how the pod serves without it.
 	subject, fallback string
+	// expire, if set, is called when the timeout expires.
+	expire func(context.Context)
 
 	start   time.Time
 	expired bool
@@ -38,10 +40,11 @@ type timeoutGate struct {
 
 // NewBackendGate waits until applied returns nil: until the settings of the MetricsBackend are
 // applied. With the default settings a pod would briefly serve what is disabled, such as
-// watch.
-func NewBackendGate(applied func() error, c clock.PassiveClock) Gate {
+// watch. After the timeout it calls applyDefaults.
+func NewBackendGate(applied func() error, applyDefaults func(context.Context), c clock.PassiveClock) Gate {
 	return &timeoutGate{
 		name: "backend", check: applied, clock: c, timeout: backendTimeout, subject: "the MetricsBackend", fallback: "with the default settings",
+		expire: applyDefaults,
 	}
 }
 
@@ -86,6 +89,9 @@ func (g *timeoutGate) Check(ctx context.Context) error {
 	}
 	if g.clock.Since(g.start) >= g.timeout {
 		g.expired = true
+		if g.expire != nil {
+			g.expire(ctx)
+		}
 		klog.FromContext(ctx).Info("A readiness gate timed out; the pod goes on "+g.fallback,
 			"gate", g.name, "timeout", g.timeout, "reason", err.Error())
 		return nil

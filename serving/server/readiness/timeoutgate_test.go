@@ -4,6 +4,7 @@
 package readiness
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func TestTimeoutGate(t *testing.T) {
 // TestTimeoutGates: what each of them waits for, and how long.
 func TestTimeoutGates(t *testing.T) {
 	unread := func() error { return errors.New("Unavailable") }
+	defaults := 0
 	for want, test := range map[string]struct {
 		timeout time.Duration
 		gate    func(clock.PassiveClock) Gate
@@ -53,7 +55,7 @@ func TestTimeoutGates(t *testing.T) {
 			return NewRatesGate(rates(false, "1 of 2 nodes"), c, 90*time.Second)
 		}},
 		"waiting for the MetricsBackend: Unavailable (goes on with the default settings after 30s)": {30 * time.Second, func(c clock.PassiveClock) Gate {
-			return NewBackendGate(unread, c)
+			return NewBackendGate(unread, func(context.Context) { defaults++ }, c)
 		}},
 		"waiting for what is declared beside the MetricsBackend: Unavailable (goes on without after 30s)": {30 * time.Second, func(c clock.PassiveClock) Gate {
 			return NewDeclaredGate(unread, c)
@@ -65,9 +67,14 @@ func TestTimeoutGates(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		c.SetTime(c.Now().Add(test.timeout))
-		if err := g.Check(t.Context()); err != nil {
-			t.Errorf("in the end: %v", err)
+		for range 2 {
+			if err := g.Check(t.Context()); err != nil {
+				t.Errorf("in the end: %v", err)
+			}
 		}
+	}
+	if defaults != 1 {
+		t.Errorf("the default settings were applied %d times", defaults)
 	}
 	if err := NewRatesGate(rates(true, ""), clock.RealClock{}, time.Hour).Check(t.Context()); err != nil {
 		t.Errorf("with rates: %v", err)
