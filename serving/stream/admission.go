@@ -11,17 +11,22 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 )
 
 // Limits bound the open watches of all hubs that share an Admission.
 type Limits struct {
-	// Connections in total, and PerUser.
+	// Connections in total, and PerUser. A tenth of Connections is a reserve for system users.
 	Connections, PerUser int
 	// OpensPerSecond and OpensBurst bound how fast one user opens watches.
 	OpensPerSecond float64
 	OpensBurst     int
 }
+
+func (l Limits) reserve() int { return l.Connections / 10 }
+
+func (l Limits) unreserved() int { return l.Connections - l.reserve() }
 
 // The Retry-After of rejected watches, in seconds. It cannot be known when a watch ends;
 // another replica may have room at once.
@@ -45,19 +50,26 @@ const (
 	limitPerUser     = "maxConnectionsPerUser"
 )
 
-// Admission counts open watches against limits.
+// Admission counts open watches against limits. Users share them by tenant: when all are in use,
+// a tenant that has fewer than the largest takes the place of one of that one's, which ends.
+// Otherwise whoever opens many ServiceAccounts' watches first would have all of them.
 type Admission struct {
 	clock  clock.PassiveClock
 	random func() float64
 
 	mu     sync.Mutex
 	limits Limits
-	open   int
-	users  map[string]*user
-	pruned time.Time
+	users  map[string]*userWatches
+	// tenants are those with watches; system may use the reserve.
+	tenants        map[tenantKey]*tenant
+	system, others pool
+	// replacing are admitted over a limit and not open yet, ending were evicted and not released
+	// yet; the latter are no longer counted otherwise.
+	replacing, ending int
+	pruned            time.Time
 }
 
-type user struct {
+type userWatches struct {
 	open int
 	rate *rate.Limiter
 }
@@ -72,7 +84,7 @@ func NewAdmission(c clock.PassiveClock, random func() float64, limits Limits) *A
 	for _, limit := range []string{limitOpenRate, limitConnections, limitPerUser} {
 		rejectedTotal.WithLabelValues(limit)
 	}
-	return &Admission{clock: c, random: random, limits: limits, users: map[string]*user{}, pruned: c.Now()}
+	return &Admission{clock: c, random: random, limits: limits, users: map[string]*userWatches{}, tenants: map[tenantKey]*tenant{}, pruned: c.Now()}
 }
 
 // Apply changes the limits. Open watches stay open.
@@ -87,16 +99,16 @@ func (a *Admission) Apply(limits Limits) {
 	}
 }
 
-// Admit counts a watch of a user until release is called, which must happen exactly once. Over
-// a limit it returns a 429 that names the limit and has a Retry-After.
-func (a *Admission) Admit(name string) (release func(), err error) {
+// Admit counts a watch of a user until its Release. Over a limit it returns a 429 that names the
+// limit and has a Retry-After.
+func (a *Admission) Admit(info user.Info) (*Connection, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.clock.Now()
+	name, now := info.GetName(), a.clock.Now()
 	a.prune(now)
 	u := a.users[name]
 	if u == nil {
-		u = &user{rate: rate.NewLimiter(rate.Limit(a.limits.OpensPerSecond), a.limits.OpensBurst)}
+		u = &userWatches{rate: rate.NewLimiter(rate.Limit(a.limits.OpensPerSecond), a.limits.OpensBurst)}
 		a.users[name] = u
 	}
 	// The rate is checked first: it also bounds clients that the other limits reject and that
@@ -106,30 +118,42 @@ func (a *Admission) Admit(name string) (release func(), err error) {
 		return nil, apierrors.NewTooManyRequests(
 			fmt.Sprintf("user %q opens watches faster than %g a second (spec.watch.maxOpensPerSecondPerUser)", name, a.limits.OpensPerSecond), a.untilAllowed(u, now))
 	}
-	if a.open >= a.limits.Connections {
-		rejectedTotal.WithLabelValues(limitConnections).Inc()
-		return nil, apierrors.NewTooManyRequests(
-			fmt.Sprintf("all of %d watches are in use (spec.watch.maxConnections)", a.limits.Connections), retryWhenFull.pick(a.random))
-	}
 	if u.open >= a.limits.PerUser {
 		rejectedTotal.WithLabelValues(limitPerUser).Inc()
 		return nil, apierrors.NewTooManyRequests(
 			fmt.Sprintf("user %q has all of its %d watches in use (spec.watch.maxConnectionsPerUser)", name, a.limits.PerUser), retryWhenFull.pick(a.random))
 	}
-	a.open++
-	u.open++
-	return func() { a.release(u) }, nil
+	key := tenantOf(info)
+	t := a.tenants[key]
+	if t == nil {
+		t = &tenant{tenantKey: key}
+	}
+	c := &Connection{admission: a, user: u, tenant: t}
+	a.count(c)
+	if !a.over(t) {
+		return c, nil
+	}
+	if !a.mayReplace(t) {
+		a.uncount(c)
+		rejectedTotal.WithLabelValues(limitConnections).Inc()
+		return nil, apierrors.NewTooManyRequests(a.whyFull(t), retryWhenFull.pick(a.random))
+	}
+	c.replaces = true
+	a.replacing++
+	return c, nil
 }
 
-func (a *Admission) release(u *user) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.open--
-	u.open--
+// whyFull returns the message for a tenant that has to wait. Shares of others are not its business.
+func (a *Admission) whyFull(t *tenant) string {
+	all, which := a.limits.Connections, ""
+	if !t.system && a.limits.reserve() > 0 {
+		all, which = a.limits.unreserved(), " that are not reserved"
+	}
+	return fmt.Sprintf("all of %d watches%s are in use (spec.watch.maxConnections), %d of them by %s", all, which, t.open, t.tenantKey)
 }
 
 // untilAllowed returns the seconds until the rate limiter allows one more watch.
-func (a *Admission) untilAllowed(u *user, now time.Time) int {
+func (a *Admission) untilAllowed(u *userWatches, now time.Time) int {
 	if a.limits.OpensPerSecond <= 0 {
 		return retryWhenFull.pick(a.random)
 	}
@@ -149,9 +173,9 @@ func (a *Admission) prune(now time.Time) {
 	}
 }
 
-// Open returns the number of open watches.
+// Open returns the number of open watches, with those that are ending.
 func (a *Admission) Open() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.open
+	return a.system.open + a.others.open + a.ending
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -51,9 +52,9 @@ func TestAdmission(t *testing.T) {
 			a := NewAdmission(c, func() float64 { return 0.5 }, test.limits)
 			for i, s := range test.steps {
 				c.SetTime(c.Now().Add(s.after))
-				release, err := a.Admit(s.user)
+				admitted, err := a.Admit(&user.DefaultInfo{Name: s.user})
 				if s.refused == "" {
-					if err != nil || release == nil {
+					if err != nil || admitted == nil {
 						t.Errorf("step %d: %v", i, err)
 					}
 					continue
@@ -97,25 +98,25 @@ func TestRetriesAreSpread(t *testing.T) {
 func TestAdmissionReturns(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(t0)
 	a := NewAdmission(c, nil, Limits{Connections: 1, PerUser: 1, OpensPerSecond: 1, OpensBurst: 2})
-	release, err := a.Admit("a")
+	admitted, err := a.Admit(&user.DefaultInfo{Name: "a"})
 	if err != nil || a.Open() != 1 {
 		t.Fatalf("%v, %d open", err, a.Open())
 	}
-	release()
-	if release, err = a.Admit("a"); err != nil {
+	admitted.Release()
+	if admitted, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
 		t.Fatalf("the place did not come back: %v", err)
 	}
-	release()
+	admitted.Release()
 	a.Apply(Limits{Connections: 1, PerUser: 1, OpensPerSecond: 100, OpensBurst: 100})
 	c.SetTime(c.Now().Add(time.Second))
 	for range 50 {
-		if release, err = a.Admit("a"); err != nil {
+		if admitted, err = a.Admit(&user.DefaultInfo{Name: "a"}); err != nil {
 			t.Fatalf("the new rate does not hold: %v", err)
 		}
-		release()
+		admitted.Release()
 	}
 	c.SetTime(c.Now().Add(2 * pruneInterval))
-	if _, err := a.Admit("b"); err != nil {
+	if _, err := a.Admit(&user.DefaultInfo{Name: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.users) != 1 || a.Open() != 1 {

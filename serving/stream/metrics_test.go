@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -208,7 +209,7 @@ func TestRejected(t *testing.T) {
 		limitOpenRate:    {Connections: 1, PerUser: 1, OpensPerSecond: 1},
 	}
 	for name, l := range limits {
-		if _, err := NewAdmission(clock.RealClock{}, rand.Float64, l).Admit("jane"); err == nil {
+		if _, err := NewAdmission(clock.RealClock{}, rand.Float64, l).Admit(&user.DefaultInfo{Name: "jane"}); err == nil {
 			t.Errorf("%s does not hold", name)
 		}
 	}

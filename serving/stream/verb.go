@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
@@ -65,18 +66,19 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	if !v.served.Load() {
 		return nil, notServed(resource)
 	}
-	client := Client{UserAgent: UserAgentFrom(ctx)}
-	if user, ok := request.UserFrom(ctx); ok {
-		client.User = user.GetName()
+	info, ok := request.UserFrom(ctx)
+	if !ok {
+		info = &user.DefaultInfo{}
 	}
+	client := Client{User: info.GetName(), UserAgent: UserAgentFrom(ctx)}
 	// Before prepare: a client that opens watches too fast must not cause queries to a source.
-	release, err := v.admission.Admit(client.User)
+	connection, err := v.admission.Admit(info)
 	if err != nil {
 		return nil, err
 	}
 	r, err := prepare()
 	if err != nil {
-		release()
+		connection.Release()
 		return nil, err
 	}
 	r.Abort, r.Client = AbortFrom(ctx), client
@@ -84,10 +86,10 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	if stop := r.Release; stop != nil {
 		r.Release = func() {
 			stop()
-			release()
+			connection.Release()
 		}
 	} else {
-		r.Release = release
+		r.Release = connection.Release
 	}
 	// The initial events are available now, so the watch gives up its seat in API Priority and
 	// Fairness.
@@ -96,6 +98,7 @@ func (v *WatchVerb) Open(ctx context.Context, hub *Hub, resource schema.GroupRes
 	if err != nil {
 		return nil, err
 	}
+	connection.Opened(func() { watcher.endBy(hub.now(), Evicted) })
 	if !v.served.Load() {
 		// Disabled meanwhile, perhaps after endAll.
 		watcher.Stop()
