@@ -10,7 +10,12 @@ import (
 
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
+
+// maxQuote limits the bytes of a query that an error quotes.
+const maxQuote = 200
 
 // Confine returns the expression with a matcher for one value of a label in every selector.
 // Other matchers on that label are removed if they match the value; if they do not, that is an
@@ -59,7 +64,7 @@ func confine(s *parser.VectorSelector, enforced *promlabels.Matcher) error {
 			continue
 		}
 		if !m.Matches(enforced.Value) {
-			return fmt.Errorf("%s selects another namespace than %q, to which this query is confined: leave the matcher out", m, enforced.Value)
+			return fmt.Errorf("%s selects another namespace than %q, to which this query is confined: leave the matcher out", text.Truncate(m.String(), maxQuote), enforced.Value)
 		}
 	}
 	kept = append(kept, enforced)
@@ -80,7 +85,7 @@ func checkConfined(expression, label, value string) error {
 		}
 		on := slices.DeleteFunc(slices.Clone(s.LabelMatchers), func(m *promlabels.Matcher) bool { return m.Name != label })
 		if len(on) != 1 || on[0].Type != promlabels.MatchEqual || on[0].Value != value {
-			return fmt.Errorf("the query could not be confined to %s=%q at %s", label, value, s)
+			return fmt.Errorf("the query could not be confined to %s=%q at %s", label, value, text.Truncate(s.String(), maxQuote))
 		}
 		return nil
 	})

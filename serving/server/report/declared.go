@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/rules"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
@@ -21,6 +22,9 @@ const (
 	// declaredConcurrency is how many metrics a report queries at a time; the evaluator
 	// has limits of its own for each source.
 	declaredConcurrency = 32
+	// maxMessage limits the bytes of a metric's message, so that no namespace's metrics
+	// dominate a report. A condition's message has the same limit.
+	maxMessage = 1024
 	// ReasonNoValues is the reason of a metric whose query returns no values.
 	ReasonNoValues = "NoValues"
 	// reasonPending is the reason of a metric without a result before the timeout.
@@ -96,6 +100,12 @@ func (r *Reporter) resultTime(q query.Query) time.Time {
 
 // healthOf returns how a declared metric does, by its values or the error of its query.
 func healthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.DeclaredHealth {
+	h := unboundedHealthOf(d, values, err)
+	h.Message = text.Truncate(h.Message, maxMessage)
+	return h
+}
+
+func unboundedHealthOf(d *rules.Declared, values *query.Values, err error) v1alpha1.DeclaredHealth {
 	h := v1alpha1.DeclaredHealth{
 		Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, UID: d.UID, Generation: d.Generation, Reason: d.Reason, Message: d.Message,
 	}
