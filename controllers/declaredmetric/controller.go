@@ -29,9 +29,10 @@ const (
 	pollInterval = 3 * time.Second
 )
 
-// PodReader reads a serving pod's report of declared metrics; nil if the pod has none.
+// PodReader reads a serving pod's report of declared metrics, metric by metric; it returns
+// false if the pod has none.
 type PodReader interface {
-	Declared(ctx context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error)
+	Declared(ctx context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error)
 }
 
 // Tokens returns the tokens that requests to pods carry.

@@ -15,9 +15,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/controllers/servingclient"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // missingGrace is how long all reports may be missing before statuses say so: pods are
@@ -62,6 +65,10 @@ type metricID struct {
 	uid types.UID
 }
 
+func (m *metric) id() metricID {
+	return metricID{m.kind, client.ObjectKeyFromObject(m.object), m.object.GetUID()}
+}
+
 // groups are the API group of each kind, and the field of the spec that enables it.
 var groups = map[string]struct {
 	suffix, field string
@@ -84,6 +91,10 @@ func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[st
 		return nil, fmt.Errorf("list MetricsBackends: %w", err)
 	}
 	byKind, byBackend := map[string]reports{}, map[string]reports{}
+	existing := sets.New[metricID]()
+	for _, m := range metrics {
+		existing.Insert(m.id())
+	}
 	for _, kind := range []string{kindCustom, kindExternal} {
 		if !slices.ContainsFunc(metrics, func(m *metric) bool { return m.kind == kind }) {
 			continue
@@ -94,7 +105,7 @@ func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[st
 			continue
 		}
 		if _, ok := byBackend[backend]; !ok {
-			byBackend[backend] = c.readBackend(ctx, backend)
+			byBackend[backend] = c.readBackend(ctx, backend, existing)
 		}
 		byKind[kind] = byBackend[backend]
 	}
@@ -142,14 +153,14 @@ func registered(backend *v1alpha1.MetricsBackend, suffix string) int {
 	return n
 }
 
-// readBackend reads the reports of the ready pods of a backend.
-func (c *Controller) readBackend(ctx context.Context, backend string) reports {
+// readBackend reads what the ready pods of a backend report of existing metrics.
+func (c *Controller) readBackend(ctx context.Context, backend string, existing sets.Set[metricID]) reports {
 	entries, known := c.Directory.Pods(backend)
 	pods := make([]*podReport, len(entries))
 	errs := make([]error, len(entries))
 	var reads sync.WaitGroup
 	for i, entry := range entries {
-		reads.Go(func() { pods[i], errs[i] = c.readPod(ctx, entry) })
+		reads.Go(func() { pods[i], errs[i] = c.readPod(ctx, entry, existing) })
 	}
 	reads.Wait()
 	var r reports
@@ -196,8 +207,9 @@ func missingProblem(backend string, entries []servingclient.Entry, errs []error)
 	}
 }
 
-// readPod returns nil if the pod has no report.
-func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry) (*podReport, error) {
+// readPod returns nil if the pod has no report. It keeps no more of one than a few KiB for
+// each existing metric: a compromised pod may send anything.
+func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry, existing sets.Set[metricID]) (*podReport, error) {
 	token, err := c.Tokens.Token(ctx, entry.Account)
 	if err != nil {
 		countPoll(err)
@@ -205,19 +217,23 @@ func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry) (*p
 	}
 	pod := entry.Pod
 	pod.Token = token
-	report, err := c.Pods.Declared(ctx, pod)
+	result := &podReport{name: entry.Name, metrics: map[metricID]*v1alpha1.DeclaredHealth{}}
+	found, err := c.Pods.Declared(ctx, pod, func(h v1alpha1.DeclaredHealth) {
+		id := metricID{h.Kind, types.NamespacedName{Namespace: h.Namespace, Name: h.Name}, h.UID}
+		if !existing.Has(id) {
+			return
+		}
+		h.Message, h.Value = text.Truncate(h.Message, maxMessage), text.Truncate(h.Value, maxValue)
+		h.Reason = text.Truncate(h.Reason, maxReason)
+		result.metrics[id] = &h
+	})
 	countPoll(err)
 	if errors.Is(err, servingclient.ErrUnauthorized) {
 		// The account may have been replaced, which invalidates its token.
 		c.Tokens.Forget(entry.Account)
 	}
-	if err != nil || report == nil {
+	if err != nil || !found {
 		return nil, err
-	}
-	result := &podReport{name: entry.Name, metrics: make(map[metricID]*v1alpha1.DeclaredHealth, len(report.Metrics))}
-	for i := range report.Metrics {
-		h := &report.Metrics[i]
-		result.metrics[metricID{h.Kind, types.NamespacedName{Namespace: h.Namespace, Name: h.Name}, h.UID}] = h
 	}
 	return result, nil
 }
@@ -225,10 +241,9 @@ func (c *Controller) readPod(ctx context.Context, entry servingclient.Entry) (*p
 // health returns the state of a metric in each pod, or nil for a pod that has not applied the
 // metric's newest spec yet.
 func (r *reports) health(m *metric) []*v1alpha1.DeclaredHealth {
-	id := metricID{m.kind, types.NamespacedName{Namespace: m.object.GetNamespace(), Name: m.object.GetName()}, m.object.GetUID()}
 	all := make([]*v1alpha1.DeclaredHealth, len(r.pods))
 	for i, pod := range r.pods {
-		if h := pod.metrics[id]; h != nil && h.Generation >= m.object.GetGeneration() {
+		if h := pod.metrics[m.id()]; h != nil && h.Generation >= m.object.GetGeneration() {
 			all[i] = h
 		}
 	}

@@ -24,6 +24,8 @@ const (
 	maxMessage = 1024
 	// maxValue bounds status.value, in bytes; a quantity is far shorter.
 	maxValue = 64
+	// maxReason bounds a reason, in bytes; kube-apiserver accepts shorter ones.
+	maxReason = 128
 )
 
 // statusOf returns the status of a metric according to the reports.

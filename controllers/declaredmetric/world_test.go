@@ -70,11 +70,17 @@ func (w *world) controller() *Controller {
 
 // Declared implements PodReader; the address is the pod's name. Each is asked by one
 // request at a time, and by another goroutine each.
-func (w *world) Declared(_ context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error) {
+func (w *world) Declared(_ context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
 	if pod.Token == "" {
-		return nil, fmt.Errorf("pod %s is asked without a token", pod.Address)
+		return false, fmt.Errorf("pod %s is asked without a token", pod.Address)
 	}
-	return w.reports[pod.Address], w.errs[pod.Address]
+	report := w.reports[pod.Address]
+	if report != nil {
+		for _, h := range report.Metrics {
+			visit(h)
+		}
+	}
+	return report != nil, w.errs[pod.Address]
 }
 
 // countingAsker notes each request.
@@ -84,9 +90,9 @@ type countingAsker struct {
 }
 
 // Declared implements PodReader.
-func (c *countingAsker) Declared(ctx context.Context, pod servingclient.Pod) (*v1alpha1.DeclaredReport, error) {
+func (c *countingAsker) Declared(ctx context.Context, pod servingclient.Pod, visit func(v1alpha1.DeclaredHealth)) (bool, error) {
 	c.asked <- pod.Address
-	return c.world.Declared(ctx, pod)
+	return c.world.Declared(ctx, pod, visit)
 }
 
 // Token implements Tokens.

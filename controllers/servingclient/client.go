@@ -21,15 +21,9 @@ import (
 const (
 	// requestTimeout bounds a request, connection included.
 	requestTimeout = 5 * time.Second
-	// declaredTimeout bounds the request for declared metrics: a pod waits up to 5
-	// seconds for its sources before it answers with what it has.
-	declaredTimeout = 10 * time.Second
 	// maxBody bounds a response body, in bytes, so that a compromised pod cannot fill
 	// the operator's memory.
 	maxBody = 1 << 20
-	// maxDeclaredBody bounds a report of declared metrics, in bytes. One metric takes
-	// less than 2 KiB.
-	maxDeclaredBody = 16 << 20
 )
 
 // Dial opens a connection to a pod.
@@ -118,17 +112,6 @@ func (c *Client) Ask(ctx context.Context, pod Pod, versions []schema.GroupVersio
 	// the prober's account may read them.
 	answer.Consumers, answer.ConsumersError = report[v1alpha1.ConsumerReport](ctx, s, v1alpha1.ConsumersPath)
 	return answer, nil
-}
-
-// Declared returns the pod's report of CustomMetrics and ExternalMetrics, or nil when the
-// pod has no such report.
-func (c *Client) Declared(ctx context.Context, pod Pod) (*v1alpha1.DeclaredReport, error) {
-	s, err := c.newSession(pod, declaredTimeout, maxDeclaredBody)
-	if err != nil {
-		return nil, err
-	}
-	defer s.http.CloseIdleConnections()
-	return report[v1alpha1.DeclaredReport](ctx, s, v1alpha1.DeclaredPath)
 }
 
 // report reads a report from path; it returns nil when the pod does not have it.

@@ -4,6 +4,7 @@
 package servingclient
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,33 +16,54 @@ import (
 func TestDeclared(t *testing.T) {
 	cases := map[string]struct {
 		bodies map[string]string
-		want   *v1alpha1.DeclaredReport
+		want   []v1alpha1.DeclaredHealth
+		found  bool
 		err    string
 	}{
 		"a report": {
 			bodies: map[string]string{"/declared": `{"metrics":[{"kind":"CustomMetric","namespace":"shop","name":"a","uid":"u","generation":2,"ready":true,"value":"3","values":1}]}`},
-			want: &v1alpha1.DeclaredReport{Metrics: []v1alpha1.DeclaredHealth{{
+			want: []v1alpha1.DeclaredHealth{{
 				Kind: "CustomMetric", Namespace: "shop", Name: "a", UID: "u", Generation: 2, Ready: true, Value: "3", Values: 1,
-			}}},
+			}},
+			found: true,
+		},
+		"no metrics": {bodies: map[string]string{"/declared": "{}"}, found: true},
+		"fields of a later release": {
+			bodies: map[string]string{"/declared": `{"at":{"a":[1]},"metrics":[{"name":"a","mood":"good"},{"name":"b"}],"end":1}`},
+			want:   []v1alpha1.DeclaredHealth{{Name: "a"}, {Name: "b"}}, found: true,
 		},
 		"an image that has none": {bodies: map[string]string{}},
-		"garbage":                {bodies: map[string]string{"/declared": "<html>"}, err: "read the answer to /declared: invalid character"},
-		"more than any cluster's": {
-			bodies: map[string]string{"/declared": `"` + strings.Repeat("x", maxDeclaredBody) + `"`}, err: "longer than 16777216 bytes",
+		"another list":           {bodies: map[string]string{"/declared": "[]"}, err: "read the answer to /declared: it is no report of metrics"},
+		"an end too early": {
+			bodies: map[string]string{"/declared": `{"metrics":[{"name":"a"},`}, want: []v1alpha1.DeclaredHealth{{Name: "a"}},
+			err: "read the answer to /declared: unexpected EOF",
+		},
+		"garbage": {bodies: map[string]string{"/declared": "<html>"}, err: "read the answer to /declared: invalid character"},
+		"a metric longer than any": {
+			bodies: map[string]string{"/declared": `{"metrics":[{"message":"` + strings.Repeat("x", maxDeclaredHealth) + `"}]}`},
+			err:    "a metric in it takes more than 262144 bytes",
+		},
+		"a field longer than any": {
+			bodies: map[string]string{"/declared": `{"` + strings.Repeat("x", maxDeclaredHealth) + `":1}`},
+			err:    "a metric in it takes more than 262144 bytes",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := NewClient(nil).Declared(t.Context(), server(t, paths(tc.bodies)))
+			var got []v1alpha1.DeclaredHealth
+			found, err := NewClient(nil).Declared(t.Context(), server(t, paths(tc.bodies)), func(h v1alpha1.DeclaredHealth) { got = append(got, h) })
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 				t.Fatalf("got %v, want %q", err, tc.err)
+			}
+			if found != tc.found {
+				t.Errorf("found is %t", found)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if _, err := NewClient(nil).Declared(t.Context(), Pod{Address: "192.0.2.1:1"}); err == nil {
+	if _, err := NewClient(nil).Declared(t.Context(), Pod{Address: "192.0.2.1:1"}, nil); err == nil {
 		t.Error("a pod is asked without any authority")
 	}
 }
@@ -62,5 +84,23 @@ func TestDirectory(t *testing.T) {
 	d.Forget("b")
 	if _, known := d.Pods("b"); known {
 		t.Error("it is not forgotten")
+	}
+}
+
+// TestLargeReport: the size of a report does not matter, only that of each metric's state.
+func TestLargeReport(t *testing.T) {
+	var body strings.Builder
+	body.WriteString(`{"metrics":[`)
+	const metrics = 200
+	for i := range metrics {
+		if i > 0 {
+			body.WriteString(",\n")
+		}
+		fmt.Fprintf(&body, `{"namespace":"shop","name":"m%d","message":"%s"}`, i, strings.Repeat("x", 96<<10))
+	}
+	body.WriteString("]}\n")
+	got := 0
+	if _, err := NewClient(nil).Declared(t.Context(), server(t, paths(map[string]string{"/declared": body.String()})), func(v1alpha1.DeclaredHealth) { got++ }); err != nil || got != metrics {
+		t.Errorf("%d metrics of %d in %d bytes: %v", got, metrics, body.Len(), err)
 	}
 }
