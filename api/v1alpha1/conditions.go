@@ -198,6 +198,8 @@ const (
 	ReasonCollision = "Collision"
 	// ReasonNoBackend: no MetricsBackend serves the metric's API.
 	ReasonNoBackend = "NoBackend"
+	// ReasonTooManyMetrics: its namespace, or the cluster, has more metrics than are used.
+	ReasonTooManyMetrics = "TooManyMetrics"
 	// ReasonInUse: the fallback is in use.
 	ReasonInUse = "InUse"
 	// ReasonFailing: the serving pods report no reason.

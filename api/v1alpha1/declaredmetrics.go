@@ -14,7 +14,8 @@ const MaxQueryLength = 16384
 
 // CustomMetric declares a metric of objects in its namespace, which is then served in
 // custom.metrics.k8s.io. It takes precedence over rules of the MetricsBackend for the
-// same metric of the same resource.
+// same metric of the same resource. At most 1000 of a namespace are used, the oldest ones,
+// and at most 5000 of the cluster: then fewer of the namespaces that have most.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -56,7 +57,8 @@ type CustomMetricList struct {
 
 // ExternalMetric declares a metric that describes no object, which is then served in
 // its namespace in external.metrics.k8s.io. It takes precedence over rules of the
-// MetricsBackend for the same metric.
+// MetricsBackend for the same metric. At most 1000 of a namespace are used, the oldest ones,
+// and at most 5000 of the cluster: then fewer of the namespaces that have most.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -261,11 +263,13 @@ type DeclaredMetricStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// The value if there is exactly one, otherwise the number of values. Updated at most
 	// once a minute.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	Value string `json:"value,omitempty"`
 
 	// Timestamp of that value from the source, as of its last change.

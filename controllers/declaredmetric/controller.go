@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -118,6 +119,9 @@ func (c *Controller) Poll(ctx context.Context) error {
 	var changes []change
 	for _, m := range metrics {
 		r := reports[m.kind]
+		if m.unused {
+			r = tooMany(m.kind)
+		}
 		if !r.usable {
 			continue
 		}
@@ -141,12 +145,28 @@ func (c *Controller) declared(ctx context.Context) ([]*metric, error) {
 	}
 	var all []*metric
 	for i := range custom.Items {
-		all = append(all, &metric{kindCustom, &custom.Items[i], &custom.Items[i].Status})
+		all = append(all, &metric{kind: kindCustom, object: &custom.Items[i], status: &custom.Items[i].Status})
 	}
+	markUnused(all)
+	customs := len(all)
 	for i := range external.Items {
-		all = append(all, &metric{kindExternal, &external.Items[i], &external.Items[i].Status})
+		all = append(all, &metric{kind: kindExternal, object: &external.Items[i], status: &external.Items[i].Status})
 	}
+	markUnused(all[customs:])
 	return all, nil
+}
+
+// markUnused marks the metrics beyond the limits, all of one kind.
+func markUnused(metrics []*metric) {
+	byObject := make(map[metav1.Object]*metric, len(metrics))
+	objects := make([]metav1.Object, len(metrics))
+	for i, m := range metrics {
+		byObject[m.object], objects[i] = m, m.object
+	}
+	_, rest := v1alpha1.LimitMetrics(objects)
+	for _, o := range rest {
+		byObject[o].unused = true
+	}
 }
 
 // The kinds of metrics, as in reports.
@@ -160,4 +180,6 @@ type metric struct {
 	kind   string
 	object client.Object
 	status *v1alpha1.DeclaredMetricStatus
+	// unused is set for a metric beyond the limits.
+	unused bool
 }

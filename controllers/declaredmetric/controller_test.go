@@ -300,6 +300,61 @@ func TestWriteBudget(t *testing.T) {
 	}
 }
 
+// TestTooManyMetrics: of too many in a namespace the youngest are told that they are not used,
+// once, and the others are as ever.
+func TestTooManyMetrics(t *testing.T) {
+	objects := []client.Object{serving()}
+	var reported []v1alpha1.DeclaredHealth
+	for i := range v1alpha1.MaxMetricsPerNamespace + 1 {
+		m := queue(fmt.Sprintf("q%04d", v1alpha1.MaxMetricsPerNamespace-i)) // the last by name is the oldest
+		m.CreationTimestamp = metav1.Date(2026, 1, 1, 0, 0, i, 0, time.UTC)
+		objects, reported = append(objects, m), append(reported, health(m.Name))
+	}
+	w := newWorld(t, objects...)
+	w.pods("a")
+	w.say(reported...)
+	c := w.controller()
+	for range len(reported)/maxWrites + 1 {
+		w.poll(c)
+		w.clock.Step(pollInterval)
+	}
+	const message = "TooManyMetrics: there are more ExternalMetrics than are used: the oldest 1000 of a namespace, and fewer if the cluster has more than 5000. Delete older ones that are not needed"
+	if diff := cmp.Diff([]string{"Ready=False " + message, "Stalled=True " + message}, w.conditions("q0000")); diff != "" {
+		t.Errorf("the youngest (-want +got):\n%s", diff)
+	}
+	if got := w.ready("q0001"); got.Status != metav1.ConditionTrue {
+		t.Errorf("the second youngest: %+v", got)
+	}
+	before := w.writes
+	w.clock.Step(time.Hour)
+	w.poll(c)
+	if before != len(reported) || w.writes != before {
+		t.Errorf("%d writes, then %d, want %d in all", before, w.writes-before, len(reported))
+	}
+}
+
+// TestNamespacesTakeTurns: many changes in one namespace do not delay those of another.
+func TestNamespacesTakeTurns(t *testing.T) {
+	elsewhere := queue("q")
+	elsewhere.Namespace, elsewhere.UID = "zoo", "uid-zoo"
+	objects := []client.Object{serving(), elsewhere}
+	reported := []v1alpha1.DeclaredHealth{health("q", func(h *v1alpha1.DeclaredHealth) { h.Namespace, h.UID = "zoo", "uid-zoo" })}
+	for i := range 2 * maxWrites {
+		name := fmt.Sprintf("q%03d", i)
+		objects, reported = append(objects, queue(name)), append(reported, health(name))
+	}
+	w := newWorld(t, objects...)
+	w.pods("a")
+	w.say(reported...)
+	w.poll(w.controller())
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if w.writes != maxWrites || elsewhere.Status.Value != "7" {
+		t.Errorf("after %d writes the other namespace's status is %+v", w.writes, elsewhere.Status)
+	}
+}
+
 // However many change at once, the operator's other work goes on, and what turned
 // goes before new values.
 func TestManyAtOnce(t *testing.T) {

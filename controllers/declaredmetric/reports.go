@@ -84,6 +84,14 @@ var groups = map[string]struct {
 	},
 }
 
+// tooMany is what is known of metrics beyond the limits: serving pods do not use them. The
+// message does not change with the number of metrics, so that statuses are written once.
+func tooMany(kind string) reports {
+	return reports{usable: true, problem: &problem{stalled: true, reason: v1alpha1.ReasonTooManyMetrics, message: fmt.Sprintf(
+		"there are more %ss than are used: the oldest %d of a namespace, and fewer if the cluster has more than %d. Delete older ones that are not needed",
+		kind, v1alpha1.MaxMetricsPerNamespace, v1alpha1.MaxMetrics)}}
+}
+
 // readReports returns the reports of the ready pods, by kind.
 func (c *Controller) readReports(ctx context.Context, metrics []*metric) (map[string]reports, error) {
 	var list v1alpha1.MetricsBackendList

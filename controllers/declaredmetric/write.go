@@ -30,7 +30,8 @@ const (
 	// The first transition after that is written at once.
 	transitionInterval = 10 * time.Second
 	// maxWrites bounds the writes of one poll: 20 per second, so that the operator's other
-	// writes are not delayed. Transitions go first, then the objects written longest ago.
+	// writes are not delayed. Transitions go first, and of those namespaces take turns, each
+	// with its objects written longest ago.
 	maxWrites = 60
 )
 
@@ -40,6 +41,8 @@ type change struct {
 	next    *v1alpha1.DeclaredMetricStatus
 	urgency urgency
 	written time.Time
+	// turn is its position among the changes of its urgency in its namespace.
+	turn int
 }
 
 // changeOf returns the status to write, and whether it is due.
@@ -59,9 +62,7 @@ func (c *Controller) changeOf(m *metric, r reports) (change, bool) {
 
 // write writes up to maxWrites statuses. It goes on after an error.
 func (c *Controller) write(ctx context.Context, changes []change) error {
-	slices.SortStableFunc(changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(b.urgency, a.urgency), a.written.Compare(b.written))
-	})
+	order(changes)
 	if left := len(changes) - maxWrites; left > 0 {
 		klog.FromContext(ctx).V(2).Info("More statuses have changed than are written at once, the others wait", "waiting", left)
 		changes = changes[:maxWrites]
@@ -75,6 +76,27 @@ func (c *Controller) write(ctx context.Context, changes []change) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// order sorts changes by their urgency. Of equally urgent ones each namespace has one before
+// any has a second.
+func order(changes []change) {
+	slices.SortStableFunc(changes, func(a, b change) int {
+		return cmp.Or(cmp.Compare(b.urgency, a.urgency), a.written.Compare(b.written))
+	})
+	type queue struct {
+		urgency
+		namespace string
+	}
+	length := map[queue]int{}
+	for i := range changes {
+		q := queue{changes[i].urgency, changes[i].object.GetNamespace()}
+		changes[i].turn = length[q]
+		length[q]++
+	}
+	slices.SortStableFunc(changes, func(a, b change) int {
+		return cmp.Or(cmp.Compare(b.urgency, a.urgency), cmp.Compare(a.turn, b.turn))
+	})
 }
 
 func (c *Controller) writeOne(ctx context.Context, next change) error {

@@ -55,7 +55,7 @@ var table = map[Suite]map[Tier]string{
 			TestAdmissionFailsOpen TestAdmissionStaysWithinBudget TestBinary TestBinaryRefuses
 			TestVersionKeptForItsConsumers TestValidation TestNamespaceIsImmutable TestDefaults
 			TestKubectlShowsColumnsAndFields TestValidationOfSources TestValidationOfDeclaredMetricsAndPolicies
-			TestDefaultsOfSourcesAndMetrics TestDeclaredMetric
+			TestDefaultsOfSourcesAndMetrics TestDeclaredMetric TestOperatorMemory
 			TestOneOfTwoKubeAPIServersLags TestImageRolledBackAndForth TestImageThatDoesNotExist
 			TestForeignAPIService TestUntrustedKubelets TestNamespaceTerminating
 			TestGroupsComeAndGo TestWhoMayReadMetrics TestObjectsAreAccepted TestPodsAreRestricted TestChildrenMetadata
@@ -66,7 +66,7 @@ var table = map[Suite]map[Tier]string{
 			TestHealthAndSeries TestResourceRules
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
-			TestFirstReadinessByVersion TestFollowsItsBackend TestRuleForms TestShutdownFailsNoRequest TestPersistsNothing
+			TestFirstReadinessByVersion TestFollowsItsBackend TestRuleForms TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
 		Long: `TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults`,

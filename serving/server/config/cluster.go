@@ -93,18 +93,29 @@ func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.Metri
 	}
 }
 
-func (c *clusterWatcher) setCustom(_ context.Context, all []*v1alpha1.CustomMetric) {
+func (c *clusterWatcher) setCustom(ctx context.Context, all []*v1alpha1.CustomMetric) {
+	used := limitMetrics(ctx, "CustomMetrics", all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.declared.custom = all
+	c.declared.custom = used
 	c.target.Metrics(c.declared.custom, c.declared.external)
 }
 
-func (c *clusterWatcher) setExternal(_ context.Context, all []*v1alpha1.ExternalMetric) {
+func (c *clusterWatcher) setExternal(ctx context.Context, all []*v1alpha1.ExternalMetric) {
+	used := limitMetrics(ctx, "ExternalMetrics", all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.declared.external = all
+	c.declared.external = used
 	c.target.Metrics(c.declared.custom, c.declared.external)
+}
+
+// limitMetrics returns the metrics that are used. The operator sets a condition on the rest.
+func limitMetrics[T metaObject](ctx context.Context, what string, all []T) []T {
+	used, rest := v1alpha1.LimitMetrics(all)
+	if len(rest) > 0 {
+		klog.FromContext(ctx).V(2).Info("There are more "+what+" than are used", "used", len(used), "unused", len(rest))
+	}
+	return used
 }
 
 // declaredApplied returns nil once all declared metrics and policies are applied.

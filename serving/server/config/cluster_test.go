@@ -92,6 +92,30 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
+// TestMetricsAreLimited: of too many metrics of a namespace the youngest is not used.
+func TestMetricsAreLimited(t *testing.T) {
+	var external []*v1alpha1.ExternalMetric
+	var custom []*v1alpha1.CustomMetric
+	for i := range v1alpha1.MaxMetricsPerNamespace + 1 {
+		m := metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(i), CreationTimestamp: metav1.Unix(int64(i), 0)}
+		external = append(external, &v1alpha1.ExternalMetric{ObjectMeta: m})
+		custom = append(custom, &v1alpha1.CustomMetric{ObjectMeta: m})
+	}
+	var gotCustom []*v1alpha1.CustomMetric
+	var gotExternal []*v1alpha1.ExternalMetric
+	c := &clusterWatcher{target: Target{Metrics: func(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+		gotCustom, gotExternal = custom, external
+	}}}
+	c.setCustom(t.Context(), custom)
+	c.setExternal(t.Context(), external)
+	if diff := cmp.Diff(external[:v1alpha1.MaxMetricsPerNamespace], gotExternal); diff != "" {
+		t.Errorf("ExternalMetrics (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(custom[:v1alpha1.MaxMetricsPerNamespace], gotCustom); diff != "" {
+		t.Errorf("CustomMetrics (-want +got):\n%s", diff)
+	}
+}
+
 // TestBackendApplied: after which responses of kube-apiserver the settings are known.
 func TestBackendApplied(t *testing.T) {
 	const list = `{"kind":"MetricsBackendList","apiVersion":"metricsbackend.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[%s]}`

@@ -49,7 +49,7 @@ func newObjectInformer[T metaObject](what, resource string, source cache.ListerW
 		apply:           apply,
 		changed:         wake.NewSignal(),
 	}
-	if err := o.informer.SetTransform(withoutManagedFields); err != nil {
+	if err := o.informer.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("trim %s: %w", what, err)
 	}
 	err := o.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
@@ -162,10 +162,20 @@ func specChanged(before, after any) bool {
 	return current.GetGeneration() == 0 && old.GetResourceVersion() != current.GetResourceVersion()
 }
 
-// withoutManagedFields drops the larger part of most objects' metadata.
-func withoutManagedFields(obj any) (any, error) {
+// trim drops what is not read. Teams choose the size of the metadata of their metrics.
+func trim(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
+		o.SetAnnotations(nil)
+		o.SetLabels(nil)
+		o.SetOwnerReferences(nil)
+		o.SetFinalizers(nil)
+	}
+	switch o := obj.(type) {
+	case *v1alpha1.CustomMetric:
+		o.Status = v1alpha1.DeclaredMetricStatus{}
+	case *v1alpha1.ExternalMetric:
+		o.Status = v1alpha1.DeclaredMetricStatus{}
 	}
 	return obj, nil
 }

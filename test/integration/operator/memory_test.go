@@ -1,0 +1,83 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+)
+
+// TestOperatorMemory: the metadata of metrics, which any team chooses, and their specs take no
+// memory. It does not run beside other tests, since operators run in this process.
+func TestOperatorMemory(t *testing.T) {
+	suite := <-idle
+	t.Cleanup(func() { idle <- suite })
+	outcome.Begin(t)
+	// heap returns the heap in use once the operator has written the status of all metrics.
+	heap := func(metrics int) uint64 {
+		t.Helper()
+		outcome.Eventually(t, 2*time.Minute, fmt.Sprintf("%d metrics have a status", metrics), func(ctx context.Context) error {
+			var external v1alpha1.ExternalMetricList
+			if err := suite.admin.List(ctx, &external, client.InNamespace(otherNamespace)); err != nil {
+				return err
+			}
+			written := 0
+			for i := range external.Items {
+				if len(external.Items[i].Status.Conditions) > 0 {
+					written++
+				}
+			}
+			if written != metrics {
+				return fmt.Errorf("%d have one", written)
+			}
+			return nil
+		})
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	// add keeps no reference to what it creates.
+	add := func(name, query string, annotations map[string]string) {
+		t.Helper()
+		m := &v1alpha1.ExternalMetric{ObjectMeta: metav1.ObjectMeta{Namespace: otherNamespace, Name: name, Annotations: annotations}}
+		m.Spec.Query = query
+		if err := suite.admin.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := suite.admin.DeleteAllOf(context.Background(), &v1alpha1.ExternalMetric{}, client.InNamespace(otherNamespace)); err != nil {
+			t.Error(err)
+		}
+	})
+	add("small", "up", nil)
+	before := heap(1)
+
+	// 27 MB, of which 2.7 MB may stay in memory.
+	const metrics, size, limit = 100, 250 << 10, 2.7e6
+	annotations := map[string]string{"notes": strings.Repeat("x", size)}
+	query := `sum(up{a="` + strings.Repeat("x", v1alpha1.MaxQueryLength-20) + `"})`
+	for i := range metrics {
+		add(fmt.Sprintf("large%03d", i), query, annotations)
+	}
+	after := heap(1 + metrics)
+	t.Logf("heap in use: %.1f MB, then %.1f MB", float64(before)/1e6, float64(after)/1e6)
+	if grown := float64(after) - float64(before); grown > limit {
+		t.Errorf("the heap in use has grown by %.1f MB with %d MB of annotations and queries", grown/1e6, metrics*(size+len(query))/1_000_000)
+	}
+}
