@@ -24,7 +24,9 @@ func TestServingMemory(t *testing.T) {
 	outcome.Begin(t)
 	reader, profiler := cluster.token(t, "reader"), cluster.token(t, "profiler")
 	backends := newBackendClient(t)
-	create(t, backends, &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: "memory"}})
+	backend := &v1alpha1.MetricsBackend{ObjectMeta: metav1.ObjectMeta{Name: "memory"}}
+	backend.Spec.ResourceMetrics = &v1alpha1.ResourceMetricsSpec{}
+	create(t, backends, backend)
 	start := func() *process {
 		return cluster.startServing(t, "memory", "--backend=memory", "--service-namespace="+servingNamespace, "--service-name=memory")
 	}
