@@ -133,6 +133,11 @@ type DeclaredHealth struct {
 	Time   metav1.Time `json:"time,omitzero"`
 }
 
+// ScrapeAccountVariable is the environment variable of a serving pod with the ServiceAccount,
+// NAMESPACE/NAME, whose token it requests for kubelets. It is not a flag: an older image
+// ignores a variable, but ends with a flag that it does not know.
+const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
+
 // KubeletReport summarizes the last scrape of each selected node.
 // +kubebuilder:object:generate=false
 type KubeletReport struct {
@@ -144,6 +149,9 @@ type KubeletReport struct {
 	Pending int `json:"pending"`
 	// NewestSample is the time of the newest node sample, or zero if there is none.
 	NewestSample metav1.Time `json:"newestSample,omitzero"`
+	// Account is the ServiceAccount, NAMESPACE/NAME, whose token is sent to kubelets. Empty
+	// means that of the pod itself, as in pods that do not know ScrapeAccountVariable.
+	Account string `json:"account,omitempty"`
 	// Failures groups the nodes whose last scrape failed, largest group first.
 	Failures []KubeletFailure `json:"failures,omitempty"`
 }
@@ -180,9 +188,11 @@ const (
 	ScrapeCertificateUntrusted ScrapeReason = "CertificateUntrusted"
 	// ScrapeCertificateChanged means: the certificate is not the pinned one.
 	ScrapeCertificateChanged ScrapeReason = "CertificateChanged"
-	// ScrapeUnauthorized means: HTTP 401, the kubelet does not accept serving's token.
+	// ScrapeNoToken means: serving has no token to send, so that it sent nothing.
+	ScrapeNoToken ScrapeReason = "NoToken"
+	// ScrapeUnauthorized means: HTTP 401, the kubelet does not accept the token.
 	ScrapeUnauthorized ScrapeReason = "Unauthorized"
-	// ScrapeForbidden means: HTTP 403, serving's account lacks nodes/metrics.
+	// ScrapeForbidden means: HTTP 403, the account of the token lacks nodes/metrics.
 	ScrapeForbidden ScrapeReason = "Forbidden"
 	// ScrapeBadStatus means: another HTTP status than 200.
 	ScrapeBadStatus ScrapeReason = "BadStatus"

@@ -6,7 +6,9 @@ package kubelet
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -15,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/oauth2"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -234,6 +238,7 @@ func TestCredentials(t *testing.T) {
 	certPEM, keyPEM := encodePair(t, client)
 	tests := map[string]struct {
 		config            rest.Config
+		tokens            transport.ResettableTokenSource
 		wantAuthorization string
 		wantCertificate   bool
 	}{
@@ -244,6 +249,10 @@ func TestCredentials(t *testing.T) {
 		"client certificate": {config: rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: certPEM, KeyData: keyPEM}}, wantCertificate: true},
 		// The flag is for kube-apiserver alone.
 		"insecure": {config: rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, wantAuthorization: "Bearer secret"},
+		"tokens instead of all others": {
+			config: rest.Config{BearerToken: "secret", BearerTokenFile: file, TLSClientConfig: rest.TLSClientConfig{CertData: certPEM, KeyData: keyPEM}},
+			tokens: &fakeTokens{token: "of-scrapes"}, wantAuthorization: "Bearer of-scrapes",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +262,7 @@ func TestCredentials(t *testing.T) {
 			kubelet.mu.Unlock()
 			s, err := NewSource(Options{
 				Store: samplestore.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{},
-				RestConfig: &tt.config, DefaultCA: ca.pem, Dial: kubelet.dial,
+				RestConfig: &tt.config, Tokens: tt.tokens, DefaultCA: ca.pem, Dial: kubelet.dial,
 			}, testSettings())
 			if err != nil {
 				t.Fatal(err)
@@ -268,5 +277,53 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("client certificate sent: %v, want %v", got, tt.wantCertificate)
 			}
 		})
+	}
+}
+
+// fakeTokens has a token, or an error, and counts resets.
+type fakeTokens struct {
+	token  string
+	err    error
+	resets int
+}
+
+func (f *fakeTokens) Token() (*oauth2.Token, error) {
+	return &oauth2.Token{AccessToken: f.token}, f.err
+}
+
+func (f *fakeTokens) ResetTokenOlderThan(time.Time) { f.resets++ }
+
+// Without a token a kubelet is sent nothing, whatever other credentials there are. A token
+// that it rejects is reset.
+func TestTokens(t *testing.T) {
+	ca := newAuthority(t)
+	status := http.StatusUnauthorized
+	kubelet := newFakeKubelet(t, ca.issue(nil, "192.0.2.1"), func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, nodeBody)
+	})
+	tokens := &fakeTokens{err: errors.New("the account is forbidden")}
+	s, err := NewSource(Options{
+		Store: samplestore.NewStore(clock.RealClock{}, time.Minute), Clock: clock.RealClock{}, DefaultCA: ca.pem, Dial: kubelet.dial,
+		RestConfig: &rest.Config{BearerToken: "secret"}, Tokens: tokens, Account: "ns/scrape",
+	}, testSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	node := testNode("n1", "192.0.2.1")
+	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeNoToken, "the account is forbidden")
+	if requests, connections := kubelet.seen(); len(requests) > 0 || connections > 0 {
+		t.Errorf("%d requests over %d connections without a token", len(requests), connections)
+	}
+	tokens.err = nil
+	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeUnauthorized, "")
+	status = http.StatusForbidden
+	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeForbidden, "nodes/metrics")
+	if tokens.resets != 1 {
+		t.Errorf("%d resets, want one for the 401", tokens.resets)
+	}
+	if got := s.Report().Account; got != "ns/scrape" {
+		t.Errorf("the report has the account %q", got)
 	}
 }

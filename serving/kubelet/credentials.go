@@ -30,14 +30,14 @@ type credentials struct {
 	dial      dialFunc
 	// clientCertificate is nil if there is none.
 	clientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
-	// roundTripper adds the token, which it reloads from its file and after status 401,
-	// and sends the request over the connection in the request's context (attempt).
+	// roundTripper adds the token, which it reloads or resets after status 401, and sends the request over the connection in the request's context (attempt).
 	roundTripper http.RoundTripper
 }
 
-// newCredentials returns the credentials of a client configuration. Its host, CA and
-// server name are kube-apiserver's and are not used.
-func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*credentials, error) {
+// newCredentials returns the credentials of a client configuration, or tokens, if not nil,
+// instead of them. The configuration's host, CA and server name are kube-apiserver's and are
+// not used.
+func newCredentials(config *rest.Config, tokens transport.ResettableTokenSource, defaultCA []byte, dial dialFunc) (*credentials, error) {
 	c := &credentials{defaultCA: defaultCA, dial: dial}
 	if c.dial == nil {
 		c.dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
@@ -45,18 +45,24 @@ func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*cred
 	if config == nil {
 		config = &rest.Config{}
 	}
+	if tokens != nil {
+		config = rest.AnonymousClientConfig(config)
+	}
 	tc, err := config.TransportConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
 	}
-	if tc.BearerTokenFile != "" {
+	switch {
+	case tokens != nil:
+		tc.Wrap(transport.ResettableTokenSourceWrapTransport(&tokenSource{ResettableTokenSource: tokens}))
+	case tc.BearerTokenFile != "":
 		// Unlike for the file in a config, a token that was rejected is not cached.
-		tokens := &tokenSource{transport.NewCachedFileTokenSource(tc.BearerTokenFile), tc.BearerToken}
-		if _, err := tokens.Token(); err != nil {
+		file := &tokenSource{transport.NewCachedFileTokenSource(tc.BearerTokenFile), tc.BearerToken}
+		if _, err := file.Token(); err != nil {
 			return nil, fmt.Errorf("read the credentials for kubelets: %w", err)
 		}
 		tc.BearerToken, tc.BearerTokenFile = "", ""
-		tc.Wrap(transport.ResettableTokenSourceWrapTransport(tokens))
+		tc.Wrap(transport.ResettableTokenSourceWrapTransport(file))
 	}
 	c.roundTripper, err = transport.HTTPWrappersForConfig(tc, attemptTransport{})
 	if err != nil {
@@ -73,7 +79,8 @@ func newCredentials(config *rest.Config, defaultCA []byte, dial dialFunc) (*cred
 	return c, nil
 }
 
-// tokenSource returns the token in a file, or a static one while that cannot be read.
+// tokenSource returns a token, or a static one, if not empty, while there is none, such as
+// when its file cannot be read.
 type tokenSource struct {
 	transport.ResettableTokenSource
 	static string
@@ -91,7 +98,7 @@ func (s *tokenSource) Token() (*oauth2.Token, error) {
 	return nil, &tokenError{err}
 }
 
-// tokenError is the error of a token that cannot be read.
+// tokenError is the error of a missing token.
 type tokenError struct{ err error }
 
 func (e *tokenError) Error() string { return e.err.Error() }

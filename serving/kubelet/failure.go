@@ -79,7 +79,7 @@ func classify(timeout time.Duration, limit int64, err error) *failure {
 	case errors.As(err, &verify):
 		return failf(v1alpha1.ScrapeCertificateUntrusted, "the certificate is not valid: renew the kubelet's serving certificate: %w", err)
 	case errors.As(err, &token):
-		return failf(v1alpha1.ScrapeUnauthorized, "the serving component's token cannot be read: check the volume of its ServiceAccount's token: %w", err)
+		return failf(v1alpha1.ScrapeNoToken, "there is no token for kubelets, so nothing was sent: see the log of the serving component: %w", token)
 	case errors.As(err, &protocol):
 		return failf(v1alpha1.ScrapeConnectionFailed, "what answers does not speak HTTP: check that a kubelet answers at this address: %w", err)
 	case errors.As(err, &notTLS):
@@ -98,10 +98,10 @@ func classifyStatus(r *http.Response) *failure {
 	case code == http.StatusOK:
 		return nil
 	case code == http.StatusUnauthorized:
-		return failf(v1alpha1.ScrapeUnauthorized, "HTTP 401: the kubelet does not accept the serving component's token: "+
+		return failf(v1alpha1.ScrapeUnauthorized, "HTTP 401: the kubelet does not accept the token: "+
 			"set authentication.webhook.enabled: true in the kubelet's configuration")
 	case code == http.StatusForbidden:
-		return failf(v1alpha1.ScrapeForbidden, "HTTP 403: the serving component's account may not get nodes/metrics: "+
+		return failf(v1alpha1.ScrapeForbidden, "HTTP 403: the account of the token may not get nodes/metrics: "+
 			"check its ClusterRoleBinding, and that authorization.mode of the kubelet is Webhook")
 	case code >= 300 && code < 400:
 		return failf(v1alpha1.ScrapeBadStatus, "HTTP %d: redirects are not followed, as they would show the token to someone else: "+

@@ -24,7 +24,7 @@ const (
 func (s *Source) Report() v1alpha1.KubeletReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	report := v1alpha1.KubeletReport{Nodes: len(s.targets)}
+	report := v1alpha1.KubeletReport{Nodes: len(s.targets), Account: s.account}
 	failed := map[v1alpha1.ScrapeReason][]*target{}
 	for _, t := range s.targets {
 		switch {

@@ -346,5 +346,5 @@ func TestUnauthorizedReadsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeUnauthorized, "authentication.webhook")
-	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeUnauthorized, "cannot be read")
+	checkFailure(t, s.scrapeOnce(t.Context(), node), v1alpha1.ScrapeNoToken, "failed to read token file")
 }

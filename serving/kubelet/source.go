@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -34,6 +35,10 @@ type Options struct {
 	// RestConfig has the credentials for kubelets: a token, whose file may rotate,
 	// or a client certificate. Its host and CA are not used.
 	RestConfig *rest.Config
+	// Tokens, if not nil, replaces all credentials of RestConfig, and Account is whose tokens
+	// they are, NAMESPACE/NAME. A token that a kubelet rejected is reset.
+	Tokens  transport.ResettableTokenSource
+	Account string
 	// DefaultCA verifies kubelets if the settings have no CA, PEM; SetDefaultCA
 	// replaces it. Without any, scrapes in mode Verify fail.
 	DefaultCA []byte
@@ -47,6 +52,8 @@ type Source struct {
 	store       *samplestore.Store
 	clock       clock.Clock
 	credentials *credentials
+	// account is Options.Account.
+	account string
 	// wake wakes the scheduler before its timer ends.
 	wake    wake.Signal
 	scrapes sync.WaitGroup
@@ -127,7 +134,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 	if o.Store == nil || o.Clock == nil {
 		return nil, errors.New("kubelet source: a store and a clock are needed")
 	}
-	c, err := newCredentials(o.RestConfig, o.DefaultCA, o.Dial)
+	c, err := newCredentials(o.RestConfig, o.Tokens, o.DefaultCA, o.Dial)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +146,7 @@ func NewSource(o Options, initial Settings) (*Source, error) {
 		store:       o.Store,
 		clock:       o.Clock,
 		credentials: c,
+		account:     o.Account,
 		wake:        wake.NewSignal(),
 		logLimiter:  rate.NewLimiter(logRate, logBurst),
 		settings:    cfg,

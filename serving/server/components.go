@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/metricsbackend/metrics-backend-operator/serving/accounttoken"
 	"github.com/metricsbackend/metrics-backend-operator/serving/canary"
 	"github.com/metricsbackend/metrics-backend-operator/serving/custommetrics"
 	"github.com/metricsbackend/metrics-backend-operator/serving/externalmetrics"
@@ -38,6 +39,8 @@ type components struct {
 	store     *samplestore.Store
 	kubelets  *kubelet.Source
 	kubeletCA *kubeletCA
+	// tokens are those for kubelets, or nil if they get this process's own credentials.
+	tokens    *accounttoken.Source
 	informers informerGate
 	watches   *watches
 	pipeline  *metricPipeline
@@ -54,7 +57,10 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 	if p.kubeletCA, err = newKubeletCA(o.KubeletCAFile, client); err != nil {
 		return nil, err
 	}
-	if p.kubelets, err = newKubeletSource(client, p.store, c, p.kubeletCA.content(), initial.Kubelet); err != nil {
+	if p.tokens, err = o.newScrapeTokens(client, c); err != nil {
+		return nil, err
+	}
+	if p.kubelets, err = p.newKubeletSource(client, initial.Kubelet); err != nil {
 		return nil, err
 	}
 	p.kubeletCA.apply = p.kubelets.SetDefaultCA
@@ -78,13 +84,17 @@ func (o *Options) newComponents(client *rest.Config, c clock.WithTicker, initial
 }
 
 // newKubeletSource returns the scraper of kubelets.
-func newKubeletSource(client *rest.Config, store *samplestore.Store, c clock.WithTicker, ca []byte, initial kubelet.Settings) (*kubelet.Source, error) {
-	source, err := kubelet.NewSource(kubelet.Options{
-		Store:      store,
-		Clock:      c,
+func (p *components) newKubeletSource(client *rest.Config, initial kubelet.Settings) (*kubelet.Source, error) {
+	options := kubelet.Options{
+		Store:      p.store,
+		Clock:      p.clock,
 		RestConfig: client,
-		DefaultCA:  ca,
-	}, initial)
+		DefaultCA:  p.kubeletCA.content(),
+	}
+	if p.tokens != nil {
+		options.Tokens, options.Account = p.tokens, p.tokens.Account()
+	}
+	source, err := kubelet.NewSource(options, initial)
 	if err != nil {
 		return nil, fmt.Errorf("set up the scrapes of kubelets (--kubelet-ca-file names other authorities): %w", err)
 	}
@@ -170,8 +180,11 @@ func (p *components) addValueGroup(g *valueapi.Group) {
 // background returns what runs from before the port opens until after it has closed.
 func (p *components) background() []func(context.Context) {
 	all := []func(context.Context){
-		p.kubelets.Run, p.kubeletCA.run, p.watches.streams.Run, p.pipeline.run,
+		p.scrape, p.kubeletCA.run, p.watches.streams.Run, p.pipeline.run,
 		func(ctx context.Context) { updateNewestSample(ctx, p.pipeline.resourceRules.report) },
+	}
+	if p.tokens != nil {
+		all = append(all, p.tokens.Run)
 	}
 	for _, g := range p.watches.values {
 		all = append(all, g.Run)

@@ -33,7 +33,7 @@ func newTestInformers(t *testing.T, host string) informerGate {
 		t.Fatal(err)
 	}
 	store := samplestore.NewStore(clock.RealClock{}, defaults.MaxAge)
-	source, err := newKubeletSource(client, store, clock.RealClock{}, nil, defaults.Kubelet)
+	source, err := (&components{store: store, clock: clock.RealClock{}, kubeletCA: &kubeletCA{}}).newKubeletSource(client, defaults.Kubelet)
 	if err != nil {
 		t.Fatal(err)
 	}

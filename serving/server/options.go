@@ -62,6 +62,9 @@ type Options struct {
 
 	// PodIP is this pod's address; empty outside a pod.
 	PodIP string
+	// ScrapeAccount is the ServiceAccount, NAMESPACE/NAME, whose tokens are requested for
+	// kubelets. Without it they get the credentials of --kubeconfig.
+	ScrapeAccount string
 
 	registry basecompatibility.ComponentGlobalsRegistry
 }
@@ -107,6 +110,7 @@ func NewOptions() (*Options, error) {
 		Logging:        logsapi.NewLoggingConfiguration(),
 		RatesTimeout:   defaultRatesTimeout,
 		PodIP:          os.Getenv(podIPEnv),
+		ScrapeAccount:  os.Getenv(v1alpha1.ScrapeAccountVariable),
 		registry:       registry,
 	}, nil
 }
@@ -175,6 +179,9 @@ func (o *Options) Validate() error {
 	}
 	if (o.ServiceName == "") != (o.ServiceNamespace == "") {
 		errs = append(errs, errors.New("--service-name and --service-namespace must be given together"))
+	}
+	if _, err := o.scrapeAccount(); err != nil {
+		errs = append(errs, err)
 	}
 	if o.RatesTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--rates-timeout must not be negative, but is %s", o.RatesTimeout))

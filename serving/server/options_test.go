@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 )
 
 var (
@@ -169,5 +172,32 @@ func TestGateDefaults(t *testing.T) {
 	// version of this binary instead of that of the libraries.
 	if !utilfeature.DefaultFeatureGate.Enabled(features.APIResponseCompression) {
 		t.Error("APIResponseCompression is off: feature gates are not read at the libraries' version")
+	}
+}
+
+func TestScrapeAccount(t *testing.T) {
+	tests := map[string]struct {
+		value string
+		want  types.NamespacedName
+		valid bool
+	}{
+		"none":             {valid: true},
+		"an account":       {value: "ns/scrape", want: types.NamespacedName{Namespace: "ns", Name: "scrape"}, valid: true},
+		"no namespace":     {value: "scrape"},
+		"no name":          {value: "ns/"},
+		"too many slashes": {value: "a/b/c"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(v1alpha1.ScrapeAccountVariable, tc.value)
+			o := parsedOptions(t)
+			got, err := o.scrapeAccount()
+			if got != tc.want || (err == nil) != tc.valid {
+				t.Errorf("got %v, %v, want %v", got, err, tc.want)
+			}
+			if err := o.Validate(); (err == nil) != tc.valid {
+				t.Errorf("Validate: %v", err)
+			}
+		})
 	}
 }

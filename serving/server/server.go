@@ -61,7 +61,7 @@ func New(o *Options, c clock.WithTicker) (*Server, error) {
 		return nil, err
 	}
 	gates := []readiness.Gate{
-		authentication, p.informers, readiness.NewBackendGate(watcher.BackendApplied, watcher.ApplyDefaults, c), readiness.NewDeclaredGate(watcher.DeclaredApplied, c),
+		authentication, p.informers, readiness.NewBackendGate(watcher.BackendApplied, watcher.ApplyDefaults, c), readiness.NewDeclaredGate(watcher.DeclaredApplied, c), readiness.NewScrapeTokenGate(p.hasScrapeToken),
 		readiness.NewSourcesGate(p.pipeline.sources.ready, c), readiness.NewRatesGate(p.pipeline.resourceRules.hasRates, c, o.RatesTimeout),
 	}
 	if o.ServiceName != "" {

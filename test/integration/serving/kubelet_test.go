@@ -36,6 +36,8 @@ type fakeKubelet struct {
 	mu      sync.Mutex
 	pods    map[string][]string
 	scrapes []time.Time
+	// bearer is the newest token that it was sent.
+	bearer string
 	// samples are the times of the samples that it returned, in milliseconds, each once.
 	samples []int64
 	// frozen is when it stopped updating its samples; zero while it updates them.
@@ -118,6 +120,13 @@ func (k *fakeKubelet) points() []int64 {
 	return points
 }
 
+// token returns the newest token that it was sent, or "".
+func (k *fakeKubelet) token() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bearer
+}
+
 // requests returns the number of requests since a time.
 func (k *fakeKubelet) requests(since time.Time) int {
 	k.mu.Lock()
@@ -135,7 +144,10 @@ func (k *fakeKubelet) serve(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.scrapes = append(k.scrapes, time.Now())
-	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ey") {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		k.bearer = token
+	}
+	if !strings.HasPrefix(k.bearer, "ey") {
 		http.Error(w, "a token is needed", http.StatusUnauthorized)
 		return
 	}

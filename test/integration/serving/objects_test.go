@@ -31,6 +31,8 @@ const (
 	servingNamespace = "metrics-backend"
 	// servingAccount has the permissions that the operator grants, no others.
 	servingAccount = "serving"
+	// scrapeAccount is the account whose token kubelets get.
+	scrapeAccount = "serving-scrape"
 	// workloads is the namespace of the pods.
 	workloads = "default"
 )
@@ -41,7 +43,7 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: servingNamespace}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	for _, name := range []string{servingAccount, "reader", "profiler", "nobody"} {
+	for _, name := range []string{servingAccount, scrapeAccount, "reader", "profiler", "nobody"} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := client.CoreV1().ServiceAccounts(servingNamespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 			return err
@@ -50,7 +52,6 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 	watch := []string{"get", "list", "watch"}
 	if err := grantCluster(ctx, client, servingAccount, "serving",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: watch},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"metricsbackend.io"}, Resources: []string{"metricsbackends", "custommetrics", "externalmetrics", "externalmetricspolicies"}, Verbs: watch},
 		rbacv1.PolicyRule{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"list"}},
@@ -58,6 +59,14 @@ func createFoundation(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	if err := bindCluster(ctx, client, servingAccount, "system:auth-delegator"); err != nil {
+		return err
+	}
+	if err := grantCluster(ctx, client, scrapeAccount, "scrape",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
+	); err != nil {
+		return err
+	}
+	if err := grantToken(ctx, client, scrapeAccount); err != nil {
 		return err
 	}
 	if err := bind(ctx, client, metav1.NamespaceSystem, "Role", "extension-apiserver-authentication-reader", serviceAccount(servingAccount)); err != nil {
@@ -122,6 +131,21 @@ func grantSecret(ctx context.Context, client kubernetes.Interface, name string) 
 		return err
 	}
 	return bind(ctx, client, servingNamespace, "Role", "credentials", serviceAccount(servingAccount))
+}
+
+// grantToken lets serving request tokens of one account beside it.
+func grantToken(ctx context.Context, client kubernetes.Interface, account string) error {
+	name := "token-of-" + account
+	_, err := client.RbacV1().Roles(servingNamespace).Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account}, Verbs: []string{"create"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return bind(ctx, client, servingNamespace, "Role", name, serviceAccount(servingAccount))
 }
 
 // token returns a token of an account in servingNamespace.

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
@@ -75,6 +76,12 @@ func (c *controlPlane) startServing(t *testing.T, service string, args ...string
 // startServingAs is startServing with a kubeconfig; it asks nothing of kube-apiserver.
 func (c *controlPlane) startServingAs(t *testing.T, service, kubeconfig string, args ...string) *process {
 	t.Helper()
+	return c.startServingFor(t, service, kubeconfig, servingNamespace+"/"+scrapeAccount, args...)
+}
+
+// startServingFor is startServingAs with the account whose token kubelets get, or "" for that of the kubeconfig.
+func (c *controlPlane) startServingFor(t *testing.T, service, kubeconfig, scrapes string, args ...string) *process {
+	t.Helper()
 	p := &process{folder: t.TempDir(), log: &lockedBuffer{}, ended: make(chan struct{})}
 	serverName := service + "." + servingNamespace + ".svc"
 	certFile, keyFile := issueFiles(t, c.servingCA, p.folder, serverName)
@@ -95,6 +102,7 @@ func (c *controlPlane) startServingAs(t *testing.T, service, kubeconfig string, 
 		"--serving-ca-file=" + caFile, "--kubelet-ca-file=" + c.writeFile(t, p.folder, "kubelet-ca.crt", c.kubeletCA.PEM),
 		"--shutdown-delay-duration=1s", "-v=2",
 	}, args...)...)
+	p.command.Env = append(os.Environ(), v1alpha1.ScrapeAccountVariable+"="+scrapes)
 	p.command.Stdout, p.command.Stderr = p.log, p.log
 	if err := p.command.Start(); err != nil {
 		t.Fatalf("start serving: %v", err)

@@ -1,0 +1,193 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package accounttoken requests tokens of a ServiceAccount (TokenRequest) and renews them.
+package accounttoken
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
+)
+
+const (
+	// lifetime is the shortest that kube-apiserver grants. Only the lifetime limits how long
+	// a leaked token is of use: kube-apiserver binds a token to a pod only if it is of the
+	// pod's own account.
+	lifetime = 10 * time.Minute
+	// A token is renewed after renewAt of its lifetime, minus a random part of up to
+	// renewJitter of it, as clients of kube-apiserver do.
+	renewAt, renewJitter = 0.8, 0.1
+	// requestTimeout limits one request.
+	requestTimeout = 10 * time.Second
+	// minRetry and maxRetry limit the exponential backoff after a failed request.
+	minRetry, maxRetry = time.Second, 30 * time.Second
+	// resetInterval is the shortest time from a request to one that a rejected token causes:
+	// a single kubelet could reject every token.
+	resetInterval = time.Minute
+)
+
+// Source has a token of one ServiceAccount. Its methods are safe for concurrent use.
+type Source struct {
+	account types.NamespacedName
+	request func(context.Context) (*authenticationv1.TokenRequest, error)
+	clock   clock.Clock
+	random  func() float64
+	// rejected wakes Run for a new token.
+	rejected wake.Signal
+	// tried is closed after the first request.
+	tried chan struct{}
+
+	mu    sync.Mutex
+	token *oauth2.Token
+	// requested is the time of the last request, obtained that of the token.
+	requested, obtained time.Time
+	// err is that of the last request, or nil; before the first it says so.
+	err error
+}
+
+// New returns a Source of the account's tokens, which Run requests with the credentials of
+// config. random returns numbers in [0, 1).
+func New(config *rest.Config, account types.NamespacedName, c clock.Clock, random func() float64) (*Source, error) {
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of ServiceAccounts: %w", err)
+	}
+	request := func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+		return client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime.Seconds()))},
+		}, metav1.CreateOptions{})
+	}
+	return newSource(request, account, c, random), nil
+}
+
+func newSource(request func(context.Context) (*authenticationv1.TokenRequest, error), account types.NamespacedName, c clock.Clock, random func() float64) *Source {
+	return &Source{
+		account: account, request: request, clock: c, random: random,
+		rejected: wake.NewSignal(), tried: make(chan struct{}),
+		err: fmt.Errorf("a token of ServiceAccount %s was not requested yet", account),
+	}
+}
+
+// Account returns NAMESPACE/NAME of the account.
+func (s *Source) Account() string { return s.account.String() }
+
+// Tried is closed after the first request, whether it succeeded or not.
+func (s *Source) Tried() <-chan struct{} { return s.tried }
+
+// Token implements oauth2.TokenSource. It does not block. It returns the last token even if
+// that could not be renewed and has expired: whether it is still accepted is up to its
+// receiver. Without any token it returns the error of the last request.
+func (s *Source) Token() (*oauth2.Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token == nil {
+		return nil, s.err
+	}
+	return s.token, nil
+}
+
+// ResetTokenOlderThan implements transport.ResettableTokenSource: the token that was current
+// at t was rejected. It makes Run request another one, unless it did so less than
+// resetInterval ago; until there is one, the rejected one stays.
+func (s *Source) ResetTokenOlderThan(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.obtained.Before(t) && s.clock.Since(s.requested) >= resetInterval {
+		s.rejected.Set()
+	}
+}
+
+// Run requests tokens until the context ends.
+func (s *Source) Run(ctx context.Context) {
+	timer := s.clock.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.rejected:
+			timer.Stop()
+		case <-timer.C():
+		}
+		granted, err := s.renew(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failures = 0
+			timer.Reset(time.Duration((renewAt - renewJitter*s.random()) * float64(granted)))
+			continue
+		}
+		// Half of the backoff is random.
+		timer.Reset(time.Duration((0.5 + s.random()/2) * float64(min(minRetry<<failures, maxRetry))))
+		failures = min(failures+1, 5)
+	}
+}
+
+// renew requests a token, and returns the lifetime that was granted.
+func (s *Source) renew(ctx context.Context) (time.Duration, error) {
+	// Before the request, so that a token is never taken for younger than it is, and that
+	// kubelets that reject the old one meanwhile cause no further request.
+	start := s.clock.Now()
+	s.mu.Lock()
+	before, first := s.err, s.requested.IsZero()
+	s.requested = start
+	s.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := s.request(limited)
+	if ctx.Err() != nil {
+		return 0, err
+	}
+	logger := klog.FromContext(ctx).WithValues("account", s.account.String())
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first {
+		defer close(s.tried)
+	}
+	if err != nil {
+		s.err = fmt.Errorf("cannot get a token of ServiceAccount %s for kubelets, and they are sent no other: %s%w", s.account, advice(err), err)
+		if first || before == nil || before.Error() != s.err.Error() {
+			logger.Error(s.err, "Cannot request a token; trying again", "lastToken", s.token != nil)
+		}
+		return 0, s.err
+	}
+	if before != nil && !first {
+		logger.Info("Got a token again")
+	}
+	s.token, s.obtained, s.err = &oauth2.Token{AccessToken: answer.Status.Token}, start, nil
+	// kube-apiserver says in the answer what it granted. Not by its expirationTimestamp, which
+	// is of another clock.
+	granted := time.Duration(ptr.Deref(answer.Spec.ExpirationSeconds, 0)) * time.Second
+	if granted <= 0 {
+		granted = lifetime
+	}
+	return granted, nil
+}
+
+// advice returns what the user can do about an error of TokenRequest, or "".
+func advice(err error) string {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "the serving component's account needs create on serviceaccounts/token of that name, which the operator grants in the Role of the serving pods: "
+	case apierrors.IsNotFound(err):
+		return "the account does not exist; the operator creates it, see the status of the MetricsBackend: "
+	}
+	return ""
+}
