@@ -248,7 +248,7 @@ func TestRemoveFrom(t *testing.T) {
 	want := []string{
 		"PodDisruptionBudget before/metrics-serving-b", "Deployment before/metrics-serving-b", "ResourceQuota before/metrics-serving-b",
 		"RoleBinding before/metrics-serving-b", "Role before/metrics-serving-b",
-		"ServiceAccount before/metrics-serving-b", "ServiceAccount before/metrics-serving-b-prober", "Service before/metrics-serving-b",
+		"ServiceAccount before/metrics-serving-b", "ServiceAccount before/metrics-serving-b-prober", "ServiceAccount before/metrics-serving-b-scrape", "Service before/metrics-serving-b",
 	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -304,11 +304,14 @@ func TestRemoveAll(t *testing.T) {
 		"ClusterRoleBinding metrics-serving-b",
 		"ClusterRoleBinding metrics-serving-b-auth-delegator",
 		"ClusterRoleBinding metrics-serving-b-prober",
+		"ClusterRoleBinding metrics-serving-b-scrape",
 		"ClusterRole metrics-serving-b",
 		"ClusterRole metrics-serving-b-prober",
 		"ClusterRole metrics-serving-b-reader",
+		"ClusterRole metrics-serving-b-scrape",
 		"ServiceAccount ns/metrics-serving-b",
 		"ServiceAccount ns/metrics-serving-b-prober",
+		"ServiceAccount ns/metrics-serving-b-scrape",
 		"Service ns/metrics-serving-b",
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
@@ -335,8 +338,8 @@ func TestRemoveAllOutsideTheNamespace(t *testing.T) {
 			t.Errorf("%s is in the namespace", object)
 		}
 	}
-	if len(found) != 7 {
-		t.Errorf("found %v, want 3 ClusterRoles, 3 ClusterRoleBindings and a RoleBinding", found)
+	if len(found) != 9 {
+		t.Errorf("found %v, want 4 ClusterRoles, 4 ClusterRoleBindings and a RoleBinding", found)
 	}
 }
 

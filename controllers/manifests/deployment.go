@@ -204,6 +204,7 @@ func environment(s Serving) []*corev1ac.EnvVarApplyConfiguration {
 	env := []*corev1ac.EnvVarApplyConfiguration{
 		corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP"))),
+		corev1ac.EnvVar().WithName(v1alpha1.ScrapeAccountVariable).WithValue(s.Namespace + "/" + s.ScrapeName()),
 	}
 	// Go derives GOMAXPROCS from the CPU limit, but no memory limit. A tenth is left for
 	// memory outside of the Go heap.

@@ -139,7 +139,11 @@ func TestDeploymentFields(t *testing.T) {
 			},
 			want: corev1.EnvVar{Name: "GOMEMLIMIT", Value: "188743680"}, // 180 MiB
 		},
-		"no memory limit": {get: func(d *appsv1.Deployment) any { return len(d.Spec.Template.Spec.Containers[0].Env) }, want: 1},
+		"no memory limit": {get: func(d *appsv1.Deployment) any { return len(d.Spec.Template.Spec.Containers[0].Env) }, want: 2},
+		"account of scrapes": {
+			get:  func(d *appsv1.Deployment) any { return d.Spec.Template.Spec.Containers[0].Env[1] },
+			want: corev1.EnvVar{Name: "SCRAPE_SERVICE_ACCOUNT", Value: "ns/metrics-serving-b-scrape"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

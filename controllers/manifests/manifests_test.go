@@ -246,7 +246,7 @@ func TestRules(t *testing.T) {
 	type grant struct{ Role, Group, Resource, URL, Names, Verbs string }
 	var got []grant
 	for name, role := range map[string]any{
-		"serving": ClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),
+		"serving": ClusterRole(serving()), "scrape": ScrapeClusterRole(serving()), "prober": ProberClusterRole(serving()), "reader": ReaderClusterRole(serving()), "namespaced": Role(serving()),
 		"namespaced, with sources": Role(withSources(serving())),
 	} {
 		for _, rule := range typed[rbacv1.ClusterRole](t, role).Rules {
@@ -256,7 +256,9 @@ func TestRules(t *testing.T) {
 	slices.SortFunc(got, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
 	want := []grant{
 		{"namespaced", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
+		{"namespaced", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
 		{"namespaced, with sources", "discovery.k8s.io", "endpointslices", "", "", "get,list,watch"},
+		{"namespaced, with sources", "", "serviceaccounts/token", "", "metrics-serving-b-scrape", "create"},
 		{"namespaced, with sources", "", "secrets", "", "mimir,mimir-ca,mimir-client", "list,watch"},
 		{"prober", "", "", "/apis,/apis/*,/sources,/consumers,/declared", "", "get"},
 		{"prober", "metrics.k8s.io", "nodes", "", "", "list"},
@@ -265,7 +267,7 @@ func TestRules(t *testing.T) {
 		{"serving", "metricsbackend.io", "metricsbackends", "", "b", "get,list,watch"},
 		{"serving", "metricsbackend.io", "custommetrics,externalmetrics,externalmetricspolicies", "", "", "get,list,watch"},
 		{"serving", "", "nodes,pods", "", "", "get,list,watch"},
-		{"serving", "", "nodes/metrics", "", "", "get"},
+		{"scrape", "", "nodes/metrics", "", "", "get"},
 	}
 	slices.SortFunc(want, func(a, b grant) int { return strings.Compare(a.Role+a.Group+a.Resource, b.Role+b.Group+b.Resource) })
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -291,8 +293,14 @@ func TestBindings(t *testing.T) {
 	if ObjectsClusterRoleBinding(serving()) != nil {
 		t.Error("without custom metrics, serving may list the objects that they describe")
 	}
+	if OwnScrapeClusterRoleBinding(serving()) != nil {
+		t.Error("serving may scrape kubelets with its own token")
+	}
+	former := serving()
+	former.OwnScrapes = true
 	for _, b := range []any{
 		ClusterRoleBinding(serving()), AuthDelegatorBinding(serving()), ProberClusterRoleBinding(serving()), ObjectsClusterRoleBinding(withSources(serving())),
+		ScrapeClusterRoleBinding(serving()), OwnScrapeClusterRoleBinding(former),
 	} {
 		o := typed[rbacv1.ClusterRoleBinding](t, b)
 		got = append(got, show("", o.RoleRef, o.Subjects))
@@ -306,6 +314,8 @@ func TestBindings(t *testing.T) {
 		{"", "ClusterRole system:auth-delegator", "ServiceAccount ns/metrics-serving-b"},
 		{"", "ClusterRole metrics-serving-b-prober", "ServiceAccount ns/metrics-serving-b-prober"},
 		{"", "ClusterRole metrics-backend-serving-objects", "ServiceAccount ns/metrics-serving-b"},
+		{"", "ClusterRole metrics-serving-b-scrape", "ServiceAccount ns/metrics-serving-b-scrape"},
+		{"", "ClusterRole metrics-serving-b-scrape", "ServiceAccount ns/metrics-serving-b"},
 		{"ns", "Role metrics-serving-b", "ServiceAccount ns/metrics-serving-b"},
 		{"kube-system", "Role extension-apiserver-authentication-reader", "ServiceAccount ns/metrics-serving-b"},
 	}
@@ -318,7 +328,7 @@ func TestBindings(t *testing.T) {
 // another namespace would make under the same name say whose they are.
 func TestInstallation(t *testing.T) {
 	s := withSources(serving())
-	s.Installation, s.PreviousNamespace = "operator", "before"
+	s.Installation, s.PreviousNamespace, s.OwnScrapes = "operator", "before", true
 	shared := append(All(s), AdmissionPolicy(s), AdmissionPolicyBinding(s), APIService(s, KnownVersions()[0], s.Target(nil)))
 	for _, object := range shared {
 		meta := typed[metav1.PartialObjectMetadata](t, metadataOf(t, object))

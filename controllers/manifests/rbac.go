@@ -24,6 +24,13 @@ func ProberServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration 
 	return serviceAccount(s, s.ProberName())
 }
 
+// ScrapeServiceAccount returns the account whose token serving pods send to kubelets, so that
+// a compromised kubelet gets nothing but the rights of ScrapeClusterRole. Serving pods request
+// its tokens (Role).
+func ScrapeServiceAccount(s Serving) *corev1ac.ServiceAccountApplyConfiguration {
+	return serviceAccount(s, s.ScrapeName())
+}
+
 // GuestServiceAccount returns the account whose token the operator sends to implementations
 // that it does not run. It has no rights but those of every account, and its tokens are
 // valid for ten minutes.
@@ -48,8 +55,6 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 		WithRules(
 			// The kubelets to scrape, and the labels of nodes and pods.
 			rule([]string{""}, []string{"nodes", "pods"}, readVerbs),
-			// A kubelet authorizes /metrics/resource as this subresource.
-			rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}),
 			// The configuration, which is reloaded without a restart.
 			rule([]string{v1alpha1.GroupName}, []string{"metricsbackends"}, readVerbs).WithResourceNames(s.Backend),
 			// Declared metrics, and the access rules of external ones.
@@ -57,6 +62,14 @@ func ClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
 			// The first readiness check waits until the pod serves all registered versions.
 			rule([]string{"apiregistration.k8s.io"}, []string{"apiservices"}, []string{"list"}),
 		)
+}
+
+// ScrapeClusterRole returns the rights of scrapes. A kubelet authorizes /metrics/resource as
+// this subresource.
+func ScrapeClusterRole(s Serving) *rbacv1ac.ClusterRoleApplyConfiguration {
+	return rbacv1ac.ClusterRole(s.ScrapeName()).
+		WithLabels(s.SharedLabels()).
+		WithRules(rule([]string{""}, []string{"nodes/metrics"}, []string{"get"}))
 }
 
 // ProberClusterRole returns the rights of the operator's probes of serving pods.
@@ -113,6 +126,20 @@ func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfi
 	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())
 }
 
+// ScrapeClusterRoleBinding binds the account of scrapes to its ClusterRole.
+func ScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	return clusterRoleBinding(s, s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
+}
+
+// OwnScrapeClusterRoleBinding binds serving pods to the ClusterRole of scrapes, or returns nil
+// unless some of them use their own token.
+func OwnScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	if !s.OwnScrapes {
+		return nil
+	}
+	return clusterRoleBinding(s, s.OwnScrapeName(), s.ScrapeName(), s.Name())
+}
+
 // ProberClusterRoleBinding binds the operator's probes to their ClusterRole.
 func ProberClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
 	return clusterRoleBinding(s, s.ProberName(), s.ProberName(), s.ProberName())
@@ -145,10 +172,13 @@ func account(name, namespace string) *rbacv1ac.SubjectApplyConfiguration {
 }
 
 // Role returns the rights of serving pods in their namespace: to list ready peers, which
-// the first readiness check asks for the versions that they serve, and to watch the Secrets
-// that sources refer to, each by name.
+// the first readiness check asks for the versions that they serve, to request tokens for
+// kubelets, and to watch the Secrets that sources refer to, each by name.
 func Role(s Serving) *rbacv1ac.RoleApplyConfiguration {
-	rules := []*rbacv1ac.PolicyRuleApplyConfiguration{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs)}
+	rules := []*rbacv1ac.PolicyRuleApplyConfiguration{
+		rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, readVerbs),
+		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}).WithResourceNames(s.ScrapeName()),
+	}
 	if names := v1alpha1.SourceSecrets(s.Sources); len(names) > 0 {
 		rules = append(rules, rule([]string{""}, []string{"secrets"}, []string{"list", "watch"}).WithResourceNames(names...))
 	}

@@ -57,6 +57,9 @@ type Serving struct {
 	Spec v1alpha1.ServingSpec
 	// Sources are those of the spec, for their Secrets and ports.
 	Sources []v1alpha1.SourceSpec
+	// OwnScrapes says that some pods may send kubelets the token of their own account: those
+	// of an image or an operator of an earlier release.
+	OwnScrapes bool
 	// CustomMetrics and ExternalMetrics say which of these groups the spec names.
 	CustomMetrics, ExternalMetrics bool
 }
@@ -66,6 +69,13 @@ func (s Serving) Name() string { return namePrefix + s.Backend }
 
 // ProberName returns the name of the ServiceAccount that probes serving pods, and of its RBAC.
 func (s Serving) ProberName() string { return s.Name() + "-prober" }
+
+// ScrapeName returns the name of the ServiceAccount whose token serving pods send to kubelets,
+// and of its RBAC.
+func (s Serving) ScrapeName() string { return s.Name() + "-scrape" }
+
+// OwnScrapeName returns the name of OwnScrapeClusterRoleBinding.
+func (s Serving) OwnScrapeName() string { return s.ScrapeName() + "-by-serving" }
 
 // GuestName returns the name of the ServiceAccount that probes spec.existing.
 func (s Serving) GuestName() string { return s.Name() + "-guest" }
@@ -138,6 +148,15 @@ func All(s Serving) []Object {
 	objects := []Object{
 		ServiceAccount(s),
 		ProberServiceAccount(s),
+		ScrapeServiceAccount(s),
+		ScrapeClusterRole(s),
+		ScrapeClusterRoleBinding(s),
+	}
+	if binding := OwnScrapeClusterRoleBinding(s); binding != nil {
+		// Before the ClusterRole of serving, which had its permission in earlier releases.
+		objects = append(objects, binding)
+	}
+	objects = append(objects,
 		ClusterRole(s),
 		ReaderClusterRole(s),
 		ProberClusterRole(s),
@@ -148,7 +167,7 @@ func All(s Serving) []Object {
 		Role(s),
 		RoleBinding(s),
 		Service(s),
-	}
+	)
 	if binding := ObjectsClusterRoleBinding(s); binding != nil {
 		objects = append(objects, binding)
 	}

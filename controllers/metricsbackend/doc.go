@@ -22,7 +22,7 @@
 //     back), verify.go (requests through it), retire.go (deletes it), restore.go and
 //     previousowner.go (hand it back)
 //   - what is deployed: deploy.go, certificates.go (package certificates), rollout.go,
-//     startfailure.go
+//     startfailure.go, scrapeaccount.go (whose token kubelets get)
 //   - pods and their answers: pod.go (and its status), probe.go, failing.go; existing.go and
 //     probedservice.go for spec.existing
 //   - what pods report: sources.go, kubelets.go, specsources.go, rules.go, consumers.go,

@@ -79,7 +79,7 @@ func (fc *fakeCluster) subjects() map[string]string {
 
 func allBoundTo(namespaces string) map[string]string {
 	return map[string]string{
-		"cluster": namespaces, "cluster-prober": namespaces, "cluster-auth-delegator": namespaces, "cluster-auth-reader": namespaces,
+		"cluster": namespaces, "cluster-prober": namespaces, "cluster-scrape": namespaces, "cluster-auth-delegator": namespaces, "cluster-auth-reader": namespaces,
 	}
 }
 

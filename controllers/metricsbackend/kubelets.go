@@ -136,10 +136,13 @@ func (s *reconcileState) remedy(reason v1alpha1.ScrapeReason) string {
 		return "These nodes have no address of the types in spec.resourceMetrics.scrape.addressTypes"
 	case v1alpha1.ScrapeConnectionFailed, v1alpha1.ScrapeTimeout:
 		return "Serving pods must reach kubelets at their address and port: check firewalls, NetworkPolicies and spec.resourceMetrics.scrape"
+	case v1alpha1.ScrapeNoToken:
+		return "Serving pods cannot request a token of " + s.scrapeAccount() + ", and send kubelets no other: see their log. Role " +
+			s.serving.Namespace + "/" + s.serving.Name() + " must let them create serviceaccounts/token of it; the operator creates both"
 	case v1alpha1.ScrapeUnauthorized:
 		return "These kubelets do not accept ServiceAccount tokens: set authentication.webhook.enabled: true in their configuration"
 	case v1alpha1.ScrapeForbidden:
-		return "These kubelets refuse the serving account: it needs nodes/metrics (ClusterRole " + s.serving.Name() + "), and they authorization.mode: Webhook"
+		return "These kubelets refuse " + s.scrapeAccount() + ": it needs nodes/metrics (ClusterRole " + s.serving.ScrapeName() + "), and they authorization.mode: Webhook"
 	case v1alpha1.ScrapeBadStatus, v1alpha1.ScrapeMalformedBody:
 		return "What answers there is no kubelet with /metrics/resource: exclude virtual nodes with spec.resourceMetrics.scrape.nodeSelector"
 	case v1alpha1.ScrapeStaleSamples:

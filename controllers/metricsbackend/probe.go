@@ -62,6 +62,7 @@ func (r *Reconciler) probe(ctx context.Context, s *reconcileState) error {
 			r.tokens.Forget(account)
 		}
 	}
+	s.observeScrapeTokens(klog.FromContext(ctx))
 	s.rememberLacking(versions)
 	s.retireUnanswered(klog.FromContext(ctx))
 	s.evaluateAnswers()

@@ -202,6 +202,7 @@ func TestDriftIsCorrected(t *testing.T) {
 		"replicas":          {"deployment/metrics-serving-cluster", `{"spec":{"replicas":5}}`, "{.spec.replicas}", "2"},
 		"image":             {"deployment/metrics-serving-cluster", `{"spec":{"template":{"spec":{"containers":[{"name":"serving","image":"evil"}]}}}}`, "{.spec.template.spec.containers[0].image}", imageBoth},
 		"rights":            {"clusterrole/metrics-serving-cluster-prober", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`, "{.rules[*].verbs}", `["get"] ["list"]`},
+		"rights of scrapes": {"clusterrole/metrics-serving-cluster-scrape", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`, "{.rules[*].resources}", `["nodes/metrics"]`},
 		"selector":          {"service/metrics-serving-cluster", `{"spec":{"selector":{"metricsbackend.io/backend":"other"}}}`, "{.spec.selector.metricsbackend\\.io/backend}", "cluster"},
 		"unverified TLS":    {"apiservice/v1.metrics.k8s.io", `{"spec":{"insecureSkipTLSVerify":true,"caBundle":null}}`, "{.spec.insecureSkipTLSVerify}", ""},
 		"blanked caBundle":  {"apiservice/v1.metrics.k8s.io", `{"spec":{"caBundle":null}}`, "{.spec.caBundle}", caBundle},
