@@ -77,10 +77,16 @@ func (fc *fakeCluster) subjects() map[string]string {
 	return found
 }
 
+// allBoundTo returns the subjects of all bindings. Pods in two namespaces mean a move, during
+// which serving's own account may scrape, too.
 func allBoundTo(namespaces string) map[string]string {
-	return map[string]string{
+	bound := map[string]string{
 		"cluster": namespaces, "cluster-prober": namespaces, "cluster-scrape": namespaces, "cluster-auth-delegator": namespaces, "cluster-auth-reader": namespaces,
 	}
+	if strings.Contains(namespaces, " ") {
+		bound["cluster-scrape-by-serving"] = namespaces
+	}
+	return bound
 }
 
 // counting records the names of the calls that would write.
