@@ -53,7 +53,7 @@ func TestCoalescingConn(t *testing.T) {
 	}
 }
 
-// writing is a connection that calls a function before each write.
+// writing is a connection that calls a function before each write, which is discarded if Conn is nil.
 type writing struct {
 	net.Conn
 	before func()
@@ -61,5 +61,8 @@ type writing struct {
 
 func (w writing) Write(p []byte) (int, error) {
 	w.before()
+	if w.Conn != nil {
+		return w.Conn.Write(p)
+	}
 	return len(p), nil
 }
