@@ -15,16 +15,19 @@ const (
 	chunkSize = 64 << 10
 	// chunkSpace is what the last object of a chunk usually fits into.
 	chunkSpace = 4 << 10
+	// maxPooled is the capacity up to which a buffer is used again: that of a chunk that has
+	// grown once. Beyond it an object was very large.
+	maxPooled = 2 * (chunkSize + chunkSpace)
 )
 
 var chunks = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, chunkSize+chunkSpace)) }}
 
 // inChunks calls write with a buffer, and writes what is in it at the end. write calls
-// writeChunk now and then.
+// writeChunk after each item.
 func inChunks(w io.Writer, write func(chunk *bytes.Buffer) error) error {
 	chunk := chunks.Get().(*bytes.Buffer)
 	defer func() {
-		if chunk.Cap() <= 2*chunkSize { // or an object was very large
+		if chunk.Cap() <= maxPooled {
 			chunk.Reset()
 			chunks.Put(chunk)
 		}
@@ -43,4 +46,12 @@ func writeChunk(w io.Writer, chunk *bytes.Buffer) error {
 	}
 	_, err := chunk.WriteTo(w)
 	return err
+}
+
+// pooled returns a buffer for its pool, or nil if it has become too large.
+func pooled(b []byte) []byte {
+	if cap(b) > maxPooled {
+		return nil
+	}
+	return b
 }

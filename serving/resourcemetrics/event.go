@@ -59,7 +59,7 @@ func writeEvent(k *kind, o *samplestore.Object, id runtime.Identifier, encode fu
 		return err
 	}
 	event := eventBuffers.Get().(*eventBuffer)
-	defer eventBuffers.Put(event)
+	defer putEventBuffer(event)
 	event.b = frame.append(event.b[:0], fragment)
 	_, err = w.Write(event.b)
 	return err
@@ -72,7 +72,7 @@ func eventFragment[E any](encoders *sync.Pool, resource, encoding string, fragme
 		countEncode(resource, encoding)
 		e, event := encoders.Get().(E), eventBuffers.Get().(*eventBuffer)
 		defer encoders.Put(e)
-		defer eventBuffers.Put(event)
+		defer putEventBuffer(event)
 		event.b = fragment(e, event.b[:0], o)
 		return slices.Clone(event.b), nil
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/serving/samplestore"
 )
 
-// eventFrame is what a watch event has around the fragment that lists use, too. The bytes of a
-// data point exist once for all versions, and an event is a copy of a few hundred bytes.
+// eventFrame is what a watch event has around the fragment of its data point, which all versions
+// share. An event is a copy of a few hundred bytes.
 type eventFrame struct {
 	encoding samplestore.Encoding
 	// before the fragment: in JSON all, in protobuf the type of the object.
@@ -96,3 +96,8 @@ func (f *eventFrame) append(b, fragment []byte) []byte {
 type eventBuffer struct{ b []byte }
 
 var eventBuffers = sync.Pool{New: func() any { return &eventBuffer{b: make([]byte, 0, 2<<10)} }}
+
+func putEventBuffer(event *eventBuffer) {
+	event.b = pooled(event.b)
+	eventBuffers.Put(event)
+}

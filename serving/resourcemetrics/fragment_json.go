@@ -31,6 +31,11 @@ var jsonEncoders = sync.Pool{New: func() any {
 	return &jsonEncoder{labels: labelCache{encode: appendJSONLabels}}
 }}
 
+func putJSONEncoder(e *jsonEncoder) {
+	e.compact = pooled(e.compact)
+	jsonEncoders.Put(e)
+}
+
 // node appends the fragment of a NodeMetrics.
 func (e *jsonEncoder) node(b []byte, o *samplestore.Object) []byte {
 	b = append(e.head(b, o), `,"usage":`...)

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,19 +73,41 @@ func TestResponse(t *testing.T) {
 	}
 }
 
+// sentResponse counts what a handler writes.
+type sentResponse struct {
+	http.ResponseWriter
+	bytes int
+	err   error
+}
+
+func (r *sentResponse) Write(p []byte) (int, error) {
+	r.bytes += len(p)
+	n, err := r.ResponseWriter.Write(p)
+	if err != nil {
+		r.err = err
+	}
+	return n, err
+}
+
 // TestClientGone holds that a list ends when its client does, whatever that is written in.
 func TestClientGone(t *testing.T) {
 	store := newStore()
-	for i := range 2000 { // 16 MB, more than the kernel buffers
-		put(store.Pods, "shop", fmt.Sprintf("web-%d", i), nil, sample(0, manyUsages(100)...))
+	random := rand.New(rand.NewPCG(7, 8))
+	for i := range 2000 { // 7 MB of gzip, more than a client and the kernel buffer
+		usages := manyUsages(100)
+		for j := range usages {
+			usages[j].CPU, usages[j].Memory, usages[j].Swap, usages[j].HasSwap = random.Uint64()>>1, random.Uint64()>>1, random.Uint64()>>1, true
+		}
+		put(store.Pods, "shop", fmt.Sprintf("web-%d", i), nil, sample(0, usages...))
 	}
-	var lists sync.WaitGroup
+	sent := make(chan *sentResponse, 1)
 	handler := serve(t, store, enableAll, withUser, func(c *genericapiserver.Config) {
 		c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 			// The filters do not wait for a handler after the client is gone.
 			return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				defer lists.Done()
-				handler.ServeHTTP(w, r)
+				response := &sentResponse{ResponseWriter: w}
+				defer func() { sent <- response }()
+				handler.ServeHTTP(response, r)
 			}), c)
 		}
 	}).Config.Handler
@@ -103,23 +124,32 @@ func TestClientGone(t *testing.T) {
 				server.EnableHTTP2 = http2
 				server.StartTLS()
 				defer server.Close()
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/v1/pods?includeObject=Object", nil)
-				if err != nil {
-					t.Fatal(err)
+				read := func(limit int64) *sentResponse {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/apis/metrics.k8s.io/v1/pods?includeObject=Object", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Header = header
+					response, err := server.Client().Do(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.CopyN(io.Discard, response.Body, limit); err != nil && err != io.EOF {
+						t.Error(err)
+					}
+					if err := response.Body.Close(); err != nil {
+						t.Error(err)
+					}
+					return <-sent
 				}
-				r.Header = header
-				lists.Add(1)
-				response, err := server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
+				all := read(math.MaxInt64)
+				if all.err != nil {
+					t.Fatal(all.err)
 				}
-				if _, err := io.CopyN(io.Discard, response.Body, 1000); err != nil {
-					t.Error(err)
+				if got := read(1000); got.err == nil || got.bytes >= all.bytes {
+					t.Errorf("wrote %d of %d bytes, and error %v, to a client that left after 1000", got.bytes, all.bytes, got.err)
 				}
-				if err := response.Body.Close(); err != nil {
-					t.Error(err)
-				}
-				lists.Wait()
+
 			})
 		}
 	}

@@ -62,7 +62,7 @@ func writeJSONItems(w io.Writer, empty []byte, pretty bool, items []object, item
 		return err
 	}
 	e := jsonEncoders.Get().(*jsonEncoder)
-	defer jsonEncoders.Put(e)
+	defer putJSONEncoder(e)
 	return inChunks(w, func(chunk *bytes.Buffer) error {
 		chunk.Write(start[1:])
 		for i, o := range prefetched(items) {
@@ -90,7 +90,7 @@ func writeJSONItems(w io.Writer, empty []byte, pretty bool, items []object, item
 // writeJSON writes the object as it is outside of a list.
 func (o *object) writeJSON(w io.Writer, gvk schema.GroupVersionKind, pretty bool) error {
 	e := jsonEncoders.Get().(*jsonEncoder)
-	defer jsonEncoders.Put(e)
+	defer putJSONEncoder(e)
 	return inChunks(w, func(chunk *bytes.Buffer) error {
 		if pretty {
 			e.compact = o.kind.json(e, appendJSONKind(append(e.compact[:0], '{'), gvk), o.point)

@@ -4,6 +4,7 @@
 package resourcemetrics
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -142,32 +143,44 @@ func listBy(t *testing.T, client restclient.Interface, namespace string, options
 	return got
 }
 
-// TestNameIsLookedUp holds that a name with a namespace walks no namespace: the
-// object is found although its key would never be reached.
+// TestNameIsLookedUp holds that a list of a name does not visit other objects: a match of fields
+// allocates.
 func TestNameIsLookedUp(t *testing.T) {
+	const objects = 1000
+	store := newStore()
+	for i := range objects {
+		name := fmt.Sprintf("web-%d", i)
+		put(store.Nodes, "", name, nil, sample(0))
+		put(store.Pods, "blog", name, nil, sample(0))
+		put(store.Pods, "shop", name, nil, sample(0))
+	}
 	tests := map[string]struct {
 		kind      *kind
+		table     *samplestore.Table
 		namespace string
 		selector  string
-		want      *samplestore.Key
+		want      int
+		visitsAll bool
 	}{
-		"path":           {kind: pods, namespace: "shop", selector: "metadata.name=web-0", want: &samplestore.Key{Namespace: "shop", Name: "web-0"}},
-		"both fields":    {kind: pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: &samplestore.Key{Namespace: "shop", Name: "web-0"}},
-		"node":           {kind: nodes, selector: "metadata.name=node-a", want: &samplestore.Key{Name: "node-a"}},
-		"all namespaces": {kind: pods, selector: "metadata.name=web-0"},
-		"not equal":      {kind: pods, namespace: "shop", selector: "metadata.name!=web-0"},
-		"namespace only": {kind: pods, selector: "metadata.namespace=shop"},
+		"path":           {kind: pods, table: store.Pods, namespace: "shop", selector: "metadata.name=web-0", want: 1},
+		"both fields":    {kind: pods, table: store.Pods, selector: "metadata.name=web-0,metadata.namespace=shop", want: 1},
+		"node":           {kind: nodes, table: store.Nodes, selector: "metadata.name=web-0", want: 1},
+		"all namespaces": {kind: pods, table: store.Pods, selector: "metadata.name=web-0", want: 2},
+		"not equal":      {kind: pods, table: store.Pods, namespace: "shop", selector: "metadata.name!=web-0", want: objects - 1, visitsAll: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := &storage{kind: test.kind}
 			selected := s.selection(test.namespace, &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie(test.selector)})
-			var got *samplestore.Key
-			if key, one := selected.Key(); one {
-				got = &key
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("key (-want +got):\n%s", diff)
+			got := 0
+			allocations := testing.AllocsPerRun(1, func() {
+				got = 0
+				for range selectObjects(test.table, selected, samplestore.Key{}) {
+					got++
+				}
+			})
+			if got != test.want || (allocations >= objects) != test.visitsAll {
+				t.Errorf("%d objects and %.0f allocations, want %d objects and to visit all: %t", got, allocations, test.want, test.visitsAll)
 			}
 		})
 	}

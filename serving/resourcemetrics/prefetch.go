@@ -17,7 +17,9 @@ const prefetchBatch = 64
 //
 // Neighbors in a list come from different nodes, so each pointer leads to memory that is in no
 // cache, and an encoder, which follows one after another, mostly waits. prefetched reads a batch
-// before it is encoded: the processor overlaps reads that do not depend on each other.
+// before it is encoded: the processor overlaps reads that do not depend on each other. The store's
+// iteration has read the objects and points before, for the same reason; prefetched adds what only
+// encoders read, when they do, since a whole list does not stay in a cache in between.
 func prefetched(items []object) iter.Seq2[int, *samplestore.Object] {
 	return func(yield func(int, *samplestore.Object) bool) {
 		for i := range items {

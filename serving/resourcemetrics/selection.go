@@ -43,7 +43,7 @@ func selectObjects(table *samplestore.Table, s stream.Selection, after samplesto
 // selectName yields the selected objects of a name: at most one of each namespace.
 func selectName(table *samplestore.Table, s stream.Selection, name string, after samplestore.Key) iter.Seq[*samplestore.Object] {
 	namespaces := []string{s.Namespace}
-	if s.Namespace == "" && !s.Clustered {
+	if _, one := s.Key(); !one {
 		namespaces = table.Namespaces()
 	}
 	return func(yield func(*samplestore.Object) bool) {

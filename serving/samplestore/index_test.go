@@ -14,40 +14,50 @@ import (
 )
 
 // TestIndexFollowsChurn adds and removes entries between lists: the index always holds the
-// entries of the table, in order.
+// entries of the table, in order, and counts them.
 func TestIndexFollowsChurn(t *testing.T) {
 	store, clock := newStore()
 	random := rand.New(rand.NewPCG(1, 2))
-	table, model := store.Pods, map[string]bool{}
+	namespaces := []string{"blog", "shop"}
+	// In the model, keys without metadata are false: they stay until the sweep.
+	table, model := store.Pods, map[string]map[string]bool{"blog": {}, "shop": {}}
 	for round := range 300 {
 		for range random.IntN(8) {
-			name := fmt.Sprintf("%02d", random.IntN(40))
+			namespace, name := namespaces[random.IntN(2)], fmt.Sprintf("%02d", random.IntN(40))
+			key, keys := Key{Namespace: namespace, Name: name}, model[namespace]
 			if random.IntN(2) == 0 {
-				table.SetMeta(podKey(name), meta("u"))
-				model[name] = true
+				table.SetMeta(key, meta("u"))
+				keys[name] = true
 			} else {
-				table.DeleteMeta(podKey(name))
-				delete(model, name)
+				table.DeleteMeta(key)
+				if keys[name] {
+					keys[name] = false
+				}
 			}
 		}
 		if random.IntN(3) == 0 {
 			clock.Step(2 * maxAge)
 			table.Sweep()
+			for _, keys := range model {
+				maps.DeleteFunc(keys, func(_ string, hasMeta bool) bool { return !hasMeta })
+			}
 		}
-		var got []string
-		for _, e := range table.sortedEntries(podKey("").Namespace) {
-			// An entry without metadata stays until the sweep.
-			if e.meta != nil {
+		all := 0
+		for namespace, keys := range model {
+			var got []string
+			for _, e := range table.sortedEntries(namespace) {
 				got = append(got, e.key.Name)
 			}
-		}
-		if diff := cmp.Diff(slices.Sorted(maps.Keys(model)), got); diff != "" {
-			t.Fatalf("round %d: index (-want +got):\n%s", round, diff)
-		}
-		for _, namespace := range []string{"", podKey("").Namespace} {
-			if n := table.Len(namespace); n < len(model) {
-				t.Fatalf("round %d: %d keys in namespace %q, want at least %d", round, n, namespace, len(model))
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(keys)), got); diff != "" {
+				t.Fatalf("round %d: index of %s (-want +got):\n%s", round, namespace, diff)
 			}
+			if n := table.Len(namespace); n != len(keys) {
+				t.Fatalf("round %d: %d keys in namespace %s, want %d", round, n, namespace, len(keys))
+			}
+			all += len(keys)
+		}
+		if n := table.Len(""); n != all {
+			t.Fatalf("round %d: %d keys, want %d", round, n, all)
 		}
 	}
 }

@@ -77,10 +77,10 @@ type Meta struct {
 	Created Time
 }
 
-// Encoding is an encoding of an object that is cached.
+// Encoding is an encoding of an object that is cached for watches.
 type Encoding int
 
-// The cached encodings. The bytes of a list item are the same in all API versions.
+// The cached encodings. The cached bytes are the same in all API versions.
 const (
 	EncodingJSON Encoding = iota
 	EncodingProtobuf

@@ -129,8 +129,9 @@ func (t *Table) DeleteMeta(key Key) {
 	e.join()
 }
 
-// RetainMeta removes the metadata and the points of all keys for which keep is false. It
-// must not be called while another goroutine sets metadata.
+// RetainMeta removes the metadata and the points of all keys for which keep is false, one
+// after another: readers may see some removed and others not. The lock is not held in
+// between, so it must not be called while another goroutine sets metadata.
 func (t *Table) RetainMeta(keep func(Key) bool) {
 	var gone []Key
 	for _, name := range t.Namespaces() {
@@ -343,6 +344,8 @@ const prefetchBatch = 64
 
 // prefetch reads the entries' objects and points. They are anywhere in memory; the processor
 // overlaps reads that do not depend on each other, but would wait for each in a loop that uses them.
+// It reads only what the iteration itself needs; resourcemetrics does the same for what its encoders
+// need.
 func prefetch(entries []*entry) {
 	var read Time
 	for _, e := range entries {
