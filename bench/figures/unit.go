@@ -62,14 +62,6 @@ func Median(all []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// Counted formats a number of things.
-func Counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // Thousands formats a number with commas.
 func Thousands(n int) string {
 	text := fmt.Sprint(n)

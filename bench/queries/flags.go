@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
 type flags struct {
@@ -23,10 +25,10 @@ type flags struct {
 	intervals, rounds int
 	document          string
 	timeout           time.Duration
+	// usual says that the load is that of the tables in the document: each flag of it has its
+	// default.
+	usual bool
 }
-
-// defaultAutoscalers are those of the tables in the document.
-var defaultAutoscalers = []int{10, 100, 1000}
 
 // scales are defaults of flags.
 var scales = map[string]map[string]string{
@@ -41,31 +43,28 @@ func parse(arguments []string) (*flags, error) {
 	fs.StringVar(&f.serving, "serving", "../bin/serving", "Binary of the serving component.")
 	fs.StringVar(&f.adapter, "prometheus-adapter", "", "Binary of prometheus-adapter.")
 	fs.StringSliceVar(&f.contestants, "contestants", []string{adapterDefaults, adapterRaised, servingName}, "What is measured: adapter, prometheus-adapter with the flags of its release; adapter-raised, with a raised limit of its requests to kube-apiserver; serving.")
-	fs.IntSliceVar(&f.autoscalers, "autoscalers", defaultAutoscalers, "Numbers of autoscalers, each of which requests one metric with one selector.")
+	fs.IntSliceVar(&f.autoscalers, "autoscalers", []int{10, 100, 1000}, "Numbers of autoscalers, each of which requests one metric with one selector.")
 	fs.IntVar(&f.metrics, "metrics", 100, "Custom metrics, and external metrics.")
 	fs.IntVar(&f.selected, "selections", 10, "Applications, whose pods a label selects, and queues of each external metric.")
 	fs.IntVar(&f.pods, "pods", 10, "Pods of each application. Each has all custom metrics.")
 	fs.DurationVar(&f.interval, "interval", 15*time.Second, "How often each autoscaler sends its request, and for how long serving shares a result.")
 	fs.IntVar(&f.intervals, "intervals", 2, "How many intervals each measurement lasts, at least 2: queries are counted from the second on.")
 	fs.IntVar(&f.rounds, "rounds", 1, "How often everything is measured. The tables have the medians.")
-	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables are written, if all contestants and the default numbers of autoscalers are measured. Empty for none.")
+	fs.StringVar(&f.document, "document", "../docs/performance.md", "Markdown file into which the tables are written, if all contestants are measured with the default load. Empty for none.")
 	fs.DurationVar(&f.timeout, "timeout", time.Hour, "When to give up.")
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err
 	}
-	defaults, ok := scales[f.scale]
-	if !ok {
-		return nil, fmt.Errorf("--scale %q: must be full or small", f.scale)
-	}
-	for name, value := range defaults {
-		if !fs.Changed(name) {
-			if err := fs.Set(name, value); err != nil {
-				return nil, fmt.Errorf("set the default of --%s: %w", name, err)
-			}
-		}
+	if err := progress.Scale(fs, f.scale, scales); err != nil {
+		return nil, err
 	}
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	f.usual = true
+	for _, name := range []string{"autoscalers", "metrics", "selections", "pods", "interval", "intervals"} {
+		flag := fs.Lookup(name)
+		f.usual = f.usual && flag.Value.String() == flag.DefValue
 	}
 	return f, f.validate()
 }

@@ -24,6 +24,22 @@ func TestFlags(t *testing.T) {
 			arguments: []string{"--prometheus-adapter", "a"},
 			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
 		},
+		"explicit defaults": {
+			arguments: []string{"--prometheus-adapter", "a", "--metrics", "100", "--interval", "15s"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
+		},
+		"more rounds": {
+			arguments: []string{"--prometheus-adapter", "a", "--rounds", "3"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, true},
+		},
+		"other metrics": {
+			arguments: []string{"--prometheus-adapter", "a", "--metrics", "5"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, false},
+		},
+		"other interval": {
+			arguments: []string{"--prometheus-adapter", "a", "--interval", "5s"},
+			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{10, 100, 1000}, false},
+		},
 		"small": {
 			arguments: []string{"--prometheus-adapter", "a", "--scale", "small"},
 			want:      settings{[]string{adapterDefaults, adapterRaised, servingName}, []int{1000}, false},

@@ -31,14 +31,14 @@ type load struct {
 }
 
 // measure sends a request of each autoscaler once per interval, each at its own offset,
-// whether or not earlier requests were answered. It returns the figures, and the first error
-// of a request, if any failed.
-func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, error, error) {
+// whether or not earlier requests were answered, and returns the figures. Requests that fail
+// are in l.failures.
+func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, error) {
 	l.client = &http.Client{Transport: &http.Transport{TLSClientConfig: l.server.TLS.Clone(), ForceAttemptHTTP2: true}}
 	defer l.client.CloseIdleConnections()
 	before, err := readCosts(ctx, e, l.server)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	began := time.Now()
 	var requests sync.WaitGroup
@@ -46,31 +46,32 @@ func (l *load) measure(ctx context.Context, e *environment, f *flags) (values, e
 		requests.Go(func() { l.poll(ctx, f, i, began, &requests) })
 	}
 	if err := progress.Wait(ctx, time.Until(began.Add(f.interval))); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// Each query that is shared is evaluated in the first interval for the first time, at the
 	// first request, and from then on once per interval.
 	first, err := e.prometheus.Queries(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := progress.Wait(ctx, time.Until(began.Add(f.interval*time.Duration(f.intervals)))); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	after, err := readCosts(ctx, e, l.server)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	requests.Wait()
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	v := after.since(before)
 	v[queries] = float64(after.queries-first) / float64(f.intervals-1)
 	if v[rss], err = residentMemory(l.server); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return v, l.settle(v), nil
+	l.settle(v)
+	return v, nil
 }
 
 // poll sends the requests of one autoscaler.
@@ -99,18 +100,22 @@ func (l *load) poll(ctx context.Context, f *flags, autoscaler int, began time.Ti
 	}
 }
 
-// settle adds the figures of all requests, and returns the first error.
-func (l *load) settle(v values) error {
+// fewestP99 is the least number of requests of which there is a p99: of fewer it would be one of
+// the two slowest.
+const fewestP99 = 200
+
+// settle adds the figures of all requests.
+func (l *load) settle(v values) {
 	v[requested] = float64(l.took.Len() + len(l.failures))
 	v[failed] = float64(len(l.failures))
-	if l.took.Len() > 0 {
-		v[p50], v[p95], v[p99] = l.took.Quantile(0.5).Seconds(), l.took.Quantile(0.95).Seconds(), l.took.Quantile(0.99).Seconds()
-		v[slowest] = l.took.Quantile(1).Seconds()
+	if l.took.Len() == 0 {
+		return
 	}
-	if len(l.failures) > 0 {
-		return l.failures[0]
+	for name, q := range map[string]float64{p50: 0.5, p95: 0.95, p99: 0.99, slowest: 1} {
+		if name != p99 || l.took.Len() >= fewestP99 {
+			v[name] = l.took.Quantile(q).Seconds()
+		}
 	}
-	return nil
 }
 
 // get sends a request as an autoscaler, with the headers of a front proxy.

@@ -103,13 +103,12 @@ func measure(ctx context.Context, e *environment, f *flags, k kind, autoscalers 
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	l := &load{server: server, kind: k, autoscalers: autoscalers}
-	v, failure, err := l.measure(ctx, e, f)
-	if err != nil {
+	if v, err = l.measure(ctx, e, f); err != nil {
 		return nil, err
 	}
-	say("%s, %d autoscalers, %s: p50 %.1f ms, p99 %.1f ms, %.0f queries per interval", k.name, autoscalers, one.name, 1000*v[p50], 1000*v[p99], v[queries])
-	if failure != nil {
-		say("%.0f of %.0f requests failed, such as: %v", v[failed], v[requested], failure)
+	say("%s, %d autoscalers, %s: p50 %.1f ms, slowest %.1f ms, %.0f queries per interval", k.name, autoscalers, one.name, 1000*v[p50], 1000*v[slowest], v[queries])
+	if len(l.failures) > 0 {
+		say("%.0f of %.0f requests failed, such as: %v", v[failed], v[requested], l.failures[0])
 	}
 	return v, nil
 }

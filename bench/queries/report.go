@@ -144,7 +144,7 @@ const introduction = `## Autoscalers compared with prometheus-adapter
 
 The same autoscalers request the same metrics, by the same rules, from one process at a time, with the same Prometheus and the same
 kube-apiserver. Requests do not go through kube-apiserver, and fail if there is no response within an interval. Latency is that of
-successful requests. Ratios are serving's to the column before it.
+successful requests, with p99 of at least 200. Ratios are serving's to the column before it.
 
 - prometheus-adapter lists pods at kube-apiserver for each request for a custom metric, by default at most 5 per second. With more
   requests than that, requests wait until they fail; the HPA controller, which by default waits for five responses at a time, would be
@@ -152,10 +152,10 @@ successful requests. Ratios are serving's to the column before it.
 - The first 100 autoscalers request different metrics, with a query each. Further ones request the same custom metrics with other
   selectors, and share serving's queries. An external metric's selector is a part of the query, so each of them has its own.`
 
-// recordable tells whether the results are written: those of all contestants and the default
-// numbers of autoscalers.
+// recordable tells whether the results are written: those of all contestants with the default
+// load.
 func recordable(f *flags, field []contestant) bool {
-	return len(field) == len(contestants) && slices.Equal(f.autoscalers, defaultAutoscalers)
+	return len(field) == len(contestants) && f.usual
 }
 
 // content returns a document with the results of a run.

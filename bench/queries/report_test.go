@@ -4,6 +4,7 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +113,30 @@ func TestContent(t *testing.T) {
 	}
 	if _, err := content("# Title\n", "where and when", contestants, all); err == nil {
 		t.Error("a document without the comments is accepted")
+	}
+}
+
+func TestLatencies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		successful int
+		failures   []error
+		want       values
+	}{
+		"none":   {0, []error{io.EOF}, values{requested: 1, failed: 1}},
+		"few":    {199, []error{io.EOF}, values{requested: 200, failed: 1, p50: 0.1, p95: 0.19, slowest: 0.199}},
+		"enough": {200, nil, values{requested: 200, failed: 0, p50: 0.1, p95: 0.19, p99: 0.198, slowest: 0.2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &load{failures: tc.failures}
+			for i := range tc.successful {
+				l.took.Add(time.Duration(i+1) * time.Millisecond)
+			}
+			got := values{}
+			l.settle(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("figures (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

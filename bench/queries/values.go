@@ -28,7 +28,7 @@ type reference map[string]map[string]string
 // the contestants before. Values never change.
 func (r reference) compare(ctx context.Context, f *flags, server *cluster.Server) error {
 	for _, k := range kinds {
-		for _, autoscaler := range spread(f.metrics*f.selected, comparedAutoscalers) {
+		for _, autoscaler := range compared(f) {
 			path := k.path(f, autoscaler)
 			body, err := server.Get(ctx, path)
 			if err != nil {
@@ -51,12 +51,11 @@ func (r reference) compare(ctx context.Context, f *flags, server *cluster.Server
 	return nil
 }
 
-// spread returns numbers below n, at most count of them, at equal distances.
-func spread(n, count int) []int {
-	count = min(n, count)
+// compared returns autoscalers with metrics at equal distances, and each selection in turn.
+func compared(f *flags) []int {
 	var all []int
-	for i := range count {
-		all = append(all, i*n/count)
+	for i := range comparedAutoscalers {
+		all = append(all, i*f.metrics/comparedAutoscalers+i%f.selected*f.metrics)
 	}
 	return all
 }

@@ -60,17 +60,22 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-func TestSpread(t *testing.T) {
+func TestCompared(t *testing.T) {
 	for name, tc := range map[string]struct {
-		n, count int
-		want     []int
+		flags               flags
+		metrics, selections int
 	}{
-		"some of many": {1000, 4, []int{0, 250, 500, 750}},
-		"all":          {3, 20, []int{0, 1, 2}},
+		"default": {flags{metrics: 100, selected: 10}, 20, 10},
+		"few":     {flags{metrics: 3, selected: 2}, 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, spread(tc.n, tc.count)); diff != "" {
-				t.Errorf("numbers (-want +got):\n%s", diff)
+			metrics, selections := map[int]bool{}, map[int]bool{}
+			for _, autoscaler := range compared(&tc.flags) {
+				metric, selection := tc.flags.target(autoscaler)
+				metrics[metric], selections[selection] = true, true
+			}
+			if len(metrics) != tc.metrics || len(selections) != tc.selections {
+				t.Errorf("%d metrics and %d selections, want %d and %d", len(metrics), len(selections), tc.metrics, tc.selections)
 			}
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/metricsbackend/metrics-backend-operator/bench/progress"
 )
 
 // Kinds of contestants.
@@ -92,16 +94,8 @@ func parse(arguments []string) (*flags, error) {
 	if err := fs.Parse(arguments); err != nil {
 		return nil, err
 	}
-	defaults, ok := scales[f.scale]
-	if !ok {
-		return nil, fmt.Errorf("--scale %q: must be full or small", f.scale)
-	}
-	for name, value := range defaults {
-		if !fs.Changed(name) {
-			if err := fs.Set(name, value); err != nil {
-				return nil, fmt.Errorf("set the default of --%s: %w", name, err)
-			}
-		}
+	if err := progress.Scale(fs, f.scale, scales); err != nil {
+		return nil, err
 	}
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))

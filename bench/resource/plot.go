@@ -41,7 +41,7 @@ func (b bar) color() color.RGBA {
 	switch {
 	case b.goal == 0:
 		return color.RGBA{R: 0xaa, G: 0xaa, B: 0xaa, A: 0xff}
-	case b.ratio <= b.goal:
+	case !misses(b.ratio, b.goal):
 		return picture.Ours
 	}
 	return picture.Theirs[1]

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -22,9 +23,9 @@ type group struct {
 
 // caption says what was measured, where and when.
 func caption(f *flags, e *environment, groups []group) string {
-	return fmt.Sprintf("%s, %s, %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one %s. "+
-		"Medians of %s (lowest–highest)%s; each request %d times a round on a kept HTTP/2 connection.",
-		machine.Name(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, apiserverName(f), figures.Counted(f.roundsOf(groups[0].scenario), "round"), others(f, groups), f.repetitions)
+	return fmt.Sprintf("%s, %s, %s; %d nodes, %d pods, %d containers, scraped each %v, on loopback with one %s; "+
+		"%s%s; each request %d times a round on a kept HTTP/2 connection.",
+		machine.Name(), runtime.Version(), time.Now().Format(time.DateOnly), f.nodes, e.pods, e.pods*f.containers, f.interval, apiserverName(f), measured(f.roundsOf(groups[0].scenario)), others(f, groups), f.repetitions)
 }
 
 func report(out io.Writer, f *flags, e *environment, field []contestant, groups []group) {
@@ -48,7 +49,15 @@ func others(f *flags, groups []group) string {
 	if len(groups) == 1 || f.roundsOf(groups[1].scenario) == f.roundsOf(groups[0].scenario) {
 		return ""
 	}
-	return fmt.Sprintf(", of %s in the other scenarios", figures.Counted(f.scenarioRounds, "round"))
+	return ", " + measured(f.scenarioRounds) + " in the other scenarios"
+}
+
+// measured says what the figures of a number of rounds are.
+func measured(rounds int) string {
+	if rounds == 1 {
+		return "one round"
+	}
+	return fmt.Sprintf("medians of %d rounds (lowest–highest)", rounds)
 }
 
 // grouped returns the table of all scenarios, with their names if there are several.
@@ -162,11 +171,14 @@ func (row figure) verdict(ours, peers []float64) string {
 		return ""
 	}
 	goal := fmt.Sprintf("≤ %g", row.goal)
-	if len(ours) > 0 && len(peers) > 0 && figures.Median(ours) > row.goal*figures.Median(peers) {
+	if len(ours) > 0 && len(peers) > 0 && misses(figures.Median(ours)/figures.Median(peers), row.goal) {
 		goal += ", missed"
 	}
 	return goal
 }
+
+// misses tells whether a ratio is above the goal when it is rounded as in the table.
+func misses(ratio, goal float64) bool { return math.Round(100*ratio)/100 > goal }
 
 // bodies returns the table of the sizes of responses.
 func bodies(field []contestant, all results) [][]string {

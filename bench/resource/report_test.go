@@ -5,10 +5,12 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/metricsbackend/metrics-backend-operator/bench/figures"
 	"github.com/metricsbackend/metrics-backend-operator/test/fleet"
 )
 
@@ -67,6 +69,45 @@ func TestComparison(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	row := figure{unit: figures.Ms, goal: 0.1}
+	for name, tc := range map[string]struct {
+		ours []float64
+		want []string
+	}{
+		"as rounded":   {[]float64{0.1049}, []string{"0.10", "≤ 0.1"}},
+		"just missed":  {[]float64{0.1051}, []string{"0.11", "≤ 0.1, missed"}},
+		"not measured": {nil, []string{"", "≤ 0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peers := []float64{1}
+			if diff := cmp.Diff(tc.want, []string{row.ratio(tc.ours, peers), row.verdict(tc.ours, peers)}); diff != "" {
+				t.Errorf("ratio and goal (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCaption(t *testing.T) {
+	well, faulty := group{scenario: scenarios[0]}, group{scenario: scenarios[1]}
+	for name, tc := range map[string]struct {
+		rounds, scenarioRounds int
+		groups                 []group
+		want                   string
+	}{
+		"one round":      {1, 1, []group{well}, "; one round; each request"},
+		"rounds":         {3, 1, []group{well}, "; medians of 3 rounds (lowest–highest); each request"},
+		"with scenarios": {3, 1, []group{well, faulty}, "; medians of 3 rounds (lowest–highest), one round in the other scenarios; each request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &flags{rounds: tc.rounds, scenarioRounds: tc.scenarioRounds}
+			if got := caption(f, &environment{}, tc.groups); !strings.Contains(got, tc.want) {
+				t.Errorf("%q, want %q in it", got, tc.want)
 			}
 		})
 	}
