@@ -133,10 +133,12 @@ type ServingSpec struct {
 	// `--max-requests-inflight=800`. Allowed are flags of
 	//   - TLS: --tls-min-version, --tls-cipher-suites, --tls-curve-preferences,
 	//     --strict-transport-security-directives;
-	//   - logs: --vmodule, --logging-format, --log-flush-frequency, --log-json-*,
-	//     --log-text-*; audit logs: --audit-log-path, --audit-log-format, --audit-log-mode,
-	//     --audit-log-version, --audit-log-truncate-enabled, --audit-policy-file;
-	//     --profiling, --contention-profiling;
+	//   - logs: --vmodule, --logging-format, --log-flush-frequency,
+	//     --log-json-info-buffer-size, --log-json-split-stream, --log-text-info-buffer-size,
+	//     --log-text-split-stream; audit logs: --audit-log-path, --audit-log-format,
+	//     --audit-log-mode, --audit-log-version, --audit-log-truncate-enabled,
+	//     --audit-log-maxage, --audit-log-maxbackup, --audit-log-maxsize,
+	//     --audit-log-compress, --audit-policy-file; --profiling, --contention-profiling;
 	//   - limits and times: --max-requests-inflight, --max-mutating-requests-inflight,
 	//     --request-timeout, --min-request-timeout, --goaway-chance,
 	//     --disable-http2-serving, --http2-max-streams-per-connection, --rates-timeout,
@@ -144,15 +146,15 @@ type ServingSpec struct {
 	//   - features: --feature-gates, --runtime-config, --emulated-version,
 	//     --emulation-forward-compatible, --min-compatibility-version,
 	//     --runtime-config-emulation-forward-compatible.
-	// Others are rejected: they would change who may connect, as whom, or to what. Use
-	// serving.port, serving.certificates and serving.logVerbosity for what these set. A
+	// Others are rejected, such as those that change who may connect, as whom, or to what.
+	// Use serving.port, serving.certificates and serving.logVerbosity for what these set. A
 	// file that a flag names must be in the image, nothing is mounted. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.all(a, a.startsWith('--') && a.contains('='))",message="each of serving.extraArgs must have the form --flag=value"
-	// +kubebuilder:validation:XValidation:rule="self.all(a, a.split('=')[0].replace('_', '-') in ['--tls-min-version', '--tls-cipher-suites', '--tls-curve-preferences', '--strict-transport-security-directives', '--vmodule', '--logging-format', '--log-flush-frequency', '--log-json-info-buffer-size', '--log-json-split-stream', '--log-text-info-buffer-size', '--log-text-split-stream', '--audit-log-path', '--audit-log-format', '--audit-log-mode', '--audit-log-version', '--audit-log-truncate-enabled', '--audit-policy-file', '--max-requests-inflight', '--max-mutating-requests-inflight', '--request-timeout', '--min-request-timeout', '--goaway-chance', '--disable-http2-serving', '--http2-max-streams-per-connection', '--feature-gates', '--emulated-version', '--emulation-forward-compatible', '--min-compatibility-version', '--runtime-config', '--runtime-config-emulation-forward-compatible', '--profiling', '--contention-profiling', '--rates-timeout', '--livez-grace-period', '--shutdown-watch-termination-grace-period'])",message="serving.extraArgs only allows flags of TLS versions and ciphers, of logs, audit logs and profiling, of limits of requests and their times, and of feature gates and API versions; port, certificates and log verbosity are set by serving.port, serving.certificates and serving.logVerbosity, and authentication and authorization are always those of kube-apiserver"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, a.split('=')[0].replace('_', '-') in ['--tls-min-version', '--tls-cipher-suites', '--tls-curve-preferences', '--strict-transport-security-directives', '--vmodule', '--logging-format', '--log-flush-frequency', '--log-json-info-buffer-size', '--log-json-split-stream', '--log-text-info-buffer-size', '--log-text-split-stream', '--audit-log-path', '--audit-log-format', '--audit-log-mode', '--audit-log-version', '--audit-log-truncate-enabled', '--audit-log-maxage', '--audit-log-maxbackup', '--audit-log-maxsize', '--audit-log-compress', '--audit-policy-file', '--max-requests-inflight', '--max-mutating-requests-inflight', '--request-timeout', '--min-request-timeout', '--goaway-chance', '--disable-http2-serving', '--http2-max-streams-per-connection', '--feature-gates', '--emulated-version', '--emulation-forward-compatible', '--min-compatibility-version', '--runtime-config', '--runtime-config-emulation-forward-compatible', '--profiling', '--contention-profiling', '--rates-timeout', '--livez-grace-period', '--shutdown-watch-termination-grace-period'])",message="serving.extraArgs only allows flags of TLS versions and ciphers, of logs, audit logs and profiling, of limits of requests and their times, and of feature gates and API versions; port, certificates and log verbosity are set by serving.port, serving.certificates and serving.logVerbosity, and authentication and authorization are always those of kube-apiserver"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 }
 

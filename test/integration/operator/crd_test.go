@@ -7,7 +7,9 @@ package operator
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
 // validationCase is an object, and a part of the message with which it is refused; accepted
@@ -158,6 +161,7 @@ func TestValidation(t *testing.T) {
 		"extra flag":                     {spec: args("--runtime-config=metrics.k8s.io/v1=false")},
 		"TLS version":                    {spec: args("--tls-min-version=VersionTLS13")},
 		"audit to standard output":       {spec: args("--audit-log-path=-")},
+		"rotation of audit logs":         {spec: args("--audit-log-maxsize=10")},
 		"feature gate":                   {spec: args("--feature-gates=APIServingWithRoutine=true")},
 		"anonymous paths":                {spec: args("--authorization-always-allow-paths=/apis/*"), refused: "serving.extraArgs only allows"},
 		"another front proxy":            {spec: args("--requestheader-client-ca-file=/x"), refused: "serving.extraArgs only allows"},
@@ -255,6 +259,48 @@ func TestNamespaceIsImmutable(t *testing.T) {
 			if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("refused = %t with %v, want %t with %q", err != nil, err, tc.refused, want)
 			}
+		})
+	}
+}
+
+// An object that was stored with another flag than the schema allows keeps it until
+// serving.extraArgs is changed.
+func TestStoredFlagIsKept(t *testing.T) {
+	suite := take(t)
+	const crd = "config/crd/bases/metricsbackend.io_metricsbackends.yaml"
+	restore := func() { mustKubectl(t, suite, "apply", "--server-side", "--force-conflicts", "-f", crd) }
+	t.Cleanup(restore)
+	mustKubectl(t, suite, "patch", "crd", "metricsbackends.metricsbackend.io", "--type=json", "-p",
+		`[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/serving/properties/extraArgs/x-kubernetes-validations"}]`)
+	stored := newBackend("stored", func(spec *v1alpha1.MetricsBackendSpec) {
+		spec.Serving.Image = imageMissing // never starts
+		spec.Serving.ExtraArgs = []string{"--shutdown-delay-duration=1s"}
+	})
+	outcome.Eventually(t, patience, "the schema without the rule", func(ctx context.Context) error {
+		return suite.admin.Create(ctx, stored.DeepCopy(), client.DryRunAll)
+	})
+	createBackend(t, suite, stored)
+	restore()
+	const refused = "serving.extraArgs only allows"
+	outcome.Eventually(t, patience, "the schema with the rule", func(ctx context.Context) error {
+		fresh := newBackend("fresh", func(spec *v1alpha1.MetricsBackendSpec) { spec.Serving = stored.Spec.Serving })
+		if err := suite.admin.Create(ctx, fresh, client.DryRunAll); err == nil || !strings.Contains(err.Error(), refused) {
+			return fmt.Errorf("not refused: %v", err)
+		}
+		return nil
+	})
+	for name, tc := range map[string]struct {
+		change  func(*v1alpha1.ServingSpec)
+		refused string
+	}{
+		"another field": {change: func(s *v1alpha1.ServingSpec) { s.LogVerbosity = ptr.To[int32](3) }},
+		"the flags":     {change: func(s *v1alpha1.ServingSpec) { s.ExtraArgs = append(s.ExtraArgs, "--v=3") }, refused: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := getBackend(t, suite, "stored")
+			before := client.MergeFrom(backend.DeepCopy())
+			tc.change(&backend.Spec.Serving)
+			wantRefusal(t, suite.admin.Patch(t.Context(), backend, before, client.DryRunAll), tc.refused)
 		})
 	}
 }
