@@ -17,7 +17,7 @@ func TestChunkIsReused(t *testing.T) {
 	}{
 		"fits":       {chunkSpace, true},
 		"grows once": {chunkSize, true},
-		"very large": {4 * chunkSize, false},
+		"very large": {3 * chunkSize, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, object := make([]byte, chunkSize-1), make([]byte, test.object)
@@ -26,13 +26,14 @@ func TestChunkIsReused(t *testing.T) {
 				chunk.Write(object)
 				return nil
 			}
-			// Of many runs, since a sync.Pool may drop what it holds.
-			allocations := testing.AllocsPerRun(1000, func() {
+			allocations := testing.AllocsPerRun(200, func() {
 				if err := inChunks(io.Discard, write); err != nil {
 					t.Fatal(err)
 				}
 			})
-			if reused := allocations == 0; reused != test.reused {
+			// A new chunk that grows is three. With the race detector a sync.Pool drops a quarter of
+			// what is put into it.
+			if reused := allocations < 2; reused != test.reused {
 				t.Errorf("%.0f allocations, want a chunk that is used again: %t", allocations, test.reused)
 			}
 		})
