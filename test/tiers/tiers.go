@@ -53,7 +53,7 @@ var table = map[Suite]map[Tier]string{
 		Test: `
 			TestAdmissionOfAutoscalers TestAdmissionLeavesOldMetrics TestAdmissionDecidesAsServing
 			TestAdmissionFailsOpen TestAdmissionStaysWithinBudget TestBinary TestBinaryRefuses
-			TestVersionKeptForItsConsumers TestValidation TestNamespaceIsImmutable TestDefaults
+			TestVersionKeptForItsConsumers TestValidation TestNamespaceIsImmutable TestDefaults TestStoredFlagIsKept
 			TestKubectlShowsColumnsAndFields TestValidationOfSources TestValidationOfDeclaredMetricsAndPolicies
 			TestDefaultsOfSourcesAndMetrics TestDeclaredMetric TestOperatorMemory
 			TestOneOfTwoKubeAPIServersLags TestImageRolledBackAndForth TestImageThatDoesNotExist
