@@ -38,7 +38,7 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 	if !errors.As(err, &f) {
 		f = failf(query.ReasonMalformed, "%s", err)
 	}
-	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage)}
+	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage), Unparsable: f.Unparsable}
 }
 
 // classify returns the Failure for an error of a request, or of reading its response.
@@ -126,7 +126,7 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 			// Prometheus' own message needs no status.
 			message = parsed.Error
 		}
-		return failf(query.ReasonRejected, "%s", message)
+		return rejected(parsed.ErrorType, message)
 	case code == http.StatusNotFound:
 		return failf(query.ReasonBadStatus, "%s (check that the source's url ends before /api/v1)", message)
 	case code == http.StatusRequestURITooLong:
@@ -140,10 +140,19 @@ func classifyAPIError(errorType, message string) *query.Failure {
 	switch errorType {
 	case "timeout":
 		return failf(query.ReasonTimeout, "%s", message)
-	case "bad_data", "execution":
-		return failf(query.ReasonRejected, "%s", message)
+	case errorBadData, "execution":
+		return rejected(errorType, message)
 	}
 	return failf(query.ReasonBadStatus, "%s: %s", errorType, message)
+}
+
+// errorBadData is Prometheus' type of errors in parameters, such as a query that it cannot parse.
+const errorBadData = "bad_data"
+
+func rejected(errorType, message string) *query.Failure {
+	f := failf(query.ReasonRejected, "%s", message)
+	f.Unparsable = errorType == errorBadData
+	return f
 }
 
 // classifyNotJSON returns the Failure for a response that is not JSON.

@@ -60,6 +60,8 @@ func TestEvaluateFailures(t *testing.T) {
 		reason  query.Reason
 		// says and hides are parts of the message, and what must not be in it.
 		says, hides string
+		// unparsable is set if the source cannot parse the query.
+		unparsable bool
 	}{
 		"HTML with status 200": {
 			handler: answers("text/html; charset=utf-8", "<html><head><title>Sign in\n please</title></head><script>x</script></html>"),
@@ -118,9 +120,9 @@ func TestEvaluateFailures(t *testing.T) {
 		},
 		"ranges":                    {handler: answers(json, `{"status":"success","data":{"resultType":"matrix","result":[]}}`), reason: query.ReasonRejected, says: "ranges of samples"},
 		"a text":                    {handler: answers(json, `{"status":"success","data":{"resultType":"string","result":[1,"x"]}}`), reason: query.ReasonRejected, says: "of type string"},
-		"an error with status 200":  {handler: answers(json, `{"status":"error","errorType":"bad_data","error":"no such\u0007 function"}`), reason: query.ReasonRejected, says: ": Rejected: no such function"},
+		"an error with status 200":  {handler: answers(json, `{"status":"error","errorType":"bad_data","error":"no such\u0007 function"}`), reason: query.ReasonRejected, says: ": Rejected: no such function", unparsable: true},
 		"another error with 200":    {handler: answers(json, `{"status":"error","errorType":"internal","error":"oops"}`), reason: query.ReasonBadStatus, says: "internal: oops"},
-		"bad data":                  {handler: status(400, json, `{"status":"error","errorType":"bad_data","error":"1:3: parse error: unexpected identifier"}`), reason: query.ReasonRejected, says: ": Rejected: 1:3: parse error: unexpected identifier"},
+		"bad data":                  {handler: status(400, json, `{"status":"error","errorType":"bad_data","error":"1:3: parse error: unexpected identifier"}`), reason: query.ReasonRejected, says: ": Rejected: 1:3: parse error: unexpected identifier", unparsable: true},
 		"too dear":                  {handler: status(422, json, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`), reason: query.ReasonRejected, says: "too many samples"},
 		"bad request of a proxy":    {handler: status(400, "text/plain", "missing tenant"), reason: query.ReasonRejected, says: "HTTP 400: missing tenant"},
 		"the server's timeout":      {handler: status(503, json, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`), reason: query.ReasonTimeout, says: "query timed out"},
@@ -180,6 +182,9 @@ func TestEvaluateFailures(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("message %q, want it to say %q", err, tc.says)
+			}
+			if f.Unparsable != tc.unparsable {
+				t.Errorf("unparsable: %v", f.Unparsable)
 			}
 			if tc.hides != "" && strings.Contains(err.Error(), tc.hides) {
 				t.Errorf("message %q shows %q", err, tc.hides)

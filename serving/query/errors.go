@@ -71,6 +71,8 @@ type Failure struct {
 	// Message is that of the source, if any. It contains no credentials and at most a
 	// few hundred characters.
 	Message string
+	// Unparsable says that the source reports that it cannot parse the expression.
+	Unparsable bool
 
 	// circuitOpen marks a query that was not evaluated since others failed with Reason.
 	circuitOpen bool

@@ -5,9 +5,11 @@ package query
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -98,6 +100,9 @@ type MetricQuery struct {
 	// Select selects among the series of the result by their labels, including Labels; nil
 	// for all. It is for queries that cannot select themselves.
 	Select labels.Selector
+	// QuotedKeys are the keys of the client's selector in the expression that PromQL has to
+	// quote, in order. Not every source parses them.
+	QuotedKeys []string
 	// Duplicates is for several series of one object.
 	Duplicates Duplicates
 	// NaNAsZero replaces NaN with zero, as prometheus-adapter does.
@@ -113,6 +118,17 @@ func (m *MetricQuery) Equal(o *MetricQuery) bool {
 	a, b := *m, *o
 	a.Problems, b.Problems = nil, nil
 	return reflect.DeepEqual(a, b)
+}
+
+// selectorError returns a BadRequest that wraps the error of a source that cannot parse the keys
+// of the client's selector, and nil for other errors.
+func (m *MetricQuery) selectorError(err error) error {
+	var failure *Failure
+	if len(m.QuotedKeys) == 0 || !errors.As(err, &failure) || !failure.Unparsable {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", apierrors.NewBadRequest(fmt.Sprintf(
+		"the source cannot parse a query by %q, as PromQL before Prometheus 3 has only labels of letters, digits and _: select by another key", m.QuotedKeys)), err)
 }
 
 // Fallback replaces a result after a number of failures in a row.

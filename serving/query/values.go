@@ -111,11 +111,15 @@ func (v *Values) omit(object string, labels map[string]string, reason OmitReason
 }
 
 // Values reads the values of a metric from what a Querier returned. The error is the one
-// given, unless there is a Fallback for it.
+// given, unless there is a Fallback for it; a BadRequest wraps it if the source cannot parse the
+// client's selector.
 //
 // If ObjectLabel is set, only the given objects are read and reported, each of which is given
 // once, and a static fallback has a value for each. Nil reads all objects of the result.
 func (m *MetricQuery) Values(result *Result, err error, objects ...string) (*Values, error) {
+	if refused := m.selectorError(err); refused != nil {
+		return nil, refused // the rule and its source are no problem to report
+	}
 	if err != nil {
 		m.Problems.observe(m, nil, err, nil, objects)
 		return m.fallbackValues(err, objects)

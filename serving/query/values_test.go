@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -196,6 +197,36 @@ func TestValuesOfObjects(t *testing.T) {
 			}
 			if v.Omissions != len(v.Omitted) {
 				t.Errorf("%d omissions, of which %d are listed", v.Omissions, len(v.Omitted))
+			}
+		})
+	}
+}
+
+// TestSelectorErrors: a source that cannot parse keys of the client's selector makes the request
+// invalid, and neither the rule nor the source.
+func TestSelectorErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		keys   []string
+		reason Reason
+		// unparsable and refused are whether the source could not parse, and whether that is a BadRequest.
+		unparsable, refused bool
+	}{
+		"a quoted key":              {[]string{"a.b"}, ReasonRejected, true, true},
+		"no quoted key":             {nil, ReasonRejected, true, false},
+		"a query that fails":        {[]string{"a.b"}, ReasonRejected, false, false},
+		"a source that is away":     {[]string{"a.b"}, ReasonConnectionFailed, false, false},
+		"no quoted key, and parsed": {nil, ReasonTooLarge, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failure := &Failure{Source: "p", Reason: test.reason, Message: "no", Unparsable: test.unparsable}
+			mq := MetricQuery{Query: testQuery("q"), QuotedKeys: test.keys, Problems: &ProblemTracker{}}
+			_, err := mq.Values(nil, &EvaluationError{Failure: failure, Time: t0})
+			var kept *Failure
+			if apierrors.IsBadRequest(err) != test.refused || !errors.As(err, &kept) || kept != failure {
+				t.Errorf("error %v, refused is to be %v", err, test.refused)
+			}
+			if want := !test.refused && test.reason.queryFault(); (mq.Problems.Current(t0) != nil) != want {
+				t.Errorf("a problem of the rule: %v, want %v", !want, want)
 			}
 		})
 	}

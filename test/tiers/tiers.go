@@ -62,7 +62,7 @@ var table = map[Suite]map[Tier]string{
 			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends TestClaimLapses
 			TestRights TestScrapeAccount TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
-			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected
+			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys
 			TestHealthAndSeries TestResourceRules
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers

@@ -163,6 +163,7 @@ func (b *binding) newQuery(q *templateInput, namespace string) (query.MetricQuer
 		Query:       query.Query{Source: b.rule.source.name, Expression: expression, Interval: b.rule.interval, Tenant: tenant},
 		Origin:      b.rule.path,
 		ObjectLabel: b.objectLabel,
+		QuotedKeys:  q.quotedKeys(expression),
 		Duplicates:  b.rule.duplicates,
 		NaNAsZero:   b.rule.spec.NaNAsZero,
 		Problems:    &b.rule.queryProblems,

@@ -5,6 +5,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,6 +18,17 @@ import (
 func (q *templateInput) selectsEverywhere(expression string) bool {
 	return len(q.selected) == 0 ||
 		!slices.ContainsFunc(promql.FindMatchers(expression, q.selected), func(o promql.Occurrence) bool { return o != promql.InAll })
+}
+
+// quotedKeys returns the keys of the client's selector in an expression that PromQL has to quote.
+func (q *templateInput) quotedKeys(expression string) []string {
+	var keys []string
+	for _, m := range q.selected {
+		if promql.LabelName(m.Label) != m.Label && strings.Contains(expression, m.Label) && !slices.Contains(keys, m.Label) {
+			keys = append(keys, m.Label)
+		}
+	}
+	return keys
 }
 
 // replacedNegation returns a negative or empty matcher of the client's selector that the

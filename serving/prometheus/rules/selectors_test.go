@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -50,6 +51,27 @@ func TestNegatedSelectors(t *testing.T) {
 	r.Series = selector(t, "env!=prod")
 	if _, _, err := c.ObjectQuery(r); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `env!="prod"`) {
 		t.Errorf("of objects: %v", err)
+	}
+}
+
+// TestQuotedKeys: keys that PromQL quotes are known with the query, if it has them.
+func TestQuotedKeys(t *testing.T) {
+	for _, test := range []struct {
+		metricsQuery, selector, expression string
+		want                               []string
+	}{
+		{`max(lag{<<.LabelMatchers>>})`, "env=a", `max(lag{env="a",namespace="shop"})`, nil},
+		{`max(lag{<<.LabelMatchers>>})`, "app.kubernetes.io/name=a,b-c,b-c!=d", `max(lag{"app.kubernetes.io/name"="a","b-c"!="","b-c"!="d",namespace="shop"})`, []string{"app.kubernetes.io/name", "b-c"}},
+		{`max(lag{env="<<index .LabelValuesByName "env">>"})`, "env=a,b-c=d", `max(lag{env="a"})`, nil},
+		{`max(lag{<<range $l, $v := .LabelValuesByName>><<$l>>="<<$v>>",<<end>>}) default 0`, "b.c=d", `max(lag{b.c="d",namespace="shop",}) default 0`, []string{"b.c"}},
+	} {
+		mq, err := external(t, test.metricsQuery).ExternalQuery(query.ExternalRequest{Namespace: "shop", Metric: "lag", Series: selector(t, test.selector)})
+		if err != nil || mq.Query.Expression != test.expression {
+			t.Errorf("%s: %q, %v", test.selector, mq.Query.Expression, err)
+		}
+		if diff := cmp.Diff(test.want, mq.QuotedKeys); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.selector, diff)
+		}
 	}
 }
 
