@@ -11,9 +11,9 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 )
 
 // defaultMetricsQuery is for rules without metricsQuery. It yields one value per object.

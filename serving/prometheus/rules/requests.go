@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
+	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
+	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/restmapping"
 )
 

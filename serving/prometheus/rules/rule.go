@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 

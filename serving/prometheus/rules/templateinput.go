@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/metricsbackend/metrics-backend-operator/internal/querytemplate"
 	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/promql"
-	"github.com/metricsbackend/metrics-backend-operator/serving/prometheus/querytemplate"
 )
 
 // templateInput builds the input of a template for one request.

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"text/template"
 	"text/template/parse"
-
-	"github.com/metricsbackend/metrics-backend-operator/internal/text"
 )
 
 // Limits of a template.
@@ -160,8 +158,14 @@ func (b *bounded) WriteString(s string) (int, error) {
 	return b.Builder.WriteString(s)
 }
 
+// maxMessage limits the bytes of an error.
+const maxMessage = 300
+
 // trim removes the prefix of text/template, which does not help users.
 func trim(err error, name string) error {
 	message := strings.TrimPrefix(err.Error(), "template: "+name+":")
-	return errors.New(text.Truncate(message, 300))
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
+	return errors.New(message)
 }
