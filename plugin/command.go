@@ -35,7 +35,8 @@ answers as KEP-5207 wants it, when a change has arrived, and what nodes and pods
 live.
 
 Exit codes: 0 when the answer is yes, 1 when a check failed or time ran out,
-2 when the question could not be answered (flags, connection, permissions).`
+2 when the question could not be answered (flags, connection, permissions),
+3 when an import lacks something that it warns of.`
 
 // Main runs the plugin with the process' own streams and returns its exit code.
 func Main(args []string) int {
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	cmd := NewCommand(streams) //nolint:contextcheck // cobra hands the context to each command
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, output.ErrNotMet) {
+	if err != nil && !errors.Is(err, output.ErrNotMet) && !errors.Is(err, output.ErrIncomplete) {
 		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
 	}
 	return output.ExitCode(err)

@@ -63,8 +63,9 @@ type options struct {
 	nanAsZero        bool
 }
 
-// write writes the MetricsBackend, with comments on differences.
-func write(out io.Writer, f *input, o options) error {
+// write writes the MetricsBackend, with comments on differences. It returns what could not be
+// carried over, which the comments have, too.
+func write(out io.Writer, f *input, o options) ([]string, error) {
 	spec := backendSpec{Sources: []namedSource{{Name: o.sourceName, Prometheus: prometheusSource{
 		URL: f.source.URL, Headers: f.source.Headers,
 	}}}}
@@ -87,18 +88,19 @@ func write(out io.Writer, f *input, o options) error {
 		Metadata: map[string]string{"name": o.name}, Spec: spec,
 	})
 	if err != nil {
-		return fmt.Errorf("make YAML of the MetricsBackend: %w", err)
+		return nil, fmt.Errorf("make YAML of the MetricsBackend: %w", err)
 	}
-	annotate(&document, f)
+	leftOut := slices.Concat(f.leftOut, f.config.tooLarge(), f.source.leftOut)
+	wrongRules := annotate(&document, f)
 	var text bytes.Buffer
-	text.WriteString(preamble(f, o))
+	text.WriteString(preamble(f, o, leftOut))
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(&document); err != nil {
-		return fmt.Errorf("write YAML of the MetricsBackend: %w", err)
+		return nil, fmt.Errorf("write YAML of the MetricsBackend: %w", err)
 	}
 	_, err = out.Write(text.Bytes())
-	return err
+	return slices.Concat(leftOut, wrongRules), err
 }
 
 func imported(rules []rule, nanAsZero bool) *metrics {
@@ -112,27 +114,42 @@ func imported(rules []rule, nanAsZero bool) *metrics {
 	return m
 }
 
-// annotate adds comments with the problems of rules.
-func annotate(document *yaml.Node, f *input) {
+// annotate adds comments with the problems of rules, and returns these with their paths.
+func annotate(document *yaml.Node, f *input) []string {
 	spec := at(document, "spec")
-	for section, rules := range map[string][]rule{"customMetrics": f.config.Rules, "externalMetrics": f.config.ExternalRules} {
-		nodes := at(at(spec, section), "rules")
-		for i := range rules {
-			if wrong := rules[i].problems(section == "externalMetrics"); len(wrong) > 0 {
-				nodes.Content[i].HeadComment = comment("prometheus-adapter refuses this rule: "+strings.Join(wrong, "; "), "")
-			}
+	var all []string
+	note := func(node *yaml.Node, path, these string, refused, unusable []string) {
+		var text string
+		switch {
+		case len(refused) > 0:
+			text = "prometheus-adapter refuses " + these + ": " + strings.Join(refused, "; ")
+		case len(unusable) > 0:
+			text = "cannot be carried over: " + strings.Join(unusable, "; ")
+		default:
+			return
+		}
+		node.HeadComment = comment(text, "")
+		all = append(all, path+": "+text)
+	}
+	for _, section := range []struct {
+		name  string
+		rules []rule
+	}{{"customMetrics", f.config.Rules}, {"externalMetrics", f.config.ExternalRules}} {
+		nodes, external := at(at(spec, section.name), "rules"), section.name == "externalMetrics"
+		for i := range section.rules {
+			r := &section.rules[i]
+			note(nodes.Content[i], fmt.Sprintf("spec.%s.rules[%d]", section.name, i), "this rule", r.problems(external), r.unusable(external))
 		}
 	}
-	if f.config.ResourceRules != nil {
-		if wrong := f.config.ResourceRules.problems(); len(wrong) > 0 {
-			at(at(spec, "resourceMetrics"), "rules").HeadComment = comment("prometheus-adapter refuses these rules: "+strings.Join(wrong, "; "), "")
-		}
+	if r := f.config.ResourceRules; r != nil {
+		note(at(at(spec, "resourceMetrics"), "rules"), "spec.resourceMetrics.rules", "these rules", r.problems(), r.unusable())
 	}
+	return all
 }
 
 // preamble returns a comment with the origin of the rules, and differences.
-func preamble(f *input, o options) string {
-	remarks := slices.Concat(f.remarks, f.config.tooLarge(), f.source.remarks)
+func preamble(f *input, o options, leftOut []string) string {
+	remarks := slices.Clone(f.remarks)
 	if f.config.ResourceRules == nil {
 		remarks = append(remarks, "resourceRules: there are none, so this says nothing of metrics.k8s.io; resourceMetrics: {} serves it from the kubelets")
 	}
@@ -145,12 +162,16 @@ func preamble(f *input, o options) string {
 	var b strings.Builder
 	b.WriteString(comment("Made of "+f.where+" by kubectl metrics import adapter-config.", "") + "\n#\n")
 	b.WriteString(comment("A cluster has one MetricsBackend for all of its metrics APIs: apply this one, or put its fields into yours. While prometheus-adapter is registered, spec.adoption decides: docs/migrate-from-prometheus-adapter.md.", "") + "\n")
-	if len(remarks) > 0 {
-		b.WriteString("#\n# Not as it was:\n")
-		for _, remark := range remarks {
-			b.WriteString(comment(remark, "- ") + "\n")
+	list := func(heading string, all []string) {
+		if len(all) > 0 {
+			b.WriteString("#\n# " + heading + ":\n")
+		}
+		for _, text := range all {
+			b.WriteString(comment(text, "- ") + "\n")
 		}
 	}
+	list("Not carried over", leftOut)
+	list("Not as it was", remarks)
 	return b.String()
 }
 

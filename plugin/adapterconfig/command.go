@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
 const long = `Reads the configuration of prometheus-adapter, and writes a MetricsBackend with the
@@ -26,7 +28,14 @@ FILE, or - for the standard input, is one of
   - the values of its Helm chart.
 
 Rules are taken over word by word. Unknown fields are errors, as they are to
-prometheus-adapter. Comments above the MetricsBackend say what is not as it was.`
+prometheus-adapter. Comments above the MetricsBackend say what is not as it was.
+
+What cannot be carried over, such as a file with a token, a selector of everything or a
+template that is not understood here, is a comment at its place and a warning on the
+error stream. Such rules are written all the same, and then reported as invalid.
+
+Exit codes: 0 everything is carried over, 2 nothing is written, 3 it is written, and
+the warnings say what is missing.`
 
 const example = `  # From what runs
   kubectl -n monitoring get configmap,deployment -o yaml |
@@ -87,7 +96,19 @@ func newAdapterConfig(streams genericiooptions.IOStreams) *cobra.Command {
 			if err := f.source.check(); err != nil {
 				return err
 			}
-			return write(streams.Out, f, o)
+			leftOut, err := write(streams.Out, f, o)
+			if err != nil {
+				return err
+			}
+			for _, text := range leftOut {
+				if _, err := fmt.Fprintln(streams.ErrOut, "warning:", strings.Join(strings.Fields(text), " ")); err != nil {
+					return err
+				}
+			}
+			if len(leftOut) > 0 {
+				return output.ErrIncomplete
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&url, "prometheus-url", "", "URL of the Prometheus, as prometheus-adapter's flag of that name. Default: what the file says.")

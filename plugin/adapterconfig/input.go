@@ -21,8 +21,8 @@ type input struct {
 	source source
 	// configMap is the ConfigMap with config, if any.
 	configMap object
-	// remarks are about what is missing in the file.
-	remarks []string
+	// remarks are about differences, and leftOut is about what is not in the MetricsBackend.
+	remarks, leftOut []string
 }
 
 // sections are the keys of prometheus-adapter's configuration.
@@ -85,7 +85,7 @@ func find(text []byte, name string) (*input, error) {
 	f := configs[0]
 	f.where = strings.TrimSpace(name + " " + f.where)
 	for _, err := range broken {
-		f.remarks = append(f.remarks, "left out, since it is no configuration of prometheus-adapter: "+err.Error())
+		f.leftOut = append(f.leftOut, "left out, since it is no configuration of prometheus-adapter: "+err.Error())
 	}
 	f.source.readDeployments(f.adapters(deployments))
 	return f, nil
@@ -241,9 +241,9 @@ func inValues(document *yaml.Node) (*input, error) {
 	const rendered = "import what the cluster has: kubectl get configmap -o yaml, then kubectl metrics import adapter-config"
 	switch {
 	case rules.Existing != "":
-		f.remarks = append(f.remarks, fmt.Sprintf("rules.existing: the rules in force are in the ConfigMap %s, not in these values; %s", rules.Existing, rendered))
+		f.leftOut = append(f.leftOut, fmt.Sprintf("rules.existing: the rules in force are in the ConfigMap %s, not in these values; %s", rules.Existing, rendered))
 	case rules.Default == nil || *rules.Default:
-		f.remarks = append(f.remarks, "rules.default: the rules that the chart adds by itself are not in its values, and so not here; if you need them, "+rendered)
+		f.leftOut = append(f.leftOut, "rules.default: the rules that the chart adds by itself are not in its values, and so not here; if you need them, "+rendered)
 	}
 	prometheus := at(document, "prometheus")
 	f.source.URL = stringAt(prometheus, "url")

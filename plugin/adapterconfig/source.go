@@ -23,8 +23,8 @@ type source struct {
 	Headers        []header
 	// ambiguous names Deployments with different URLs.
 	ambiguous string
-	// remarks are about flags that are not imported.
-	remarks []string
+	// leftOut is about flags that are not imported.
+	leftOut []string
 }
 
 type header struct {
@@ -77,26 +77,26 @@ func (s *source) readArguments(args []string) {
 		case "prometheus-header":
 			s.readHeader(value)
 		case "prometheus-ca-file", "prometheus-client-tls-cert-file", "prometheus-client-tls-key-file":
-			s.remark("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls")
+			s.leaveOut("--" + name + ": put the file's content into a Secret and name it in spec.sources[0].prometheus.tls")
 		case "prometheus-token-file":
-			s.remark("--" + name + ": put the token into a Secret and name it in spec.sources[0].prometheus.authentication.bearerToken")
+			s.leaveOut("--" + name + ": put the token into a Secret and name it in spec.sources[0].prometheus.authentication.bearerToken")
 		case "prometheus-auth-incluster", "prometheus-auth-config":
-			s.remark("--" + name + ": name a Secret with the credentials in spec.sources[0].prometheus.authentication")
+			s.leaveOut("--" + name + ": name a Secret with the credentials in spec.sources[0].prometheus.authentication")
 		}
 	}
 }
 
-func (s *source) remark(text string) {
+func (s *source) leaveOut(text string) {
 	// A key follows its certificate: one remark for both is enough, and for each flag.
-	if !slices.Contains(s.remarks, text) {
-		s.remarks = append(s.remarks, text)
+	if !slices.Contains(s.leftOut, text) {
+		s.leftOut = append(s.leftOut, text)
 	}
 }
 
 func (s *source) duration(name, value string, least, most time.Duration) time.Duration {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < least || d > most {
-		s.remark(fmt.Sprintf("--%s=%s: not taken over, since it is no duration from %v to %v", name, value, least, most))
+		s.leaveOut(fmt.Sprintf("--%s=%s: not taken over, since it is no duration from %v to %v", name, value, least, most))
 		return 0
 	}
 	return d
@@ -106,7 +106,7 @@ func (s *source) duration(name, value string, least, most time.Duration) time.Du
 func (s *source) readHeader(text string) {
 	name, value, _ := strings.Cut(text, "=")
 	if v1alpha1.IsCredentialHeader(name) {
-		s.remark("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication, or in valueFrom of a header")
+		s.leaveOut("--prometheus-header=" + name + "=…: credentials belong into a Secret; name it in spec.sources[0].prometheus.authentication, or in valueFrom of a header")
 		return
 	}
 	s.Headers = append(s.Headers, header{Name: name, Value: value})
@@ -127,11 +127,11 @@ func (s *source) check() error {
 	}
 	if parsed.User != nil {
 		parsed.User = nil
-		s.remark("credentials in the URL of Prometheus: put them into a Secret and name it in spec.sources[0].prometheus.authentication.basic")
+		s.leaveOut("credentials in the URL of Prometheus: put them into a Secret and name it in spec.sources[0].prometheus.authentication.basic")
 	}
 	if parsed.RawQuery != "" || parsed.Fragment != "" {
 		parsed.RawQuery, parsed.Fragment = "", ""
-		s.remark("the query in the URL of Prometheus is left out: a tenant belongs into spec.sources[0].prometheus.headers")
+		s.leaveOut("the query in the URL of Prometheus is left out: a tenant belongs into spec.sources[0].prometheus.headers")
 	}
 	if s.SeriesInterval > 0 && s.SeriesMaxAge == 0 && s.SeriesInterval > 5*time.Minute {
 		s.SeriesMaxAge = s.SeriesInterval // its default is 5m, and it must not be shorter

@@ -13,10 +13,15 @@ const (
 	NotMet = 1
 	// NotRun: the command failed: bad flags, no connection, or a missing permission.
 	NotRun = 2
+	// Incomplete: the output is written, and lacks something that the command has warned of.
+	Incomplete = 3
 )
 
 // ErrNotMet ends a command with exit code NotMet; the command has printed the reason.
 var ErrNotMet = errors.New("not met")
+
+// ErrIncomplete ends a command with exit code Incomplete; the command has printed the warnings.
+var ErrIncomplete = errors.New("incomplete")
 
 // ExitCode returns the exit code of a command that returned err.
 func ExitCode(err error) int {
@@ -25,6 +30,8 @@ func ExitCode(err error) int {
 		return OK
 	case errors.Is(err, ErrNotMet):
 		return NotMet
+	case errors.Is(err, ErrIncomplete):
+		return Incomplete
 	}
 	return NotRun
 }
