@@ -4,6 +4,9 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -137,6 +140,16 @@ type DeclaredHealth struct {
 // NAMESPACE/NAME, whose token it requests for kubelets. It is not a flag: an older image
 // ignores a variable, but ends with a flag that it does not know.
 const ScrapeAccountVariable = "SCRAPE_SERVICE_ACCOUNT"
+
+// ServesResourceMetrics reports whether kubelets are scraped, and may be: if spec.resourceMetrics
+// is set, or while the status has an APIService of metrics.k8s.io. Its removal takes time, and
+// until then lists must not become empty.
+func (b *MetricsBackend) ServesResourceMetrics() bool {
+	return b.Spec.ResourceMetrics != nil || slices.ContainsFunc(b.Status.APIServices, func(a APIServiceStatus) bool {
+		_, group, _ := strings.Cut(a.Name, ".")
+		return group == "metrics.k8s.io"
+	})
+}
 
 // KubeletReport summarizes the last scrape of each selected node.
 // +kubebuilder:object:generate=false

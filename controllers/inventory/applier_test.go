@@ -91,7 +91,7 @@ func serving(change ...func(*v1alpha1.ServingSpec)) manifests.Serving {
 		c(&spec.Serving)
 	}
 	v1alpha1.SetDefaults(&spec)
-	return manifests.Serving{Backend: "b", Namespace: "ns", Image: "image", KubeletPort: 10250, Quota: true, Spec: spec.Serving}
+	return manifests.Serving{Backend: "b", Namespace: "ns", Image: "image", KubeletPort: 10250, Quota: true, Scrapes: true, Spec: spec.Serving}
 }
 
 func apply(t *testing.T, a *Applier, s manifests.Serving) {

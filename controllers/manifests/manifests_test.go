@@ -30,7 +30,7 @@ func serving(change ...func(*v1alpha1.ServingSpec)) Serving {
 		c(&spec.Serving)
 	}
 	v1alpha1.SetDefaults(&spec)
-	return Serving{Backend: "b", Namespace: "ns", Image: "image:1", KubeletPort: 10250, AccountUID: "account", Spec: spec.Serving}
+	return Serving{Backend: "b", Namespace: "ns", Image: "image:1", KubeletPort: 10250, AccountUID: "account", Scrapes: true, Spec: spec.Serving}
 }
 
 // typed turns an apply configuration into the API type that it is for.
@@ -295,6 +295,11 @@ func TestBindings(t *testing.T) {
 	}
 	if OwnScrapeClusterRoleBinding(serving()) != nil {
 		t.Error("serving may scrape kubelets with its own token")
+	}
+	none := serving()
+	none.Scrapes, none.OwnScrapes = false, true
+	if ScrapeClusterRoleBinding(none) != nil || OwnScrapeClusterRoleBinding(none) != nil {
+		t.Error("kubelets may be scraped without resource metrics")
 	}
 	former := serving()
 	former.OwnScrapes = true

@@ -126,15 +126,19 @@ func ObjectsClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfi
 	return clusterRoleBinding(s, s.Name()+"-objects", ObjectsRole, s.Name())
 }
 
-// ScrapeClusterRoleBinding binds the account of scrapes to its ClusterRole.
+// ScrapeClusterRoleBinding binds the account of scrapes to its ClusterRole. It returns nil
+// unless kubelets are scraped.
 func ScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
+	if !s.Scrapes {
+		return nil
+	}
 	return clusterRoleBinding(s, s.ScrapeName(), s.ScrapeName(), s.ScrapeName())
 }
 
 // OwnScrapeClusterRoleBinding binds serving pods to the ClusterRole of scrapes, or returns nil
 // unless some of them use their own token.
 func OwnScrapeClusterRoleBinding(s Serving) *rbacv1ac.ClusterRoleBindingApplyConfiguration {
-	if !s.OwnScrapes {
+	if !s.Scrapes || !s.OwnScrapes {
 		return nil
 	}
 	return clusterRoleBinding(s, s.OwnScrapeName(), s.ScrapeName(), s.Name())

@@ -57,6 +57,8 @@ type Serving struct {
 	Spec v1alpha1.ServingSpec
 	// Sources are those of the spec, for their Secrets and ports.
 	Sources []v1alpha1.SourceSpec
+	// Scrapes says that kubelets are scraped.
+	Scrapes bool
 	// OwnScrapes says that some pods may send kubelets the token of their own account: those
 	// of an image or an operator of an earlier release.
 	OwnScrapes bool
@@ -150,7 +152,9 @@ func All(s Serving) []Object {
 		ProberServiceAccount(s),
 		ScrapeServiceAccount(s),
 		ScrapeClusterRole(s),
-		ScrapeClusterRoleBinding(s),
+	}
+	if binding := ScrapeClusterRoleBinding(s); binding != nil {
+		objects = append(objects, binding)
 	}
 	if binding := OwnScrapeClusterRoleBinding(s); binding != nil {
 		// Before the ClusterRole of serving, which had its permission in earlier releases.

@@ -153,6 +153,7 @@ func (r *Reconciler) newState(cached *v1alpha1.MetricsBackend) *reconcileState {
 			Spec:        spec.Serving,
 
 			Sources:         spec.Sources,
+			Scrapes:         backend.ServesResourceMetrics(),
 			CustomMetrics:   spec.CustomMetrics != nil,
 			ExternalMetrics: spec.ExternalMetrics != nil,
 		},

@@ -22,8 +22,10 @@ import (
 // clusterWatcher watches one MetricsBackend and all declared metrics and policies. If the
 // CRD of a kind is missing there are no objects of it.
 type clusterWatcher struct {
-	apply  func(ctx context.Context, origin string, backend *v1alpha1.MetricsBackend)
-	target Target
+	apply func(ctx context.Context, origin string, backend *v1alpha1.MetricsBackend)
+	// applyDefaults is called if there is no MetricsBackend at first.
+	applyDefaults func(context.Context)
+	target        Target
 
 	backend  *objectInformer[*v1alpha1.MetricsBackend]
 	custom   *objectInformer[*v1alpha1.CustomMetric]
@@ -39,12 +41,12 @@ type clusterWatcher struct {
 
 // newClusterWatcher calls apply with the named MetricsBackend and after each change of its
 // spec, but not when it is deleted: its settings stay.
-func newClusterWatcher(config *rest.Config, name string, apply func(context.Context, string, *v1alpha1.MetricsBackend), target Target) (*clusterWatcher, error) {
+func newClusterWatcher(config *rest.Config, name string, apply func(context.Context, string, *v1alpha1.MetricsBackend), applyDefaults func(context.Context), target Target) (*clusterWatcher, error) {
 	client, err := newClient(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &clusterWatcher{apply: apply, target: target}
+	c := &clusterWatcher{apply: apply, applyDefaults: applyDefaults, target: target}
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 	if c.backend, err = newCRInformer(client, "MetricsBackend "+name, "metricsbackends", byName, &v1alpha1.MetricsBackend{}, c.applyBackend); err != nil {
 		return nil, err
@@ -86,7 +88,9 @@ func (c *clusterWatcher) applyBackend(ctx context.Context, all []*v1alpha1.Metri
 		c.current = all[0]
 	}
 	switch {
-	case c.current == nil && before != nil:
+	case c.current == nil && before == nil:
+		c.applyDefaults(ctx)
+	case c.current == nil:
 		klog.FromContext(ctx).Info("The MetricsBackend was deleted; its settings stay", "metricsBackend", klog.KObj(before))
 	case c.current != nil && (before == nil || settingsChanged(before, c.current)):
 		c.apply(ctx, "cluster", c.current)

@@ -138,7 +138,7 @@ func TestBackendApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := kubeAPIServer(t, func(string) (int, string) { return tc.code, tc.body })
 			var applied atomic.Int64
-			c, err := newClusterWatcher(config, "cluster", func(_ context.Context, _ string, b *v1alpha1.MetricsBackend) { applied.Store(b.Generation) }, (&fakeTarget{}).target())
+			c, err := newClusterWatcher(config, "cluster", func(_ context.Context, _ string, b *v1alpha1.MetricsBackend) { applied.Store(b.Generation) }, func(context.Context) {}, (&fakeTarget{}).target())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,24 +171,36 @@ func TestBackendChanges(t *testing.T) {
 	tests := map[string]struct {
 		before, after []*v1alpha1.MetricsBackend
 		want          int
+		// defaults is how often the defaults are applied.
+		defaults int
 	}{
-		"seen first":     {nil, object("a", 1, "1"), 1},
-		"another spec":   {object("a", 1, "1"), object("a", 2, "2"), 2},
-		"another status": {object("a", 1, "1"), object("a", 1, "2"), 1},
-		"recreated":      {object("a", 1, "1"), object("b", 1, "2"), 2},
-		"deleted":        {object("a", 1, "1"), nil, 1},
+		"seen first":          {nil, object("a", 1, "1"), 1, 1},
+		"none":                {nil, nil, 0, 2},
+		"another spec":        {object("a", 1, "1"), object("a", 2, "2"), 2, 0},
+		"another status":      {object("a", 1, "1"), object("a", 1, "2"), 1, 0},
+		"the last APIService": {withAPIService(object("a", 1, "1")), object("a", 1, "2"), 2, 0},
+		"recreated":           {object("a", 1, "1"), object("b", 1, "2"), 2, 0},
+		"deleted":             {object("a", 1, "1"), nil, 1, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			applied := 0
-			c := &clusterWatcher{apply: func(context.Context, string, *v1alpha1.MetricsBackend) { applied++ }}
+			applied, defaults := 0, 0
+			c := &clusterWatcher{
+				apply:         func(context.Context, string, *v1alpha1.MetricsBackend) { applied++ },
+				applyDefaults: func(context.Context) { defaults++ },
+			}
 			c.applyBackend(t.Context(), tc.before)
 			c.applyBackend(t.Context(), tc.after)
-			if applied != tc.want {
-				t.Errorf("applied %d times, want %d", applied, tc.want)
+			if applied != tc.want || defaults != tc.defaults {
+				t.Errorf("applied %d times and the defaults %d times, want %d and %d", applied, defaults, tc.want, tc.defaults)
 			}
 		})
 	}
+}
+
+func withAPIService(backends []*v1alpha1.MetricsBackend) []*v1alpha1.MetricsBackend {
+	backends[0].Status.APIServices = []v1alpha1.APIServiceStatus{{Name: "v1.metrics.k8s.io"}}
+	return backends
 }
 
 // TestDeclaredApplied: each kind is read independently, and has no objects while its CRD is
@@ -233,7 +245,7 @@ func TestDeclaredApplied(t *testing.T) {
 				return http.StatusNotFound, statusOf(apierrors.NewNotFound(schema.GroupResource{}, ""))
 			})
 			target := &fakeTarget{}
-			c, err := newClusterWatcher(config, "cluster", nil, target.target())
+			c, err := newClusterWatcher(config, "cluster", nil, func(context.Context) {}, target.target())
 			if err != nil {
 				t.Fatal(err)
 			}

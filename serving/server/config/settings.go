@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/metrics/pkg/apis/metrics"
 	"k8s.io/utils/ptr"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -46,28 +45,18 @@ type WatchSettings struct {
 	Stream  stream.Settings
 }
 
-// settingsOf returns the settings of a MetricsBackend. Without spec.resourceMetrics no kubelet is
-// scraped, unless the status still has an APIService of metrics.k8s.io: its removal takes time,
-// and until then lists must not become empty.
+// settingsOf returns the settings of a MetricsBackend.
 func settingsOf(backend *v1alpha1.MetricsBackend) (Settings, error) {
 	s, err := SettingsFrom(&backend.Spec)
-	if err == nil && !servesResourceMetrics(backend) {
+	if err == nil && !backend.ServesResourceMetrics() {
 		s = s.withoutResourceMetrics()
 	}
 	return s, err
 }
 
-func servesResourceMetrics(backend *v1alpha1.MetricsBackend) bool {
-	return backend.Spec.ResourceMetrics != nil ||
-		slices.ContainsFunc(backend.Status.APIServices, func(a v1alpha1.APIServiceStatus) bool {
-			_, group, _ := strings.Cut(a.Name, ".")
-			return group == metrics.GroupName
-		})
-}
-
 // settingsChanged reports whether the settings may differ between two states of a MetricsBackend.
 func settingsChanged(before, after *v1alpha1.MetricsBackend) bool {
-	return before.UID != after.UID || before.Generation != after.Generation || servesResourceMetrics(before) != servesResourceMetrics(after)
+	return before.UID != after.UID || before.Generation != after.Generation || before.ServesResourceMetrics() != after.ServesResourceMetrics()
 }
 
 // withoutResourceMetrics returns the settings with nothing to scrape.

@@ -62,8 +62,8 @@ type Initial struct {
 }
 
 // Load returns the configuration in a file (--backend-file), or the defaults if path is
-// empty. With these nothing is scraped until a MetricsBackend is applied, or ApplyDefaults is
-// called.
+// empty. With these nothing is scraped until a MetricsBackend is applied, or is known not to
+// exist, or ApplyDefaults is called.
 func Load(path string) (*Initial, error) {
 	if path == "" {
 		s, err := SettingsFrom(&v1alpha1.MetricsBackendSpec{})
@@ -103,7 +103,7 @@ func NewWatcher(client *rest.Config, backend string, initial *Initial, target Ta
 	case initial.file != nil:
 		w.watchFile(initial)
 	case backend != "":
-		c, err := newClusterWatcher(client, backend, w.apply, target)
+		c, err := newClusterWatcher(client, backend, w.apply, w.ApplyDefaults, target)
 		if err != nil {
 			return nil, err
 		}
