@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,8 @@ that clients get of it, or why there are none.
 
 It asks at the metric's own path, as an autoscaler does: you see what you may read.
 Without --for it looks in discovery for what has a metric of that name: objects in the
-namespace, and external metrics.
+namespace, and external metrics. If nothing has, it asks for that of pods and the external
+one: the answer names rules and declared metrics that cannot be used.
 
 What cannot be asked is an error on the error stream, after the others.
 
@@ -151,6 +153,7 @@ func (o *options) run(ctx context.Context, cluster *connection.Cluster, streams 
 	if len(all) == 0 {
 		return errors.Join(errs...)
 	}
+	errs = slices.DeleteFunc(errs, func(err error) bool { return errors.As(err, new(*undiscoveredError)) })
 	if err := o.print(streams, all, errs, cluster.Now()); err != nil {
 		return err
 	}

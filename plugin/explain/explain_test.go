@@ -32,6 +32,8 @@ type world struct {
 	// answers are by path, without /apis.
 	answers map[string]any
 	codes   map[string]int
+	// missing is the message of a 404.
+	missing string
 	asked   []string
 }
 
@@ -52,6 +54,10 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case answered:
 		w.asked = append(w.asked, path+"?"+r.URL.RawQuery)
 		body = answer
+	case w.missing != "":
+		rw.WriteHeader(http.StatusNotFound)
+		body = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: w.missing}
 	default:
 		http.NotFound(rw, r)
 		return
@@ -279,6 +285,18 @@ func TestExplainMetricPartly(t *testing.T) {
 	}
 }
 
+// TestExplainMetricUndiscovered: discovery is bounded, so a metric that it does not name is asked for.
+func TestExplainMetricUndiscovered(t *testing.T) {
+	w := &world{
+		resources: map[string][]metav1.APIResource{custom: nil, ext: nil}, missing: "no rule makes it",
+		answers: map[string]any{custom + "/namespaces/default/pods/*/hits": explanation(healthy)},
+	}
+	code, out, errs := run(t, w, "hits")
+	if code != output.OK || !strings.Contains(out, "metric hits of pods") || !strings.Contains(errs, "no rule makes it") || strings.Contains(errs, "is in discovery") {
+		t.Errorf("exit code %d, errors %s\n%s", code, errs, out)
+	}
+}
+
 func TestExplainMetricCannot(t *testing.T) {
 	both := map[string][]metav1.APIResource{custom: {{Name: "pods/hits", Namespaced: true}}, ext: nil}
 	list := map[string]any{"kind": "MetricValueList", "items": []any{}}
@@ -293,6 +311,14 @@ func TestExplainMetricCannot(t *testing.T) {
 			args: []string{"hits"}, want: "does not explain: it answered a MetricValueList",
 		},
 		"no such metric":       {world: world{resources: both}, args: []string{"misses"}, want: `no metric "misses" is in discovery`},
+		"no such metric, which a rule was to make": {
+			world: world{resources: both, missing: "no rule and no CustomMetric makes the metric; without metrics because of errors: spec.customMetrics.rules[1] (InvalidSeriesQuery)"},
+			args:  []string{"misses"}, want: "explain metric misses of pods in namespace default: GET /apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/misses?explain=true: no rule and no CustomMetric makes the metric; without metrics because of errors: spec.customMetrics.rules[1] (InvalidSeriesQuery)",
+		},
+		"no such metric, external": {
+			world: world{resources: both, missing: "without metrics because of errors"},
+			args:  []string{"misses"}, want: "explain external metric misses in namespace default: GET /apis/external.metrics.k8s.io/v1beta1/namespaces/default/misses?explain=true: without metrics because of errors",
+		},
 		"no API of objects":    {world: world{}, args: []string{"hits", "--for=pods"}, want: "custom.metrics.k8s.io is not served"},
 		"no API of others":     {world: world{resources: map[string][]metav1.APIResource{custom: nil}}, args: []string{"hits", "--external"}, want: "external.metrics.k8s.io is not served"},
 		"unavailable":          {world: world{codes: map[string]int{custom: 503}}, args: []string{"hits"}, want: "/apis/custom.metrics.k8s.io/v1beta2: refused"},

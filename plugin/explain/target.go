@@ -43,7 +43,7 @@ func (t *target) path() string {
 }
 
 // targets returns the target of the flags, or all metrics of the name in discovery. There may
-// be targets in addition to errors.
+// be targets in addition to errors, and an undiscoveredError counts only if they all fail.
 func (o *options) targets(ctx context.Context, cluster *connection.Cluster) ([]target, []error) {
 	if o.of == "" && !o.external {
 		return o.discovered(ctx, cluster)
@@ -95,11 +95,25 @@ func (o *options) discovered(ctx context.Context, cluster *connection.Cluster) (
 		all = append(all, o.value(external))
 	}
 	if len(all) == 0 && len(errs) == 0 {
-		return nil, []error{fmt.Errorf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
-			"kubectl get metricsbackends -o yaml shows under status what is wrong with rules and sources. "+
-			"Discovery names a bounded number of metrics: --for and --external ask all the same", o.metric, customGroup, externalGroup)}
+		// Serving tells of a missing metric which rules are invalid.
+		if custom.version != "" {
+			all = append(all, o.object(custom, "pods", ""))
+		}
+		if external.version != "" {
+			all = append(all, o.value(external))
+		}
+		return all, []error{&undiscoveredError{o.metric}}
 	}
 	return all, errs
+}
+
+// undiscoveredError is returned with the targets that may have a metric that discovery does not.
+type undiscoveredError struct{ metric string }
+
+func (e *undiscoveredError) Error() string {
+	return fmt.Sprintf("no metric %q is in discovery, neither in %s nor in %s. Either no series gives it now, or no rule makes it: "+
+		"kubectl get metricsbackends -o yaml shows under status what is wrong with rules and sources. "+
+		"Discovery names a bounded number of metrics, and here are the answers for pods and external metrics; --for asks for other resources", e.metric, customGroup, externalGroup)
 }
 
 // rootScoped are common cluster-scoped resources, for those that are not in discovery.

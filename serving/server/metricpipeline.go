@@ -52,6 +52,8 @@ type metricPipeline struct {
 	updatingSeries sync.Mutex
 
 	mu sync.Mutex
+	// hasSpec is set once there is a spec. Without its sources no declared metric is valid.
+	hasSpec bool
 	// groups are refreshed after changes.
 	groups []refresher
 	// policyError is the error of the policies that was logged last.
@@ -104,7 +106,7 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 		p.hasSources()
 	}
 	// Sources first, since rules refer to them.
-	p.sources.apply(ctx, spec.Sources, errs)
+	p.sources.apply(spec.Sources, errs)
 	// Only now is no other Secret in use.
 	p.secrets.Retain(credentials)
 	p.evaluator.SourcesChanged()
@@ -120,6 +122,9 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 	for _, s := range selections {
 		p.updateSeries(s.Source, s.Selector)
 	}
+	p.mu.Lock()
+	p.hasSpec = true
+	p.mu.Unlock()
 	p.changed.Set()
 }
 
@@ -189,8 +194,10 @@ func (p *metricPipeline) addGroup(g refresher) {
 // that is watched, and a lookup of series may report the rules one by one.
 const refreshInterval = time.Second
 
-// refreshGroups refreshes the groups on request until the context ends.
+// refreshGroups refreshes the groups on request until the context ends, and reports invalid parts
+// of the configuration.
 func (p *metricPipeline) refreshGroups(ctx context.Context) {
+	var invalid map[v1alpha1.RuleHealth]bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -198,8 +205,11 @@ func (p *metricPipeline) refreshGroups(ctx context.Context) {
 		case <-p.changed:
 		}
 		p.mu.Lock()
-		groups := slices.Clone(p.groups)
+		groups, hasSpec := slices.Clone(p.groups), p.hasSpec
 		p.mu.Unlock()
+		if hasSpec {
+			invalid = p.reportInvalid(ctx, invalid)
+		}
 		for _, g := range groups {
 			g.Refresh()
 		}

@@ -49,7 +49,7 @@ var (
 // process's registry, which /metrics serves beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
 	limitRequestLabels()
-	legacyregistry.MustRegister(invalidPolicies, newestSample)
+	legacyregistry.MustRegister(invalidPolicies, invalidPartCount, newestSample)
 	for _, register := range []func(func(...metrics.Registerable)){
 		config.RegisterMetrics, readiness.RegisterMetrics, kubelet.RegisterMetrics, stream.RegisterMetrics, resourcemetrics.RegisterMetrics,
 		query.RegisterMetrics, valuecache.RegisterMetrics, valueapi.RegisterMetrics,

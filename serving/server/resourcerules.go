@@ -73,8 +73,8 @@ func (r *resourceRules) apply(ctx context.Context, spec *v1alpha1.MetricsBackend
 	queries, problems := rules.CompileResourceRules(given, spec.Sources)
 	r.given, r.valid, r.problems = true, queries != nil, problems
 	if queries == nil {
-		klog.FromContext(ctx).Info("Cannot use the resource rules; the previous ones stay or, without any, kubelets are scraped",
-			"reason", problems[0].Reason, "path", problems[0].Path, "message", problems[0].Message)
+		// See reportInvalid for what is wrong.
+		klog.FromContext(ctx).Info("Cannot use the resource rules; the previous ones stay or, without any, kubelets are scraped")
 		return
 	}
 	r.poller.Apply(queries)

@@ -14,7 +14,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
@@ -58,7 +57,7 @@ type namedSource struct {
 
 // apply replaces the sources by those of a spec. A source with errors in errs becomes one
 // that returns them.
-func (r *sourceRegistry) apply(ctx context.Context, specs []v1alpha1.SourceSpec, errs field.ErrorList) {
+func (r *sourceRegistry) apply(specs []v1alpha1.SourceSpec, errs field.ErrorList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := slices.Clone(r.sources)
@@ -70,7 +69,7 @@ func (r *sourceRegistry) apply(ctx context.Context, specs []v1alpha1.SourceSpec,
 			before = slices.Delete(before, at, at+1)
 		}
 		invalid := config.InvalidAt(errs, field.NewPath("spec", "sources").Index(i))
-		r.sources = append(r.sources, r.update(ctx, old, specs[i], invalid))
+		r.sources = append(r.sources, r.update(old, specs[i], invalid))
 	}
 	for _, removed := range before {
 		removed.stop()
@@ -79,7 +78,7 @@ func (r *sourceRegistry) apply(ctx context.Context, specs []v1alpha1.SourceSpec,
 
 // update returns the source for a spec: the old one of that name (nil for none) if it would
 // give the same results, else a new one, so that cached results of the old one are dropped.
-func (r *sourceRegistry) update(ctx context.Context, old *namedSource, spec v1alpha1.SourceSpec, invalid error) *namedSource {
+func (r *sourceRegistry) update(old *namedSource, spec v1alpha1.SourceSpec, invalid error) *namedSource {
 	if old != nil && reflect.DeepEqual(old.spec, spec) && (invalid == nil) == (old.invalid == nil) {
 		return old
 	}
@@ -109,11 +108,10 @@ func (r *sourceRegistry) update(ctx context.Context, old *namedSource, spec v1al
 	}
 	if next.invalid != nil {
 		next.prometheus = nil
-		klog.FromContext(ctx).Error(next.invalid, "A source cannot be used; the others are", "source", spec.Name)
 		return next
 	}
 	next.prometheus.Series().OnChange(func(matcher string) { r.onSeries(spec.Name, matcher) })
-	next.stop = r.running.Go(next.prometheus.Run) //nolint:contextcheck // It lasts as long as run.
+	next.stop = r.running.Go(next.prometheus.Run)
 	return next
 }
 

@@ -88,7 +88,7 @@ func TestInvalidSource(t *testing.T) {
 	s := newSourceRegistry(t)
 	server := prometheusServer(t)
 	errs := field.ErrorList{field.Invalid(field.NewPath("spec", "sources").Index(1).Child("name"), "B@D", "is no name")}
-	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("good", server.URL), prometheusAt("B@D", server.URL), {Name: "empty"}, prometheusAt("away", "http://127.0.0.1:1")}, errs)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("good", server.URL), prometheusAt("B@D", server.URL), {Name: "empty"}, prometheusAt("away", "http://127.0.0.1:1")}, errs)
 	eventuallyTrue(t, "all sources were tried", func() bool {
 		return cmp.Equal(states(s), map[string]string{"good": "healthy", "B@D": "InvalidSpec", "empty": "InvalidSpec", "away": "ConnectionFailed"})
 	})
@@ -110,7 +110,7 @@ func TestInvalidSource(t *testing.T) {
 		}
 	}
 	// It becomes valid, another is removed, and the order is that of the spec.
-	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("B@D", server.URL), prometheusAt("good", server.URL)}, nil)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("B@D", server.URL), prometheusAt("good", server.URL)}, nil)
 	eventuallyTrue(t, "the corrected source is healthy", func() bool {
 		return cmp.Equal(states(s), map[string]string{"good": "healthy", "B@D": "healthy"})
 	})
@@ -124,15 +124,15 @@ func TestInvalidSource(t *testing.T) {
 func TestEditedSource(t *testing.T) {
 	s := newSourceRegistry(t)
 	server := prometheusServer(t)
-	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
 	before := s.lookup("main")
-	s.apply(t.Context(), []v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
+	s.apply([]v1alpha1.SourceSpec{prometheusAt("main", server.URL)}, nil)
 	if s.lookup("main") != before {
 		t.Error("without an edit it became another source")
 	}
 	edited := prometheusAt("main", server.URL)
 	edited.Prometheus.Headers = []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "other"}}
-	s.apply(t.Context(), []v1alpha1.SourceSpec{edited}, nil)
+	s.apply([]v1alpha1.SourceSpec{edited}, nil)
 	after := s.lookup("main")
 	if after == before || after.prometheus != before.prometheus {
 		t.Error("an edit lost what the source knows, or left its answers valid")
@@ -158,7 +158,7 @@ func TestSourcesReady(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSourceRegistry(t)
-			s.apply(t.Context(), tc.sources, nil)
+			s.apply(tc.sources, nil)
 			s.setMatchers(map[string][]string{"main": {"queue_length"}})
 			eventuallyTrue(t, "it is known what is waited for", func() bool {
 				err := s.ready()
@@ -198,11 +198,11 @@ func TestChangesThatKeepResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := &sourceRegistry{clock: clock.RealClock{}, onSeries: func(string, string) {}}
-			registry.apply(t.Context(), []v1alpha1.SourceSpec{spec}, nil)
+			registry.apply([]v1alpha1.SourceSpec{spec}, nil)
 			before, _ := registry.find("main")
 			changed := *spec.DeepCopy()
 			test.change(&changed)
-			registry.apply(t.Context(), []v1alpha1.SourceSpec{changed}, nil)
+			registry.apply([]v1alpha1.SourceSpec{changed}, nil)
 			after, _ := registry.find("main")
 			if (before == after) != test.same {
 				t.Errorf("the evaluator sees the same source: %v", before == after)
@@ -240,7 +240,7 @@ func TestChangedSourceDropsResults(t *testing.T) {
 		spec v1alpha1.SourceSpec
 		want float64
 	}{{one, 1}, {one, 1}, {two, 2}, {one, 1}} {
-		registry.apply(t.Context(), []v1alpha1.SourceSpec{step.spec}, nil)
+		registry.apply([]v1alpha1.SourceSpec{step.spec}, nil)
 		if got := ask(); got != step.want {
 			t.Errorf("the source at %s answers %v", step.spec.Prometheus.URL, got)
 		}

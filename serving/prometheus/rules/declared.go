@@ -194,7 +194,7 @@ func (c *Catalog) compileDeclaredQuery(d *declared, o *declaredObject) *problem 
 	}
 	d.MetricQuery = query.MetricQuery{
 		Query:      query.Query{Source: src.name, Expression: expression, Interval: src.intervalOr(o.spec.Interval), Tenant: o.meta.Namespace},
-		Origin:     fmt.Sprintf("%s %s/%s", o.kind, o.meta.Namespace, o.meta.Name),
+		Origin:     d.path(),
 		Labels:     o.labels,
 		Duplicates: query.DuplicatesReject,
 		Fallback:   fallback(o.spec.Fallback),

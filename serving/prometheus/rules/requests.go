@@ -45,7 +45,8 @@ func (c *Catalog) ObjectQuery(r query.ObjectRequest) (query.MetricQuery, query.O
 	case unknown != nil:
 		return query.MetricQuery{}, query.ObjectMetric{}, unavailable("metric %q of %s: %v", r.Metric, resource.GroupResource(), unknown)
 	}
-	return query.MetricQuery{}, query.ObjectMetric{}, notFound("no rule and no CustomMetric makes the metric %q of %s", r.Metric, resource.GroupResource())
+	return query.MetricQuery{}, query.ObjectMetric{}, notFound("no rule and no CustomMetric makes the metric %q of %s%s",
+		r.Metric, resource.GroupResource(), c.whyMissing(declaringNamespace(r, key), r.Metric, false))
 }
 
 // ExternalQuery implements query.ExternalMetrics.
@@ -62,7 +63,8 @@ func (c *Catalog) ExternalQuery(r query.ExternalRequest) (query.MetricQuery, err
 	case unknown != nil:
 		return query.MetricQuery{}, unavailable("metric %q: %v", r.Metric, unknown)
 	}
-	return query.MetricQuery{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q", r.Metric, r.Namespace)
+	return query.MetricQuery{}, notFound("no rule makes the metric %q, and no ExternalMetric does in namespace %q%s",
+		r.Metric, r.Namespace, c.whyMissing(r.Namespace, r.Metric, true))
 }
 
 // find returns what declares a metric in a namespace, the effective rule for it, and why rules

@@ -1,0 +1,87 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/text"
+)
+
+// InvalidRules returns a problem of each invalid rule, in the order of the spec.
+func (c *Catalog) InvalidRules() []v1alpha1.RuleHealth {
+	return firstOfEach(c.Health().Rules, func(h *v1alpha1.RuleHealth) bool { return h.State == v1alpha1.RuleInvalid })
+}
+
+// InvalidDeclared returns why declared metrics are not in effect, each with its kind, namespace
+// and name as the path. It has no metrics of unknown resources before discovery was read.
+func (c *Catalog) InvalidDeclared() []v1alpha1.RuleHealth {
+	undiscovered := c.resources.Current().Empty()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var all []v1alpha1.RuleHealth
+	for _, d := range c.declaredAll {
+		if d.Reason != "" && (d.Reason != ReasonUnknownResource || !undiscovered) {
+			all = append(all, v1alpha1.RuleHealth{Path: d.path(), State: v1alpha1.RuleInvalid, Reason: d.Reason, Message: d.Message})
+		}
+	}
+	return all
+}
+
+func (d *declared) path() string { return fmt.Sprintf("%s %s/%s", d.Kind, d.Namespace, d.Name) }
+
+// firstOfEach returns the first selected problem of each rule.
+func firstOfEach(problems []v1alpha1.RuleHealth, selects func(*v1alpha1.RuleHealth) bool) []v1alpha1.RuleHealth {
+	var all []v1alpha1.RuleHealth
+	for i := range problems {
+		if p := &problems[i]; selects(p) && (len(all) == 0 || all[len(all)-1].Path != p.Path) {
+			all = append(all, *p)
+		}
+	}
+	return all
+}
+
+// maxExplained limits the rules without metrics that an error names.
+const maxExplained = 5
+
+// whyMissing names what may have been meant to define a metric that does not exist: a declared
+// metric of the namespace, and rules without metrics. It begins with a semicolon unless it is
+// empty.
+func (c *Catalog) whyMissing(namespace, metric string, external bool) string {
+	var b strings.Builder
+	describe := func(path, reason, message string) {
+		fmt.Fprintf(&b, "%s (%s: %s)", path, reason, text.Truncate(message, 200))
+	}
+	kind, prefix := kindCustomMetric, "spec.customMetrics."
+	if external {
+		kind, prefix = kindExternalMetric, "spec.externalMetrics."
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, d := range c.declaredAll {
+		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == metric {
+			b.WriteString("; not in effect is ")
+			describe(d.path(), d.Reason, d.Message)
+			break
+		}
+	}
+	missing := firstOfEach(c.health.Rules, func(h *v1alpha1.RuleHealth) bool {
+		return h.State != v1alpha1.RuleWarning && strings.HasPrefix(h.Path, prefix)
+	})
+	for i, h := range missing {
+		switch {
+		case i == maxExplained:
+			fmt.Fprintf(&b, " and %d more", len(missing)-i)
+			return b.String()
+		case i == 0:
+			b.WriteString("; without metrics because of errors: ")
+		default:
+			b.WriteString(", ")
+		}
+		describe(h.Path, h.Reason, h.Message)
+	}
+	return b.String()
+}
