@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/oauth2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,6 +69,8 @@ func New(config *rest.Config, account types.NamespacedName, c clock.Clock, rando
 		return nil, fmt.Errorf("make a client of ServiceAccounts: %w", err)
 	}
 	request := func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+		// client-go logs responses from verbosity 8 on.
+		ctx = klog.NewContext(ctx, logr.Discard())
 		return client.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime.Seconds()))},
 		}, metav1.CreateOptions{})

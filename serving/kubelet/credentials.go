@@ -30,7 +30,8 @@ type credentials struct {
 	dial      dialFunc
 	// clientCertificate is nil if there is none.
 	clientCertificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
-	// roundTripper adds the token, which it reloads or resets after status 401, and sends the request over the connection in the request's context (attempt).
+	// roundTripper adds the token, which it reloads or resets after status 401, and sends
+	// the request over the connection in the request's context (attempt).
 	roundTripper http.RoundTripper
 }
 

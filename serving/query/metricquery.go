@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,7 +126,13 @@ func (m *MetricQuery) Equal(o *MetricQuery) bool {
 // of the client's selector, and nil for other errors.
 func (m *MetricQuery) selectorError(err error) error {
 	var failure *Failure
-	if len(m.QuotedKeys) == 0 || !errors.As(err, &failure) || !failure.Unparsable {
+	if !errors.As(err, &failure) || !failure.Unparsable {
+		return nil
+	}
+	// The message quotes the place of the error, Prometheus' ten bytes of it. Elsewhere the error
+	// is the query's own.
+	const quoted = 8
+	if !slices.ContainsFunc(m.QuotedKeys, func(key string) bool { return strings.Contains(failure.Error(), key[:min(len(key), quoted)]) }) {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", apierrors.NewBadRequest(fmt.Sprintf(

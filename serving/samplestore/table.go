@@ -151,14 +151,15 @@ func (t *Table) RetainMeta(keep func(Key) bool) {
 }
 
 // replace retires an earlier UID. Kubelets may report a pod before its metadata is
-// known: what started since it was created is its own. If a node's clock is behind,
-// that is not seen, and the pod has no points for maxAge.
+// known: what started since the second after that of its creation is its own. If a
+// node's clock is behind, that is not seen, and the pod has no points for maxAge. If it
+// is ahead, what started just before is taken for the new pod's until its first report.
 func (e *entry) replace(meta *Meta, now, oldest Time) {
-	if e.point != nil && (meta.Created == 0 || e.point.Started < meta.Created) {
+	if e.point != nil && (meta.Created == 0 || e.point.Started < meta.Created+second) {
 		e.retire(now, oldest)
 	}
 	if e.retired != nil && meta.Created != 0 {
-		e.retired = &retired{started: min(e.retired.started, meta.Created-1), at: e.retired.at}
+		e.retired = &retired{started: min(e.retired.started, meta.Created+second-1), at: e.retired.at}
 	}
 }
 

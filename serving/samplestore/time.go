@@ -9,6 +9,8 @@ import "time"
 // Prometheus give it; zero is no time. It takes a third of the memory of a time.Time.
 type Time int64
 
+const second Time = 1000
+
 // TimeOf returns t in milliseconds, and zero for the zero time.
 func TimeOf(t time.Time) Time {
 	if t.IsZero() {

@@ -42,6 +42,13 @@ func (a *availability) collect(collected bool) {
 	}
 }
 
+// collected reports whether resource metrics are collected.
+func (a *availability) collected() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.since.IsZero()
+}
+
 // check returns nil, or an error with status 503.
 func (a *availability) check() error {
 	if a.known.Load() {

@@ -136,10 +136,11 @@ func (p *components) applySettings(ctx context.Context, s config.Settings) error
 		return fmt.Errorf("change how kubelets are asked: %w", err)
 	}
 	// Nothing below can fail.
-	p.resourceMetrics.collect(s.ResourceMetrics)
 	p.store.SetMaxAge(s.MaxAge)
 	p.watches.apply(s.Watch)
 	p.pipeline.apply(ctx, s.Spec, s.Invalid)
+	// Only now is it known whether rates come from kubelets or from rules.
+	p.resourceMetrics.collect(s.ResourceMetrics)
 	return nil
 }
 

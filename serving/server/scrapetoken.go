@@ -59,7 +59,7 @@ func (p *components) scrape(ctx context.Context) {
 // hasScrapeToken returns nil if there is a token for kubelets or none is needed, else why
 // there is none.
 func (p *components) hasScrapeToken() error {
-	if p.tokens == nil || p.pipeline.resourceRules.isActive() {
+	if p.tokens == nil || !p.resourceMetrics.collected() || p.pipeline.resourceRules.isActive() {
 		return nil
 	}
 	_, err := p.tokens.Token()

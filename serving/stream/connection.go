@@ -31,7 +31,7 @@ type Connection struct {
 func (c *Connection) Opened(end func()) {
 	a := c.admission
 	a.mu.Lock()
-	var loser *Connection
+	var evicted *Connection
 	if !c.released {
 		c.end = end
 		c.element = c.tenant.opened.PushBack(c)
@@ -39,13 +39,13 @@ func (c *Connection) Opened(end func()) {
 			a.replacing--
 			c.replaces = false
 			if a.over(c.tenant) {
-				loser = a.evict(c)
+				evicted = a.evict(c)
 			}
 		}
 	}
 	a.mu.Unlock()
-	if loser != nil {
-		loser.end()
+	if evicted != nil {
+		evicted.end()
 	}
 }
 
@@ -96,9 +96,9 @@ func (a *Admission) over(t *tenant) bool {
 	return a.system.open+a.others.open > a.limits.Connections || !t.system && a.others.open > a.limits.unreserved()
 }
 
-// loser returns the tenant that has to give up a watch once there are too many: the largest of
+// victim returns the tenant that has to give up a watch once there are too many: the largest of
 // those that use more than is theirs.
-func (a *Admission) loser() *tenant {
+func (a *Admission) victim() *tenant {
 	system, others := a.system.largest(), a.others.largest()
 	if a.others.open > a.limits.unreserved() || system == nil || others != nil && others.open >= system.open {
 		return others
@@ -107,19 +107,19 @@ func (a *Admission) loser() *tenant {
 }
 
 // mayReplace reports whether a tenant, whose new watch is counted, may have the place of
-// another's: if it has fewer than the loser even so, or is within the reserve. The watch that
+// another's: if it has fewer than the victim even so, or is within the reserve. The watch that
 // ends stays open until its client has read the last event, so only some are replaced at a time.
 func (a *Admission) mayReplace(t *tenant) bool {
-	loser := a.loser()
-	return (t.open < loser.open || t.system && !loser.system && a.system.open <= a.limits.reserve()) &&
+	victim := a.victim()
+	return (t.open < victim.open || t.system && !victim.system && a.system.open <= a.limits.reserve()) &&
 		a.replacing+a.ending < max(1, a.limits.reserve())
 }
 
-// evict takes the place of the newest watch of the loser, and returns it to be ended. A watch that
-// is still being opened cannot be; if the loser has no other, the newcomer's ends.
-func (a *Admission) evict(newcomer *Connection) *Connection {
-	c := newcomer
-	if newest := a.loser().opened.Back(); newest != nil {
+// evict takes the place of the newest watch of the victim, and returns it to be ended. A watch that
+// is still being opened cannot be; if the victim has no other, the new one ends.
+func (a *Admission) evict(admitted *Connection) *Connection {
+	c := admitted
+	if newest := a.victim().opened.Back(); newest != nil {
 		c = newest.Value.(*Connection)
 	}
 	a.uncount(c)

@@ -112,7 +112,7 @@ func TestTenantsShareWatches(t *testing.T) {
 			},
 			left: map[string]int{greedy + "1": 6, greedy + "2": 6, greedy + "3": 5, "system:serviceaccount:shop:web": 1},
 		},
-		"a newcomer gets up to the share of the largest": {
+		"a new tenant gets up to the share of the largest": {
 			steps: []step{{greedy + "1", 18, 18}, {"jane", 18, 9}, {greedy + "2", 1, 0}},
 			left:  map[string]int{greedy + "1": 9, "jane": 9},
 		},
@@ -237,7 +237,7 @@ func TestEvictedWatchThatIsNotRead(t *testing.T) {
 	w.store("a", "one", 2)
 	for i, admitted := range []bool{true, true, false} {
 		if err := w.open(fmt.Sprint("user-", i), false); (err == nil) != admitted {
-			t.Errorf("newcomer %d: %v", i, err)
+			t.Errorf("new tenant %d: %v", i, err)
 		}
 	}
 	if got := w.admission.Open(); got != 20 {
@@ -385,7 +385,7 @@ func BenchmarkAdmitWhenFull(b *testing.B) {
 		other := admit("yet another")
 		b.ReportAllocs()
 		for b.Loop() {
-			if admit("newcomer") != nil {
+			if admit("another") != nil {
 				b.Fatal("admitted")
 			}
 		}
@@ -396,11 +396,11 @@ func BenchmarkAdmitWhenFull(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			first, second := admit("large"), admit("large")
-			newcomer := admit("newcomer")
-			if newcomer == nil || !second.evicted {
+			third := admit("another")
+			if third == nil || !second.evicted {
 				b.Fatal("nothing was evicted")
 			}
-			for _, c := range []*Connection{first, second, newcomer} {
+			for _, c := range []*Connection{first, second, third} {
 				c.Release()
 			}
 		}

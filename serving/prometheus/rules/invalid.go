@@ -49,12 +49,10 @@ const maxExplained = 5
 
 // whyMissing names what may have been meant to define a metric that does not exist: a declared
 // metric of the namespace, and rules without metrics. It begins with a semicolon unless it is
-// empty.
+// empty. Rules are the cluster's: their messages, with queries and addresses, are not for every
+// client.
 func (c *Catalog) whyMissing(namespace, metric string, external bool) string {
 	var b strings.Builder
-	describe := func(path, reason, message string) {
-		fmt.Fprintf(&b, "%s (%s: %s)", path, reason, text.Truncate(message, 200))
-	}
 	kind, prefix := kindCustomMetric, "spec.customMetrics."
 	if external {
 		kind, prefix = kindExternalMetric, "spec.externalMetrics."
@@ -63,8 +61,7 @@ func (c *Catalog) whyMissing(namespace, metric string, external bool) string {
 	defer c.mu.RUnlock()
 	for _, d := range c.declaredAll {
 		if d.Reason != "" && d.Kind == kind && d.Namespace == namespace && d.metric.Name == metric {
-			b.WriteString("; not in effect is ")
-			describe(d.path(), d.Reason, d.Message)
+			fmt.Fprintf(&b, "; not in effect is %s (%s: %s)", d.path(), d.Reason, text.Truncate(d.Message, 200))
 			break
 		}
 	}
@@ -81,7 +78,7 @@ func (c *Catalog) whyMissing(namespace, metric string, external bool) string {
 		default:
 			b.WriteString(", ")
 		}
-		describe(h.Path, h.Reason, h.Message)
+		fmt.Fprintf(&b, "%s (%s)", h.Path, h.Reason)
 	}
 	return b.String()
 }

@@ -89,7 +89,7 @@ type Watcher struct {
 	mu         sync.Mutex
 	generation int64
 	lastError  string
-	// applied is true once settings were applied.
+	// applied is true once settings or the defaults were applied.
 	applied bool
 }
 
@@ -132,9 +132,12 @@ func (w *Watcher) watchFile(initial *Initial) {
 		w.target.declare(ctx, &m.declarations)
 	}
 	w.Run = func(ctx context.Context) {
+		w.mu.Lock()
+		w.applied = true
 		if err := w.target.Settings(ctx, initial.Settings); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot apply the settings of the file")
 		}
+		w.mu.Unlock()
 		w.target.declare(ctx, &initial.declarations)
 		applied.Store(true)
 		initial.file.run(ctx)
@@ -154,6 +157,11 @@ func (w *Watcher) ObservedGeneration() int64 {
 func (w *Watcher) ApplyDefaults(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.applyDefaults(ctx)
+}
+
+// applyDefaults is ApplyDefaults with mu held.
+func (w *Watcher) applyDefaults(ctx context.Context) {
 	if w.applied {
 		return
 	}
@@ -163,7 +171,9 @@ func (w *Watcher) ApplyDefaults(ctx context.Context) {
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot apply the default settings")
+		return
 	}
+	w.applied = true
 }
 
 // apply applies the settings of a MetricsBackend that was read from origin. The same error
@@ -180,10 +190,11 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 		reloads.WithLabelValues("error").Inc()
 		reloadSuccessful.Set(0)
 		if err.Error() != w.lastError {
-			logger.Error(err, "Cannot use the MetricsBackend; the previous settings stay",
+			logger.Error(err, "Cannot use the MetricsBackend; the previous settings stay, or the defaults apply",
 				"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 			w.lastError = err.Error()
 		}
+		w.applyDefaults(ctx)
 		return
 	}
 	reloads.WithLabelValues("success").Inc()

@@ -91,9 +91,9 @@ func TestWatcherKeepsTheLastGoodSettings(t *testing.T) {
 			wantGeneration: 1,
 		},
 		"a good one after a bad one": {
-			applied:        []*v1alpha1.MetricsBackend{backendWith(1, bad), backendWith(2, fast)},
-			want:           []time.Duration{10 * time.Second},
-			wantGeneration: 2,
+			applied:        []*v1alpha1.MetricsBackend{backendWith(1, bad), backendWith(2, bad), backendWith(3, fast)},
+			want:           []time.Duration{15 * time.Second, 10 * time.Second}, // the defaults first
+			wantGeneration: 3,
 		},
 		"the target returns an error": {
 			applied: []*v1alpha1.MetricsBackend{backendWith(1, fast)},
