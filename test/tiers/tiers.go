@@ -67,7 +67,8 @@ var table = map[Suite]map[Tier]string{
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
-			TestFirstReadinessByVersion TestFollowsItsBackend TestRuleForms TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
+			TestFirstReadinessByVersion TestFollowsItsBackend TestWithoutResourceMetrics TestFileWithInvalidParts TestRuleForms
+			TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
 		Long: `TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults`,
