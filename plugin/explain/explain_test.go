@@ -310,7 +310,7 @@ func TestExplainMetricCannot(t *testing.T) {
 				answers: map[string]any{"custom.metrics.k8s.io/v1beta1/namespaces/default/pods/*/hits": list}},
 			args: []string{"hits"}, want: "does not explain: it answered a MetricValueList",
 		},
-		"no such metric":       {world: world{resources: both}, args: []string{"misses"}, want: `no metric "misses" is in discovery`},
+		"no such metric": {world: world{resources: both}, args: []string{"misses"}, want: `no metric "misses" is in discovery`},
 		"no such metric, which a rule was to make": {
 			world: world{resources: both, missing: "no rule and no CustomMetric makes the metric; without metrics because of errors: spec.customMetrics.rules[1] (InvalidSeriesQuery)"},
 			args:  []string{"misses"}, want: "explain metric misses of pods in namespace default: GET /apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/misses?explain=true: no rule and no CustomMetric makes the metric; without metrics because of errors: spec.customMetrics.rules[1] (InvalidSeriesQuery)",
