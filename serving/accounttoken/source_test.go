@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,11 +32,15 @@ type issuer struct {
 	// granted is the lifetime in an answer.
 	granted time.Duration
 	start   time.Time
+
+	mu sync.Mutex
 	// requests are the times of the requests since start.
 	requests []time.Duration
 }
 
 func (i *issuer) request(context.Context) (*authenticationv1.TokenRequest, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.requests = append(i.requests, time.Since(i.start))
 	if i.failing != nil {
 		if err := i.failing(len(i.requests)); err != nil {
@@ -45,6 +51,12 @@ func (i *issuer) request(context.Context) (*authenticationv1.TokenRequest, error
 		Spec:   authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(i.granted.Seconds()))},
 		Status: authenticationv1.TokenRequestStatus{Token: fmt.Sprintf("t%d", len(i.requests))},
 	}, nil
+}
+
+func (i *issuer) requested() []time.Duration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.requests)
 }
 
 // run runs a test in a bubble, whose time only passes while all wait.
@@ -79,28 +91,28 @@ func TestRequests(t *testing.T) {
 	always := func(err error) func(int) error { return func(int) error { return err } }
 	down := errors.New("connection refused")
 	cases := map[string]struct {
-		issuer issuer
+		issuer *issuer
 		random float64
 		until  time.Duration
 		want   []time.Duration
 		token  string
 	}{
-		"at 80 % of the lifetime":              {issuer: issuer{granted: 10 * time.Minute}, until: 17 * time.Minute, want: minutes(0, 8, 16), token: "t3"},
-		"up to 10 % of it earlier":             {issuer: issuer{granted: 10 * time.Minute}, random: 1, until: 15 * time.Minute, want: minutes(0, 7, 14), token: "t3"},
-		"of the lifetime that it gets":         {issuer: issuer{granted: time.Hour}, until: 97 * time.Minute, want: minutes(0, 48, 96), token: "t3"},
-		"that of the request if none is named": {issuer: issuer{}, until: 9 * time.Minute, want: minutes(0, 8), token: "t2"},
+		"at 80 % of the lifetime":              {issuer: &issuer{granted: 10 * time.Minute}, until: 17 * time.Minute, want: minutes(0, 8, 16), token: "t3"},
+		"up to 10 % of it earlier":             {issuer: &issuer{granted: 10 * time.Minute}, random: 1, until: 15 * time.Minute, want: minutes(0, 7, 14), token: "t3"},
+		"of the lifetime that it gets":         {issuer: &issuer{granted: time.Hour}, until: 97 * time.Minute, want: minutes(0, 48, 96), token: "t3"},
+		"that of the request if none is named": {issuer: &issuer{}, until: 9 * time.Minute, want: minutes(0, 8), token: "t2"},
 		"failures are retried more and more slowly": {
-			issuer: issuer{failing: always(down)}, random: 1, until: 95 * time.Second,
+			issuer: &issuer{failing: always(down)}, random: 1, until: 95 * time.Second,
 			want:  seconds(0, 1, 3, 7, 15, 31, 61, 91),
 			token: "cannot get a token of ServiceAccount ns/scrape for kubelets, and they are sent no other: connection refused",
 		},
 		"half of that at random": {
-			issuer: issuer{failing: always(down)}, until: 4 * time.Second,
+			issuer: &issuer{failing: always(down)}, until: 4 * time.Second,
 			want:  []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond},
 			token: "cannot get a token of ServiceAccount ns/scrape for kubelets, and they are sent no other: connection refused",
 		},
 		"the last token stays, expired or not": {
-			issuer: issuer{granted: 10 * time.Minute, failing: func(n int) error {
+			issuer: &issuer{granted: 10 * time.Minute, failing: func(n int) error {
 				if n == 1 {
 					return nil
 				}
@@ -109,7 +121,7 @@ func TestRequests(t *testing.T) {
 			random: 1, until: 7*time.Minute + 20*time.Minute, token: "t1",
 		},
 		"a success ends the backoff": {
-			issuer: issuer{granted: 10 * time.Minute, failing: func(n int) error {
+			issuer: &issuer{granted: 10 * time.Minute, failing: func(n int) error {
 				if n <= 3 || n == 5 {
 					return down
 				}
@@ -121,12 +133,12 @@ func TestRequests(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			run(t, &tc.issuer, tc.random, func(s *Source) {
+			run(t, tc.issuer, tc.random, func(s *Source) {
 				after(tc.until)
 				if diff := cmp.Diff(tc.token, text(s)); diff != "" {
 					t.Errorf("token (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tc.want, tc.issuer.requests); tc.want != nil && diff != "" {
+				if diff := cmp.Diff(tc.want, tc.issuer.requested()); tc.want != nil && diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
 			})
@@ -175,14 +187,14 @@ func TestRejected(t *testing.T) {
 			}
 		}
 		// The next renewal counts from the last token.
-		requests := len(i.requests)
+		requests := len(i.requested())
 		after(8*time.Minute - time.Second)
-		if len(i.requests) != requests {
-			t.Errorf("requests at %v, want none before 80 %% of the lifetime", i.requests[requests:])
+		if got := i.requested(); len(got) != requests {
+			t.Errorf("requests at %v, want none before 80 %% of the lifetime", got[requests:])
 		}
 		after(time.Second)
-		if len(i.requests) != requests+1 {
-			t.Errorf("requests at %v, want one at 80 %% of the lifetime", i.requests[requests:])
+		if got := i.requested(); len(got) != requests+1 {
+			t.Errorf("requests at %v, want one at 80 %% of the lifetime", got[requests:])
 		}
 	})
 }

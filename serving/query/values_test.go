@@ -206,19 +206,22 @@ func TestValuesOfObjects(t *testing.T) {
 // invalid, and neither the rule nor the source.
 func TestSelectorErrors(t *testing.T) {
 	for name, test := range map[string]struct {
-		keys   []string
-		reason Reason
+		keys    []string
+		reason  Reason
+		message string
 		// unparsable and refused are whether the source could not parse, and whether that is a BadRequest.
 		unparsable, refused bool
 	}{
-		"a quoted key":              {[]string{"a.b"}, ReasonRejected, true, true},
-		"no quoted key":             {nil, ReasonRejected, true, false},
-		"a query that fails":        {[]string{"a.b"}, ReasonRejected, false, false},
-		"a source that is away":     {[]string{"a.b"}, ReasonConnectionFailed, false, false},
-		"no quoted key, and parsed": {nil, ReasonTooLarge, false, false},
+		"a quoted key":              {[]string{"a.b"}, ReasonRejected, "unexpected string \"a.b\"", true, true},
+		"a long one, cut off":       {[]string{"app.kubernetes.io/name"}, ReasonRejected, "unexpected string \"app.kuber...", true, true},
+		"an error elsewhere":        {[]string{"a.b"}, ReasonRejected, "unknown function", true, false},
+		"no quoted key":             {nil, ReasonRejected, "a.b", true, false},
+		"a query that fails":        {[]string{"a.b"}, ReasonRejected, "a.b", false, false},
+		"a source that is away":     {[]string{"a.b"}, ReasonConnectionFailed, "a.b", false, false},
+		"no quoted key, and parsed": {nil, ReasonTooLarge, "a.b", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failure := &Failure{Source: "p", Reason: test.reason, Message: "no", Unparsable: test.unparsable}
+			failure := &Failure{Source: "p", Reason: test.reason, Message: test.message, Unparsable: test.unparsable}
 			mq := MetricQuery{Query: testQuery("q"), QuotedKeys: test.keys, Problems: &ProblemTracker{}}
 			_, err := mq.Values(nil, &EvaluationError{Failure: failure, Time: t0})
 			var kept *Failure

@@ -88,7 +88,7 @@ func TestInvalidParts(t *testing.T) {
 		`"path"="spec.sources[1]"|"reason"="InvalidSpec"|"message"="spec.sources[1].prometheus.url`,
 	}
 	expect(map[string]float64{"rule": 1, "source": 1, "declared_metric": 1}, all...)
-	explained("misses", `no rule makes the metric "misses", and no ExternalMetric does in namespace "shop"; without metrics because of errors: spec.externalMetrics.rules[1] (InvalidSeriesQuery: `)
+	explained("misses", `no rule makes the metric "misses", and no ExternalMetric does in namespace "shop"; without metrics because of errors: spec.externalMetrics.rules[1] (InvalidSeriesQuery)`)
 	explained("lag", `; not in effect is ExternalMetric shop/lag (InvalidQuery: spec.query: `)
 
 	// The same again is not logged, and a change is.

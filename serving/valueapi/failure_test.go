@@ -20,7 +20,7 @@ import (
 func TestAPIError(t *testing.T) {
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "metrics"}, "hits")
 	byQuotedKey := query.MetricQuery{QuotedKeys: []string{"a.b"}}
-	_, selected := byQuotedKey.Values(nil, &query.Failure{Source: "main", Reason: query.ReasonRejected, Message: "parse error", Unparsable: true})
+	_, selected := byQuotedKey.Values(nil, &query.Failure{Source: "main", Reason: query.ReasonRejected, Message: "parse error: a.b", Unparsable: true})
 	selected = fmt.Errorf("metric x: %w", selected)
 	tests := map[string]struct {
 		err  error
@@ -36,7 +36,7 @@ func TestAPIError(t *testing.T) {
 		},
 		"a selector that the source cannot parse": {
 			selected,
-			metav1.Status{Code: 400, Reason: metav1.StatusReasonBadRequest, Message: `metric x: the source cannot parse a query by ["a.b"], as PromQL before Prometheus 3 has only labels of letters, digits and _: select by another key: source "main": Rejected: parse error`},
+			metav1.Status{Code: 400, Reason: metav1.StatusReasonBadRequest, Message: `metric x: the source cannot parse a query by ["a.b"], as PromQL before Prometheus 3 has only labels of letters, digits and _: select by another key: source "main": Rejected: parse error: a.b`},
 		},
 		"an error of the API": {missing, missing.ErrStatus},
 		"one that is wrapped": {

@@ -29,10 +29,10 @@ func TestMissingMetrics(t *testing.T) {
 		wantCustom, wantExternal string
 	}{
 		"nothing":       {[]v1alpha1.MetricRule{good}, nil, nil, custom, external},
-		"a custom rule": {[]v1alpha1.MetricRule{good, bad}, nil, nil, custom + "; without metrics because of errors: spec.customMetrics.rules[1] (InvalidSeriesQuery: …)", external},
+		"a custom rule": {[]v1alpha1.MetricRule{good, bad}, nil, nil, custom + "; without metrics because of errors: spec.customMetrics.rules[1] (InvalidSeriesQuery)", external},
 		"external rules": {[]v1alpha1.MetricRule{good}, []v1alpha1.MetricRule{bad, bad}, nil, custom,
-			external + "; without metrics because of errors: spec.externalMetrics.rules[0] (InvalidSeriesQuery: …), spec.externalMetrics.rules[1] (InvalidSeriesQuery: …)"},
-		"an unknown resource": {[]v1alpha1.MetricRule{unknown}, nil, nil, custom + "; without metrics because of errors: spec.customMetrics.rules[0] (UnknownResource: …)", external},
+			external + "; without metrics because of errors: spec.externalMetrics.rules[0] (InvalidSeriesQuery), spec.externalMetrics.rules[1] (InvalidSeriesQuery)"},
+		"an unknown resource": {[]v1alpha1.MetricRule{unknown}, nil, nil, custom + "; without metrics because of errors: spec.customMetrics.rules[0] (UnknownResource)", external},
 		"many":                {[]v1alpha1.MetricRule{bad, bad, bad, bad, bad, bad, bad}, nil, nil, custom + "; without metrics because of errors: spec.customMetrics.rules[0] (…) and 2 more", external},
 		"declared": {nil, nil, []*v1alpha1.CustomMetric{customMetric("shop", "m", "sum(")},
 			custom + "; not in effect is CustomMetric shop/m (InvalidQuery: …)", external},

@@ -91,6 +91,8 @@ type Watcher struct {
 	lastError  string
 	// applied is true once settings or the defaults were applied.
 	applied bool
+	// resourceMetrics is spec.resourceMetrics as it was applied last.
+	resourceMetrics *v1alpha1.ResourceMetricsSpec
 }
 
 // NewWatcher watches the file of initial, or the named MetricsBackend in the cluster. With
@@ -182,7 +184,13 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	logger := klog.FromContext(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, err := settingsOf(backend)
+	current := backend
+	if backend.Spec.ResourceMetrics == nil && backend.ServesResourceMetrics() {
+		// They are scraped as before until the APIServices are removed.
+		current = backend.DeepCopy()
+		current.Spec.ResourceMetrics = w.resourceMetrics
+	}
+	s, err := settingsOf(current)
 	if err == nil {
 		err = w.target.Settings(ctx, s)
 	}
@@ -200,6 +208,7 @@ func (w *Watcher) apply(ctx context.Context, origin string, backend *v1alpha1.Me
 	reloads.WithLabelValues("success").Inc()
 	reloadSuccessful.Set(1)
 	w.lastError, w.generation, w.applied = "", backend.Generation, true
+	w.resourceMetrics = current.Spec.ResourceMetrics
 	logger.Info("Applied the settings of the MetricsBackend",
 		"origin", origin, "metricsBackend", klog.KObj(backend), "generation", backend.Generation)
 }

@@ -6,6 +6,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -146,6 +147,25 @@ func TestApplyDefaults(t *testing.T) {
 				t.Errorf("resource metrics are collected (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRetirement: while an APIService of metrics.k8s.io is registered, kubelets are scraped as before.
+func TestRetirement(t *testing.T) {
+	fast := &v1alpha1.ResourceMetricsSpec{Scrape: v1alpha1.ScrapeSpec{Interval: duration(10 * time.Second)}}
+	target := &fakeTarget{}
+	w := &Watcher{target: target.target()}
+	w.apply(t.Context(), "test", backendWith(1, fast))
+	for range 2 {
+		w.apply(t.Context(), "test", withAPIService([]*v1alpha1.MetricsBackend{backendWith(2, nil)})[0])
+	}
+	w.apply(t.Context(), "test", backendWith(2, nil))
+	var got []string
+	for _, s := range target.settings {
+		got = append(got, fmt.Sprintf("%v %s", s.ResourceMetrics, s.Kubelet.Interval))
+	}
+	if diff := cmp.Diff([]string{"true 10s", "true 10s", "true 10s", "false 15s"}, got); diff != "" {
+		t.Errorf("resource metrics and interval (-want +got):\n%s", diff)
 	}
 }
 
