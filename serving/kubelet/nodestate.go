@@ -34,7 +34,7 @@ type nodeState struct {
 	// first and last are the ends of the list of containers in the order of the
 	// newest body, which usually is the order of the next one.
 	first, last *container
-	// incomplete is set by points: a running container has no rate or no memory.
+	// incomplete is set by points: the node or a running container has no rate or no memory.
 	incomplete bool
 }
 

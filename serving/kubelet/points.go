@@ -28,6 +28,9 @@ func (s *nodeState) points(node string, r rateRules, w *workspace, stats *parseS
 	}
 	last := s.node.rate.time
 	s.node.update(r, stats)
+	if s.node.has(seriesCPU) && s.node.status == incomplete {
+		s.incomplete = true
+	}
 	if s.node.status == complete && s.node.rate.time != last {
 		w.node[0] = samplestore.Update{Key: samplestore.Key{Name: node}, Point: s.node.point(node)}
 		nodes = w.node[:]

@@ -65,7 +65,7 @@ type outcome struct {
 	sample time.Time
 	// nodeSample reports that sample is the node's.
 	nodeSample bool
-	// incomplete reports that pods have no point for lack of a rate.
+	// incomplete reports that the node or pods have no point for lack of a rate.
 	incomplete bool
 }
 

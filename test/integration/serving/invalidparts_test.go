@@ -61,7 +61,7 @@ spec: {query: "sum("}
 	const external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/"
 	wants("the metric counts them", "/metrics", http.StatusOK, `metrics_backend_config_invalid_parts{part="rule"} 1`,
 		`metrics_backend_config_invalid_parts{part="source"} 1`, `metrics_backend_config_invalid_parts{part="declared_metric"} 1`)
-	wants("explain names the rule", external+"misses?explain=true", http.StatusNotFound, "spec.externalMetrics.rules[0] (InvalidSeriesQuery: ")
+	wants("explain names the rule", external+"misses?explain=true", http.StatusNotFound, "spec.externalMetrics.rules[0] (InvalidSeriesQuery)")
 	wants("explain names the declared metric", external+"lag?explain=true", http.StatusNotFound, "ExternalMetric default/lag (InvalidQuery: ")
 	times := func(text string) int { return strings.Count(p.log.String(), text) }
 	const rule = `path="spec.externalMetrics.rules[0]" reason="InvalidSeriesQuery" message="seriesQuery is `
