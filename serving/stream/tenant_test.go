@@ -229,6 +229,45 @@ func TestNoEvictionForFailedRequest(t *testing.T) {
 	}
 }
 
+// Where another watch ends by itself while one is being opened, none has to make room.
+func TestNoEvictionWhereThereIsRoom(t *testing.T) {
+	w := newTenants(t, twenty)
+	w.openMany(greedy+"1", 18)
+	ctx := request.WithUser(quiet(t), &user.DefaultInfo{Name: "jane"})
+	watcher, err := w.verb.Open(ctx, w.hub, schema.GroupResource{}, func() (Request, error) {
+		first := w.watches[greedy+"1"]
+		first[0].Stop()
+		w.watches[greedy+"1"] = first[1:]
+		return Request{Metrics: w.metrics}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	if diff := cmp.Diff(map[string]int{greedy + "1": 17}, w.left()); diff != "" {
+		t.Errorf("open watches (-want +got):\n%s", diff)
+	}
+}
+
+// Where all watches of the largest tenant are still being opened, the new one ends: the limit
+// holds.
+func TestNewcomerEndsWhereNothingElseCan(t *testing.T) {
+	w := newTenants(t, twenty)
+	for range 18 {
+		opening, err := w.admission.Admit(&user.DefaultInfo{Name: greedy + "1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opening.Release()
+	}
+	if err := w.open("jane", false); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.left(); len(left) != 0 || w.admission.Open() != 18 {
+		t.Errorf("%d watches are open, among them %v", w.admission.Open(), left)
+	}
+}
+
 // Clients that do not read cannot keep ended watches for long, nor make the server open many
 // more than its limit.
 func TestEvictedWatchThatIsNotRead(t *testing.T) {
