@@ -106,7 +106,7 @@ func (p *metricPipeline) apply(ctx context.Context, spec *v1alpha1.MetricsBacken
 		p.hasSources()
 	}
 	// Sources first, since rules refer to them.
-	p.sources.apply(spec.Sources, errs)
+	p.sources.apply(spec.Sources, errs) //nolint:contextcheck // Sources last as long as Run.
 	// Only now is no other Secret in use.
 	p.secrets.Retain(credentials)
 	p.evaluator.SourcesChanged()

@@ -85,7 +85,7 @@ func TestLatencyIsLognormal(t *testing.T) {
 	for name, tc := range map[string]struct{ got, want time.Duration }{
 		"median":         {all[len(all)/2], latency.Median},
 		"p99":            {all[len(all)*99/100], latency.P99},
-		"first per cent": {all[len(all)/100], latency.Median * latency.Median / latency.P99},
+		"first per cent": {all[len(all)/100], time.Duration(float64(latency.Median) * float64(latency.Median) / float64(latency.P99))},
 	} {
 		if tc.got < tc.want*8/10 || tc.got > tc.want*12/10 {
 			t.Errorf("%s is %v, want about %v", name, tc.got, tc.want)

@@ -69,11 +69,11 @@ func (c *Catalog) whyMissing(namespace, metric string, external bool) string {
 		return h.State != v1alpha1.RuleWarning && strings.HasPrefix(h.Path, prefix)
 	})
 	for i, h := range missing {
-		switch {
-		case i == maxExplained:
+		switch i {
+		case maxExplained:
 			fmt.Fprintf(&b, " and %d more", len(missing)-i)
 			return b.String()
-		case i == 0:
+		case 0:
 			b.WriteString("; without metrics because of errors: ")
 		default:
 			b.WriteString(", ")
