@@ -31,7 +31,7 @@ func refreshed(node string, now time.Time) time.Time {
 }
 
 // TestReplicas counts how often the sample of a pod goes back for a client whose requests
-// alternate between two replicas. With offsets of their own it was in one of 7 and one of 11.
+// alternate between two replicas. With phases of their own it was in one of 7 and one of 11.
 func TestReplicas(t *testing.T) {
 	for name, test := range map[string]struct {
 		tracked bool

@@ -234,14 +234,14 @@ func (s *Source) recordOutcome(t *target, o *outcome) func(context.Context) {
 
 // schedule queues a target for its next scrape. The caller holds s.mu.
 //
-// The slots of a node are a grid that depends only on the interval and its offset.
-// So nodes are spread evenly also after a change of the interval, and a late scrape
+// The slots of a node are a grid that depends only on the interval and the node.
+// So nodes are spread also after a change of the interval, and a late scrape
 // does not shift the next one.
 func (s *Source) schedule(t *target, now time.Time) {
 	interval := s.settings.Interval
 	switch {
 	case t.slot.IsZero():
-		s.queueAt(t, now, now.Add(time.Duration(t.offset*float64(firstSpread))))
+		s.queueAt(t, now, now.Add(t.phaseIn(firstSpread)))
 		return
 	case t.warmingUp(now) && interval > warmUpInterval:
 		t.warmUp = true
@@ -262,7 +262,7 @@ func (s *Source) schedule(t *target, now time.Time) {
 	if t.timeouts > 1 {
 		from = now.Add(backoff(t.timeouts, interval) - interval)
 	}
-	slots := schedule.Schedule{Interval: interval, Phase: time.Duration(t.offset * float64(interval))}
+	slots := schedule.Schedule{Interval: interval, Phase: t.phaseIn(interval)}
 	slot := slots.Next(from)
 	due := t.phase.Next(slot, interval)
 	if !due.After(now) {

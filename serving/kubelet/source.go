@@ -6,8 +6,6 @@ package kubelet
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/internal/schedule"
 	"github.com/metricsbackend/metrics-backend-operator/internal/wake"
 	"github.com/metricsbackend/metrics-backend-operator/serving/delayqueue"
 	"github.com/metricsbackend/metrics-backend-operator/serving/kubelet/phase"
@@ -83,8 +82,6 @@ type Source struct {
 type target struct {
 	name string
 	uid  types.UID
-	// offset in [0, 1) shifts the node's slots within the interval.
-	offset float64
 
 	// The fields below are guarded by Source.mu.
 
@@ -248,7 +245,7 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	switch {
 	case !selected:
 	case t == nil:
-		t = &target{name: n.Name, uid: n.UID, node: n, offset: offset(n)}
+		t = &target{name: n.Name, uid: n.UID, node: n}
 		s.targets[n.Name] = t
 		s.schedule(t, now)
 	case !t.node.sameEndpoint(n):
@@ -265,11 +262,10 @@ func (s *Source) reconcile(n *Node, now time.Time) {
 	}
 }
 
-// offset returns the offset of a node in [0, 1), which is the same in all replicas: clients
-// whose requests alternate between them rarely see a sample go back.
-func offset(n *Node) float64 {
-	sum := sha256.Sum256([]byte(string(n.UID) + "/" + n.Name))
-	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
+// phaseIn returns when in an interval the node is scraped, which is the same in all replicas:
+// clients whose requests alternate between them rarely see a sample go back.
+func (t *target) phaseIn(interval time.Duration) time.Duration {
+	return schedule.Phase(interval, string(t.uid), t.name)
 }
 
 func (s *Source) remove(t *target) {
