@@ -21,27 +21,80 @@ const (
 	// MaxMetrics limits those of the cluster. If there are more, each namespace's limit is
 	// lowered to the same number.
 	MaxMetrics = 5000
+	// MaxLargeMetricsPerNamespace limits those of a namespace that are large.
+	MaxLargeMetricsPerNamespace = 50
+	// LargeMetric is the number of bytes of the query and the labels from which a metric is
+	// large.
+	LargeMetric = 1025
 )
+
+// LimitedMetric is a *CustomMetric or an *ExternalMetric.
+type LimitedMetric interface {
+	metav1.Object
+	// IsLarge reports whether query and labels have LargeMetric bytes or more.
+	IsLarge() bool
+}
+
+// IsLarge reports whether the query has LargeMetric bytes or more.
+func (m *CustomMetric) IsLarge() bool { return len(m.Spec.Query) >= LargeMetric }
+
+// IsLarge reports whether query and labels have LargeMetric bytes or more.
+func (m *ExternalMetric) IsLarge() bool {
+	size := len(m.Spec.Query)
+	for k, v := range m.Spec.Labels {
+		size += len(k) + len(v)
+	}
+	return size >= LargeMetric
+}
+
+// droppedQuery has the place of a query that was dropped: its metric is still large.
+var droppedQuery = strings.Repeat(" ", LargeMetric)
+
+// DropLargeSpec drops the spec of a large metric, which a cache of all metrics must not hold:
+// teams choose the number of metrics, and may choose large ones. The metric remains large.
+func (m *CustomMetric) DropLargeSpec() {
+	if m.IsLarge() {
+		m.Spec = CustomMetricSpec{DeclaredMetricSpec: DeclaredMetricSpec{Query: droppedQuery}}
+	}
+}
+
+// DropLargeSpec is that of CustomMetric.
+func (m *ExternalMetric) DropLargeSpec() {
+	if m.IsLarge() {
+		m.Spec = ExternalMetricSpec{DeclaredMetricSpec: DeclaredMetricSpec{Query: droppedQuery}}
+	}
+}
 
 // LimitMetrics divides CustomMetrics or ExternalMetrics into those that are used and the
 // rest, and keeps their order. Of each namespace the oldest are used; equally old ones by
 // name. No namespace takes the place of another that has fewer.
-func LimitMetrics[T metav1.Object](objects []T) (used, rest []T) {
+func LimitMetrics[T LimitedMetric](objects []T) (used, rest []T) {
 	byNamespace := map[string][]T{}
 	for _, o := range objects {
 		byNamespace[o.GetNamespace()] = append(byNamespace[o.GetNamespace()], o)
 	}
-	limit := limitPerNamespace(byNamespace)
 	dropped := sets.New[types.NamespacedName]()
+	drop := func(o T) { dropped.Insert(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}) }
 	for namespace, all := range byNamespace {
-		if len(all) <= limit {
-			continue
-		}
 		slices.SortFunc(all, func(a, b T) int {
 			return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(a.GetName(), b.GetName()))
 		})
-		for _, o := range all[limit:] {
-			dropped.Insert(types.NamespacedName{Namespace: namespace, Name: o.GetName()})
+		large := 0
+		byNamespace[namespace] = slices.DeleteFunc(all, func(o T) bool {
+			if !o.IsLarge() {
+				return false
+			}
+			if large++; large <= MaxLargeMetricsPerNamespace {
+				return false
+			}
+			drop(o)
+			return true
+		})
+	}
+	limit := limitPerNamespace(byNamespace)
+	for _, all := range byNamespace {
+		for _, o := range all[min(len(all), limit):] {
+			drop(o)
 		}
 	}
 	if len(dropped) == 0 {

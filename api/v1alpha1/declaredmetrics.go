@@ -15,8 +15,8 @@ const MaxQueryLength = 16384
 // CustomMetric declares a metric of objects in its namespace, which is then served in
 // custom.metrics.k8s.io. It takes precedence over rules of the MetricsBackend for the
 // same metric of the same resource. At most 1000 of a namespace are used, the oldest ones,
-// and at most 5000 of the cluster, but at least one of each namespace: then fewer of
-// the namespaces that have most.
+// of them at most 50 with a query of 1025 bytes or more, and at most 5000 of the cluster,
+// but at least one of each namespace: then fewer of the namespaces that have most.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -59,8 +59,8 @@ type CustomMetricList struct {
 // ExternalMetric declares a metric that describes no object, which is then served in
 // its namespace in external.metrics.k8s.io. It takes precedence over rules of the
 // MetricsBackend for the same metric. At most 1000 of a namespace are used, the oldest ones,
-// and at most 5000 of the cluster, but at least one of each namespace: then fewer of
-// the namespaces that have most.
+// of them at most 50 with 1025 bytes or more of query and labels, and at most 5000 of the
+// cluster, but at least one of each namespace: then fewer of the namespaces that have most.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

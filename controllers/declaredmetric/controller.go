@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -158,8 +157,8 @@ func (c *Controller) declared(ctx context.Context) ([]*metric, error) {
 
 // markUnused marks the metrics beyond the limits, all of one kind.
 func markUnused(metrics []*metric) {
-	byObject := make(map[metav1.Object]*metric, len(metrics))
-	objects := make([]metav1.Object, len(metrics))
+	byObject := make(map[v1alpha1.LimitedMetric]*metric, len(metrics))
+	objects := make([]v1alpha1.LimitedMetric, len(metrics))
 	for i, m := range metrics {
 		byObject[m.object], objects[i] = m, m.object
 	}
@@ -175,10 +174,16 @@ const (
 	kindExternal = "ExternalMetric"
 )
 
+// object is a *v1alpha1.CustomMetric or a *v1alpha1.ExternalMetric.
+type object interface {
+	client.Object
+	v1alpha1.LimitedMetric
+}
+
 // metric is a CustomMetric or an ExternalMetric.
 type metric struct {
 	kind   string
-	object client.Object
+	object object
 	status *v1alpha1.DeclaredMetricStatus
 	// unused is set for a metric beyond the limits.
 	unused bool

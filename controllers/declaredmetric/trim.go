@@ -10,13 +10,24 @@ import (
 )
 
 // Trim is a cache.TransformFunc that keeps the fields of a CustomMetric or ExternalMetric
-// that the Controller reads. Teams choose the size of the others, such as annotations.
+// that the Controller reads, and whether it is large. Teams choose the size of the others, such
+// as annotations.
 func Trim(obj any) (any, error) {
 	switch m := obj.(type) {
 	case *v1alpha1.CustomMetric:
-		return &v1alpha1.CustomMetric{TypeMeta: m.TypeMeta, ObjectMeta: trimMeta(&m.ObjectMeta), Status: m.Status}, nil
+		trimmed := &v1alpha1.CustomMetric{TypeMeta: m.TypeMeta, ObjectMeta: trimMeta(&m.ObjectMeta), Status: m.Status}
+		if m.IsLarge() {
+			m.DropLargeSpec()
+			trimmed.Spec = m.Spec
+		}
+		return trimmed, nil
 	case *v1alpha1.ExternalMetric:
-		return &v1alpha1.ExternalMetric{TypeMeta: m.TypeMeta, ObjectMeta: trimMeta(&m.ObjectMeta), Status: m.Status}, nil
+		trimmed := &v1alpha1.ExternalMetric{TypeMeta: m.TypeMeta, ObjectMeta: trimMeta(&m.ObjectMeta), Status: m.Status}
+		if m.IsLarge() {
+			m.DropLargeSpec()
+			trimmed.Spec = m.Spec
+		}
+		return trimmed, nil
 	}
 	return obj, nil
 }

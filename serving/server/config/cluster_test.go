@@ -103,9 +103,12 @@ func TestMetricsAreLimited(t *testing.T) {
 	}
 	var gotCustom []*v1alpha1.CustomMetric
 	var gotExternal []*v1alpha1.ExternalMetric
-	c := &clusterWatcher{target: Target{Metrics: func(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
+	c, err := newClusterWatcher(&rest.Config{}, "cluster", nil, nil, Target{Metrics: func(custom []*v1alpha1.CustomMetric, external []*v1alpha1.ExternalMetric) {
 		gotCustom, gotExternal = custom, external
-	}}}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.setCustom(t.Context(), custom)
 	c.setExternal(t.Context(), external)
 	if diff := cmp.Diff(external[:v1alpha1.MaxMetricsPerNamespace], gotExternal); diff != "" {
