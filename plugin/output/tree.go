@@ -43,6 +43,8 @@ func (t Tone) Colorize(text string, color bool) string {
 type Cell struct {
 	Text string
 	Tone Tone
+	// Whole text is not wrapped, such as a command to copy.
+	Whole bool
 }
 
 // Text returns a plain cell.
@@ -64,33 +66,45 @@ func (n *Node) Add(cells ...Cell) *Node {
 	return child
 }
 
-// Trees writes trees. Rows below one node are aligned with each other.
+// Trees writes trees. Rows below one node are aligned with each other, and wrapped at the width
+// of a terminal.
 func Trees(w io.Writer, roots ...*Node) error {
 	var out strings.Builder
-	color := printers.AllowsColorOutput(w)
+	p := printerOf(w)
 	for i, root := range roots {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		writeRow(&out, root.Cells, nil, color)
-		writeChildren(&out, root.Children, "", color)
+		row{printer: p, cells: root.Cells}.write(&out)
+		p.children(&out, root.Children, "")
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// Rows writes rows in aligned columns.
+// Rows writes rows in aligned columns, wrapped at the width of a terminal.
 func Rows(w io.Writer, rows ...[]Cell) error {
 	var out strings.Builder
-	color, widths := printers.AllowsColorOutput(w), widthsOf(rows)
-	for _, row := range rows {
-		writeRow(&out, row, widths, color)
+	p, widths := printerOf(w), widthsOf(rows)
+	for _, cells := range rows {
+		row{printer: p, widths: widths, cells: cells}.write(&out)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-func writeChildren(out *strings.Builder, children []*Node, prefix string, color bool) {
+// printer has the properties of the output.
+type printer struct {
+	color bool
+	// width is that of a terminal; 0 for other outputs.
+	width int
+}
+
+func printerOf(w io.Writer) printer {
+	return printer{color: printers.AllowsColorOutput(w), width: terminalWidth(w)}
+}
+
+func (p printer) children(out *strings.Builder, children []*Node, prefix string) {
 	var rows [][]Cell
 	for _, child := range children {
 		rows = append(rows, child.Cells)
@@ -101,9 +115,8 @@ func writeChildren(out *strings.Builder, children []*Node, prefix string, color 
 		if i == len(children)-1 {
 			branch, below = "└── ", "    "
 		}
-		out.WriteString(prefix + branch)
-		writeRow(out, child.Cells, widths, color)
-		writeChildren(out, child.Children, prefix+below, color)
+		row{printer: p, widths: widths, first: prefix + branch, below: prefix + below, cells: child.Cells}.write(out)
+		p.children(out, child.Children, prefix+below)
 	}
 }
 
@@ -122,25 +135,6 @@ func widthsOf(rows [][]Cell) []int {
 		}
 	}
 	return widths
-}
-
-func writeRow(out *strings.Builder, cells []Cell, widths []int, color bool) {
-	last := len(cells) - 1
-	for last > 0 && cells[last].Text == "" {
-		last--
-	}
-	for column, cell := range cells[:last+1] {
-		text := Line(cell.Text)
-		out.WriteString(cell.Tone.Colorize(text, color))
-		if column < last {
-			width := 0
-			if column < len(widths) {
-				width = widths[column]
-			}
-			out.WriteString(strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)+2))
-		}
-	}
-	out.WriteByte('\n')
 }
 
 // Line returns text from the cluster as one line that cannot control the terminal.

@@ -56,11 +56,14 @@ func addGroup(root *output.Node, report *Report, backend, of string, now time.Ti
 		row := node.Add(output.Text(s.Name), available, output.Text(s.Service), output.Text(ownerOf(s, backend)))
 		rows[s.Name] = row
 		if !s.Available {
-			row.Add(output.Cell{Text: s.Reason + ": " + s.Message, Tone: output.Bad})
+			addNext(row.Add(output.Cell{Text: s.Reason + ": " + s.Message, Tone: output.Bad}), "kubectl describe apiservice "+s.Name)
 		}
 		row.Add(trust(s, now))
 		if s.Samples != nil || s.SamplesError != "" {
-			row.Add(data(s, now))
+			samples := row.Add(data(s, now))
+			if s.Samples == nil || s.Samples.Nodes == 0 {
+				addNext(samples, "kubectl get --raw /apis/"+s.Group+"/"+s.Version+"/nodes")
+			}
 		}
 		if s.AdoptedFrom != "" {
 			row.Add(output.Text("taken over from " + s.AdoptedFrom))
@@ -72,7 +75,10 @@ func addGroup(root *output.Node, report *Report, backend, of string, now time.Ti
 		}
 	}
 	if len(node.Children) == 0 && of == group {
-		node.Add(output.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: output.Bad})
+		none := node.Add(output.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: output.Bad})
+		if backend == "" {
+			addNext(none, "kubectl explain metricsbackend.spec")
+		}
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 const long = `Shows each MetricsBackend with its conditions, the APIServices of the metrics APIs
 (whoever owns them), the pods and the versions that each serves, the end of
-certificates, the clients by version, the sources, and the rules that fail.
+certificates, the clients by version, the sources, and the rules that fail. Below what
+fails is the next command to type.
 
 What a pod serves is what it told the operator: asking a pod by itself would show it
 your credentials.`

@@ -46,7 +46,9 @@ type Samples struct {
 
 // Backend is a MetricsBackend without its spec.
 type Backend struct {
-	Name       string `json:"name"`
+	Name string `json:"name"`
+	// Namespace is that of the serving pods.
+	Namespace  string `json:"namespace,omitempty"`
 	Generation int64  `json:"generation"`
 	Deleting   bool   `json:"deleting,omitempty"`
 	// Existing is the Service of spec.existing.
@@ -98,8 +100,16 @@ func describe(backend *v1alpha1.MetricsBackend) Backend {
 		Name: backend.Name, Generation: backend.Generation,
 		Deleting: backend.DeletionTimestamp != nil, Status: *backend.Status.DeepCopy(),
 	}
-	if existing := backend.Spec.Existing; existing != nil {
+	switch existing := backend.Spec.Existing; {
+	case existing != nil:
+		b.Namespace = existing.Service.Namespace
 		b.Existing = existing.Service.Namespace + "/" + existing.Service.Name
+	case backend.Spec.Namespace != "":
+		b.Namespace = backend.Spec.Namespace
+	case b.Status.Serving != nil:
+		b.Namespace = b.Status.Serving.Namespace
+	default:
+		b.Namespace = b.Status.Installation.Namespace
 	}
 	return b
 }

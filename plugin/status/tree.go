@@ -30,12 +30,16 @@ func trees(report *Report, now time.Time) []*output.Node {
 	for i := range report.Backends {
 		b := &report.Backends[i]
 		root := output.New(output.Cell{Text: "MetricsBackend " + b.Name, Tone: output.Strong}, headline(b))
-		addConditions(root, b)
+		next := nextCommands(b)
+		if b.Status.ObservedGeneration < b.Generation {
+			addNext(root, operatorPods)
+		}
+		addConditions(root, b, next)
 		addAPIServices(root, report, b.Name, now)
 		addPods(root, b)
 		addCertificate(root, b, now)
 		addConsumers(root, b)
-		addSources(root, b)
+		addSources(root, b, next)
 		roots = append(roots, root)
 	}
 	return roots
@@ -68,7 +72,7 @@ var order = []string{
 	v1alpha1.ConditionAPIServicesRegistered, v1alpha1.ConditionSourcesHealthy, v1alpha1.ConditionRulesReady, v1alpha1.ConditionConsumersCompatible,
 }
 
-func addConditions(root *output.Node, b *Backend) {
+func addConditions(root *output.Node, b *Backend, next map[string]string) {
 	conditions := slices.Clone(b.Status.Conditions)
 	slices.SortStableFunc(conditions, func(x, y metav1.Condition) int { return rank(x.Type) - rank(y.Type) })
 	if len(conditions) == 0 {
@@ -80,7 +84,8 @@ func addConditions(root *output.Node, b *Backend) {
 		if c.Type == v1alpha1.ConditionSourcesHealthy {
 			continue // see addSources
 		}
-		node.Add(output.Text(c.Type), output.Cell{Text: string(c.Status), Tone: toneOf(c)}, output.Text(c.Reason), output.Text(c.Message))
+		row := node.Add(output.Text(c.Type), output.Cell{Text: string(c.Status), Tone: toneOf(c)}, output.Text(c.Reason), output.Text(c.Message))
+		addNext(row, next[c.Type])
 	}
 }
 
@@ -129,7 +134,10 @@ func addPods(root *output.Node, b *Backend) {
 		if !p.UpToDate {
 			revision = " (older revision)"
 		}
-		node.Add(output.Text(p.Name), ready, serves(p), output.Text(p.Image+revision))
+		row := node.Add(output.Text(p.Name), ready, serves(p), output.Text(p.Image+revision))
+		if !p.Ready {
+			addNext(row, "kubectl describe pod -n "+serving.Namespace+" "+p.Name)
+		}
 	}
 }
 
@@ -185,14 +193,15 @@ func nobodySeen(b *Backend) output.Cell {
 const maxShown = 20
 
 // addSources adds the sources, the rules that fail, and the number of warnings.
-func addSources(root *output.Node, b *Backend) {
+func addSources(root *output.Node, b *Backend, next map[string]string) {
 	healthy := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSourcesHealthy)
 	if healthy == nil {
 		return
 	}
 	node := root.Add(output.Text("Sources"))
-	node.Add(output.Text(healthy.Type), output.Cell{Text: string(healthy.Status), Tone: toneOf(*healthy)},
+	row := node.Add(output.Text(healthy.Type), output.Cell{Text: string(healthy.Status), Tone: toneOf(*healthy)},
 		output.Text(healthy.Reason), output.Text(healthy.Message))
+	addNext(row, next[healthy.Type])
 	for i, s := range b.Status.Sources {
 		if i == maxShown {
 			node.Add(output.Text(fmt.Sprintf("and %d more", len(b.Status.Sources)-maxShown)))
@@ -202,7 +211,10 @@ func addSources(root *output.Node, b *Backend) {
 		if !s.Healthy {
 			state = output.Cell{Text: "not healthy", Tone: output.Bad}
 		}
-		node.Add(output.Text(s.Name), state, output.Text(s.Reason), output.Text(s.Message))
+		row := node.Add(output.Text(s.Name), state, output.Text(s.Reason), output.Text(s.Message))
+		if command := nextOfSource(b, s.Reason); !s.Healthy && command != next[healthy.Type] {
+			addNext(row, command)
+		}
 	}
 	if len(b.Status.Rules) == 0 {
 		return

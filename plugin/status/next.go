@@ -1,0 +1,138 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
+)
+
+// operatorPods is the command that shows whether the operator runs, in whichever namespace.
+const operatorPods = "kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator"
+
+// addNext adds the next command to type below something that fails, unless it is empty.
+func addNext(node *output.Node, command string) {
+	if command != "" {
+		node.Add(output.Cell{Text: "next: " + command, Tone: output.Strong, Whole: true})
+	}
+}
+
+// nextCommands returns the next command to type for each condition that fails, by type. Areas
+// precede the summary, and a command is only returned once.
+func nextCommands(b *Backend) map[string]string {
+	commands := map[string]string{}
+	var used []string
+	conditions := slices.Clone(b.Status.Conditions)
+	slices.SortStableFunc(conditions, func(x, y metav1.Condition) int { return rank(x.Type) - rank(y.Type) })
+	stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
+	areas := slices.IndexFunc(conditions, func(c metav1.Condition) bool {
+		return rank(c.Type) > rank(v1alpha1.ConditionReconciling)
+	})
+	if areas > 0 {
+		conditions = append(conditions[areas:], conditions[:areas]...)
+	}
+	for _, c := range conditions {
+		if !fails(c) || stalled && c.Type == v1alpha1.ConditionReady {
+			continue // Ready repeats Stalled
+		}
+		if command := nextOf(b, c.Type, c.Reason); command != "" && !slices.Contains(used, command) {
+			commands[c.Type] = command
+			used = append(used, command)
+		}
+	}
+	return commands
+}
+
+// fails reports whether somebody should look: not while the operator is working.
+func fails(c metav1.Condition) bool {
+	switch c.Type {
+	case v1alpha1.ConditionStalled:
+		return c.Status == metav1.ConditionTrue
+	case v1alpha1.ConditionReconciling:
+		return false
+	}
+	return c.Status == metav1.ConditionFalse
+}
+
+// nextOf returns the command that shows the cause of a reason, or leads to its remedy. None of
+// them changes anything without asking.
+func nextOf(b *Backend, condition, reason string) string {
+	in := func(format string) string { return fmt.Sprintf(format, b.Namespace) }
+	switch reason {
+	case v1alpha1.ReasonProgressing, v1alpha1.ReasonNotYetReported, v1alpha1.ReasonDeleting, v1alpha1.ReasonDependencyNotReady,
+		v1alpha1.ReasonRetiring, v1alpha1.ReasonRotating, v1alpha1.ReasonNotApplicable, v1alpha1.ReasonSucceeded:
+		return "" // wait, or see another condition
+	case v1alpha1.ReasonNamespaceMissing:
+		return in("kubectl create namespace %s")
+	case v1alpha1.ReasonNamespaceTerminating:
+		return in("kubectl describe namespace %s")
+	case v1alpha1.ReasonNamespaceNotManaged, v1alpha1.ReasonForbidden, v1alpha1.ReasonMoveIncomplete, v1alpha1.ReasonAPICallFailed:
+		return "kubectl logs -n " + b.operatorNamespace() + " deployment/metrics-backend-operator --tail=50"
+	case v1alpha1.ReasonSecretMissing, v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonCertificateExpired,
+		v1alpha1.ReasonCertificateExpiring, v1alpha1.ReasonCertificateMismatch:
+		return in("kubectl get secrets -n %s")
+	case v1alpha1.ReasonCertManagerMissing:
+		return "kubectl get crds certificates.cert-manager.io"
+	case v1alpha1.ReasonServiceMissing, v1alpha1.ReasonNoReadyEndpoint:
+		return in("kubectl get services,endpointslices -n %s")
+	case v1alpha1.ReasonConflict:
+		return "kubectl get metricsbackends -o wide"
+	case v1alpha1.ReasonNotOwned, v1alpha1.ReasonPodsUnreachable, v1alpha1.ReasonAdoptionReverted:
+		return "kubectl metrics verify --before-adoption"
+	case v1alpha1.ReasonContested:
+		return "kubectl get apiservices -l " + v1alpha1.LabelBackend + " -o yaml --show-managed-fields"
+	case v1alpha1.ReasonOtherInstallation:
+		return operatorPods
+	case v1alpha1.ReasonRollingOut, v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed:
+		return "kubectl describe pods " + b.servingPods()
+	case v1alpha1.ReasonProbeFailed, v1alpha1.ReasonKubeletsFailing, v1alpha1.ReasonSourcesFailing:
+		return "kubectl logs " + b.servingPods() + " --tail=50"
+	case v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoFreshSample:
+		return "kubectl metrics verify"
+	case v1alpha1.ReasonKubeletCertificatesUntrusted:
+		return "kubectl get certificatesigningrequests"
+	case v1alpha1.ReasonNoNodes:
+		return "kubectl get nodes --show-labels"
+	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRulesInvalid:
+		return "kubectl edit metricsbackend " + b.Name
+	case v1alpha1.ReasonRulesFailing:
+		return "kubectl metrics status " + b.Name + " -o yaml"
+	case v1alpha1.ReasonConsumersActive, v1alpha1.ReasonRemovalForced, v1alpha1.ReasonConsumersUnknown:
+		return "kubectl get metricsbackend " + b.Name + " -o jsonpath='{.status.consumers}'"
+	}
+	if condition == v1alpha1.ConditionSourcesHealthy {
+		return "kubectl logs " + b.servingPods() + " --tail=50"
+	}
+	return "kubectl describe metricsbackend " + b.Name
+}
+
+// nextOfSource returns the command for a source that is not healthy.
+func nextOfSource(b *Backend, reason string) string {
+	switch reason {
+	case "Credentials", "Unauthorized", "CertificateUntrusted":
+		return "kubectl get secrets -n " + b.Namespace
+	case "InvalidSpec":
+		return "kubectl edit metricsbackend " + b.Name
+	case v1alpha1.ReasonNotYetReported:
+		return ""
+	}
+	return "kubectl logs " + b.servingPods() + " --tail=50"
+}
+
+// operatorNamespace is that of the operator that manages the backend.
+func (b *Backend) operatorNamespace() string {
+	return cmp.Or(b.Status.Installation.Namespace, b.Namespace)
+}
+
+// servingPods returns the flags that select the serving pods.
+func (b *Backend) servingPods() string {
+	return "-n " + b.Namespace + " -l " + v1alpha1.LabelBackend + "=" + b.Name
+}
