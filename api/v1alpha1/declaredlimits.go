@@ -29,6 +29,8 @@ const (
 )
 
 // LimitedMetric is a *CustomMetric or an *ExternalMetric.
+//
+// +kubebuilder:object:generate=false
 type LimitedMetric interface {
 	metav1.Object
 	// IsLarge reports whether query and labels have LargeMetric bytes or more.
