@@ -15,6 +15,8 @@ import (
 const (
 	// minText is the width that a wrapped text needs; with less, it starts on a new line.
 	minText = 30
+	// gap is the distance of columns.
+	gap = 2
 	// hanging is the indent of what starts on a new line.
 	hanging = 4
 )
@@ -61,7 +63,9 @@ func (r row) write(out *strings.Builder) {
 		if wraps {
 			needed = min(size, minText)
 		}
-		start = max(start, position)
+		if column > 0 && r.width > 0 && start+needed > r.width && position+gap+size <= r.width {
+			start = position + gap // not aligned with other rows
+		}
 		switch {
 		case column == 0:
 		case r.width > 0 && start+needed > r.width && position > r.indent():
@@ -76,7 +80,7 @@ func (r row) write(out *strings.Builder) {
 		} else {
 			out.WriteString(cell.Tone.Colorize(text, r.color))
 		}
-		start = position + 2
+		start = position + gap
 		if column < len(r.widths) {
 			start += max(r.widths[column], size)
 		} else {

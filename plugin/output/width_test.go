@@ -61,8 +61,7 @@ Ready  True  all components match the spec
 `},
 		"hardly any room": {width: 30, want: `
 Conditions
-├── Ready
-│       Unknown
+├── Ready  Unknown
 │       pods of image
 │       serving:v0.0.9 do not
 │       serve v1, so that it

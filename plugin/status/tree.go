@@ -84,7 +84,11 @@ func addConditions(root *output.Node, b *Backend, next map[string]string) {
 		if c.Type == v1alpha1.ConditionSourcesHealthy {
 			continue // see addSources
 		}
-		row := node.Add(output.Text(c.Type), output.Cell{Text: string(c.Status), Tone: toneOf(c)}, output.Text(c.Reason), output.Text(c.Message))
+		message := c.Message
+		if strings.HasSuffix(headline(b).Text, ": "+message) && rank(c.Type) <= rank(v1alpha1.ConditionReconciling) {
+			message = "" // it is in the first line
+		}
+		row := node.Add(output.Text(c.Type), output.Cell{Text: string(c.Status), Tone: toneOf(c)}, output.Text(c.Reason), output.Text(message))
 		addNext(row, next[c.Type])
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/metricsbackend/metrics-backend-operator/client"
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 	"github.com/metricsbackend/metrics-backend-operator/test/plugincluster"
@@ -177,5 +179,14 @@ func TestSymbolsFor(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// TestRender: nothing is erased after a text, since the cursor is on the last character of one
+// that is as wide as the terminal.
+func TestRender(t *testing.T) {
+	got := render([]line{{text: "a"}, {text: "b", tone: output.Strong}, {text: "c"}}, true)
+	if diff := cmp.Diff("\x1b[H\x1b[Ka\r\n\x1b[K\x1b[1mb\x1b[0m\r\n\x1b[Jc", got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

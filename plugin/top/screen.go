@@ -84,6 +84,7 @@ func (s *screen) show(lines []line) error {
 	return nil
 }
 
+// render returns what replaces the lines on the screen, of which there is at least one.
 func render(lines []line, color bool) string {
 	var out strings.Builder
 	out.WriteString(home)
@@ -91,10 +92,14 @@ func render(lines []line, color bool) string {
 		if i > 0 {
 			out.WriteString("\r\n")
 		}
+		// After a text as wide as the terminal, the cursor is still on its last character.
+		if i == len(lines)-1 {
+			out.WriteString(clearBelow)
+		} else {
+			out.WriteString(clearLine)
+		}
 		out.WriteString(l.tone.Colorize(l.text, color))
-		out.WriteString(clearLine)
 	}
-	out.WriteString(clearBelow)
 	return out.String()
 }
 

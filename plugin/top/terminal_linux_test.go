@@ -106,7 +106,7 @@ func TestTerminal(t *testing.T) {
 			_, _ = user.WriteString("m")
 			until("by memory")
 			resize(t, user, 40, 5)
-			until("\x1b[Hwatching metrics.k8s.io/v1; newest samp…")
+			until("\x1b[H\x1b[Kwatching metrics.k8s.io/v1; newest samp…")
 
 			quit(user, cancel)
 			until("\x1b[?7h\x1b[?25h\x1b[?1049l")
