@@ -119,6 +119,11 @@ integration() {
 	export KUBEBUILDER_ASSETS
 	local chosen
 	mapfile -t chosen < <(of_tier integration)
+	# Only the long tier needs these; a test of RUN builds what it needs itself.
+	if [ "$TEST_TIER" = long ] && [ -z "$RUN" ]; then
+		quiet_step build "VictoriaMetrics" hack/peers-build.sh victoria-metrics || return
+		quiet_step build "Thanos" hack/peers-build.sh thanos || return
+	fi
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
 		# Shared test packages have integration tests of their own.
 		local shared

@@ -150,6 +150,9 @@ func setSourceDefaults(source *SourceSpec) {
 	if p.MaxResponseSize == "" {
 		p.MaxResponseSize = DefaultMaxResponseSize
 	}
+	if p.PartialResponse == "" {
+		p.PartialResponse = PartialResponseReject
+	}
 	if p.Tenancy.NamespaceLabel == "" {
 		p.Tenancy.NamespaceLabel = DefaultNamespaceLabel
 	}

@@ -32,6 +32,17 @@ type SourceSpec struct {
 	Prometheus *PrometheusSource `json:"prometheus,omitempty"`
 }
 
+// PartialResponsePolicy is what happens to a response that lacks data.
+// +kubebuilder:validation:Enum=Reject;Accept
+type PartialResponsePolicy string
+
+const (
+	// PartialResponseReject has the query fail.
+	PartialResponseReject PartialResponsePolicy = "Reject"
+	// PartialResponseAccept uses the data that is there.
+	PartialResponseAccept PartialResponsePolicy = "Accept"
+)
+
 // PrometheusSource is a server with Prometheus' HTTP API.
 //
 // +kubebuilder:validation:XValidation:rule="duration(self.seriesMaxAge) >= duration(self.seriesInterval)",message="seriesMaxAge must not be shorter than seriesInterval, or series would be missed between two looks: raise seriesMaxAge, whose default is 5m"
@@ -99,6 +110,15 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(self) || (quantity(self).compareTo(quantity('64Ki')) >= 0 && quantity(self).compareTo(quantity('256Mi')) <= 0)",message="maxResponseSize must be between 64Ki and 256Mi"
 	MaxResponseSize string `json:"maxResponseSize,omitempty"`
+
+	// What happens to a response that lacks data because a part of the server did not
+	// answer, such as a store of Thanos, a storage node of VictoriaMetrics, or remote read of
+	// Prometheus. Reject: the query fails with the reason PartialResponse, and autoscalers
+	// keep their scale. Accept: the values are those of the other parts, with a warning; a
+	// sum is too low, and autoscalers may scale down. Default: Reject.
+	// +optional
+	// +kubebuilder:default=Reject
+	PartialResponse PartialResponsePolicy `json:"partialResponse,omitempty"`
 
 	// How the server is verified, and the client certificate, with an https URL. Default:
 	// the CA certificates of the serving image, no client certificate.
@@ -198,7 +218,7 @@ type SourceHeader struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[-!#$%&'*+.^_|~0-9a-zA-Z]+$`
-	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['accept-encoding', 'connection', 'content-encoding', 'content-length', 'content-type', 'host', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'user-agent'])",message="this header is set by the client itself: take it out of headers"
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['accept-encoding', 'connection', 'content-encoding', 'content-length', 'content-type', 'expect', 'host', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'user-agent'])",message="this header is set by the client itself: take it out of headers"
 	Name string `json:"name"`
 
 	// Value of the header, visible to everyone who can read MetricsBackends. Headers with

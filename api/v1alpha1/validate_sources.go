@@ -38,8 +38,8 @@ var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 // ownHeaders are the headers that the HTTP client sets itself, in canonical form.
 var ownHeaders = []string{
-	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "User-Agent",
+	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
+	"Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent",
 }
 
 // credentialHeaders are headers whose value is always a credential, in canonical form.
@@ -118,6 +118,9 @@ func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {
 	}
 	if p.TLS != (SourceTLS{}) && strings.HasPrefix(p.URL, "http:") {
 		errs = append(errs, field.Forbidden(path.Child("tls"), "has an effect with an https:// URL only: correct the url, or take tls out"))
+	}
+	if p.PartialResponse != PartialResponseReject && p.PartialResponse != PartialResponseAccept {
+		errs = append(errs, field.NotSupported(path.Child("partialResponse"), p.PartialResponse, []PartialResponsePolicy{PartialResponseReject, PartialResponseAccept}))
 	}
 	errs = append(errs, validateSourceTLS(path.Child("tls"), &p.TLS)...)
 	errs = append(errs, validateAuthentication(path.Child("authentication"), p)...)

@@ -77,7 +77,8 @@ func TestValidateSources(t *testing.T) {
 		}},
 		"a gap between looks": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.SeriesMaxAge = seconds(59) }, want: []string{"sources[0].prometheus.seriesMaxAge"}},
 
-		"TLS with http": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL, p.TLS.ServerName = "http://host", "x" }, want: []string{"sources[0].prometheus.tls"}},
+		"an unknown policy": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.PartialResponse = "Warn" }, want: []string{"sources[0].prometheus.partialResponse"}},
+		"TLS with http":     {change: func(_ *MetricsBackendSpec, p *PrometheusSource) { p.URL, p.TLS.ServerName = "http://host", "x" }, want: []string{"sources[0].prometheus.tls"}},
 		"CA that is not looked at": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.TLS.CA, p.TLS.InsecureSkipVerify = secretKeyNamed("ca", "ca.crt"), true
 		}, want: []string{"sources[0].prometheus.tls.ca"}},
@@ -104,10 +105,12 @@ func TestValidateSources(t *testing.T) {
 			p.Headers = []SourceHeader{
 				{Name: "X-A", Value: "a"}, {Name: "x-a", Value: "b"}, {Name: "host", Value: "c"}, {Name: "a b", Value: "d"},
 				{Name: "X-B", Value: secret + "\n"}, {Name: "X-C", Value: "c", ValueFrom: secretKeyNamed("s", "k")},
+				{Name: "keep-alive", Value: "d"}, {Name: "Proxy-Connection", Value: "e"},
 			}
 		}, want: []string{
 			"sources[0].prometheus.headers[1].name", "sources[0].prometheus.headers[2].name", "sources[0].prometheus.headers[3].name",
 			"sources[0].prometheus.headers[4].value", "sources[0].prometheus.headers[5]",
+			"sources[0].prometheus.headers[6].name", "sources[0].prometheus.headers[7].name",
 		}},
 		"namespaces": {change: func(_ *MetricsBackendSpec, p *PrometheusSource) {
 			p.Tenancy.UnconfinedNamespaces = []string{"*", "a", "a*"}

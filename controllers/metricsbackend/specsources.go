@@ -165,7 +165,9 @@ func (s *reconcileState) sourceRemedy(source *v1alpha1.SourceSpec, reason string
 	case "CertificateUntrusted":
 		return "Name the authority that signed its certificate in " + path + ".tls.ca, and its name in tls.serverName if the URL has another"
 	case "Unauthorized":
-		return "Correct " + path + ".authentication, or what its credentials may read"
+		return "Correct " + path + ".authentication or .headers, or what its credentials may read"
+	case "PartialResponse":
+		return "Bring back the part of the server that does not answer, or set " + path + ".partialResponse to Accept"
 	case "Rejected":
 		return "It refuses queries: see status.rules, and the limits of the server"
 	case "BadStatus", "Malformed":

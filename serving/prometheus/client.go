@@ -25,7 +25,8 @@ const (
 )
 
 // call requests a path of the API, and decodes the response's data with read as it arrives, within
-// the bounds of body. It returns the server's warnings.
+// the bounds of body. It returns the server's warnings. A partial response is a failure, unless the
+// spec accepts it.
 //
 // client_golang's client is not used: it holds three copies of a response before the first
 // sample can be counted, and cannot reduce series while it reads them.
@@ -49,10 +50,10 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	}
 	// The bounds are on the decompressed bytes.
 	body.r = resp.Body
-	warnings, err := readEnvelope(body, read)
+	said, err := readEnvelope(body, read)
 	switch {
 	case err == nil:
-		return warnings, nil
+		return said.warnings, n.settings.rejectPartial(said)
 	case body.exceeded:
 		return nil, failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", n.settings.remedy())
 	case body.err != nil:

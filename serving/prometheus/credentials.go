@@ -186,8 +186,8 @@ func (c *credentials) redact(text string) string {
 	return c.redactor.Replace(text)
 }
 
-// excerptSize limits what is read of an error response.
-const excerptSize = 4 << 10
+// excerptSize limits what is read of an error response, which may repeat a query of 16 KiB.
+const excerptSize = 40 << 10
 
 // excerpt returns the beginning of the body of an error response, redacted. Read errors do not
 // matter, as there is the status.

@@ -19,11 +19,18 @@ import (
 // dataReader decodes the member `data` of a response.
 type dataReader func(*json.Decoder) error
 
+// notes are what a server says of a result.
+type notes struct {
+	warnings []string
+	// partial is set if the server says that data is missing, as VictoriaMetrics does.
+	partial bool
+}
+
 // readEnvelope decodes a response of the API, with its members in any order.
-func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
+func readEnvelope(r io.Reader, read dataReader) (notes, error) {
 	var (
 		status, errorType, message string
-		warnings                   []string
+		said                       notes
 		data                       bool
 	)
 	d := json.NewDecoder(r)
@@ -36,7 +43,9 @@ func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
 		case "error":
 			return d.Decode(&message)
 		case "warnings":
-			return d.Decode(&warnings)
+			return d.Decode(&said.warnings)
+		case "isPartial":
+			return d.Decode(&said.partial)
 		case "data":
 			if data {
 				return errors.New("data twice")
@@ -55,15 +64,15 @@ func readEnvelope(r io.Reader, read dataReader) ([]string, error) {
 	}
 	switch {
 	case status == "error":
-		return nil, classifyAPIError(errorType, message)
+		return notes{}, classifyAPIError(errorType, message)
 	case err != nil:
-		return nil, malformed(err)
+		return notes{}, malformed(err)
 	case status != "success":
-		return nil, malformed(fmt.Errorf("status is %q", status))
+		return notes{}, malformed(fmt.Errorf("status is %q", status))
 	case !data:
-		return nil, malformed(errors.New("there is no data"))
+		return notes{}, malformed(errors.New("there is no data"))
 	}
-	return warnings, nil
+	return said, nil
 }
 
 // malformed returns err as a Failure.

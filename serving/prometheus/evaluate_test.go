@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/serving/query"
 )
 
@@ -25,6 +26,7 @@ var quiet = log.New(io.Discard, "", 0)
 func TestEvaluate(t *testing.T) {
 	tests := map[string]struct {
 		expression, body string
+		partial          v1alpha1.PartialResponsePolicy
 		want             *query.Result
 	}{
 		"vector": {
@@ -57,10 +59,21 @@ func TestEvaluate(t *testing.T) {
 				{Labels: map[string]string{"a": "3"}, Value: math.Inf(-1), Time: instant},
 			}},
 		},
-		"warnings, and members that nobody knows": {
+		"partial, and accepted": {
+			expression: `x`, partial: v1alpha1.PartialResponseAccept,
+			body: `{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000,"1"]}]},"warnings":["store down"]}`,
+			want: &query.Result{Samples: []query.Sample{{Labels: map[string]string{}, Value: 1, Time: instant}}, Warnings: []string{"store down"}},
+		},
+		"warnings about the query": {
 			expression: `x`,
-			body:       `{"status":"success","isPartial":false,"warnings":["one\nlong\tline","two"],"infos":["i"],"data":{"resultType":"vector","result":[],"stats":{"a":[1]}}}`,
-			want:       &query.Result{Warnings: []string{"one long line", "two"}},
+			body: `{"status":"success","data":{"resultType":"vector","result":[]},` +
+				`"warnings":["PromQL warning: quantile value should be between 0 and 1, got 2 (1:10)","3 more warning annotations omitted"]}`,
+			want: &query.Result{Warnings: []string{"PromQL warning: quantile value should be between 0 and 1, got 2 (1:10)", "3 more warning annotations omitted"}},
+		},
+		"warnings, and members that nobody knows": {
+			expression: `x`, partial: v1alpha1.PartialResponseAccept,
+			body: `{"status":"success","isPartial":false,"warnings":["one\nlong\tline","two"],"infos":["i"],"data":{"resultType":"vector","result":[],"stats":{"a":[1]}}}`,
+			want: &query.Result{Warnings: []string{"one long line", "two"}},
 		},
 		"a larger language than PromQL": {
 			expression: `range_normalize(x)[5m:1m] keep_metric_names`,
@@ -78,7 +91,7 @@ func TestEvaluate(t *testing.T) {
 				_ = r.ParseForm()
 				asked = r.PostForm
 				answers("application/json", tc.body)(rw, r)
-			}, nil)
+			}, func(s *v1alpha1.PrometheusSource) { s.PartialResponse = tc.partial })
 			got, err := w.source.Evaluate(t.Context(), tc.expression, instant)
 			if err != nil {
 				t.Fatal(err)

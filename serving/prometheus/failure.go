@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +125,7 @@ func classifyStatus(resp *http.Response, c *credentials) *query.Failure {
 	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
 		if parsed.Error != "" {
 			// Prometheus' own message needs no status.
-			message = parsed.Error
+			message = withoutQuery(parsed.Error)
 		}
 		return rejected(parsed.ErrorType, message)
 	case code == http.StatusNotFound:
@@ -151,9 +152,17 @@ const errorBadData = "bad_data"
 
 func rejected(errorType, message string) *query.Failure {
 	f := failf(query.ReasonRejected, "%s", message)
-	f.Unparsable = errorType == errorBadData
+	// VictoriaMetrics has only one type of errors, and this error for a label that it cannot parse.
+	f.Unparsable = errorType == errorBadData || strings.HasPrefix(message, "labelFilterExpr: unexpected token")
 	return f
 }
+
+// repeatedQuery is how messages of VictoriaMetrics begin.
+var repeatedQuery = regexp.MustCompile(`^error when executing query="(?:[^"\\]|\\.)*" for \(time=\d+, step=\d+\): `)
+
+// withoutQuery removes the query, and the time, that VictoriaMetrics repeats before its error. A long
+// query would leave no room for the error, and the time would make it another one each time.
+func withoutQuery(message string) string { return repeatedQuery.ReplaceAllString(message, "") }
 
 // classifyNotJSON returns the Failure for a response that is not JSON.
 func classifyNotJSON(resp *http.Response, c *credentials) *query.Failure {

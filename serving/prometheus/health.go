@@ -25,6 +25,9 @@ const (
 	failingProbeInterval = 10 * time.Second
 	// minProbeInterval is the least time between two probes.
 	minProbeInterval = 2 * time.Second
+	// partialTime is how long a source is unhealthy after a partial response. Complete ones of other
+	// queries, as of the probe, do not show that the missing part is back.
+	partialTime = time.Minute
 )
 
 // health tracks whether a source answers queries. A query may also fail because it is invalid or
@@ -33,7 +36,9 @@ type health struct {
 	mu    sync.Mutex
 	state v1alpha1.SourceHealth
 	// answered is the time of the last successful response.
-	answered       time.Time
+	answered time.Time
+	// partial is the time of the last partial response.
+	partial        time.Time
 	probeRequested wake.Signal
 }
 
@@ -50,11 +55,16 @@ func (h *health) record(f *query.Failure, probe bool, now time.Time) (recovered 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case f == nil && h.state.Reason == string(query.ReasonPartialResponse) && now.Sub(h.partial) < partialTime:
+		h.answered = now
 	case f == nil:
 		recovered = !h.state.Healthy
 		h.answered = now
 		h.set(true, "", "", now)
 	case probe:
+		h.set(false, f.Reason, f.Message, now)
+	case f.Reason == query.ReasonPartialResponse:
+		h.partial = now
 		h.set(false, f.Reason, f.Message, now)
 	case f.Reason != query.ReasonRejected:
 		if h.state.Healthy { // an unhealthy source is probed anyway

@@ -196,6 +196,40 @@ func TestHealthAfterManyFailedQueries(t *testing.T) {
 	})
 }
 
+// A part of the source that fails is reported while queries miss it, whatever the others return.
+func TestHealthAfterPartialResponses(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		b.answers(func(w http.ResponseWriter, r *http.Request) {
+			if r.Form.Get("query") != "missing" {
+				good(w, r)
+				return
+			}
+			answers("application/json", `{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["store down"]}`)(w, r)
+		})
+		want := v1alpha1.SourceHealth{
+			Reason: "PartialResponse", Since: b.since(0),
+			Message: "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): store down",
+		}
+		for range 3 {
+			if _, err := b.source.Evaluate(t.Context(), "missing", time.Now()); failureIn(t, err).Reason != query.ReasonPartialResponse {
+				t.Errorf("%v", err)
+			}
+			for range 5 {
+				b.health(t, want)
+				time.Sleep(9 * time.Second)
+				if _, err := b.source.Evaluate(t.Context(), "there", time.Now()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		time.Sleep(partialTime)
+		want = v1alpha1.SourceHealth{Healthy: true}
+		want.Since = b.source.Health().Since
+		b.health(t, want)
+	})
+}
+
 // Queries beyond the limit of concurrent requests wait, up to the timeout.
 func TestMaxRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {

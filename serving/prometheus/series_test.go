@@ -60,6 +60,9 @@ func TestLookup(t *testing.T) {
 			},
 			change: func(s *settings) { s.seriesTimeout = 50 * time.Millisecond }, reason: query.ReasonTimeout,
 		},
+		"partial": {
+			handler: answers("application/json", begins+`],"warnings":["a store is down"]}`), least: 1, reason: query.ReasonPartialResponse,
+		},
 		"breaks off": {handler: answers("application/json", begins), least: 1, reason: query.ReasonMalformed},
 	}
 	for name, tc := range tests {

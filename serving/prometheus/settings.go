@@ -42,7 +42,7 @@ type settings struct {
 // of responses.
 var managedHeaders = []string{
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 // newSettings validates a spec. Errors say what to change. Secrets are not read.

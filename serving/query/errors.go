@@ -38,6 +38,9 @@ const (
 	ReasonTooLarge Reason = "TooLarge"
 	// ReasonMalformed means: the response does not conform to the source's API.
 	ReasonMalformed Reason = "Malformed"
+	// ReasonPartialResponse means: a part of the source's storage did not answer, and the result
+	// lacks its data.
+	ReasonPartialResponse Reason = "PartialResponse"
 	// ReasonOverloaded means: a limit of this server on evaluations or cached queries.
 	ReasonOverloaded Reason = "Overloaded"
 	// ReasonShuttingDown means: this server shuts down.
@@ -48,6 +51,10 @@ const (
 
 // queryFault reports whether the query is the cause: the source itself works.
 func (r Reason) queryFault() bool { return r == ReasonRejected || r == ReasonTooLarge }
+
+// sourceAnswered reports whether the source evaluated the query, or reported what is wrong with it:
+// other queries may succeed.
+func (r Reason) sourceAnswered() bool { return r.queryFault() || r == ReasonPartialResponse }
 
 // sourceFault reports whether any query of the source would fail like this.
 func (r Reason) sourceFault() bool {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +162,29 @@ func TestFewBadQueriesKeepBreakerClosed(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			f.mustQuery(testQuery("good"))
 		}
+	})
+}
+
+// A source whose storage is partly down answers queries of the other parts.
+func TestPartialResponsesKeepBreakerClosed(t *testing.T) {
+	var back atomic.Bool
+	withFixture(t, Limits{}, func(t *testing.T, f *fixture, s *fakeSource) {
+		s.setEvaluate(func(_ context.Context, expression string, at time.Time) (*Result, error) {
+			if expression == "back" && back.Load() {
+				return singleResult(at, 1), nil
+			}
+			return nil, &Failure{Reason: ReasonPartialResponse, Message: "a store is down"}
+		})
+		for range 20 {
+			for _, e := range []string{"back", "a", "b", "c"} {
+				if _, err := f.query(testQuery(e)); reasonOf(err) != ReasonPartialResponse {
+					t.Fatalf("got %v", err)
+				}
+			}
+			time.Sleep(15 * time.Second)
+		}
+		back.Store(true)
+		f.mustQuery(testQuery("back"))
 	})
 }
 

@@ -1,8 +1,8 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prometheus runs a real Prometheus for tests: Debian's, on loopback. What it
-// scrapes is a meter.Meter, whose values a test sets.
+// Package prometheus runs a real Prometheus for tests: Debian's, on loopback; and other servers with
+// its API, from their Go modules. What they scrape is a meter.Meter, whose values a test sets.
 //
 //	exposed := meter.New()
 //	target := httptest.NewServer(exposed)

@@ -24,13 +24,13 @@ import (
 // patience is the time that Prometheus has for what it is asked to do, on a machine that also compiles.
 const patience = time.Minute
 
-// Process is a Prometheus on loopback.
+// Process is a Prometheus on loopback, or another server with its API.
 type Process struct {
 	// URL is that of its HTTP API, without a path.
 	URL string
 
-	folder string
-	cmd    *exec.Cmd
+	name, folder string
+	cmd          *exec.Cmd
 	// ended is closed when the process is gone, and err is why.
 	ended chan struct{}
 	err   error
@@ -56,25 +56,30 @@ func Launch(ctx context.Context, folder, address, config string, args ...string)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{URL: "http://" + address, folder: folder, ended: make(chan struct{})}
 	configFile := filepath.Join(folder, "prometheus.yml")
 	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("write Prometheus' configuration: %w", err)
 	}
-	p.cmd = exec.Command(binary, append([]string{
+	return run(ctx, "Prometheus", binary, folder, address, append([]string{
 		"--config.file=" + configFile, "--storage.tsdb.path=" + filepath.Join(folder, "data"),
 		"--web.listen-address=" + address, "--log.level=warn",
 	}, args...)...)
+}
+
+// run starts a server, and waits until it is ready.
+func run(ctx context.Context, name, binary, folder, address string, args ...string) (*Process, error) {
+	p := &Process{URL: "http://" + address, name: name, folder: folder, ended: make(chan struct{})}
+	p.cmd = exec.Command(binary, args...)
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open Prometheus' log: %w", err)
+		return nil, fmt.Errorf("open the log of %s: %w", name, err)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
 	err = p.cmd.Start()
 	_ = log.Close()
 	if err != nil {
-		return nil, fmt.Errorf("start Prometheus: %w", err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
@@ -105,7 +110,7 @@ func (p *Process) Stop() error {
 	case <-timer.C:
 		_ = p.cmd.Process.Kill()
 		<-p.ended
-		return fmt.Errorf("end Prometheus: not within %s, so it was killed", patience)
+		return fmt.Errorf("end %s: not within %s, so it was killed", p.name, patience)
 	}
 }
 
@@ -149,7 +154,7 @@ func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-func (p *Process) logFile() string { return filepath.Join(p.folder, "prometheus.log") }
+func (p *Process) logFile() string { return filepath.Join(p.folder, "log") }
 
 // log is the end of what it said.
 func (p *Process) log() string {
@@ -174,9 +179,9 @@ func (p *Process) eventually(ctx context.Context, what string, check func(contex
 		select {
 		case <-tick.C:
 		case <-p.ended:
-			return fmt.Errorf("wait until Prometheus %s: it has ended: %w\n%s", what, p.err, p.log())
+			return fmt.Errorf("wait until %s %s: it has ended: %w\n%s", p.name, what, p.err, p.log())
 		case <-ctx.Done():
-			return fmt.Errorf("wait until Prometheus %s: %w, within %s\n%s", what, err, patience, p.log())
+			return fmt.Errorf("wait until %s %s: %w, within %s\n%s", p.name, what, err, patience, p.log())
 		}
 	}
 }

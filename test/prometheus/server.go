@@ -5,7 +5,7 @@ package prometheus
 
 import "testing"
 
-// Server is a Prometheus that runs on loopback until its test has ended.
+// Server is a Prometheus, or another server with its API, that runs on loopback until its test has ended.
 type Server struct {
 	// URL is that of its HTTP API, without a path.
 	URL     string
@@ -21,6 +21,12 @@ func Start(t testing.TB, config string, args ...string) *Server {
 		t.Fatal(err)
 	}
 	process, err := Launch(t.Context(), t.TempDir(), address, config, args...)
+	return serverOf(t, process, err)
+}
+
+// serverOf returns the server of a process that was started, and ends it with the test.
+func serverOf(t testing.TB, process *Process, err error) *Server {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +36,14 @@ func Start(t testing.TB, config string, args ...string) *Server {
 		}
 	})
 	return &Server{URL: process.URL, process: process}
+}
+
+// Stop ends the server before the test has ended.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if err := s.process.Stop(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // WaitFor waits until an expression has a result.

@@ -63,7 +63,7 @@ var table = map[Suite]map[Tier]string{
 			TestRights TestScrapeAccount TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
 			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys TestImportMarksInvalidRules
-			TestHealthAndSeries TestResourceRules
+			TestHealthAndSeries TestResourceRules TestNativeHistograms TestPartialResponse TestSourceAccess
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers
 			TestFrontProxyRotation TestRuntimeConfig TestAudit TestKubeAPIServerRestart
@@ -71,7 +71,9 @@ var table = map[Suite]map[Tier]string{
 			TestShutdownFailsNoRequest TestPersistsNothing TestServingMemory
 			TestValues TestWatchThroughKubeAPIServer TestServingKilledUnderWatches TestKubeAPIServerRestartUnderWatches
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
-		Long: `TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults`,
+		Long: `
+			TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults
+			TestRulesOfOtherServers TestVictoriaMetrics TestThanos`,
 	},
 }
 

@@ -24,6 +24,8 @@ type source struct {
 	interval       time.Duration
 	namespaceLabel string
 	unconfined     []string
+	// headers are the names of those that may select the tenant.
+	headers []string
 }
 
 // confines reports whether queries declared in a namespace are confined to it.
@@ -40,7 +42,16 @@ func (s *source) intervalOr(d *metav1.Duration) time.Duration {
 }
 
 func (s *source) equal(o *source) bool {
-	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined)
+	return s.name == o.name && s.interval == o.interval && s.namespaceLabel == o.namespaceLabel && slices.Equal(s.unconfined, o.unconfined) &&
+		slices.Equal(s.headers, o.headers)
+}
+
+// tenantHint names the headers for a message: a server with tenants returns nothing for a wrong one.
+func (s *source) tenantHint() string {
+	if len(s.headers) == 0 {
+		return ""
+	}
+	return " as its tenant (headers: " + strings.Join(s.headers, ", ") + ")"
 }
 
 // sources are those with PromQL, in the order of the spec.
@@ -55,6 +66,9 @@ func newSources(specs []v1alpha1.SourceSpec) sources {
 		}
 		s := &source{name: spec.Name, interval: defaultInterval, namespaceLabel: p.Tenancy.NamespaceLabel, unconfined: slices.Clone(p.Tenancy.UnconfinedNamespaces)}
 		s.interval = s.intervalOr(p.Interval)
+		for _, h := range p.Headers {
+			s.headers = append(s.headers, h.Name)
+		}
 		if s.namespaceLabel == "" {
 			s.namespaceLabel = defaultNamespaceLabel
 		}

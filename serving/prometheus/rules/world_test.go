@@ -61,7 +61,9 @@ func named(plural, singular, kind string, namespaced bool) metav1.APIResource {
 // backend is a spec with one source and rules.
 func backend(custom, external []v1alpha1.MetricRule) *v1alpha1.MetricsBackendSpec {
 	return &v1alpha1.MetricsBackendSpec{
-		Sources:         []v1alpha1.SourceSpec{{Name: "prometheus", Prometheus: &v1alpha1.PrometheusSource{URL: "http://prometheus:9090"}}},
+		Sources: []v1alpha1.SourceSpec{{Name: "prometheus", Prometheus: &v1alpha1.PrometheusSource{
+			URL: "http://prometheus:9090", Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team"}},
+		}}},
 		CustomMetrics:   &v1alpha1.CustomMetricsSpec{Rules: custom},
 		ExternalMetrics: &v1alpha1.ExternalMetricsSpec{Rules: external},
 	}

@@ -122,7 +122,7 @@ func serviceAccount(name string) rbacv1.Subject {
 // grantSecret lets serving read one Secret beside it, as it may those of its sources.
 func grantSecret(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.RbacV1().Roles(servingNamespace).Create(ctx, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
+		ObjectMeta: metav1.ObjectMeta{Name: "credentials-" + name},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get", "list", "watch"},
 		}},
@@ -130,7 +130,7 @@ func grantSecret(ctx context.Context, client kubernetes.Interface, name string) 
 	if err != nil {
 		return err
 	}
-	return bind(ctx, client, servingNamespace, "Role", "credentials", serviceAccount(servingAccount))
+	return bind(ctx, client, servingNamespace, "Role", "credentials-"+name, serviceAccount(servingAccount))
 }
 
 // grantToken lets serving request tokens of one account beside it.

@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
@@ -56,25 +53,30 @@ func TestRuleForms(t *testing.T) {
 	defer target.Close()
 	server := prometheus.Start(t, prometheus.Scrape(target.URL))
 	server.WaitFor(t, `rate(checkout_requests_total[20s]) > 10`)
-	// No kubelet is there: CPU and memory come from Prometheus, too.
-	cluster.createNode(t, "machine-1", 1, nil)
-	cluster.createPod(t, "machine-1", "cart-1", map[string]string{"app": "cart"}, "app")
+	serveRules(t, "rule-forms", importRules(t, server.URL))
+}
 
+// importRules returns the MetricsBackend that the plugin makes of prometheus-adapter's configuration.
+func importRules(t *testing.T, url string) []byte {
+	t.Helper()
 	imported, err := exec.CommandContext(t.Context(), "go", "run", "../../../cmd/kubectl-metrics", "import", "adapter-config",
-		"../../prometheus/manifests/adapter-config.yaml", "--prometheus-url="+server.URL).Output()
+		"../../prometheus/manifests/adapter-config.yaml", "--prometheus-url="+url).Output()
 	if err != nil {
 		t.Fatalf("import prometheus-adapter's configuration: %v", err)
 	}
-	const account = "rule-forms"
-	_, err = cluster.client.CoreV1().ServiceAccounts(servingNamespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bindCluster(t.Context(), cluster.client, account, "cluster-admin"); err != nil {
-		t.Fatal(err)
-	}
-	token := cluster.token(t, account)
-	p := cluster.startServing(t, "ruleforms", "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", imported))
+	return imported
+}
+
+// serveRules runs serving with rules over the exposed series, and checks the response to a request
+// for each.
+func serveRules(t *testing.T, account string, backend []byte) (p *process, token string) {
+	t.Helper()
+	// No kubelet is there: CPU and memory come from Prometheus, too.
+	cluster.createNode(t, "machine-1", 1, nil)
+	cluster.createPod(t, "machine-1", "cart-1", map[string]string{"app": "cart"}, "app")
+	token = administrator(t, account)
+	p = cluster.startServing(t, account, "--backend-file="+cluster.writeFile(t, t.TempDir(), "backend.yaml", backend),
+		"--service-namespace="+servingNamespace, "--service-name="+account)
 	p.waitReady(t)
 
 	const resource = "/apis/metrics.k8s.io/v1"
@@ -123,4 +125,5 @@ func TestRuleForms(t *testing.T) {
 			})
 		})
 	}
+	return p, token
 }

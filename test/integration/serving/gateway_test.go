@@ -1,0 +1,123 @@
+//go:build integration
+
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/metricsbackend/metrics-backend-operator/test/authority"
+)
+
+// gateway is a proxy before servers with Prometheus' API, as people have them: it authenticates
+// clients, or chooses the tenant's server by X-Scope-OrgID as Mimir does.
+type gateway struct {
+	*httptest.Server
+	mu sync.Mutex
+	// answer handles a request instead of the servers if it returns true; may be nil.
+	answer func(http.ResponseWriter, *http.Request) bool
+}
+
+// startGateway starts a gateway before one server. With clients it speaks TLS, and wants a
+// certificate signed by that authority.
+func startGateway(t *testing.T, server string, answer func(http.ResponseWriter, *http.Request) bool, clients *authority.Authority) *gateway {
+	t.Helper()
+	target, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	g := &gateway{answer: answer}
+	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		answer := g.answer
+		g.mu.Unlock()
+		if answer == nil || !answer(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	if clients == nil {
+		g.Start()
+	} else {
+		roots := x509.NewCertPool()
+		roots.AddCert(clients.Certificate)
+		leaf, err := clients.Issue("gateway", []string{"127.0.0.1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.TLS = &tls.Config{Certificates: []tls.Certificate{leaf.TLS}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+		g.StartTLS()
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// answers changes what handles requests, and returns a function that changes it back.
+func (g *gateway) answers(answer func(http.ResponseWriter, *http.Request) bool) (back func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.answer
+	g.answer = answer
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.answer = before
+	}
+}
+
+// always answers each request alike.
+func always(code int, contentType, body string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
+}
+
+// requires answers 401 with a body to requests that do not pass.
+func requires(body string, pass func(*http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if pass(r) {
+			return false
+		}
+		http.Error(w, body, http.StatusUnauthorized)
+		return true
+	}
+}
+
+// tenants forwards a request to its tenant's server. As with Mimir, one without a tenant is a 401,
+// and a tenant that does not exist has no series.
+func tenants(t *testing.T, servers map[string]string) func(http.ResponseWriter, *http.Request) bool {
+	t.Helper()
+	proxies := map[string]http.Handler{}
+	for tenant, server := range servers {
+		target, err := url.Parse(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxies[tenant] = httputil.NewSingleHostReverseProxy(target)
+	}
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		tenant := r.Header.Get("X-Scope-OrgID")
+		if tenant == "" {
+			http.Error(w, "no org id", http.StatusUnauthorized)
+			return true
+		}
+		if proxies[tenant] == nil {
+			return false
+		}
+		proxies[tenant].ServeHTTP(w, r)
+		return true
+	}
+}
