@@ -42,6 +42,9 @@ func failureOf(source string, c *credentials, err error) *query.Failure {
 	return &query.Failure{Source: source, Reason: f.Reason, Message: text.Line(c.redact(f.Message), maxMessage), Unparsable: f.Unparsable}
 }
 
+// remoteAlert is the operation in the error of crypto/tls for an alert of the server.
+const remoteAlert = "remote error"
+
 // classify returns the Failure for an error of a request, or of reading its response.
 func classify(ctx context.Context, err error) *query.Failure {
 	var request *url.Error
@@ -53,7 +56,6 @@ func classify(ctx context.Context, err error) *query.Failure {
 		verify   *tls.CertificateVerificationError
 		host     x509.HostnameError
 		unknown  x509.UnknownAuthorityError
-		alert    tls.AlertError
 		notTLS   tls.RecordHeaderError
 		network  *net.OpError
 		timeouts net.Error
@@ -74,7 +76,7 @@ func classify(ctx context.Context, err error) *query.Failure {
 		return failf(query.ReasonCertificateUntrusted, "the server's certificate is not signed by an authority that is trusted here: give its authority in tls.ca: %s", unknown)
 	case errors.As(err, &verify):
 		return failf(query.ReasonCertificateUntrusted, "the server's certificate is not valid: %s", verify.Err)
-	case errors.As(err, &alert):
+	case network != nil && network.Op == remoteAlert:
 		return failf(query.ReasonConnectionFailed, "the server refused the TLS connection (does it want a client certificate?): %s", err)
 	case errors.As(err, &notTLS), errors.Is(err, http.ErrSchemeMismatch):
 		return failf(query.ReasonConnectionFailed, "what answers does not speak TLS: check the URL's scheme and port")

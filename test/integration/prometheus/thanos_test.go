@@ -89,7 +89,7 @@ func rejections(t *testing.T, s *source.Source, messages map[string]string) {
 	for expression, message := range messages {
 		_, err := s.Evaluate(t.Context(), expression, time.Now())
 		var f *query.Failure
-		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || !strings.Contains(f.Message, message) {
+		if !errors.As(err, &f) || f.Reason != query.ReasonRejected || !strings.Contains(f.Message, message) || strings.Contains(f.Message, "error when executing query=") {
 			t.Errorf("%s: %v, want Rejected with %q", expression, err, message)
 		}
 	}

@@ -55,8 +55,8 @@ func TestVictoriaMetrics(t *testing.T) {
 
 	// The messages do not begin with the query that VictoriaMetrics repeats.
 	rejections(t, src, map[string]string{
-		`sum(queue_length`:          `Rejected: argList: unexpected token`,
-		`nonsense(queue_length)`:    `Rejected: unsupported function "nonsense"`,
+		`sum(queue_length`:          `argList: unexpected token`,
+		`nonsense(queue_length)`:    `unsupported function "nonsense"`,
 		`queue_length[1m]`:          "ranges of samples",
 		`other + on() queue_length`: "duplicate time series on the right side",
 		`{__name__=~".+"}`:          "the number of matching timeseries exceeds 3",
