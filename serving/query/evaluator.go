@@ -55,6 +55,8 @@ type Evaluator struct {
 	// due has the entries with subscribers by when they are evaluated next.
 	due     delayqueue.Queue[*entry]
 	lastKey uint64
+	// reportedTenants have gauges.
+	reportedTenants []string
 	// notifications are sent to subscribers after mu is released.
 	notifications []notification
 }
@@ -194,6 +196,7 @@ func (v *Evaluator) expire(now time.Time) {
 	v.mu.Lock()
 	defer v.unlock()
 	v.cache.expire(now)
+	v.reportedTenants = reportTenants(v.cache.tenants, v.reportedTenants)
 	cached := map[sourceTenant]bool{}
 	for q := range v.cache.entries {
 		cached[sourceTenant{q.Source, q.Tenant}] = true

@@ -5,6 +5,7 @@ package query
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,4 +77,44 @@ metrics_backend_query_watched_queries 1
 			t.Error(err)
 		}
 	})
+}
+
+// The tenants with most cached samples have series, at most ten, and lose them when they are
+// no longer among them.
+func TestTenantMetrics(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	RegisterMetrics(registry.MustRegister)
+	tenantQueries.Reset()
+	tenantSamples.Reset()
+	tenants := map[string]*tenantUsage{}
+	use := func(tenant string, queries, samples int) {
+		tenants[tenant] = &tenantUsage{tenant: tenant, usage: usage{queries: queries, samples: samples}}
+	}
+	for i := range 9 {
+		use(string(rune('a'+i)), 1, 100+i)
+	}
+	use("", 2, 1000)
+	use("few", 5, 1)
+	reported := reportTenants(tenants, nil)
+	if n := len(reported); n != 10 || reported[0] != "(cluster)" || slices.Contains(reported, "few") {
+		t.Errorf("reported are %q", reported)
+	}
+	use("few", 5, 10000)
+	for i := range 9 {
+		delete(tenants, string(rune('a'+i)))
+	}
+	reportTenants(tenants, reported)
+	want := `
+# HELP metrics_backend_query_tenant_cached_queries [ALPHA] Number of different queries that are cached, of the tenants with most cached samples, at most ten: a namespace, or (cluster) for queries that are not for one.
+# TYPE metrics_backend_query_tenant_cached_queries gauge
+metrics_backend_query_tenant_cached_queries{tenant="(cluster)"} 2
+metrics_backend_query_tenant_cached_queries{tenant="few"} 5
+# HELP metrics_backend_query_tenant_cached_samples [ALPHA] Number of samples of cached results, of the tenants with most of them, at most ten.
+# TYPE metrics_backend_query_tenant_cached_samples gauge
+metrics_backend_query_tenant_cached_samples{tenant="(cluster)"} 1000
+metrics_backend_query_tenant_cached_samples{tenant="few"} 10000
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "metrics_backend_query_tenant_cached_queries", "metrics_backend_query_tenant_cached_samples"); err != nil {
+		t.Error(err)
+	}
 }
