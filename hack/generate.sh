@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Regenerates everything that is generated from Go types, and the chart's templates from
-# config/. hack/test.sh fails if the result differs from the committed files.
+# Regenerates everything that is generated from Go types, the chart's templates from
+# config/, and the dashboard. hack/test.sh fails if the result differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go tool controller-gen object:headerFile=hack/boilerplate.go.txt crd \
 	paths=./api/... output:crd:dir=config/crd/bases
 go generate ./...
 go run ./hack/chart
+dashboard=$(go -C hack/dashboard run .)
+cat >config/monitoring/dashboard.json <<<"$dashboard"

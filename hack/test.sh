@@ -58,7 +58,7 @@ drift() {
 
 generated_sums() {
 	local files
-	files=$(find api config/crd serving charts -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'charts/*/templates/*') || return
+	files=$(find api config/crd config/monitoring serving charts -name 'zz_generated*' -o -path 'config/crd/bases/*' -o -path 'config/monitoring/*' -type f -o -path 'charts/*/templates/*') || return
 	test -n "$files" || return
 	sort <<<"$files" | xargs sha256sum
 }
@@ -88,7 +88,7 @@ unit() {
 	CGO_ENABLED=1 tests unit -- -race -short $packages
 	tests unit -- ./test/watchconformance
 	local module
-	for module in test/cluster test/chart test/autoscaler bench; do
+	for module in test/cluster test/chart test/autoscaler hack/dashboard bench; do
 		quiet_step unit "go vet in $module" go -C "$module" vet -tags e2e ./... || true
 		tests unit --dir "$module" -- ./...
 	done
