@@ -6,6 +6,8 @@
 // RBAC rules are written once. It processes text, to keep comments; test/chart compares
 // the result with kustomize's, object by object.
 //
+// It also makes config/monitoring/prometheusrule.yaml from rules.yaml beside it.
+//
 // Usage, in the repository's root: go run ./hack/chart
 package main
 
@@ -33,6 +35,13 @@ func main() {
 
 // write generates all templates below root, and removes those whose source is gone.
 func write(root string) error {
+	rule, err := prometheusRule(root)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, ruleFile), []byte(rule), 0o644); err != nil {
+		return err
+	}
 	wanted, err := render(root)
 	if err != nil {
 		return err

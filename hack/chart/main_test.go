@@ -21,6 +21,15 @@ func TestChartIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
+	// This one is not a template.
+	if want[ruleFile], err = prometheusRule(root); err != nil {
+		t.Fatal(err)
+	}
+	committed, err := os.ReadFile(filepath.Join(root, ruleFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got[ruleFile] = string(committed)
 	present, err := filepath.Glob(filepath.Join(root, templates, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +52,12 @@ func TestChartIsCurrent(t *testing.T) {
 func TestWriteRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	for path, content := range map[string]string{
-		"config/default/kustomization.yaml": "resources: [objects.yaml]",
-		"config/default/objects.yaml":       "kind: Role\nmetadata:\n  labels:\n    a: b\n",
-		templates + "/former-role.yaml":     strings.ReplaceAll(header, "%s", "config/former/role.yaml"),
-		templates + "/servicemonitor.yaml":  "kind: ServiceMonitor\n",
+		"config/default/kustomization.yaml":    "resources: [objects.yaml]",
+		"config/default/objects.yaml":          "kind: Role\nmetadata:\n  labels:\n    a: b\n",
+		"config/monitoring/kustomization.yaml": "resources: [prometheusrule.yaml]",
+		rulesFile:                              "groups: []\n",
+		templates + "/former-role.yaml":        strings.ReplaceAll(header, "%s", "config/former/role.yaml"),
+		templates + "/by-hand.yaml":            "kind: ConfigMap\n",
 	} {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -67,7 +78,7 @@ func TestWriteRemovesLeftovers(t *testing.T) {
 	for _, entry := range present {
 		names = append(names, entry.Name())
 	}
-	if diff := cmp.Diff([]string{"default-objects.yaml", "servicemonitor.yaml"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"by-hand.yaml", "default-objects.yaml", "monitoring-prometheusrule.yaml"}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -15,8 +15,15 @@ import (
 // base is the kustomization that kubectl apply -k installs.
 const base = "config/default"
 
-// sources returns the files of base, through its kustomizations.
-func sources(root string) ([]string, error) { return resources(root, base) }
+// sources returns the files of base and of monitoring, through their kustomizations.
+func sources(root string) ([]string, error) {
+	files, err := resources(root, base)
+	if err != nil {
+		return nil, err
+	}
+	optional, err := resources(root, monitoring)
+	return append(files, optional...), err
+}
 
 func resources(root, dir string) ([]string, error) {
 	file := path.Join(dir, "kustomization.yaml")

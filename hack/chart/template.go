@@ -24,6 +24,11 @@ type replacement struct{ old, new string }
 // templateOf returns the template for a source, or an empty name if a chart does not need
 // the source.
 func templateOf(source, content string) (name, template string, err error) {
+	name = path.Base(path.Dir(source)) + "-" + path.Base(source)
+	if source == ruleFile {
+		template, err = ruleTemplate(content)
+		return name, template, err
+	}
 	if strings.Contains(content, "{{") {
 		return "", "", errors.New("holds {{, which a template would evaluate")
 	}
@@ -47,8 +52,10 @@ func templateOf(source, content string) (name, template string, err error) {
 			content + "{{- end }}\n"
 	case "config/rbac/serving-namespace/role.yaml":
 		content, err = inServingNamespaces(content)
+	case monitoring + "/servicemonitor.yaml":
+		content, err = monitorTemplate(content)
 	}
-	return path.Base(path.Dir(source)) + "-" + path.Base(source), strings.ReplaceAll(content, namespace, releaseNamespace), err
+	return name, strings.ReplaceAll(content, namespace, releaseNamespace), err
 }
 
 // crd makes a CustomResourceDefinition optional, and by default keeps it when the release

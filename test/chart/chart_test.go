@@ -67,19 +67,21 @@ func mustRender(t *testing.T, values string) map[string]*unstructured.Unstructur
 	return objects
 }
 
-// kustomized returns what kubectl apply -k config/default would.
-func kustomized(t *testing.T) map[string]*unstructured.Unstructured {
+// kustomized returns what kubectl apply -k would, of several folders.
+func kustomized(t *testing.T, folders ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := made.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
 	objects := map[string]*unstructured.Unstructured{}
-	read(t, "config/default", string(content), objects)
+	for _, folder := range folders {
+		made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := made.AsYaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, folder, string(content), objects)
+	}
 	return objects
 }
 

@@ -32,7 +32,8 @@ podLabels: {team: platform}
 podAnnotations: {example.com/a: b}
 logLevel: 4
 extraArgs: [--kube-api-qps=100, --kube-api-burst=200]
-serviceMonitor: {enabled: true, namespace: monitoring, labels: {release: prometheus}, interval: 1m, tlsConfig: {serverName: metrics}, authorization: {credentials: {name: prometheus, key: token}}}
+serviceMonitor: {enabled: true, namespace: monitoring, labels: {release: prometheus}, interval: 1m, tlsConfig: {serverName: metrics}, authorization: {credentials: {name: prometheus, key: token}}, serving: {backend: main, namespace: metrics}}
+prometheusRule: {enabled: true, namespace: monitoring, labels: {release: prometheus}}
 `
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -41,9 +42,19 @@ const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 // that tell of the release, the note for Helm that keeps CRDs, and the Namespace,
 // which Helm makes itself.
 func TestDefaultsAreKustomizes(t *testing.T) {
-	want := kustomized(t)
+	compareWithKustomize(t, "{}", "../../config/default")
+}
+
+// So are those for prometheus-operator, once they are enabled.
+func TestMonitoringIsKustomizes(t *testing.T) {
+	compareWithKustomize(t, "{serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}", "../../config/default", "../../config/monitoring")
+}
+
+func compareWithKustomize(t *testing.T, values string, kustomizations ...string) {
+	t.Helper()
+	want := kustomized(t, kustomizations...)
 	delete(want, "Namespace "+namespace)
-	got := mustRender(t, "{}")
+	got := mustRender(t, values)
 	for _, object := range got {
 		labels := object.GetLabels()
 		for key, value := range map[string]string{
@@ -64,7 +75,7 @@ func TestDefaultsAreKustomizes(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(plain(want), plain(got)); diff != "" {
-		t.Errorf("(-config/default +chart):\n%s", diff)
+		t.Errorf("(-%s +chart):\n%s", kustomizations, diff)
 	}
 }
 
@@ -86,6 +97,8 @@ func TestValues(t *testing.T) {
 		kept       = "metadata.annotations.helm%sh/resource-policy"
 		quota      = "ResourceQuota " + namespace + "/metrics-backend-operator"
 		monitor    = "ServiceMonitor monitoring/metrics-backend-operator"
+		servings   = "ServiceMonitor metrics/metrics-backend-serving"
+		rule       = "PrometheusRule monitoring/metrics-backend"
 	)
 	cases := map[string]struct{ values, object, path, want string }{
 		"image":                        {everything, deployment, container + "image", `"registry.example.com/operator:v1.2.3"`},
@@ -125,6 +138,16 @@ func TestValues(t *testing.T) {
 		"ServiceMonitor's Secret":      {everything, monitor, "spec.endpoints.0.authorization", `{"credentials":{"key":"token","name":"prometheus"}}`},
 		"a Secret and no file":         {everything, monitor, "spec.endpoints.0.bearerTokenFile", ""},
 		"ServiceMonitor's Service":     {everything, "Service " + namespace + "/metrics-backend-operator-metrics", "spec.ports.0.targetPort", `"metrics"`},
+		"serving's CA":                 {everything, servings, "spec.endpoints.0.tlsConfig.ca.secret.name", `"metrics-serving-main-tls"`},
+		"serving's name":               {everything, servings, "spec.endpoints.0.tlsConfig.serverName", `"metrics-serving-main.metrics.svc"`},
+		"serving's backend":            {everything, servings, "spec.selector.matchLabels.metricsbackend%io/backend", `"main"`},
+		"serving's labels":             {everything, servings, "metadata.labels.release", `"prometheus"`},
+		"serving's Secret":             {everything, servings, "spec.endpoints.0.authorization", `{"credentials":{"key":"token","name":"prometheus"}}`},
+		"serving's own settings":       {"serviceMonitor: {enabled: true, serving: {tlsConfig: {insecureSkipVerify: true}}}", "ServiceMonitor " + namespace + "/metrics-backend-serving", "spec.endpoints.0.tlsConfig", `{"insecureSkipVerify":true}`},
+		"not of serving":               {"serviceMonitor: {enabled: true, serving: {enabled: false}}", "ServiceMonitor " + namespace + "/metrics-backend-serving", "", ""},
+		"rules' labels":                {everything, rule, "metadata.labels.release", `"prometheus"`},
+		"rules as they are":            {everything, rule, "spec.groups.1.rules.0.annotations.summary", `"kube-apiserver cannot reach the server of {{ $labels.name }}"`},
+		"no rules":                     {"", "PrometheusRule " + namespace + "/metrics-backend", "", ""},
 		"no other Service":             {"", "Service " + namespace + "/metrics-backend-operator-metrics", "", ""},
 	}
 	for name, tc := range cases {
