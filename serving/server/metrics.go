@@ -45,18 +45,23 @@ var (
 	})
 )
 
-// registerMetrics registers the metrics of this package and of those below it with the
-// process's registry, which /metrics serves beside the request metrics.
+// registerMetrics registers the metrics with the process's registry, which /metrics serves
+// beside the request metrics.
 var registerMetrics = sync.OnceFunc(func() {
 	limitRequestLabels()
-	legacyregistry.MustRegister(invalidPolicies, invalidPartCount, newestSample)
-	for _, register := range []func(func(...metrics.Registerable)){
+	RegisterMetrics(legacyregistry.MustRegister)
+})
+
+// RegisterMetrics registers the metrics of this package and of those below it.
+func RegisterMetrics(register func(...metrics.Registerable)) {
+	register(invalidPolicies, invalidPartCount, newestSample)
+	for _, all := range []func(func(...metrics.Registerable)){
 		config.RegisterMetrics, readiness.RegisterMetrics, kubelet.RegisterMetrics, stream.RegisterMetrics, resourcemetrics.RegisterMetrics,
 		query.RegisterMetrics, valuecache.RegisterMetrics, valueapi.RegisterMetrics,
 	} {
-		register(legacyregistry.MustRegister)
+		all(register)
 	}
-})
+}
 
 // updateNewestSample keeps newestSample up to date until the context ends. Readiness does
 // not depend on it: a pod that has lost its kubelets stays ready, see readiness.Gates.

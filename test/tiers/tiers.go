@@ -46,7 +46,7 @@ var table = map[Suite]map[Tier]string{
 			TestVersionDroppedAndAdded TestServingPortChanged TestMissingSecretStalls TestOperatorKilled
 			TestServingChildrenDeleted TestForegroundDeletion TestServingProcessKilled
 			TestKubeAPIServerKilled TestOperatorNamespaceDeleted TestSelfSignedKubelet
-			TestTakeover TestBrokenAdoptions TestRunbooks TestChart TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
+			TestTakeover TestAlertsFire TestBrokenAdoptions TestRunbooks TestChart TestPluginVerify TestHorizontalPodAutoscalerByWatch`,
 		Soak: `TestUpgradeAndRollbackBySpec TestUpgradeAndRollbackByImage TestWatch TestHorizontalPodAutoscalerByWatch`,
 	},
 	Integration: {
@@ -62,7 +62,7 @@ var table = map[Suite]map[Tier]string{
 			TestDriftIsCorrected TestExistingAndServing TestContested TestTwoBackends TestClaimLapses
 			TestRights TestScrapeAccount TestCertificatesChangeUnderLoad TestCertManager TestPriorityClassLimited TestPriorityClassWithoutQuota
 			TestSteadyHourPersistsLeasesOnly TestAggregatorCannotReachServing TestAdoptionOfUnreachablePods TestAdoptionReverted
-			TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys TestImportMarksInvalidRules
+			TestAlerts TestScrapeExample TestWideQuestionsGiveTheSame TestConfinedQueriesReadOneNamespace TestEvaluate TestRejected TestSelectorKeys TestImportMarksInvalidRules
 			TestHealthAndSeries TestResourceRules TestNativeHistograms TestPartialResponse TestSourceAccess
 			TestKubeletReceivesTokenOfScrapeAccount TestScrapeTokenForbidden TestScrapesWithKubeconfig
 			TestThroughKubeAPIServer TestAuthenticationConfigMissing TestCertificateFilesBroken TestConsumers

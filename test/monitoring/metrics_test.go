@@ -1,0 +1,127 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/promql/parser"
+	"k8s.io/component-base/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	// Their metrics are registered when they are imported.
+	_ "github.com/metricsbackend/metrics-backend-operator/controllers/declaredmetric"
+	_ "github.com/metricsbackend/metrics-backend-operator/controllers/metricsbackend"
+	"github.com/metricsbackend/metrics-backend-operator/serving/server"
+)
+
+// ofOthers are metrics that are not this product's. The end-to-end tests find them.
+var ofOthers = []string{
+	"ALERTS",                                    // Prometheus
+	"aggregator_unavailable_apiservice",         // kube-apiserver
+	"apiserver_request_duration_seconds",        // k8s.io/apiserver
+	"process_cpu_seconds_total",                 // client_golang
+	"process_resident_memory_bytes",             // client_golang
+	"controller_runtime_reconcile_total",        // controller-runtime
+	"controller_runtime_reconcile_time_seconds", // controller-runtime
+}
+
+// TestMetricsExist: each metric that rules and dashboard use is exposed by the operator or serving, or recorded.
+func TestMetricsExist(t *testing.T) {
+	known := append(exposed(), ofOthers...)
+	rules := mustRules(t)
+	for _, r := range rules.All() {
+		if r.Record != "" {
+			known = append(known, r.Record)
+		}
+	}
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	check := func(what, expr string) {
+		for _, name := range metricsOf(t, expr) {
+			if !slices.Contains(known, name) && !slices.Contains(known, suffix.ReplaceAllString(name, "")) {
+				t.Errorf("%s uses %s, which nobody exposes", what, name)
+			}
+		}
+	}
+	for _, r := range rules.All() {
+		check(r.Alert+r.Record, r.Expr)
+	}
+	for _, p := range mustDashboard(t).Panels {
+		for _, target := range p.Targets {
+			check(p.Title, WithAllValues(target.Expr, "5m"))
+		}
+	}
+}
+
+// TestDashboardShowsAllMetrics: a metric that the product exposes is somewhere in the dashboard.
+func TestDashboardShowsAllMetrics(t *testing.T) {
+	var shown strings.Builder
+	for _, r := range mustRules(t).All() {
+		if r.Record != "" {
+			shown.WriteString(r.Expr + "\n")
+		}
+	}
+	for _, p := range mustDashboard(t).Panels {
+		for _, target := range p.Targets {
+			shown.WriteString(target.Expr + "\n")
+		}
+	}
+	own := 0
+	for _, name := range exposed() {
+		if !strings.HasPrefix(name, "metrics_") {
+			continue
+		}
+		own++
+		if !regexp.MustCompile(`\b` + name + `(_bucket)?\b`).MatchString(shown.String()) {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+	if own < 50 {
+		t.Errorf("only %d metrics were found", own)
+	}
+}
+
+// exposed returns the names of the metrics of serving and of the operator.
+func exposed() []string {
+	var names []string
+	server.RegisterMetrics(func(all ...metrics.Registerable) {
+		for _, m := range all {
+			names = append(names, m.FQName())
+		}
+	})
+	described := make(chan *prometheus.Desc)
+	go func() {
+		ctrlmetrics.Registry.(prometheus.Collector).Describe(described)
+		close(described)
+	}()
+	name := regexp.MustCompile(`fqName: "(\w+)"`)
+	for d := range described {
+		if match := name.FindStringSubmatch(d.String()); match != nil {
+			names = append(names, match[1])
+		}
+	}
+	return names
+}
+
+// metricsOf returns the names of the metrics that an expression selects.
+func metricsOf(t *testing.T, expr string) []string {
+	t.Helper()
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	if err != nil {
+		t.Errorf("%v in %s", err, expr)
+		return nil
+	}
+	var names []string
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		if selector, ok := n.(*parser.VectorSelector); ok && selector.Name != "" {
+			names = append(names, selector.Name)
+		}
+		return nil
+	})
+	return names
+}
