@@ -50,10 +50,10 @@ const (
 func startCustomMetrics(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		_, _ = run("kubectl", "delete", "--ignore-not-found", "--wait=false", "namespace", "monitoring", shop, fleet)
-		_, _ = run("kubectl", "delete", "--ignore-not-found", "clusterrole/test-prometheus", "clusterrolebinding/test-prometheus")
+		_, _ = run("kubectl", "delete", "--ignore-not-found", "--wait=false", "namespace", shop, fleet)
 	})
-	for _, manifest := range []string{"prometheus.yaml", "workloads.yaml", "fleet.yaml"} {
+	startPrometheus(t)
+	for _, manifest := range []string{"workloads.yaml", "fleet.yaml"} {
 		kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(prometheusManifests, manifest))
 	}
 	for deployment, in := range map[string]string{"prometheus": "monitoring", "prometheus-counted": "monitoring", "truck": fleet} {

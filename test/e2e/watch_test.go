@@ -34,6 +34,7 @@ func TestWatch(t *testing.T) {
 	})
 	startCustomMetrics(t)
 	waitServing(t, 2)
+	noAlertFires(t)
 	pods := startsOfPods(t)
 	points := startPolls(t)
 
@@ -46,6 +47,7 @@ func TestWatch(t *testing.T) {
 		"kubectl":        func(t *testing.T) { watchByKubectl(t, points) },
 		"informers":      func(t *testing.T) { watchByInformers(t, points) },
 		"custom metrics": customMetrics,
+		"dashboard":      queryDashboard,
 	}
 	// Returns when all of them have ended.
 	t.Run("side by side", func(t *testing.T) {

@@ -6,6 +6,9 @@
 //
 // Targets are the running pods of a namespace (all without one) with a container port of
 // the name metrics. Their series get the labels namespace and pod.
+//
+// At /pods?namespace=NAMESPACE are all ports of its running pods, with the labels that
+// discovery of pods in Kubernetes gives them, for relabel_configs that are written for it.
 package main
 
 import (
@@ -15,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -49,7 +53,7 @@ func run(listen, namespace string) error {
 	if err != nil {
 		return err
 	}
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request, namespace string, groups func([]corev1.Pod) []group) {
 		pods, err := client.CoreV1().Pods(namespace).List(r.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -57,10 +61,43 @@ func run(listen, namespace string) error {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(groups(pods.Items))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { answer(w, r, namespace, groups) })
+	mux.HandleFunc("/pods", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, r.URL.Query().Get("namespace"), discovered)
 	})
-	server := &http.Server{Addr: listen, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: listen, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	return server.ListenAndServe()
 }
+
+// discovered returns all ports with the labels of Kubernetes' discovery of pods.
+func discovered(pods []corev1.Pod) []group {
+	all := []group{}
+	for i := range pods {
+		pod := &pods[i]
+		for _, container := range pod.Spec.Containers {
+			for _, port := range container.Ports {
+				if pod.Status.PodIP == "" {
+					continue
+				}
+				const prefix = "__meta_kubernetes_"
+				labels := map[string]string{
+					prefix + "namespace": pod.Namespace, prefix + "pod_name": pod.Name, prefix + "pod_container_port_name": port.Name,
+				}
+				for key, value := range pod.Labels {
+					labels[prefix+"pod_label_"+notInLabels.ReplaceAllString(key, "_")] = value
+				}
+				all = append(all, group{
+					Targets: []string{net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port.ContainerPort)))}, Labels: labels,
+				})
+			}
+		}
+	}
+	return all
+}
+
+var notInLabels = regexp.MustCompile("[^a-zA-Z0-9_]")
 
 func groups(pods []corev1.Pod) []group {
 	all := []group{}
