@@ -24,6 +24,8 @@ type history struct {
 	// reportedAt.
 	reported   string
 	reportedAt time.Time
+	// statusDropped: kube-apiserver did not store all of the last status, since the CRD is older than the operator.
+	statusDropped bool
 }
 
 // stateKey names a state whose duration is tracked: of the backend, or of the

@@ -4,8 +4,10 @@
 package metricsbackend
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,7 +124,11 @@ func (s *reconcileState) summarize(failed error) {
 			return
 		}
 	}
-	s.setCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "all components match the spec")
+	message := "all components match the spec"
+	if s.history.statusDropped {
+		message += "; parts of the status are not stored, since the CRD is older than the operator: kubectl apply --server-side -k config/crd"
+	}
+	s.setCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, message)
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionReconciling)
 	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	s.requeueWithin(resync)
@@ -259,8 +265,20 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *reconcileState) error {
 	base := s.backend.DeepCopy()
 	base.Status = s.storedStatus
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, s.backend.DeepCopy(), patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
+	written := s.backend.DeepCopy()
+	if err := r.Client.Status().Patch(ctx, written, patch, client.FieldOwner(v1alpha1.FieldOwner)); err != nil {
 		return fmt.Errorf("write the status of MetricsBackend %s: %w", s.backend.Name, err)
 	}
+	if dropped := !sameStatus(&written.Status, &s.backend.Status); dropped != s.history.statusDropped {
+		s.history.statusDropped = dropped
+		s.requeueNow()
+	}
 	return nil
+}
+
+// sameStatus compares what is stored: times have no fractions of seconds there.
+func sameStatus(a, b *v1alpha1.MetricsBackendStatus) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

@@ -1,0 +1,163 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+)
+
+const (
+	crdSchema = "/spec/versions/0/schema/openAPIV3Schema/properties"
+	crdOfTest = "crd/metricsbackends.metricsbackend.io"
+)
+
+// changeCRD changes the CRD by a JSON patch until the test ends, and waits until kube-apiserver uses it.
+func changeCRD(t *testing.T, suite *controlPlane, patch string, used func() error) {
+	t.Helper()
+	t.Cleanup(func() {
+		if out, err := kubectl(suite, "apply", "--server-side", "--force-conflicts", "-k", "config/crd"); err != nil {
+			t.Errorf("restore the CRD: %v: %s", err, out)
+		}
+	})
+	mustKubectl(t, suite, "patch", crdOfTest, "--type=json", "-p", patch)
+	outcome.Eventually(t, patience, "kube-apiserver uses the changed CRD", func(context.Context) error { return used() })
+}
+
+// With a CRD that lacks fields of the status, everything works, Ready says what to do, and nothing is written over and
+// over. Once the CRD is of the operator's release, the status is complete.
+func TestCRDOlderThanOperator(t *testing.T) {
+	suite := take(t)
+	explain := func() error {
+		if out, err := kubectl(suite, "explain", "metricsbackends.status.serving.pods"); err == nil {
+			return fmt.Errorf("it knows %.100s", out)
+		}
+		return nil
+	}
+	changeCRD(t, suite, `[{"op":"remove","path":"`+crdSchema+`/status/properties/serving/properties/pods"}]`, explain)
+	createBackend(t, suite, newBackend("cluster"))
+	ready := func(says bool) *v1alpha1.MetricsBackend {
+		t.Helper()
+		var backend *v1alpha1.MetricsBackend
+		outcome.Eventually(t, patience, fmt.Sprintf("Ready, and it says that the CRD is older: %t", says), func(context.Context) error {
+			backend = getBackend(t, suite, "cluster")
+			c := condition(backend, v1alpha1.ConditionReady)
+			if c.Status != metav1.ConditionTrue || strings.Contains(c.Message, "the CRD is older than the operator") != says {
+				return fmt.Errorf("%s", show(backend))
+			}
+			return nil
+		})
+		return backend
+	}
+	if backend := ready(true); len(backend.Status.Serving.Pods) > 0 {
+		t.Errorf("the CRD is not older: pods are %v", backend.Status.Serving.Pods)
+	}
+	settled(t, suite)
+
+	mustKubectl(t, suite, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
+	// The operator does not watch CRDs: it looks each minute, or when one of its objects changes.
+	outcome.Eventually(t, patience, "kube-apiserver uses the current CRD", func(context.Context) error {
+		if explain() == nil {
+			return fmt.Errorf("status.serving.pods is unknown")
+		}
+		return nil
+	})
+	recheck(t, suite)
+	if backend := ready(false); len(backend.Status.Serving.Pods) == 0 {
+		t.Error("the status still lacks the pods")
+	}
+}
+
+// With a CRD of a later release, the operator keeps fields that it does not know.
+func TestCRDNewerThanOperator(t *testing.T) {
+	suite := take(t)
+	changeCRD(t, suite, `[{"op":"add","path":"`+crdSchema+`/spec/properties/future","value":{"type":"object","properties":{"mode":{"type":"string","default":"new"}}}}]`,
+		func() error {
+			_, err := kubectl(suite, "explain", "metricsbackends.spec.future")
+			return err
+		})
+	backend := unstructuredOf(map[string]any{
+		"apiVersion": "metricsbackend.io/v1alpha1", "kind": "MetricsBackend", "metadata": map[string]any{"name": "cluster"},
+		"spec": map[string]any{"resourceMetrics": map[string]any{}, "future": map[string]any{}},
+	})
+	if err := suite.admin.Create(t.Context(), backend); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteBackend(t, suite, "cluster") })
+	waitReady(t, suite, "cluster")
+	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "cluster"}, backend); err != nil {
+		t.Fatal(err)
+	}
+	if mode, _, _ := unstructured.NestedString(backend.Object, "spec", "future", "mode"); mode != "new" || backend.GetGeneration() != 1 {
+		t.Errorf("generation %d, spec.future.mode is %q", backend.GetGeneration(), mode)
+	}
+}
+
+// kubectl apply --prune of objects with a label that the operator's objects have, too, leaves these: it only deletes what
+// kubectl apply created.
+func TestKubectlApplyPrune(t *testing.T) {
+	suite := take(t)
+	createBackend(t, suite, newBackend("cluster"))
+	waitReady(t, suite, "cluster")
+	settled(t, suite)
+	inGit := func(names ...string) string {
+		objects := ""
+		for _, name := range names {
+			objects += `---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: ` + name + `, namespace: default, labels: {app.kubernetes.io/part-of: metrics-backend}}}
+`
+		}
+		return objects
+	}
+	children := func() string {
+		return mustKubectl(t, suite, "get", "-A", "-l", v1alpha1.LabelBackend+"=cluster", "-o=custom-columns=:.kind,:.metadata.namespace,:.metadata.name,:.metadata.uid",
+			"deployments,services,secrets,configmaps,serviceaccounts,poddisruptionbudgets,roles,rolebindings,clusterrolebindings,apiservices,pods")
+	}
+	before := children()
+	load := startRequests(t, suite, "v1", "v1beta1")
+	applyPruned(t, suite, inGit("kept", "pruned"))
+	if out := applyPruned(t, suite, inGit("kept")); !strings.Contains(out, "configmap/pruned pruned") {
+		t.Errorf("nothing was pruned: %s", out)
+	}
+	mustKubectl(t, suite, "delete", "configmap", "kept", "-n", "default")
+	load.stop(t)
+	if after := children(); after != before || !strings.Contains(before, "Deployment") {
+		t.Errorf("objects of the operator:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// applyPruned applies all objects that a user has with the label.
+func applyPruned(t *testing.T, suite *controlPlane, objects string) string {
+	t.Helper()
+	return mustKubectl(t, suite, "apply", "--prune", "-l", "app.kubernetes.io/part-of=metrics-backend", "-f", writeYAML(t, objects))
+}
+
+// applyYAML applies objects as a user would.
+func applyYAML(t *testing.T, suite *controlPlane, objects string) {
+	t.Helper()
+	mustKubectl(t, suite, "apply", "--server-side", "--force-conflicts", "-f", writeYAML(t, objects))
+}
+
+// writeYAML returns a file with the objects.
+func writeYAML(t *testing.T, objects string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
