@@ -192,9 +192,13 @@ func (fc *fakeCluster) issue() map[string][]byte {
 	}
 	name, _, _ := unstructured.NestedString(request.Object, "spec", "secretName")
 	labels, _, _ := unstructured.NestedStringMap(request.Object, "spec", "secretTemplate", "labels")
+	issuer, _, _ := unstructured.NestedStringMap(request.Object, "spec", "issuerRef")
 	data := fc.provide(name)
 	secret := fc.secret("issued")
 	secret.Labels = labels
+	secret.Annotations = map[string]string{
+		"cert-manager.io/issuer-name": issuer["name"], "cert-manager.io/issuer-kind": issuer["kind"], "cert-manager.io/issuer-group": issuer["group"],
+	}
 	fc.update(secret)
 	return data
 }
@@ -228,6 +232,48 @@ func TestCertManager(t *testing.T) {
 	})
 	if fc.certificateRequest() != nil || fc.secret("issued").Name != "" {
 		t.Errorf("cert-manager is still asked: %v %q", fc.certificateRequest(), fc.secret("issued").Name)
+	}
+}
+
+// After a change of the issuer the backend is not ready until that one has issued the certificate; the previous one, or
+// cert-manager's temporary certificate, is not taken for it.
+func TestCertManagerIssuerChanged(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(*fakeCluster){
+		"the previous certificate": func(*fakeCluster) {},
+		"a temporary certificate": func(fc *fakeCluster) {
+			fc.issue()
+			secret := fc.secret("issued")
+			delete(secret.Data, "ca.crt")
+			secret.Annotations = map[string]string{"cert-manager.io/issuer-name": "", "cert-manager.io/issuer-kind": "", "cert-manager.io/issuer-group": ""}
+			fc.update(secret)
+		},
+	}
+	for name, written := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fc, r := ready(t)
+			useCertManager(fc)
+			mustReconcile(t, r)
+			before := fc.issue()
+			fc.reconcileUntil(r, func() bool {
+				return fc.isReady() && fc.bundles()["v1.metrics.k8s.io"].Equal(servingcert.ParseBundle(before["ca.crt"]))
+			})
+			fc.change(func(spec *v1alpha1.MetricsBackendSpec) {
+				spec.Serving.Certificates.CertManager.IssuerRef.Kind = "ClusterIssuer"
+			})
+			written(fc)
+			fc.reconcileRounds(r, 3)
+			fc.wantCondition(v1alpha1.ConditionCertificatesValid, "False", v1alpha1.ReasonProgressing, "has not issued the certificate of ClusterIssuer ours yet")
+			fc.wantCondition(v1alpha1.ConditionReady, "Unknown", v1alpha1.ReasonProgressing)
+			if string(fc.secret("tls").Data["tls.crt"]) != string(before["tls.crt"]) {
+				t.Error("pods did not keep the previous certificate")
+			}
+			after := fc.issue()
+			fc.reconcileUntil(r, func() bool {
+				return fc.isReady() && fc.bundles()["v1.metrics.k8s.io"].Equal(servingcert.ParseBundle(after["ca.crt"]))
+			})
+		})
 	}
 }
 

@@ -4,6 +4,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -44,12 +45,30 @@ func (c *Certificate) issuedSecret(ctx context.Context) (*corev1.Secret, *Unusab
 	if err != nil {
 		return nil, nil, err
 	}
-	if secret.Name == "" {
+	issuer := serving.Spec.Certificates.CertManager.IssuerRef
+	if secret.Name == "" || !issuedBy(secret, issuer) {
 		why, err := c.r.notIssued(ctx, serving)
 		return nil, &UnusableError{Reason: v1alpha1.ReasonProgressing, Transient: true, Message: fmt.Sprintf(
-			"cert-manager has not issued the certificate yet: kubectl describe -n %s certificate %s%s", serving.Namespace, serving.Name(), why)}, err
+			"cert-manager has not issued the certificate of %s %s yet: kubectl describe -n %s certificate %s%s",
+			issuer.Kind, issuer.Name, serving.Namespace, serving.Name(), why)}, err
 	}
 	return secret, nil, nil
+}
+
+// Annotations in which cert-manager records the issuer of a certificate; all are empty for a temporary certificate.
+const (
+	issuerNameAnnotation  = "cert-manager.io/issuer-name"
+	issuerKindAnnotation  = "cert-manager.io/issuer-kind"
+	issuerGroupAnnotation = "cert-manager.io/issuer-group"
+)
+
+// issuedBy reports whether the certificate is of the issuer. After a change of the issuer, the Secret keeps the previous
+// certificate until the new one is issued.
+func issuedBy(secret *corev1.Secret, issuer v1alpha1.IssuerReference) bool {
+	name, recorded := secret.Annotations[issuerNameAnnotation]
+	return !recorded || name == issuer.Name &&
+		cmp.Or(secret.Annotations[issuerKindAnnotation], "Issuer") == issuer.Kind &&
+		cmp.Or(secret.Annotations[issuerGroupAnnotation], manifests.CertManagerGroup) == issuer.Group
 }
 
 // notIssued returns the message of the Certificate's Ready condition.
