@@ -108,9 +108,11 @@ func (s Serving) DNSNames() []string {
 // Labels returns the labels of every object.
 func (s Serving) Labels() map[string]string {
 	return map[string]string{
-		v1alpha1.LabelBackend:          s.Backend,
-		"app.kubernetes.io/name":       "metrics-backend-serving",
-		"app.kubernetes.io/instance":   s.Backend,
+		v1alpha1.LabelBackend:    s.Backend,
+		"app.kubernetes.io/name": "metrics-backend-serving",
+		// Not the backend's name: an Argo CD that tracks by this label would take the objects for those of an Application
+		// with that name, and prune them.
+		"app.kubernetes.io/instance":   s.Name(),
 		labelComponent:                 componentServing,
 		"app.kubernetes.io/part-of":    "metrics-backend",
 		"app.kubernetes.io/managed-by": v1alpha1.FieldOwner,
