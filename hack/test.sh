@@ -117,6 +117,13 @@ integration() {
 	verbose_step build "kube-apiserver, etcd and kubectl" binaries kube-apiserver etcd kubectl >/dev/null || return
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
+	# Only the long tier needs these; a test that finds none builds it.
+	if [ "$TEST_TIER" = long ] && [ -z "$RUN" ]; then
+		local peer
+		for peer in argocd-controller cert-manager; do
+			verbose_step build "$peer" hack/peers-build.sh "$peer" >/dev/null || return
+		done
+	fi
 	local chosen
 	mapfile -t chosen < <(of_tier integration)
 	# Only the long tier needs these; a test of RUN builds what it needs itself.

@@ -74,7 +74,8 @@ var table = map[Suite]map[Tier]string{
 			TestWatchMetrics TestWatchFollowsItsBackend TestWatchFollowsItsFile TestShutdownMovesWatches`,
 		Long: `
 			TestStoppedAfterEachWrite TestTwoOperators TestWatchFaults
-			TestRulesOfOtherServers TestVictoriaMetrics TestThanos`,
+			TestRulesOfOtherServers TestVictoriaMetrics TestThanos
+			TestArgoCD TestCertManagerControllers`,
 	},
 }
 

@@ -1,0 +1,123 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
+	"github.com/metricsbackend/metrics-backend-operator/controllers/servingcert"
+)
+
+// trustGuard checks until stop that the caBundle of each APIService verifies what each pod serves. Requests do not show
+// that at once: kube-apiserver keeps connections.
+type trustGuard struct {
+	suite   *controlPlane
+	backend string
+	issuer  *servingcert.Issuer
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+	looks   int
+	leaves  map[string]bool
+	broken  []string
+}
+
+func startTrustGuard(t *testing.T, suite *controlPlane, backend string) *trustGuard {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &trustGuard{suite: suite, backend: backend, issuer: servingcert.NewIssuer(clock.RealClock{}), cancel: cancel, leaves: map[string]bool{}}
+	t.Cleanup(cancel)
+	g.done.Go(func() { wait.NonSlidingUntilWithContext(ctx, g.look, 30*time.Millisecond) })
+	return g
+}
+
+// look reads the caBundles before and after it asks the pods: one of both was valid when a pod answered.
+func (g *trustGuard) look(ctx context.Context) {
+	name := "metrics-serving-" + g.backend + "." + systemNamespace + ".svc"
+	before, err := g.bundles(ctx)
+	if err != nil {
+		return
+	}
+	served := g.suite.pods.served(ctx, g.backend, name)
+	after, err := g.bundles(ctx)
+	if err != nil || len(served) == 0 {
+		return
+	}
+	g.looks++
+	for service, bundle := range before {
+		for pod, chain := range served {
+			g.leaves[string(chain[0].Raw)] = true
+			err := g.issuer.Verify(chain, bundle, name)
+			if later, ok := after[service]; err != nil && ok && g.issuer.Verify(chain, later, name) != nil {
+				g.broken = append(g.broken, fmt.Sprintf("%s: %d CAs of %s do not verify pod %s: %v",
+					time.Now().Format("15:04:05.000"), len(bundle), service, pod, err))
+			}
+		}
+	}
+}
+
+// bundles are the caBundles of the backend's APIServices.
+func (g *trustGuard) bundles(ctx context.Context) (map[string]servingcert.Bundle, error) {
+	var services apiregistrationv1.APIServiceList
+	if err := g.suite.admin.List(ctx, &services, client.MatchingLabels{v1alpha1.LabelBackend: g.backend}); err != nil {
+		return nil, err
+	}
+	bundles := map[string]servingcert.Bundle{}
+	for _, service := range services.Items {
+		bundles[service.Name] = servingcert.ParseBundle(service.Spec.CABundle)
+	}
+	return bundles, nil
+}
+
+func (g *trustGuard) stop(t *testing.T) {
+	t.Helper()
+	g.cancel()
+	g.done.Wait()
+	t.Logf("pods served %d certificates in %d looks", len(g.leaves), g.looks)
+	if len(g.leaves) < 2 {
+		t.Error("no change of a certificate was seen: nothing was proven")
+	}
+	for _, broken := range g.broken[:min(len(g.broken), 5)] {
+		t.Error(broken)
+	}
+}
+
+// served returns the chain that each pod of a backend serves to a new connection for a name.
+func (n *podNetwork) served(ctx context.Context, backend, name string) map[string][]*x509.Certificate {
+	n.mu.Lock()
+	var addresses []string
+	for ip, pod := range n.pods {
+		if pod.backend == backend {
+			addresses = append(addresses, ip)
+		}
+	}
+	n.mu.Unlock()
+	served := map[string][]*x509.Certificate{}
+	for _, ip := range addresses {
+		connection, err := n.dial(ctx, "tcp", net.JoinHostPort(ip, "443"))
+		if err != nil {
+			continue
+		}
+		handshake := tls.Client(connection, &tls.Config{ServerName: name, InsecureSkipVerify: true}) // the guard verifies
+		if err := handshake.HandshakeContext(ctx); err == nil {
+			served[ip] = handshake.ConnectionState().PeerCertificates
+		}
+		_ = connection.Close()
+	}
+	return served
+}
