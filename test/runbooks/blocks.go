@@ -1,7 +1,7 @@
 // Copyright The metrics-backend-operator Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runbooks reads pages of docs/runbooks, for the test that runs them.
+// Package runbooks reads the commands and the files in pages of docs/, for the tests that run them.
 package runbooks
 
 import (
@@ -16,31 +16,50 @@ const shell = "sh"
 // Blocks returns the shell blocks of a page in order. A page without any is an error, and
 // so is a command in a block of another kind, which nobody would run: both would pass.
 func Blocks(page string) ([]string, error) {
+	all, err := fences(page)
+	if err != nil {
+		return nil, err
+	}
 	var blocks []string
-	var block strings.Builder
-	kind, open := "", false
-	for number, line := range strings.SplitAfter(page, "\n") {
-		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+	for _, f := range all {
 		switch {
-		case isFence && !open:
-			kind, open = fence, true
-			block.Reset()
-		case isFence && kind == shell:
-			blocks, open = append(blocks, block.String()), false
-		case isFence:
-			open = false
-			if strings.Contains(block.String(), "kubectl") {
-				return nil, fmt.Errorf("line %d: the block of kind %q has commands, which are run in those of kind %q only", number+1, kind, shell)
-			}
-		case open:
-			block.WriteString(line)
+		case f.kind == shell:
+			blocks = append(blocks, f.content)
+		case strings.Contains(f.content, "kubectl"):
+			return nil, fmt.Errorf("line %d: the block of kind %q has commands, which are run in those of kind %q only", f.end, f.kind, shell)
 		}
 	}
-	switch {
-	case open:
-		return nil, errors.New("the last block does not end")
-	case len(blocks) == 0:
+	if len(blocks) == 0 {
 		return nil, fmt.Errorf("there is no block of kind %q", shell)
 	}
 	return blocks, nil
+}
+
+// fence is a fenced block of a page.
+type fence struct {
+	kind, content string
+	// end is the number of its last line.
+	end int
+}
+
+func fences(page string) ([]fence, error) {
+	var all []fence
+	var content strings.Builder
+	kind, open := "", false
+	for number, line := range strings.SplitAfter(page, "\n") {
+		mark, isMark := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isMark && !open:
+			kind, open = mark, true
+			content.Reset()
+		case isMark:
+			all, open = append(all, fence{kind: kind, content: content.String(), end: number + 1}), false
+		case open:
+			content.WriteString(line)
+		}
+	}
+	if open {
+		return nil, errors.New("the last block does not end")
+	}
+	return all, nil
 }
