@@ -190,6 +190,7 @@ e2e_tests() {
 	if [ "$TEST_TIER" = long ]; then
 		quiet_step build "build helm" go -C test/chart tool helm version || return
 		verbose_step build "metrics-server" hack/peers.sh || return
+		verbose_step build "Flux' controllers" hack/flux.sh || return
 	fi
 	tests e2e --verbose $AGAIN -- -count=1 -tags e2e "${chosen[@]}" ./test/e2e/...
 }

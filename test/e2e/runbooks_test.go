@@ -95,16 +95,22 @@ func runbook(t *testing.T, page string, variables ...string) {
 // the manifest that installs it.
 func releaseManifest(t *testing.T, version string) string {
 	t.Helper()
-	folder := t.TempDir()
-	for _, name := range []string{"operator", "serving"} {
-		archive := filepath.Join(folder, name+".tar")
-		cluster(t, "image", "--tag", "metrics-backend/"+name+":"+version,
-			"--binary", filepath.Join(suite.root, "bin", name)+"=/"+name, "--out", archive)
-		cluster(t, "load", archive)
-	}
-	manifest := filepath.Join(folder, "install.yaml")
+	loadImages(t, version)
+	manifest := filepath.Join(t.TempDir(), "install.yaml")
 	if out, err := run("bash", "-c", "VERSION=$0 hack/render.sh >$1", version, manifest); err != nil {
 		t.Fatalf("render the manifest: %v\n%s", err, out)
 	}
 	return manifest
+}
+
+// loadImages loads the images under another tag.
+func loadImages(t *testing.T, tag string) {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"operator", "serving"} {
+		archive := filepath.Join(folder, name+".tar")
+		cluster(t, "image", "--tag", "metrics-backend/"+name+":"+tag,
+			"--binary", filepath.Join(suite.root, "bin", name)+"=/"+name, "--out", archive)
+		cluster(t, "load", archive)
+	}
 }
