@@ -58,10 +58,13 @@ func installFlux(t *testing.T) {
 // the other tests expect it.
 func removeFlux(t *testing.T) {
 	t.Helper()
-	script := `
-		kubectl -n flux-system scale deployment --all --replicas=0
-		kubectl -n flux-system wait --for=delete pod --all --timeout=60s
-		hack/deploy.sh && hack/undeploy.sh
+	const script = `
+		if kubectl get namespace flux-system; then
+			kubectl -n flux-system scale deployment --all --replicas=0
+			kubectl -n flux-system wait --for=delete pod --all --timeout=60s
+		fi
+		hack/deploy.sh
+		hack/undeploy.sh
 		for kind in kustomizations.kustomize.toolkit helmreleases.helm.toolkit helmcharts.source.toolkit gitrepositories.source.toolkit; do
 			for object in $(kubectl -n flux-system get $kind.fluxcd.io -o name); do
 				kubectl -n flux-system patch $object --type=merge -p '{"metadata":{"finalizers":null}}'
