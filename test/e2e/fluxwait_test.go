@@ -133,7 +133,11 @@ func (w *waits) recordBackend(reader *gitops.Reader, object *unstructured.Unstru
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("generation %d, image %s: %s", backend.Generation, backend.Status.Serving.Image, reading)
+	image := ""
+	if backend.Status.Serving != nil {
+		image = backend.Status.Serving.Image
+	}
+	text := fmt.Sprintf("generation %d, image %q: %s", backend.Generation, image, reading)
 	if len(problems) > 0 {
 		return fmt.Errorf("%s: %v", text, problems)
 	}
@@ -161,8 +165,8 @@ func (w *waits) recordKustomization(object *unstructured.Unstructured) error {
 	return err
 }
 
-// judge ends the watch, and fails the test if the Kustomization was ready at any of its commits while the MetricsBackend was not Current, or at
-// fewer commits than least.
+// judge ends the watch, and fails the test if the Kustomization was ready at a commit while the MetricsBackend was not
+// Current, or at fewer commits than least.
 func (w *waits) judge(t *testing.T, least int) {
 	t.Helper()
 	w.stop()

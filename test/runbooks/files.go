@@ -15,7 +15,7 @@ func Files(page, heading string) (map[string]string, error) {
 	if !found {
 		return nil, fmt.Errorf("there is no section %q", heading)
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	section, _, _ = strings.Cut("\n"+section, "\n## ")
 	all, err := fences(section)
 	if err != nil {
 		return nil, fmt.Errorf("section %q: %w", heading, err)

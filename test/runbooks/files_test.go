@@ -22,7 +22,7 @@ func TestFiles(t *testing.T) {
 		},
 		"no section":      {page: other, error: `there is no section "Flux"`},
 		"no block":        {page: "## Flux\n" + other, error: `section "Flux" has no YAML block`},
-		"no path":         {page: "## Flux\n```yaml\n# the file\na: 1\n```\n", error: `section "Flux", line 4: the YAML block does not begin with a comment with its path, but with "# the file"`},
+		"no path":         {page: "## Flux\n```yaml\n# the file\na: 1\n```\n", error: `section "Flux", line 5: the YAML block does not begin with a comment with its path, but with "# the file"`},
 		"the same twice":  {page: "## Flux\n```yaml\n# a.yaml\n```\n```yaml\n# a.yaml\n```\n", error: `section "Flux" has a.yaml twice`},
 		"no end of block": {page: "## Flux\n```yaml\n# a.yaml\n", error: `section "Flux": the last block does not end`},
 	}
