@@ -117,19 +117,14 @@ integration() {
 	verbose_step build "kube-apiserver, etcd and kubectl" binaries kube-apiserver etcd kubectl >/dev/null || return
 	KUBEBUILDER_ASSETS=$(cluster binaries kube-apiserver etcd kubectl)
 	export KUBEBUILDER_ASSETS
-	# Only the long tier needs these; a test that finds none builds it.
-	if [ "$TEST_TIER" = long ] && [ -z "$RUN" ]; then
-		local peer
-		for peer in argocd-controller cert-manager; do
-			verbose_step build "$peer" hack/peers-build.sh "$peer" >/dev/null || return
-		done
-	fi
 	local chosen
 	mapfile -t chosen < <(of_tier integration)
 	# Only the long tier needs these; a test of RUN builds what it needs itself.
 	if [ "$TEST_TIER" = long ] && [ -z "$RUN" ]; then
-		quiet_step build "VictoriaMetrics" hack/peers-build.sh victoria-metrics || return
-		quiet_step build "Thanos" hack/peers-build.sh thanos || return
+		local peer
+		for peer in victoria-metrics thanos argocd-controller cert-manager; do
+			quiet_step build "$peer" hack/peers-build.sh "$peer" || return
+		done
 	fi
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
 		# Shared test packages have integration tests of their own.
