@@ -129,7 +129,7 @@ var rows = []row{
 		{title: "Parts of the configuration that cannot be used", unit: number, queries: []query{
 			of(`max by (part) (metrics_backend_config_invalid_parts{SERVING})`, "{{part}}"),
 			of(`max(metrics_backend_external_metrics_invalid_policies{SERVING})`, "ExternalMetricsPolicy")}},
-		{title: "Requests and writes for the status of declared metrics", unit: perSecond, queries: []query{
+		{title: "Requests and writes for the status of declared metrics", unit: perSecond, noData: "there was no such metric since the operator started.", queries: []query{
 			of(`sum by (result) (rate(metrics_backend_declared_polls_total[RATE]))`, "requests, {{result}}"),
 			of(`sum by (result) (rate(metrics_backend_declared_status_writes_total[RATE]))`, "writes, {{result}}")}},
 	}},
