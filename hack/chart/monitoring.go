@@ -34,10 +34,8 @@ func prometheusRule(root string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString(ruleHead)
-	for line := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(line, "#") {
-			b.WriteString("  " + line)
-		}
+	for line := range strings.Lines(withoutComments(string(content))) {
+		b.WriteString("  " + line)
 	}
 	return b.String(), nil
 }

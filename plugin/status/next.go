@@ -30,8 +30,7 @@ func addNext(node *output.Node, command string) {
 func nextCommands(b *Backend) map[string]string {
 	commands := map[string]string{}
 	var used []string
-	conditions := slices.Clone(b.Status.Conditions)
-	slices.SortStableFunc(conditions, func(x, y metav1.Condition) int { return rank(x.Type) - rank(y.Type) })
+	conditions := inOrder(b.Status.Conditions)
 	stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
 	areas := slices.IndexFunc(conditions, func(c metav1.Condition) bool {
 		return rank(c.Type) > rank(v1alpha1.ConditionReconciling)

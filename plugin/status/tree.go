@@ -73,8 +73,7 @@ var order = []string{
 }
 
 func addConditions(root *output.Node, b *Backend, next map[string]string) {
-	conditions := slices.Clone(b.Status.Conditions)
-	slices.SortStableFunc(conditions, func(x, y metav1.Condition) int { return rank(x.Type) - rank(y.Type) })
+	conditions := inOrder(b.Status.Conditions)
 	if len(conditions) == 0 {
 		root.Add(output.Text("Conditions"), output.Text("none yet"))
 		return
@@ -91,6 +90,11 @@ func addConditions(root *output.Node, b *Backend, next map[string]string) {
 		row := node.Add(output.Text(c.Type), output.Cell{Text: string(c.Status), Tone: toneOf(c)}, output.Text(c.Reason), output.Text(message))
 		addNext(row, next[c.Type])
 	}
+}
+
+// inOrder returns the conditions in their order.
+func inOrder(conditions []metav1.Condition) []metav1.Condition {
+	return slices.SortedStableFunc(slices.Values(conditions), func(x, y metav1.Condition) int { return rank(x.Type) - rank(y.Type) })
 }
 
 func rank(kind string) int {
