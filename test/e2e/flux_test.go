@@ -15,17 +15,21 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
+	"github.com/metricsbackend/metrics-backend-operator/test/runbooks"
 )
 
 // Flux' controllers take the product from Git with the files of docs/gitops.md, each step by a commit: installation, a
-// changed spec, upgrade and rollback of the images, and removal in both orders. Specs and values that cannot work fail
-// their Kustomization at once, a Kustomization is never ready before the MetricsBackend is, and consumers notice nothing.
+// changed spec, upgrade and rollback of the images, an autoscaler by a custom metric, and removal in both orders. A spec that needs manual action fails its
+// Kustomization at once, rejected values are named, a Kustomization is never ready before the MetricsBackend is, and
+// consumers notice nothing.
 func TestFlux(t *testing.T) {
 	measureNamespaces(t)
 	for _, version := range []string{"v0.1.0", "v0.2.0"} {
@@ -43,11 +47,14 @@ func TestFlux(t *testing.T) {
 	product.commit(t, "First release", "v0.1.0")
 	next := product.commit(t, "Second release", "v0.2.0")
 	fleet := newRepository(t, server+"/fleet")
-	files := fluxFiles(t, server)
+	files := pageFiles(t, "Flux", "https://github.com/metricsbackend/", server+"/", "registry.example.com/metrics-backend/", "metrics-backend/")
 	fleet.write(t, syncFile, fmt.Sprintf(syncObjects, server+"/fleet"))
-	for path, content := range files {
-		fleet.write(t, path, content)
+	components, err := os.ReadFile(filepath.Join(suite.root, "test/flux/manifests/flux.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	fleet.write(t, componentsFile, string(components))
+	fleet.writeAll(t, files)
 
 	t.Log("installation")
 	waits := watchWaits(t)
@@ -88,13 +95,24 @@ func TestFlux(t *testing.T) {
 	waitApplied(t, "metrics", pushed(fleet.revert(t)))
 	waitImage(t, "v0.1.0")
 
+	t.Log("an autoscaler by a custom metric")
+	startFluxTeam(t, fleet)
+	waitApplied(t, "shop", pushed(fleet.commit(t, "An autoscaler")))
+	outcome.Eventually(t, 3*time.Minute, "the HPA has scaled up", func(ctx context.Context) error {
+		return scaledUp(ctx, types.NamespacedName{Namespace: shop, Name: "cart"}, autoscalingv2.ObjectMetricSourceType)
+	})
+
 	t.Log("values that the chart rejects")
 	fleet.edit(t, operatorFile, "  values: ", "  values:\n    replicas: many\n    # ")
-	commit = pushed(fleet.commit(t, "Invalid values"))
-	waitFailed(t, "metrics-backend", commit, "HelmRelease/flux-system/metrics-backend status: 'Failed'")
-	waitFlux(t, helmReleases, "metrics-backend", "the invalid value is named", time.Minute, func(s *fluxStatus) bool {
+	pushed(fleet.commit(t, "Invalid values"))
+	waitFlux(t, helmReleases, "metrics-backend", "the invalid value is named", 2*time.Minute, func(s *fluxStatus) bool {
 		return s.ready().Status == metav1.ConditionFalse && s.ready().Reason == "UpgradeFailed" && strings.Contains(s.ready().Message, "replicas")
 	})
+	waitFlux(t, kustomizations, "metrics-backend", "not ready", time.Minute, func(s *fluxStatus) bool {
+		return s.ready().Status != metav1.ConditionTrue
+	})
+	// helm-controller retries, which is progress to kstatus: only the feature CancelHealthCheckOnNewRevision lets this
+	// commit be applied before the timeout of the health check.
 	waitApplied(t, "metrics", pushed(fleet.revert(t)))
 
 	t.Log("objects edited by hand while the Git server is away")
@@ -142,7 +160,10 @@ func TestFlux(t *testing.T) {
 
 	t.Log("installation with its CRDs there, and removal in order")
 	fleet.write(t, kustomizationsFile, files[kustomizationsFile])
-	waitApplied(t, "metrics", pushed(fleet.commit(t, "Both again")))
+	waitApplied(t, "shop", pushed(fleet.commit(t, "Both again")))
+	fleet.git(t, "rm", teamFile)
+	pushed(fleet.commit(t, "Remove the autoscaler"))
+	waitGone(t, kustomizations, "shop")
 	fleet.write(t, kustomizationsFile, first)
 	pushed(fleet.commit(t, "Remove the MetricsBackend first"))
 	waitGone(t, kustomizations, "metrics")
@@ -150,7 +171,38 @@ func TestFlux(t *testing.T) {
 	fleet.git(t, "rm", kustomizationsFile)
 	pushed(fleet.commit(t, "Remove the operator last"))
 	waitGone(t, helmReleases, "metrics-backend")
+	commands, err := runbooks.Blocks(pageSection(t, "Flux"))
+	if err != nil {
+		t.Fatalf("docs/gitops.md: %v", err)
+	}
+	for _, command := range commands {
+		if out, err := run("bash", "-euo", "pipefail", "-c", command); err != nil {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	if left := kubectl(t, "get", "crd,clusterrole,clusterrolebinding,apiservice,namespace,priorityclass,validatingadmissionpolicy", "-o", "name"); strings.Contains(left, "metricsbackend") || strings.Contains(left, "metrics-backend") {
+		t.Errorf("left:\n%s", left)
+	}
 	waits.judge(t, 7)
+}
+
+// startFluxTeam starts a Prometheus, and writes what adds it to the MetricsBackend, and a team's workload, metric and autoscaler.
+func startFluxTeam(t *testing.T, fleet *repository) {
+	t.Helper()
+	t.Cleanup(func() {
+		_, _ = run("kubectl", "delete", "--ignore-not-found", "-f", filepath.Join(prometheusManifests, "prometheus.yaml"))
+		_, _ = run("kubectl", "delete", "--ignore-not-found", "namespace", shop)
+	})
+	kubectl(t, "apply", "--server-side", "-f", filepath.Join(prometheusManifests, "prometheus.yaml"))
+	kubectl(t, "-n", "monitoring", "rollout", "status", "deployment/prometheus", "--timeout=120s")
+	fleet.writeAll(t, pageFiles(t, "An autoscaler by a custom metric", "http://prometheus.monitoring.svc:9090", prometheusURL(t, "prometheus")))
+	workloads, err := os.ReadFile(filepath.Join(suite.root, prometheusManifests, "workloads.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The namespace and the Deployment; the autoscaler after them is another one.
+	documents := strings.SplitN(string(workloads), "\n---\n", 3)
+	fleet.write(t, "apps/shop/cart.yaml", documents[0]+"\n---\n"+documents[1])
 }
 
 // waitImage waits until serving has the image of the version, and the MetricsBackend is ready.

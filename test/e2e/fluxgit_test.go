@@ -51,6 +51,14 @@ func (r *repository) write(t *testing.T, path, content string) {
 	}
 }
 
+// writeAll creates or replaces files, by path.
+func (r *repository) writeAll(t *testing.T, files map[string]string) {
+	t.Helper()
+	for path, content := range files {
+		r.write(t, path, content)
+	}
+}
+
 // edit replaces all occurrences of a text in a file, of which there must be one.
 func (r *repository) edit(t *testing.T, path, before, after string) {
 	t.Helper()

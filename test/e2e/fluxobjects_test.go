@@ -8,8 +8,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,7 @@ const (
 	operatorFile       = "infrastructure/metrics-backend/operator.yaml"
 	backendFile        = "infrastructure/metrics/metricsbackend.yaml"
 	kustomizationsFile = "clusters/production/metrics.yaml"
+	teamFile           = "clusters/production/shop.yaml"
 )
 
 // Kinds of Flux.
@@ -78,27 +81,37 @@ func removeFlux(t *testing.T) {
 	}
 }
 
-// fluxFiles returns the files in docs/gitops.md, with the addresses of this cluster.
-func fluxFiles(t *testing.T, server string) map[string]string {
+// pageFiles returns the files in a section of docs/gitops.md, in which each address, which must be there, is replaced by one
+// of this cluster.
+func pageFiles(t *testing.T, heading string, addresses ...string) map[string]string {
+	t.Helper()
+	files, err := runbooks.Files(pageSection(t, heading))
+	if err != nil {
+		t.Fatalf("docs/gitops.md, section %q: %v", heading, err)
+	}
+	for i := 0; i < len(addresses); i += 2 {
+		if !strings.Contains(strings.Join(slices.Collect(maps.Values(files)), ""), addresses[i]) {
+			t.Fatalf("docs/gitops.md, section %q, has no %s", heading, addresses[i])
+		}
+	}
+	for path, content := range files {
+		files[path] = strings.NewReplacer(addresses...).Replace(content)
+	}
+	return files
+}
+
+// pageSection returns a section of docs/gitops.md.
+func pageSection(t *testing.T, heading string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(suite.root, "docs/gitops.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := runbooks.Files(string(page), "Flux")
+	section, err := runbooks.Section(string(page), heading)
 	if err != nil {
 		t.Fatalf("docs/gitops.md: %v", err)
 	}
-	for _, address := range [][2]string{
-		{"https://github.com/metricsbackend/", server + "/"},
-		{"registry.example.com/metrics-backend/", "metrics-backend/"},
-	} {
-		if !strings.Contains(files[operatorFile], address[0]) {
-			t.Fatalf("%s of docs/gitops.md has no %s", operatorFile, address[0])
-		}
-		files[operatorFile] = strings.ReplaceAll(files[operatorFile], address[0], address[1])
-	}
-	return files
+	return section
 }
 
 // gitServer returns the URL of the Git server.
@@ -111,8 +124,11 @@ func gitServer(t *testing.T) string {
 	return "http://" + service.Spec.ClusterIP
 }
 
-// syncFile has the objects that `flux bootstrap` commits and applies for clusters/production.
-const syncFile = "clusters/production/flux-system/gotk-sync.yaml"
+// What `flux bootstrap` commits and applies for clusters/production: Flux itself, and what makes it follow the repository.
+const (
+	componentsFile = "clusters/production/flux-system/gotk-components.yaml"
+	syncFile       = "clusters/production/flux-system/gotk-sync.yaml"
+)
 
 const syncObjects = `
 apiVersion: source.toolkit.fluxcd.io/v1

@@ -4,21 +4,27 @@
 package runbooks
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
 
-// Files returns the contents, by path, of the files in a section of a page: its YAML blocks, each of which begins with
-// a comment that is its path. The section is that of a second-level heading.
-func Files(page, heading string) (map[string]string, error) {
+// Section returns the text below a second-level heading of a page.
+func Section(page, heading string) (string, error) {
 	_, section, found := strings.Cut("\n"+page, "\n## "+heading+"\n")
 	if !found {
-		return nil, fmt.Errorf("there is no section %q", heading)
+		return "", fmt.Errorf("there is no section %q", heading)
 	}
 	section, _, _ = strings.Cut("\n"+section, "\n## ")
+	return section, nil
+}
+
+// Files returns the contents, by path, of the files in a section: its YAML blocks, each of which begins with a comment
+// that is its path.
+func Files(section string) (map[string]string, error) {
 	all, err := fences(section)
 	if err != nil {
-		return nil, fmt.Errorf("section %q: %w", heading, err)
+		return nil, err
 	}
 	files := map[string]string{}
 	for _, f := range all {
@@ -29,14 +35,14 @@ func Files(page, heading string) (map[string]string, error) {
 		path, isComment := strings.CutPrefix(first, "# ")
 		switch {
 		case !isComment || !strings.HasSuffix(path, ".yaml") || strings.Contains(path, " "):
-			return nil, fmt.Errorf("section %q, line %d: the YAML block does not begin with a comment with its path, but with %q", heading, f.end, first)
+			return nil, fmt.Errorf("line %d: the YAML block does not begin with a comment with its path, but with %q", f.end, first)
 		case files[path] != "":
-			return nil, fmt.Errorf("section %q has %s twice", heading, path)
+			return nil, fmt.Errorf("%s is there twice", path)
 		}
 		files[path] = f.content
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("section %q has no YAML block", heading)
+		return nil, errors.New("there is no YAML block")
 	}
 	return files, nil
 }

@@ -21,14 +21,18 @@ func TestFiles(t *testing.T) {
 			want: map[string]string{"a/b.yaml": "# a/b.yaml\na: 1\n", "c.yaml": "# c.yaml\nc: 1\n"},
 		},
 		"no section":      {page: other, error: `there is no section "Flux"`},
-		"no block":        {page: "## Flux\n" + other, error: `section "Flux" has no YAML block`},
-		"no path":         {page: "## Flux\n```yaml\n# the file\na: 1\n```\n", error: `section "Flux", line 5: the YAML block does not begin with a comment with its path, but with "# the file"`},
-		"the same twice":  {page: "## Flux\n```yaml\n# a.yaml\n```\n```yaml\n# a.yaml\n```\n", error: `section "Flux" has a.yaml twice`},
-		"no end of block": {page: "## Flux\n```yaml\n# a.yaml\n", error: `section "Flux": the last block does not end`},
+		"no block":        {page: "## Flux\n" + other, error: "there is no YAML block"},
+		"no path":         {page: "## Flux\n```yaml\n# the file\na: 1\n```\n", error: `line 5: the YAML block does not begin with a comment with its path, but with "# the file"`},
+		"the same twice":  {page: "## Flux\n```yaml\n# a.yaml\n```\n```yaml\n# a.yaml\n```\n", error: "a.yaml is there twice"},
+		"no end of block": {page: "## Flux\n```yaml\n# a.yaml\n", error: `the last block does not end`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Files(tc.page, "Flux")
+			var got map[string]string
+			section, err := Section(tc.page, "Flux")
+			if err == nil {
+				got, err = Files(section)
+			}
 			message := ""
 			if err != nil {
 				message = err.Error()
