@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -113,18 +115,22 @@ func TestFlux(t *testing.T) {
 	})
 	// helm-controller retries, which is progress to kstatus: only the feature CancelHealthCheckOnNewRevision lets this
 	// commit be applied before the timeout of the health check.
-	waitApplied(t, "metrics", pushed(fleet.revert(t)))
+	commit = pushed(fleet.revert(t))
+	waitFlux(t, kustomizations, "metrics-backend", "the revert is applied", time.Minute, func(s *fluxStatus) bool {
+		return s.LastAppliedRevision == revision(commit) || slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
+			return strings.HasPrefix(c.Message, "Running health checks for revision "+revision(commit))
+		})
+	})
+	// Before 1.5 it does not clear Ready=False of a release that needs no upgrade any more
+	// (https://github.com/fluxcd/helm-controller/issues/1362).
+	upgradeNow(t, "metrics-backend")
+	waitApplied(t, "metrics", commit)
 
 	t.Log("objects edited by hand while the Git server is away")
 	kubectl(t, "-n", fluxNamespace, "patch", "service", "git", "--type=merge", "-p", `{"spec":{"selector":{"app":"none"}}}`)
 	reconcile(t, gitRepositories, fluxNamespace)
 	waitFlux(t, gitRepositories, fluxNamespace, "the failed fetch is reported", 2*time.Minute, func(s *fluxStatus) bool {
-		for _, condition := range s.Conditions {
-			if condition.Type == "FetchFailed" && condition.Status == metav1.ConditionTrue {
-				return true
-			}
-		}
-		return false
+		return meta.IsStatusConditionTrue(s.Conditions, "FetchFailed")
 	})
 	editByHand(t, "apiservice/v1beta1.metrics.k8s.io", "{.spec.versionPriority}", `{"spec":{"versionPriority":7}}`)
 	editByHand(t, "deployment/metrics-serving-"+backendName, "{.spec.replicas}", `{"spec":{"replicas":3}}`)

@@ -149,8 +149,25 @@ spec:
 // reconcile asks for a reconciliation at once, as `flux reconcile` does.
 func reconcile(t *testing.T, kind schema.GroupVersionKind, name string) {
 	t.Helper()
-	kubectl(t, "-n", fluxNamespace, "annotate", "--overwrite", "--field-manager=flux-client-side-apply",
-		strings.ToLower(kind.Kind)+"."+kind.Group+"/"+name, "reconcile.fluxcd.io/requestedAt="+time.Now().Format(time.RFC3339Nano))
+	annotate(t, kind, name, "reconcile.fluxcd.io/requestedAt")
+}
+
+// upgradeNow asks for an upgrade of a HelmRelease even if nothing has changed, as `flux reconcile helmrelease --force` does.
+func upgradeNow(t *testing.T, name string) {
+	t.Helper()
+	annotate(t, helmReleases, name, "reconcile.fluxcd.io/requestedAt", "reconcile.fluxcd.io/forceAt")
+}
+
+// annotate gives the annotations one new value, the time.
+func annotate(t *testing.T, kind schema.GroupVersionKind, name string, annotations ...string) {
+	t.Helper()
+	now := time.Now().Format(time.RFC3339Nano)
+	args := []string{"-n", fluxNamespace, "annotate", "--overwrite", "--field-manager=flux-client-side-apply",
+		strings.ToLower(kind.Kind) + "." + kind.Group + "/" + name}
+	for _, annotation := range annotations {
+		args = append(args, annotation+"="+now)
+	}
+	kubectl(t, args...)
 }
 
 // fluxStatus is what the tests read of an object of Flux.
