@@ -49,5 +49,7 @@ func run(listen, root string, repositories []string) error {
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.receivepack", "GIT_CONFIG_VALUE_0=true",
 		},
 	}}
+	// A connection that stays open would outlive the Service's endpoint, which tests remove.
+	server.SetKeepAlivesEnabled(false)
 	return server.ListenAndServe()
 }
