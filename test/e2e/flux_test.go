@@ -136,7 +136,7 @@ func TestFlux(t *testing.T) {
 	editByHand(t, "deployment/metrics-serving-"+backendName, "{.spec.replicas}", `{"spec":{"replicas":3}}`)
 	kubectl(t, "patch", "metricsbackend", backendName, "--type=merge", "-p", `{"spec":{"serving":{"port":10444}}}`)
 	reconcile(t, kustomizations, "metrics")
-	waitValue(t, "metricsbackend/"+backendName, "{.spec.serving.port}", "10443")
+	waitValue(t, "metricsbackend/"+backendName, "{.spec.serving.port}", "")
 	waitReady(t)
 	kubectl(t, "-n", fluxNamespace, "patch", "service", "git", "--type=merge", "-p", `{"spec":{"selector":{"app":"git"}}}`)
 
@@ -238,8 +238,11 @@ func waitValue(t *testing.T, object, path, want string) {
 	t.Helper()
 	outcome.Eventually(t, 3*time.Minute, object+" has "+path+"="+want, func(context.Context) error {
 		out, err := run("kubectl", "-n", namespace, "get", object, "-o", "jsonpath="+path)
-		if err != nil || out != want {
-			return fmt.Errorf("it is %q (%w)", out, err)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %s", err, out)
+		case out != want:
+			return fmt.Errorf("it is %q", out)
 		}
 		return nil
 	})
