@@ -105,6 +105,8 @@ func followObjects(ctx context.Context, resource dynamic.ResourceInterface, reco
 	for event := range watcher.ResultChan() {
 		object, ok := event.Object.(*unstructured.Unstructured)
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case !ok:
 			return fmt.Errorf("watch: %v", event.Object)
 		case event.Type == watch.Deleted:
