@@ -66,13 +66,20 @@ func TestCommandLine(t *testing.T) {
 	stale.Backends = nil
 	rollback := kubeconfig(t, plugincluster.Start(t, stale).Config.Host)
 
+	unregistered := plugincluster.MetricsServer()
+	unregistered.Unregister("v1beta1")
+	nothing := kubeconfig(t, plugincluster.Start(t, unregistered).Config.Host)
+
 	cases := map[string]struct {
 		kubeconfig string
 		args       []string
 		code       int
 		out, errs  string
 	}{
-		"status":                 {kubeconfig: healthy, args: []string{"status"}, out: "MetricsBackend cluster  Ready\n"},
+		"status": {kubeconfig: healthy, args: []string{"status"}, out: "MetricsBackend cluster  Ready\n"},
+		"status of a context": {
+			kubeconfig: nothing, args: []string{"status", "--context=c"}, out: "next: kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator --context=c\n",
+		},
 		"verify":                 {kubeconfig: healthy, args: []string{"verify"}, out: "22 passed\n"},
 		"wait":                   {kubeconfig: healthy, args: []string{"wait"}, out: "metricsbackend/cluster has Ready=True\n"},
 		"verify a rollback":      {kubeconfig: rollback, args: []string{"verify", "--expect", "v1beta1"}, code: output.NotMet, out: "FAIL  apiservice-stale "},

@@ -77,7 +77,7 @@ func addGroup(root *output.Node, report *Report, backend, of string, now time.Ti
 	if len(node.Children) == 0 && of == group {
 		none := node.Add(output.Cell{Text: "none: kubectl top and autoscalers get no metrics", Tone: output.Bad})
 		if backend == "" {
-			addNext(none, "kubectl explain metricsbackend.spec")
+			addNext(none, operatorPods) // works without the CRD
 		}
 	}
 }
@@ -121,7 +121,7 @@ func trust(s *APIService, now time.Time) output.Cell {
 	if s.Authorities > 1 {
 		words = fmt.Sprintf("caBundle of %d authorities", s.Authorities)
 	}
-	return until(words, s.CABundleNotAfter.Time, now)
+	return until(words+" until", words+" ended on", s.CABundleNotAfter.Time, now)
 }
 
 func data(s *APIService, now time.Time) output.Cell {
@@ -138,15 +138,15 @@ func data(s *APIService, now time.Time) output.Cell {
 	return output.Text(fmt.Sprintf("samples of %d %s, the newest from %s", s.Samples.Nodes, noun, ago(now, s.Samples.Newest.Time)))
 }
 
-// until returns when something expires.
-func until(what string, end, now time.Time) output.Cell {
+// until returns when something expires, after the words for the future or for the past.
+func until(future, past string, end, now time.Time) output.Cell {
 	date := end.UTC().Format(time.DateOnly)
 	switch left := end.Sub(now); {
 	case left <= 0:
-		return output.Cell{Text: fmt.Sprintf("%s ended on %s", what, date), Tone: output.Bad}
+		return output.Cell{Text: past + " " + date, Tone: output.Bad}
 	case left < aggregation.ExpiresSoon:
-		return output.Cell{Text: fmt.Sprintf("%s until %s, in %s", what, date, span(left)), Tone: output.Warning}
+		return output.Cell{Text: fmt.Sprintf("%s %s, in %s", future, date, span(left)), Tone: output.Warning}
 	default:
-		return output.Text(fmt.Sprintf("%s until %s, in %s", what, date, span(left)))
+		return output.Text(fmt.Sprintf("%s %s, in %s", future, date, span(left)))
 	}
 }

@@ -49,6 +49,7 @@ func NewCommand(flags genericclioptions.RESTClientGetter, streams genericiooptio
 			if err != nil {
 				return err
 			}
+			report.flags = connection.Flags(cmd.Flags())
 			return format.Print(streams.Out, report, func() []*output.Node { return trees(report, cluster.Now()) })
 		},
 	}

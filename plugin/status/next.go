@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,13 +16,29 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/plugin/output"
 )
 
-// operatorPods is the command that shows whether the operator runs, in whichever namespace.
-const operatorPods = "kubectl get pods -A -l app.kubernetes.io/name=metrics-backend-operator"
+const (
+	// operatorLabel selects the operator's pods.
+	operatorLabel = "app.kubernetes.io/name=metrics-backend-operator"
+	// operatorPods is the command that shows whether the operator runs, in whichever namespace.
+	operatorPods = "kubectl get pods -A -l " + operatorLabel
+)
 
 // addNext adds the next command to type below something that fails, unless it is empty.
 func addNext(node *output.Node, command string) {
 	if command != "" {
 		node.Add(output.Cell{Text: "next: " + command, Tone: output.Strong, Whole: true})
+	}
+}
+
+// addFlags appends flags to the commands of nodes and of those below them.
+func addFlags(nodes []*output.Node, flags string) {
+	for _, node := range nodes {
+		for i := range node.Cells {
+			if node.Cells[i].Whole {
+				node.Cells[i].Text += flags
+			}
+		}
+		addFlags(node.Children, flags)
 	}
 }
 
@@ -61,22 +78,26 @@ func fails(c metav1.Condition) bool {
 	return c.Status == metav1.ConditionFalse
 }
 
-// nextOf returns the command that shows the cause of a reason, or leads to its remedy. None of
-// them changes anything without asking.
+// nextOf returns the command that shows the cause of a reason, or leads to its remedy; "" if one
+// only has to wait. None changes an existing object without an editor.
 func nextOf(b *Backend, condition, reason string) string {
 	in := func(format string) string { return fmt.Sprintf(format, b.Namespace) }
 	switch reason {
 	case v1alpha1.ReasonProgressing, v1alpha1.ReasonNotYetReported, v1alpha1.ReasonDeleting, v1alpha1.ReasonDependencyNotReady,
-		v1alpha1.ReasonRetiring, v1alpha1.ReasonRotating, v1alpha1.ReasonNotApplicable, v1alpha1.ReasonSucceeded:
-		return "" // wait, or see another condition
+		v1alpha1.ReasonRetiring, v1alpha1.ReasonRotating, v1alpha1.ReasonRollingOut, v1alpha1.ReasonNotApplicable, v1alpha1.ReasonSucceeded:
+		return "" // or see another condition
 	case v1alpha1.ReasonNamespaceMissing:
 		return in("kubectl create namespace %s")
 	case v1alpha1.ReasonNamespaceTerminating:
 		return in("kubectl describe namespace %s")
 	case v1alpha1.ReasonNamespaceNotManaged, v1alpha1.ReasonForbidden, v1alpha1.ReasonMoveIncomplete, v1alpha1.ReasonAPICallFailed:
-		return "kubectl logs -n " + b.operatorNamespace() + " deployment/metrics-backend-operator --tail=50"
+		// The log of each replica: only the leader's says why.
+		return "kubectl logs -n " + b.operatorNamespace() + " -l " + operatorLabel + " --tail=50"
 	case v1alpha1.ReasonSecretMissing, v1alpha1.ReasonCertificateInvalid, v1alpha1.ReasonCertificateExpired,
 		v1alpha1.ReasonCertificateExpiring, v1alpha1.ReasonCertificateMismatch:
+		if b.Existing != "" {
+			return "kubectl edit metricsbackend " + b.Name // for spec.existing.caBundle
+		}
 		return in("kubectl get secrets -n %s")
 	case v1alpha1.ReasonCertManagerMissing:
 		return "kubectl get crds certificates.cert-manager.io"
@@ -90,10 +111,13 @@ func nextOf(b *Backend, condition, reason string) string {
 		return "kubectl get apiservices -l " + v1alpha1.LabelBackend + " -o yaml --show-managed-fields"
 	case v1alpha1.ReasonOtherInstallation:
 		return operatorPods
-	case v1alpha1.ReasonRollingOut, v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed:
+	case v1alpha1.ReasonRolloutFailed, v1alpha1.ReasonVersionNotServed:
+		if b.Existing != "" {
+			return in("kubectl describe service -n %s ") + b.service()
+		}
 		return "kubectl describe pods " + b.servingPods()
 	case v1alpha1.ReasonProbeFailed, v1alpha1.ReasonKubeletsFailing, v1alpha1.ReasonSourcesFailing:
-		return "kubectl logs " + b.servingPods() + " --tail=50"
+		return b.servingLog()
 	case v1alpha1.ReasonAggregatorUnavailable, v1alpha1.ReasonRequestFailed, v1alpha1.ReasonNotInDiscovery, v1alpha1.ReasonNoFreshSample:
 		return "kubectl metrics verify"
 	case v1alpha1.ReasonKubeletCertificatesUntrusted:
@@ -108,7 +132,7 @@ func nextOf(b *Backend, condition, reason string) string {
 		return "kubectl get metricsbackend " + b.Name + " -o jsonpath='{.status.consumers}'"
 	}
 	if condition == v1alpha1.ConditionSourcesHealthy {
-		return "kubectl logs " + b.servingPods() + " --tail=50"
+		return b.servingLog()
 	}
 	return "kubectl describe metricsbackend " + b.Name
 }
@@ -123,7 +147,7 @@ func nextOfSource(b *Backend, reason string) string {
 	case v1alpha1.ReasonNotYetReported:
 		return ""
 	}
-	return "kubectl logs " + b.servingPods() + " --tail=50"
+	return b.servingLog()
 }
 
 // operatorNamespace is that of the operator that manages the backend.
@@ -131,7 +155,21 @@ func (b *Backend) operatorNamespace() string {
 	return cmp.Or(b.Status.Installation.Namespace, b.Namespace)
 }
 
-// servingPods returns the flags that select the serving pods.
+// service returns the name of the Service of spec.existing.
+func (b *Backend) service() string {
+	_, name, _ := strings.Cut(b.Existing, "/")
+	return name
+}
+
+// servingLog returns the command for the log of the pods that serve.
+func (b *Backend) servingLog() string {
+	if b.Existing != "" {
+		return "kubectl logs -n " + b.Namespace + " service/" + b.service() + " --tail=50"
+	}
+	return "kubectl logs " + b.servingPods() + " --tail=50"
+}
+
+// servingPods returns the flags that select the pods of the operator's own serving component.
 func (b *Backend) servingPods() string {
 	return "-n " + b.Namespace + " -l " + v1alpha1.LabelBackend + "=" + b.Name
 }

@@ -18,6 +18,7 @@ func TestNextCommands(t *testing.T) {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason}
 	}
 	tests := map[string]struct {
+		existing   string
 		conditions []metav1.Condition
 		want       map[string]string
 	}{
@@ -32,7 +33,7 @@ func TestNextCommands(t *testing.T) {
 			conditions: []metav1.Condition{
 				condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonProgressing),
 				condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonProgressing),
-				condition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProgressing),
+				condition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonRollingOut),
 				condition(v1alpha1.ConditionAPIServicesRegistered, metav1.ConditionFalse, v1alpha1.ReasonDependencyNotReady),
 			},
 		},
@@ -64,7 +65,23 @@ func TestNextCommands(t *testing.T) {
 		},
 		"by the operator's log, in its own namespace": {
 			conditions: []metav1.Condition{condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonForbidden)},
-			want:       map[string]string{v1alpha1.ConditionStalled: "kubectl logs -n operators deployment/metrics-backend-operator --tail=50"},
+			want:       map[string]string{v1alpha1.ConditionStalled: "kubectl logs -n operators -l app.kubernetes.io/name=metrics-backend-operator --tail=50"},
+		},
+		"another implementation": {
+			existing: "metrics/metrics-server",
+			conditions: []metav1.Condition{
+				condition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonProbeFailed),
+				condition(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateMismatch),
+			},
+			want: map[string]string{
+				v1alpha1.ConditionServingReady:      "kubectl logs -n metrics service/metrics-server --tail=50",
+				v1alpha1.ConditionCertificatesValid: "kubectl edit metricsbackend cluster",
+			},
+		},
+		"another implementation, of an older version": {
+			existing:   "metrics/metrics-server",
+			conditions: []metav1.Condition{condition(v1alpha1.ConditionServingReady, metav1.ConditionFalse, v1alpha1.ReasonVersionNotServed)},
+			want:       map[string]string{v1alpha1.ConditionServingReady: "kubectl describe service -n metrics metrics-server"},
 		},
 		"a reason of a newer operator": {
 			conditions: []metav1.Condition{
@@ -79,7 +96,7 @@ func TestNextCommands(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := &Backend{Name: "cluster", Namespace: "metrics"}
+			b := &Backend{Name: "cluster", Namespace: "metrics", Existing: tc.existing}
 			b.Status.Installation.Namespace = "operators"
 			b.Status.Conditions = tc.conditions
 			if tc.want == nil {

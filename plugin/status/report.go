@@ -25,6 +25,9 @@ type Report struct {
 	Backends []Backend `json:"backends"`
 	// APIServices are those of the metrics APIs, of any owner.
 	APIServices []APIService `json:"apiServices"`
+
+	// flags are appended to commands (see connection.Flags).
+	flags string
 }
 
 // APIService is an APIService of a metrics API.

@@ -79,6 +79,10 @@ func TestStatus(t *testing.T) {
 			w.APIServices[0].Spec.CABundle = append(plugincluster.Authority(t, w.Now.Add(-years)), plugincluster.Authority(t, w.Now.Add(24*time.Hour))...)
 			w.APIServices[1].Spec.CABundle = plugincluster.Authority(t, w.Now.Add(-time.Hour))
 		}},
+		"certificate ended": {change: func(_ *testing.T, w *plugincluster.World) {
+			w.Backends[0].Status.Serving.CertificateNotAfter = ptr.To(metav1.NewTime(w.Now.Add(-time.Hour)))
+			w.Condition(v1alpha1.ConditionCertificatesValid, metav1.ConditionFalse, v1alpha1.ReasonCertificateExpired, "the serving certificate has ended")
+		}},
 		"caBundle unreadable": {change: func(_ *testing.T, w *plugincluster.World) {
 			w.APIServices[0].Spec.CABundle = []byte("no PEM")
 			w.APIServices[1].Spec.CABundle = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")

@@ -24,6 +24,7 @@ func trees(report *Report, now time.Time) []*output.Node {
 	if len(report.Backends) == 0 {
 		root := output.New(output.Cell{Text: "No MetricsBackend", Tone: output.Strong}, output.Text("at "+report.Cluster))
 		addAPIServices(root, report, "", now)
+		addFlags([]*output.Node{root}, report.flags)
 		return []*output.Node{root}
 	}
 	var roots []*output.Node
@@ -42,6 +43,7 @@ func trees(report *Report, now time.Time) []*output.Node {
 		addSources(root, b, next)
 		roots = append(roots, root)
 	}
+	addFlags(roots, report.flags)
 	return roots
 }
 
@@ -167,7 +169,7 @@ func addCertificate(root *output.Node, b *Backend, now time.Time) {
 	if b.Status.Serving == nil || b.Status.Serving.CertificateNotAfter == nil {
 		return
 	}
-	root.Add(output.Text("Certificate"), until("valid", b.Status.Serving.CertificateNotAfter.Time, now))
+	root.Add(output.Text("Certificate"), until("valid until", "ended on", b.Status.Serving.CertificateNotAfter.Time, now))
 }
 
 func addConsumers(root *output.Node, b *Backend) {

@@ -1,0 +1,32 @@
+// Copyright The metrics-backend-operator Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package connection
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// needsQuotes matches what a shell would not pass on as it is.
+var needsQuotes = regexp.MustCompile(`[^A-Za-z0-9@%+=:,./_-]`)
+
+// Flags returns the given flags that choose a cluster and its user, each after a space, to append
+// to a kubectl command for the same cluster.
+func Flags(set *pflag.FlagSet) string {
+	var out strings.Builder
+	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server"} {
+		flag := set.Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		value := flag.Value.String()
+		if needsQuotes.MatchString(value) {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		out.WriteString(" --" + name + "=" + value)
+	}
+	return out.String()
+}
