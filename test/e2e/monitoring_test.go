@@ -8,7 +8,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -236,7 +235,7 @@ func alertStates(ctx context.Context, address string) (*ruleStates, error) {
 			}
 		}
 	}
-	if err := getJSON(ctx, address+"/api/v1/rules", &answer); err != nil {
+	if err := getJSON(ctx, http.DefaultClient, "application/json", address+"/api/v1/rules", &answer); err != nil {
 		return nil, err
 	}
 	states := &ruleStates{state: map[string]string{}}
@@ -266,7 +265,7 @@ func scrapeErrors(ctx context.Context, address string) string {
 			ActiveTargets []struct{ ScrapeURL, LastError string }
 		}
 	}
-	if err := getJSON(ctx, address+"/api/v1/targets?state=active", &answer); err != nil {
+	if err := getJSON(ctx, http.DefaultClient, "application/json", address+"/api/v1/targets?state=active", &answer); err != nil {
 		return err.Error()
 	}
 	out := ""
@@ -334,16 +333,18 @@ func queryPrometheus(ctx context.Context, address, expr string) ([]json.RawMessa
 			Result []json.RawMessage
 		}
 	}
-	err := getJSON(ctx, address+"/api/v1/query?query="+url.QueryEscape(expr), &answer)
+	err := getJSON(ctx, http.DefaultClient, "application/json", address+"/api/v1/query?query="+url.QueryEscape(expr), &answer)
 	return answer.Data.Result, err
 }
 
-func getJSON(ctx context.Context, address string, into any) error {
+// getJSON decodes the answer of a GET request that accepts a media type.
+func getJSON(ctx context.Context, client *http.Client, accept, address string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	request.Header.Set("Accept", accept)
+	answer, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -353,7 +354,10 @@ func getJSON(ctx context.Context, address string, into any) error {
 		return err
 	}
 	if answer.StatusCode != http.StatusOK {
-		return errors.New(answer.Status + ": " + string(body))
+		return fmt.Errorf("%s: %s", answer.Status, body)
 	}
-	return json.Unmarshal(body, into)
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("decode %.100q: %w", body, err)
+	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -87,27 +86,11 @@ func startPolls(t *testing.T) *polls {
 func (p *polls) poll(ctx context.Context, client *http.Client, host, resource, pod string) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/apis/metrics.k8s.io/v1/"+resource, nil)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	began := time.Now()
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", answer.Status, body)
-	}
 	var table metav1.Table
-	if err := json.Unmarshal(body, &table); err != nil {
-		return fmt.Errorf("decode: %w", err)
+	const accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	if err := getJSON(ctx, client, accept, host+"/apis/metrics.k8s.io/v1/"+resource, &table); err != nil {
+		return err
 	}
 	ended := time.Now()
 	p.mu.Lock()
