@@ -46,7 +46,7 @@ test: ## Unit, integration (real kube-apiserver, etcd) and end to end (real clus
 	@TEST_TIER=test RUN= hack/test.sh unit integration e2e
 
 .PHONY: test-long
-test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, faults (half an hour more, without builds; root).
+test-long: ## Slower tests: takeover of metrics-server, runbooks, chart, GitOps, faults (an hour more, without builds; root).
 	@TEST_TIER=long hack/test.sh integration e2e
 
 .PHONY: test-soak
@@ -74,8 +74,8 @@ fuzz: ## Fuzz each parser for FUZZTIME (default 30s).
 .PHONY: bench
 bench: build ## metrics.k8s.io beside metrics-server, on this machine (Linux; an hour, needs it quiet); SCALE=small takes 5 minutes, SCENARIOS=all an hour more.
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
-	peers=$$(hack/peers-build.sh); \
-	go -C bench run ./resource --metrics-server $$peers/metrics-server --scale $(or $(SCALE),full) $(if $(SCENARIOS),--scenario $(SCENARIOS)) $(BENCH_FLAGS)
+	folder=$$(hack/build-program.sh metrics-server); \
+	go -C bench run ./resource --metrics-server $$folder/metrics-server --scale $(or $(SCALE),full) $(if $(SCENARIOS),--scenario $(SCENARIOS)) $(BENCH_FLAGS)
 
 .PHONY: bench-packages
 bench-packages: ## Go benchmarks of the packages of the data path, with allocations.
@@ -89,8 +89,8 @@ bench-watch: build ## 10,000 watches on this machine, and watching against polli
 .PHONY: bench-queries
 bench-queries: build ## Custom and external metrics beside prometheus-adapter, for up to 1,000 autoscalers (Linux; ten minutes, needs it quiet); SCALE=small takes 3 minutes.
 	@KUBEBUILDER_ASSETS=$(ASSETS); export KUBEBUILDER_ASSETS; \
-	peers=$$(hack/peers-build.sh prometheus-adapter); \
-	go -C bench run ./queries --prometheus-adapter $$peers/prometheus-adapter --scale $(or $(SCALE),full) $(BENCH_FLAGS)
+	folder=$$(hack/build-program.sh prometheus-adapter); \
+	go -C bench run ./queries --prometheus-adapter $$folder/prometheus-adapter --scale $(or $(SCALE),full) $(BENCH_FLAGS)
 
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -147,9 +147,9 @@ cluster-status: ## What runs of the cluster, and whether it is healthy.
 load: images ## Bring the images into the current cluster (test/cluster, kind, minikube).
 	@$(CLUSTER) load $(CURDIR)/bin/images/operator.tar $(CURDIR)/bin/images/serving.tar
 
-.PHONY: load-peers
-load-peers: ## Bring metrics-server, built from its Go module, and Debian's Prometheus into the current cluster.
-	@hack/peers.sh
+.PHONY: load-test-servers
+load-test-servers: ## Bring metrics-server, built from its Go module, and Debian's Prometheus into the current cluster.
+	@hack/metrics-server.sh
 	@hack/prometheus.sh
 
 .PHONY: deploy

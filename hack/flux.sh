@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Loads Flux' controllers, which hack/peers-build.sh builds, and a Git server into the current
+# Loads Flux' controllers, which hack/build-program.sh builds, and a Git server into the current
 # cluster, and copies Flux' CRDs to bin/flux/; test/flux has the manifests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ image() {
 }
 
 for name in source-controller kustomize-controller helm-controller; do
-	image $name "$(hack/peers-build.sh $name)/$name=/$name"
+	image $name "$(hack/build-program.sh $name)/$name=/$name"
 	source=test/flux/controllers
 	[ $name != source-controller ] || source=test/flux/source-controller
 	# The binary may be older than the module cache.

@@ -121,9 +121,9 @@ integration() {
 	mapfile -t chosen < <(of_tier integration)
 	# Only the long tier needs these; a test of RUN builds what it needs itself.
 	if [ "$TEST_TIER" = long ] && [ -z "$RUN" ]; then
-		local peer
-		for peer in victoria-metrics thanos argocd-controller cert-manager; do
-			quiet_step build "$peer" hack/peers-build.sh "$peer" || return
+		local program
+		for program in victoria-metrics thanos argocd-controller cert-manager; do
+			quiet_step build "$program" hack/build-program.sh "$program" || return
 		done
 	fi
 	if [ "$TEST_TIER" = test ] && [ -z "$RUN" ]; then
@@ -184,7 +184,7 @@ e2e_tests() {
 	fi
 	if [ "$TEST_TIER" = long ]; then
 		quiet_step build "build helm" go -C test/chart tool helm version || return
-		verbose_step build "metrics-server" hack/peers.sh || return
+		verbose_step build "metrics-server" hack/metrics-server.sh || return
 		verbose_step build "Flux' controllers" hack/flux.sh || return
 	fi
 	tests e2e --verbose $AGAIN -- -count=1 -tags e2e "${chosen[@]}" ./test/e2e/...

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// metricsServerManifests are metrics-server's own; hack/peers.sh loads its image.
-	metricsServerManifests = "test/peers/metrics-server.yaml"
+	// metricsServerManifests are metrics-server's own; hack/metrics-server.sh loads its image.
+	metricsServerManifests = "test/metrics-server/metrics-server.yaml"
 	theirService           = "kube-system/metrics-server"
 	ourService             = namespace + "/metrics-serving-" + backendName
 )

@@ -51,14 +51,14 @@ func StartThanosQuery(t testing.TB, args ...string) *Server {
 	return serverOf(t, process, err)
 }
 
-// runOther runs another server, which hack/peers-build.sh builds unless it has.
+// runOther runs another server, which hack/build-program.sh builds unless it has.
 func runOther(ctx context.Context, name, folder, address string, args ...string) (*Process, error) {
 	module, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the repository: %w", err)
 	}
 	var log bytes.Buffer
-	build := exec.CommandContext(ctx, filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "hack", "peers-build.sh"), name)
+	build := exec.CommandContext(ctx, filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "hack", "build-program.sh"), name)
 	build.Stderr = &log
 	binaries, err := build.Output()
 	if err != nil {

@@ -35,7 +35,8 @@ const (
 	Integration Suite = "integration"
 )
 
-// table has the names of the tests. Each is in one of the tiers test and long, and may be in soak, too.
+// table has the names of the tests. Each is in one of the tiers test and long, and may be in soak, too. docs/testing.md
+// says which of the tier long need a program of another project.
 var table = map[Suite]map[Tier]string{
 	EndToEnd: {
 		Test: `

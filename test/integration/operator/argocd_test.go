@@ -205,7 +205,7 @@ func TestArgoCD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := &argoCD{suite: suite, binary: peer(t, suite, "argocd-controller"), name: "cluster"}
+	app := &argoCD{suite: suite, binary: program(t, suite, "argocd-controller"), name: "cluster"}
 	t.Cleanup(func() {
 		mustKubectlLater(t, suite, "apply", "--server-side", "--force-conflicts", "-k", "config/default")
 		mustKubectlLater(t, suite, "delete", "--ignore-not-found", "-f", "config/samples/declaredmetrics.yaml")

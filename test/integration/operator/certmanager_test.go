@@ -29,10 +29,10 @@ import (
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 )
 
-// peer builds a command of test/ that runs the packages of another project, and returns its binary.
-func peer(t *testing.T, suite *controlPlane, name string) string {
+// program builds a command of test/ that runs the packages of another project, and returns its binary.
+func program(t *testing.T, suite *controlPlane, name string) string {
 	t.Helper()
-	cmd := exec.Command("hack/peers-build.sh", name)
+	cmd := exec.Command("hack/build-program.sh", name)
 	cmd.Dir, cmd.Stderr = suite.root, os.Stderr
 	folder, err := cmd.Output()
 	if err != nil {
@@ -44,7 +44,7 @@ func peer(t *testing.T, suite *controlPlane, name string) string {
 // startCertManager installs cert-manager's CRDs and runs its controllers until the test ends.
 func startCertManager(t *testing.T, suite *controlPlane) {
 	t.Helper()
-	binary := peer(t, suite, "cert-manager")
+	binary := program(t, suite, "cert-manager")
 	out, err := command(suite, "go", "-C", "test/cert-manager", "mod", "download", "-json", "github.com/cert-manager/cert-manager")
 	if err != nil {
 		t.Fatalf("find cert-manager's module: %v: %s", err, out)

@@ -1,4 +1,4 @@
-module github.com/metricsbackend/metrics-backend-operator/test/peers
+module github.com/metricsbackend/metrics-backend-operator/test/metrics-server
 
 go 1.26.4
 

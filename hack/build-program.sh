@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# peers-build.sh [NAME]: builds another project's program from its Go module, or a command of this
+# build-program.sh NAME: builds another project's program from its Go module, or a command of this
 # repository that runs packages of one (argocd-controller, cert-manager), and prints the folder of
-# its binary; progress goes to stderr. The default is metrics-server. The folder is in the same
-# cache as the binaries of test/cluster, and is named after the modules, the command's files and
-# the Go version. Programs whose requirements differ have module folders of their own, so that a
-# build of one needs nothing of the others.
+# its binary; progress goes to stderr. The folder is in the same cache as the binaries of
+# test/cluster, and is named after the modules, the command's files and the Go version. Programs
+# whose requirements differ have module folders of their own, so that a build of one needs nothing
+# of the others. docs/testing.md lists who uses which program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/steps.sh
 
-name=${1:-metrics-server} tags= version_variable=
+name=${1:?name a program} tags= version_variable=
 case $name in
 metrics-server)
-	source=test/peers module=sigs.k8s.io/metrics-server package=$module/cmd/metrics-server minutes=5
+	source=test/metrics-server module=sigs.k8s.io/metrics-server package=$module/cmd/metrics-server minutes=5
 	version_variable=sigs.k8s.io/metrics-server/pkg/version.gitVersion
 	;;
 prometheus-adapter)
@@ -43,7 +43,7 @@ cert-manager)
 	source=test/cert-manager package=. minutes=6
 	;;
 *)
-	echo "peers-build.sh: unknown program $name" >&2
+	echo "build-program.sh: unknown program $name" >&2
 	exit 2
 	;;
 esac
