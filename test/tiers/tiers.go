@@ -93,7 +93,7 @@ const extraTests = `
 // cache the unit part takes 25: it compiles everything, and all dependencies once more for the race detector.
 var limits = map[Tier]map[string]time.Duration{
 	Test: {"build": 14 * time.Minute, "unit": 35 * time.Minute, "integration": 10 * time.Minute, "e2e": 25 * time.Minute},
-	Long: {"build": 80 * time.Minute, "integration": 20 * time.Minute, "e2e": 60 * time.Minute},
+	Long: {"build": 80 * time.Minute, "integration": 20 * time.Minute, "e2e": 75 * time.Minute},
 	Soak: {"build": 40 * time.Minute, "e2e": 120 * time.Minute},
 }
 
