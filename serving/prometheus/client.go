@@ -50,10 +50,10 @@ func (n *connection) call(ctx context.Context, path string, form url.Values, bod
 	}
 	// The bounds are on the decompressed bytes.
 	body.r = resp.Body
-	said, err := readEnvelope(body, read)
+	e, err := readEnvelope(body, read)
 	switch {
 	case err == nil:
-		return said.warnings, n.settings.rejectPartial(said)
+		return e.warnings, n.settings.rejectPartial(e)
 	case body.exceeded:
 		return nil, failf(query.ReasonTooLarge, "the answer is larger than it may be; %s", n.settings.remedy())
 	case body.err != nil:

@@ -19,18 +19,18 @@ import (
 // dataReader decodes the member `data` of a response.
 type dataReader func(*json.Decoder) error
 
-// notes are what a server says of a result.
-type notes struct {
+// envelope is a response without its data.
+type envelope struct {
 	warnings []string
-	// partial is set if the server says that data is missing, as VictoriaMetrics does.
+	// partial is the member isPartial of VictoriaMetrics: the data is not complete.
 	partial bool
 }
 
 // readEnvelope decodes a response of the API, with its members in any order.
-func readEnvelope(r io.Reader, read dataReader) (notes, error) {
+func readEnvelope(r io.Reader, read dataReader) (envelope, error) {
 	var (
 		status, errorType, message string
-		said                       notes
+		e                          envelope
 		data                       bool
 	)
 	d := json.NewDecoder(r)
@@ -43,9 +43,9 @@ func readEnvelope(r io.Reader, read dataReader) (notes, error) {
 		case "error":
 			return d.Decode(&message)
 		case "warnings":
-			return d.Decode(&said.warnings)
+			return d.Decode(&e.warnings)
 		case "isPartial":
-			return d.Decode(&said.partial)
+			return d.Decode(&e.partial)
 		case "data":
 			if data {
 				return errors.New("data twice")
@@ -64,15 +64,15 @@ func readEnvelope(r io.Reader, read dataReader) (notes, error) {
 	}
 	switch {
 	case status == "error":
-		return notes{}, classifyAPIError(errorType, message)
+		return envelope{}, classifyAPIError(errorType, message)
 	case err != nil:
-		return notes{}, malformed(err)
+		return envelope{}, malformed(err)
 	case status != "success":
-		return notes{}, malformed(fmt.Errorf("status is %q", status))
+		return envelope{}, malformed(fmt.Errorf("status is %q", status))
 	case !data:
-		return notes{}, malformed(errors.New("there is no data"))
+		return envelope{}, malformed(errors.New("there is no data"))
 	}
-	return said, nil
+	return e, nil
 }
 
 // malformed returns err as a Failure.

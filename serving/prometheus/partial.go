@@ -14,18 +14,18 @@ import (
 
 // rejectPartial returns the Failure for a result that lacks data, if the spec does not accept such
 // results, and nil otherwise. A sum of them would be too low, and autoscalers would scale down.
-func (s *settings) rejectPartial(said notes) error {
+func (s *settings) rejectPartial(e envelope) error {
 	if s.spec.PartialResponse == v1alpha1.PartialResponseAccept {
 		return nil
 	}
-	missing := slices.DeleteFunc(slices.Sorted(slices.Values(said.warnings)), aboutQuery)
+	missing := slices.DeleteFunc(slices.Sorted(slices.Values(e.warnings)), aboutQuery)
 	what := "it says isPartial"
 	switch {
 	case len(missing) > 1:
 		what = fmt.Sprintf("%s (and %d more warnings)", missing[0], len(missing)-1)
 	case len(missing) == 1:
 		what = missing[0]
-	case !said.partial:
+	case !e.partial:
 		return nil
 	}
 	return failf(query.ReasonPartialResponse, "a part of the server did not answer, so data is missing (partialResponse: Accept would use the rest): %s", what)
