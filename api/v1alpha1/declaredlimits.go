@@ -35,6 +35,9 @@ type LimitedMetric interface {
 	metav1.Object
 	// IsLarge reports whether query and labels have LargeMetric bytes or more.
 	IsLarge() bool
+	// DropSpec drops the spec, for caches of all metrics: teams choose the number of metrics, and
+	// their size. A large metric remains large.
+	DropSpec()
 }
 
 // IsLarge reports whether the query has LargeMetric bytes or more.
@@ -49,22 +52,24 @@ func (m *ExternalMetric) IsLarge() bool {
 	return size >= LargeMetric
 }
 
-// droppedQuery has the place of a query that was dropped: its metric is still large.
-var droppedQuery = strings.Repeat(" ", LargeMetric)
-
-// DropLargeSpec drops the spec of a large metric, which a cache of all metrics must not hold:
-// teams choose the number of metrics, and may choose large ones. The metric remains large.
-func (m *CustomMetric) DropLargeSpec() {
-	if m.IsLarge() {
-		m.Spec = CustomMetricSpec{DeclaredMetricSpec: DeclaredMetricSpec{Query: droppedQuery}}
-	}
+// DropSpec implements LimitedMetric.
+func (m *CustomMetric) DropSpec() {
+	m.Spec = CustomMetricSpec{DeclaredMetricSpec: droppedSpec(m.IsLarge())}
 }
 
-// DropLargeSpec is that of CustomMetric.
-func (m *ExternalMetric) DropLargeSpec() {
-	if m.IsLarge() {
-		m.Spec = ExternalMetricSpec{DeclaredMetricSpec: DeclaredMetricSpec{Query: droppedQuery}}
+// DropSpec implements LimitedMetric.
+func (m *ExternalMetric) DropSpec() {
+	m.Spec = ExternalMetricSpec{DeclaredMetricSpec: droppedSpec(m.IsLarge())}
+}
+
+// largeQuery replaces the query of each large metric whose spec was dropped.
+var largeQuery = strings.Repeat(" ", LargeMetric)
+
+func droppedSpec(large bool) DeclaredMetricSpec {
+	if large {
+		return DeclaredMetricSpec{Query: largeQuery}
 	}
+	return DeclaredMetricSpec{}
 }
 
 // LimitMetrics divides CustomMetrics or ExternalMetrics into those that are used and the

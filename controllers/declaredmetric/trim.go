@@ -15,19 +15,11 @@ import (
 func Trim(obj any) (any, error) {
 	switch m := obj.(type) {
 	case *v1alpha1.CustomMetric:
-		trimmed := &v1alpha1.CustomMetric{TypeMeta: m.TypeMeta, ObjectMeta: trimMeta(&m.ObjectMeta), Status: m.Status}
-		if m.IsLarge() {
-			m.DropLargeSpec()
-			trimmed.Spec = m.Spec
-		}
-		return trimmed, nil
+		m.ObjectMeta = trimMeta(&m.ObjectMeta)
+		m.DropSpec()
 	case *v1alpha1.ExternalMetric:
-		trimmed := &v1alpha1.ExternalMetric{TypeMeta: m.TypeMeta, ObjectMeta: trimMeta(&m.ObjectMeta), Status: m.Status}
-		if m.IsLarge() {
-			m.DropLargeSpec()
-			trimmed.Spec = m.Spec
-		}
-		return trimmed, nil
+		m.ObjectMeta = trimMeta(&m.ObjectMeta)
+		m.DropSpec()
 	}
 	return obj, nil
 }

@@ -175,10 +175,11 @@ func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *v1alpha1.CustomMetric:
 		o.Status = v1alpha1.DeclaredMetricStatus{}
-		o.DropLargeSpec()
 	case *v1alpha1.ExternalMetric:
 		o.Status = v1alpha1.DeclaredMetricStatus{}
-		o.DropLargeSpec()
+	}
+	if m, ok := obj.(v1alpha1.LimitedMetric); ok && m.IsLarge() {
+		m.DropSpec()
 	}
 	return obj, nil
 }
