@@ -16,6 +16,10 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
 	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 )
 
@@ -60,6 +64,58 @@ func startGateway(t *testing.T, server string, answer func(http.ResponseWriter, 
 	}
 	t.Cleanup(g.Close)
 	return g
+}
+
+// gatewaySecret has the credentials for gateways, in a Secret that serving may read until the test has
+// ended.
+type gatewaySecret struct {
+	v1alpha1.SecretReference
+	// authority signs the certificates of gateways, and that of clients.
+	authority *authority.Authority
+}
+
+func newGatewaySecret(t *testing.T, name, user, password, token string) *gatewaySecret {
+	t.Helper()
+	ca, err := authority.New("gateways")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ca.Issue("serving", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := grantSecret(t.Context(), cluster.client, name); err != nil {
+		t.Fatal(err)
+	}
+	_, err = cluster.client.CoreV1().Secrets(servingNamespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data: map[string][]byte{
+			"username": []byte(user), "password": []byte(password), "token": []byte(token + "\n"),
+			"ca.crt": ca.PEM, corev1.TLSCertKey: client.Certificate, corev1.TLSPrivateKeyKey: client.Key,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.delete(t, "secrets", servingNamespace, name) })
+	return &gatewaySecret{v1alpha1.SecretReference{Name: name}, ca}
+}
+
+func (s *gatewaySecret) basic() v1alpha1.SourceAuthentication {
+	return v1alpha1.SourceAuthentication{Basic: &s.SecretReference}
+}
+
+func (s *gatewaySecret) bearer() v1alpha1.SourceAuthentication {
+	return v1alpha1.SourceAuthentication{BearerToken: s.key("token")}
+}
+
+// tls has the authority, and the certificate of a client.
+func (s *gatewaySecret) tls() v1alpha1.SourceTLS {
+	return v1alpha1.SourceTLS{CA: s.key("ca.crt"), ClientCertificate: &s.SecretReference}
+}
+
+func (s *gatewaySecret) key(key string) *v1alpha1.SecretKeyReference {
+	return &v1alpha1.SecretKeyReference{SecretReference: s.SecretReference, Key: key}
 }
 
 // answers changes what handles requests, and returns a function that changes it back.

@@ -12,13 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
 )
@@ -41,33 +38,7 @@ func TestRulesOfOtherServers(t *testing.T) {
 		each.WaitFor(t, `rate(checkout_requests_total[20s]) > 10`)
 	}
 
-	ca, err := authority.New("gateways")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := ca.Issue("serving", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const secret = "other-servers"
-	if err := grantSecret(t.Context(), cluster.client, secret); err != nil {
-		t.Fatal(err)
-	}
-	_, err = cluster.client.CoreV1().Secrets(servingNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: secret},
-		Data: map[string][]byte{
-			"username": []byte("user"), "password": []byte("password"), "token": []byte("token"),
-			"ca.crt": ca.PEM, corev1.TLSCertKey: client.Certificate, corev1.TLSPrivateKeyKey: client.Key,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cluster.delete(t, "secrets", servingNamespace, secret) })
-	reference := v1alpha1.SecretReference{Name: secret}
-	key := func(key string) *v1alpha1.SecretKeyReference {
-		return &v1alpha1.SecretKeyReference{SecretReference: reference, Key: key}
-	}
+	secret := newGatewaySecret(t, "other-servers", "user", "password", "token")
 	authorization := func(want string) func(http.ResponseWriter, *http.Request) bool {
 		return requires("no", func(r *http.Request) bool { return r.Header.Get("Authorization") == want })
 	}
@@ -77,15 +48,15 @@ func TestRulesOfOtherServers(t *testing.T) {
 		"thanos-query":           {URL: thanos.URL},
 		"behind-basic": {
 			URL:            startGateway(t, server.URL, authorization("Basic dXNlcjpwYXNzd29yZA=="), nil).URL,
-			Authentication: v1alpha1.SourceAuthentication{Basic: &reference},
+			Authentication: secret.basic(),
 		},
 		"behind-bearer": {
 			URL:            startGateway(t, server.URL, authorization("Bearer token"), nil).URL,
-			Authentication: v1alpha1.SourceAuthentication{BearerToken: key("token")},
+			Authentication: secret.bearer(),
 		},
 		"behind-client-certificates": {
-			URL: startGateway(t, server.URL, nil, ca).URL,
-			TLS: v1alpha1.SourceTLS{CA: key("ca.crt"), ClientCertificate: &reference},
+			URL: startGateway(t, server.URL, nil, secret.authority).URL,
+			TLS: secret.tls(),
 		},
 		"of-a-tenant": {
 			URL:     startGateway(t, "http://127.0.0.1:1", tenants(t, map[string]string{"team": server.URL}), nil).URL,

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metricsbackend/metrics-backend-operator/api/v1alpha1"
-	"github.com/metricsbackend/metrics-backend-operator/test/authority"
 	"github.com/metricsbackend/metrics-backend-operator/test/outcome"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus"
 	"github.com/metricsbackend/metrics-backend-operator/test/prometheus/meter"
@@ -134,11 +133,11 @@ func (a *accessedSources) fails(name, reason, message string) {
 			return err
 		}
 		for _, s := range report.Sources {
-			if failed := !s.Healthy && s.Reason == reason && strings.Contains(s.Message, message); s.Name == name && !failed {
-				return fmt.Errorf("%+v", s)
+			if s.Name == name && !s.Healthy && s.Reason == reason && strings.Contains(s.Message, message) {
+				return nil
 			}
 		}
-		return nil
+		return fmt.Errorf("%+v", report.Sources)
 	})
 	a.eventually(name+" is in discovery", externalMetrics, http.StatusOK, fmt.Sprintf(`"name":%q`, name))
 }
@@ -161,47 +160,22 @@ func TestSourceAccess(t *testing.T) {
 		server.WaitFor(t, "up")
 		servers[tenant] = server.URL
 	}
-	ca, err := authority.New("gateways")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := ca.Issue("serving", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const secret, user, password, token = "source-access", "scraper-of-metrics", "correct-horse-battery", "staple-token-1234"
-	if err := grantSecret(t.Context(), cluster.client, secret); err != nil {
-		t.Fatal(err)
-	}
-	_, err = cluster.client.CoreV1().Secrets(servingNamespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: secret},
-		Data: map[string][]byte{
-			"username": []byte(user), "password": []byte(password), "token": []byte(token + "\n"),
-			"ca.crt": ca.PEM, corev1.TLSCertKey: client.Certificate, corev1.TLSPrivateKeyKey: client.Key,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cluster.delete(t, "secrets", servingNamespace, secret) })
+	const user, password, token = "scraper-of-metrics", "correct-horse-battery", "staple-token-1234"
+	secret := newGatewaySecret(t, "source-access", user, password, token)
 
 	basic := startGateway(t, servers["team-a"], requires("basic", func(r *http.Request) bool {
 		u, p, _ := r.BasicAuth()
 		return u == user && p == password
 	}), nil)
 	bearer := startGateway(t, servers["team-a"], requires("bearer", func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }), nil)
-	certificate := startGateway(t, servers["team-a"], nil, ca)
+	certificate := startGateway(t, servers["team-a"], nil, secret.authority)
 	tenant := startGateway(t, servers["nobody"], tenants(t, servers), nil)
 	open := startGateway(t, servers["team-a"], nil, nil)
 
-	reference := v1alpha1.SecretReference{Name: secret}
-	key := func(key string) *v1alpha1.SecretKeyReference {
-		return &v1alpha1.SecretKeyReference{SecretReference: reference, Key: key}
-	}
 	a := startAccessed(t, "source-access",
-		v1alpha1.SourceSpec{Name: "basic", Prometheus: &v1alpha1.PrometheusSource{URL: basic.URL, Authentication: v1alpha1.SourceAuthentication{Basic: &reference}}},
-		v1alpha1.SourceSpec{Name: "bearer", Prometheus: &v1alpha1.PrometheusSource{URL: bearer.URL, Authentication: v1alpha1.SourceAuthentication{BearerToken: key("token")}}},
-		v1alpha1.SourceSpec{Name: "certificate", Prometheus: &v1alpha1.PrometheusSource{URL: certificate.URL, TLS: v1alpha1.SourceTLS{CA: key("ca.crt"), ClientCertificate: &reference}}},
+		v1alpha1.SourceSpec{Name: "basic", Prometheus: &v1alpha1.PrometheusSource{URL: basic.URL, Authentication: secret.basic()}},
+		v1alpha1.SourceSpec{Name: "bearer", Prometheus: &v1alpha1.PrometheusSource{URL: bearer.URL, Authentication: secret.bearer()}},
+		v1alpha1.SourceSpec{Name: "certificate", Prometheus: &v1alpha1.PrometheusSource{URL: certificate.URL, TLS: secret.tls()}},
 		v1alpha1.SourceSpec{Name: "tenant-a", Prometheus: &v1alpha1.PrometheusSource{URL: tenant.URL, Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team-a"}}}},
 		v1alpha1.SourceSpec{Name: "tenant-b", Prometheus: &v1alpha1.PrometheusSource{URL: tenant.URL, Headers: []v1alpha1.SourceHeader{{Name: "X-Scope-OrgID", Value: "team-b"}}}},
 		v1alpha1.SourceSpec{Name: "open", Prometheus: &v1alpha1.PrometheusSource{URL: open.URL}},
@@ -218,7 +192,7 @@ func TestSourceAccess(t *testing.T) {
 		bearer.answers(always(http.StatusForbidden, "application/json", `{"message":"`+token+` may not read this"}`)),
 		open.answers(always(http.StatusOK, "text/html; charset=utf-8", "<!doctype html><html><head><title>Sign in</title></head></html>")),
 	}
-	noCertificate := a.source("certificate").TLS.ClientCertificate
+	clientCertificate := a.source("certificate").TLS.ClientCertificate
 	a.source("certificate").TLS.ClientCertificate = nil
 	a.edit("tenant-a", func(p *v1alpha1.PrometheusSource) { p.Headers = nil })
 	a.fails("basic", "Unauthorized", "HTTP 401: who is <redacted> with <redacted>? (check authentication and headers of the source)")
@@ -250,7 +224,7 @@ func TestSourceAccess(t *testing.T) {
 	for _, f := range undo {
 		f()
 	}
-	a.source("certificate").TLS.ClientCertificate = noCertificate
+	a.source("certificate").TLS.ClientCertificate = clientCertificate
 	a.edit("tenant-a", func(p *v1alpha1.PrometheusSource) { p.Headers[0].Value = "team-a" })
 	for name, value := range values {
 		a.hasValue(name, value)
